@@ -1,0 +1,34 @@
+# make release       the static binary, at $(BINARY)
+# make test          everything; sets up what it needs (Debian's packages, the Rust target)
+# make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
+# make lint          format, boundaries, clippy
+# make deny          licences, sources and banned crates (needs cargo-deny)
+
+TARGET := x86_64-unknown-linux-musl
+BINARY := target/$(TARGET)/release/ojs-init
+STATIC_ENV := OJS_INIT_BIN=$(CURDIR)/$(BINARY)
+
+.PHONY: release test lint conformance deny setup
+
+release:
+	@scripts/setup.sh build
+	cargo build --locked --release --target $(TARGET)
+	@ls -l $(BINARY)
+
+setup:
+	@scripts/setup.sh test
+
+lint:
+	cargo fmt --check
+	cargo check --locked --lib --no-default-features
+	cargo clippy --locked --all-targets -- -D warnings
+
+test: setup lint release
+	$(STATIC_ENV) cargo test --locked
+	$(STATIC_ENV) cargo test --locked --test conformance -- --table
+
+conformance: setup release
+	$(STATIC_ENV) cargo test --locked --test conformance -- --table
+
+deny:
+	cargo deny --locked check

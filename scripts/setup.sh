@@ -1,0 +1,72 @@
+#!/bin/sh
+# Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
+# target of the static binary. What it cannot install it names, and how to get it.
+# Usage: scripts/setup.sh build|test
+set -eu
+
+want=${1:-build}
+missing=""
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null 2>&1; then sudo -n "$@"; else return 1; fi
+}
+
+# need COMMAND PACKAGE: notes the package unless the command is there.
+need() {
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+
+need cc gcc
+need musl-gcc musl-tools
+if [ "$want" = test ]; then
+    need unshare util-linux
+    need setpriv util-linux
+    need bash bash
+    need ps procps
+    need python3 python3
+    need strace strace
+    need tini tini
+    need dumb-init dumb-init
+    need catatonit catatonit
+fi
+
+if [ -n "$missing" ]; then
+    echo "setup: installing$missing"
+    if command -v apt-get >/dev/null 2>&1 && as_root true 2>/dev/null; then
+        as_root apt-get update -qq
+        # shellcheck disable=SC2086  # a list of packages
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    else
+        echo "setup: missing:$missing; install these Debian packages (needs root): apt-get install$missing" >&2
+        exit 1
+    fi
+fi
+
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "setup: missing: Rust with cargo, 1.88 or later; install it with rustup (https://rustup.rs)" >&2
+    exit 1
+fi
+
+target=x86_64-unknown-linux-musl
+sysroot=$(rustc --print sysroot)
+if [ ! -d "$sysroot/lib/rustlib/$target" ]; then
+    if command -v rustup >/dev/null 2>&1; then
+        rustup target add "$target"
+    else
+        echo "setup: missing: the Rust standard library for $target; with rustup: rustup target add $target" >&2
+        exit 1
+    fi
+fi
+
+if [ "$want" = test ]; then
+    for tool in clippy rustfmt; do
+        if ! cargo "$([ $tool = rustfmt ] && echo fmt || echo $tool)" --version >/dev/null 2>&1; then
+            if command -v rustup >/dev/null 2>&1; then
+                rustup component add "$tool"
+            else
+                echo "setup: missing: $tool; with rustup: rustup component add $tool" >&2
+                exit 1
+            fi
+        fi
+    done
+fi

@@ -1,0 +1,194 @@
+//! Log records, one a line, on standard error; without ever making PID 1 wait.
+//!
+//! Records go into a bounded queue that a thread of its own writes out, because a pipe that nobody reads blocks its
+//! writer for ever and O_NONBLOCK on standard error would change the child's descriptor too. The thread is started by
+//! the first record: an init with nothing to say stays a single thread.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use log::{Level, LevelFilter, Record};
+
+use crate::os::stdio;
+
+/// Most records waiting for the writer. What comes on top is dropped and counted.
+const QUEUE_RECORDS: usize = 1024;
+
+/// Most bytes waiting for the writer.
+const QUEUE_BYTES: usize = 256 * 1024;
+
+/// Longest that we wait at exit for the writer to finish.
+const FLUSH_LIMIT: Duration = Duration::from_millis(100);
+
+/// Longest that a record may take when no writer thread can be had.
+const DIRECT_LIMIT: Duration = Duration::ZERO;
+
+/// Stack of the writer thread in bytes; it formats nothing.
+const WRITER_STACK_BYTES: usize = 32 * 1024;
+
+/// How records look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For a person at a terminal.
+    Text,
+    /// One JSON object a line, in the shape of the OJS logging extension.
+    Json,
+}
+
+/// The running log; dropping it changes nothing, [`LogHandle::flush`] is for the end.
+#[derive(Debug, Clone)]
+pub struct LogHandle(Arc<Sink>);
+
+/// Whether standard error is a terminal, which is where text is wanted.
+#[must_use]
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Sends every record of `level` and above to standard error from here on. Only the first call has an effect.
+#[must_use]
+pub fn install(format: Format, level: LevelFilter) -> LogHandle {
+    let sink = Arc::new(Sink::default());
+    let mut builder = env_logger::Builder::new();
+    builder.filter_level(level).target(env_logger::Target::Pipe(Box::new(SinkWriter(Arc::clone(&sink)))));
+    builder.format(move |out, record| match format {
+        Format::Text => writeln!(out, "ojs-init: {}: {}", name(record.level()).to_lowercase(), record.args()),
+        Format::Json => writeln!(out, "{}", json(record)),
+    });
+    // An error here means that a logger is installed already: then that one stays.
+    let _ = builder.try_init();
+    LogHandle(sink)
+}
+
+impl LogHandle {
+    /// Waits until everything was written, at most 100 ms.
+    pub fn flush(&self) {
+        let queue = self.0.lock();
+        let result =
+            self.0.written.wait_timeout_while(queue, FLUSH_LIMIT, |queue| queue.writing || !queue.records.is_empty());
+        drop(result);
+    }
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "ERROR",
+        Level::Warn => "WARN",
+        Level::Info => "INFO",
+        Level::Debug => "DEBUG",
+        Level::Trace => "TRACE",
+    }
+}
+
+/// OJS logging 5: the severity numbers are OpenTelemetry's.
+fn severity_number(level: Level) -> u8 {
+    match level {
+        Level::Error => 17,
+        Level::Warn => 13,
+        Level::Info => 9,
+        Level::Debug => 5,
+        Level::Trace => 1,
+    }
+}
+
+fn json(record: &Record<'_>) -> serde_json::Value {
+    serde_json::json!({
+        "timestamp": format!("{:.3}", crate::os::clock::wall()),
+        "severity": name(record.level()),
+        "severity_number": severity_number(record.level()),
+        "message": record.args().to_string(),
+        "component": "worker",
+        "category": "lifecycle",
+    })
+}
+
+#[derive(Debug, Default)]
+struct Sink {
+    queue: Mutex<Queue>,
+    /// Told when a record was added.
+    added: Condvar,
+    /// Told when the queue was written out.
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    records: VecDeque<Vec<u8>>,
+    bytes: usize,
+    dropped: u64,
+    writer_started: bool,
+    writing: bool,
+}
+
+impl Sink {
+    /// A panic elsewhere does not end logging: the queue is valid after each statement.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, record: &[u8]) {
+        let mut queue = self.lock();
+        if !queue.writer_started {
+            if !start_writer(Arc::clone(self)) {
+                // No thread to be had, as at a process limit: say it directly if there is room right now.
+                let _ = stdio::write_error(record, DIRECT_LIMIT);
+                return;
+            }
+            queue.writer_started = true;
+        }
+        if queue.records.len() >= QUEUE_RECORDS || queue.bytes.saturating_add(record.len()) > QUEUE_BYTES {
+            queue.dropped = queue.dropped.saturating_add(1);
+            return;
+        }
+        queue.bytes += record.len();
+        queue.records.push_back(record.to_vec());
+        self.added.notify_one();
+    }
+
+    /// The next batch for the writer, waiting for one.
+    fn take(&self) -> (VecDeque<Vec<u8>>, u64) {
+        let mut queue = self.lock();
+        queue.writing = false;
+        while queue.records.is_empty() {
+            self.written.notify_all();
+            queue = self.added.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.writing = true;
+        queue.bytes = 0;
+        (std::mem::take(&mut queue.records), std::mem::take(&mut queue.dropped))
+    }
+}
+
+fn start_writer(sink: Arc<Sink>) -> bool {
+    let write = move || {
+        loop {
+            let (records, dropped) = sink.take();
+            let mut stderr = io::stderr();
+            for record in records {
+                // A closed or broken standard error is nobody's problem but the reader's.
+                let _ = stderr.write_all(&record);
+            }
+            if dropped > 0 {
+                let _ = writeln!(stderr, "ojs-init: warn: {dropped} log records dropped: standard error is too slow");
+            }
+        }
+    };
+    thread::Builder::new().name("log".to_owned()).stack_size(WRITER_STACK_BYTES).spawn(write).is_ok()
+}
+
+/// What env_logger writes each finished record to.
+struct SinkWriter(Arc<Sink>);
+
+impl Write for SinkWriter {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        self.0.add(record);
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! SHELL. Holds descriptors and processes, and does what the lifecycle says; it decides nothing itself.
+#![forbid(unsafe_code)]
+
+pub mod log;
+pub mod plain_loop;
+mod start;

@@ -1,0 +1,339 @@
+//! Mode none: the loop of the plain init. One blocking call, `rt_sigtimedwait`, until the machine orders the exit.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use log::{LevelFilter, debug, error, info, trace, warn};
+
+use crate::config::{Config, LogFormat, LogLevel};
+use crate::daemon::log::{self as log_sink, Format, LogHandle};
+use crate::daemon::start::{self, NotStarted};
+use crate::exit::Exit;
+use crate::lifecycle::budget::{Budget, Limits};
+use crate::lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, Target};
+use crate::lifecycle::time::Moment;
+use crate::os::child::ChildPlan;
+use crate::os::entry::Environ;
+use crate::os::process::{self, Pid};
+use crate::os::reaper::{self, Reaped};
+use crate::os::signals::{self, SignalSet};
+use crate::os::{clock, init, stdio, tty};
+use crate::signal::Signal;
+
+/// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.
+const REAPS_PER_TURN: usize = 256;
+
+/// Longest that an error message at the end may wait for a slow reader of standard error.
+const REPORT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Writes a message for the user to standard error: `ojs-init: ...`.
+pub fn report(message: &str) {
+    // Nothing can be said about a standard error that takes nothing; the exit status still tells.
+    let _ = stdio::write_error(format!("ojs-init: {message}\n").as_bytes(), REPORT_LIMIT);
+}
+
+/// Runs `command` under the plain init until it is time to exit.
+#[must_use]
+pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
+    let log = install_log(config);
+    let exit = match start(config, command, environ) {
+        Ok(child) => {
+            let options = options(config);
+            announce(config, options.budget, child.pid);
+            let supervisor = Supervisor::new(options, child, config.init.warn_on_reap);
+            supervise(supervisor)
+        }
+        Err(NotStarted { message, exit }) => {
+            log.flush();
+            report(&message);
+            exit
+        }
+    };
+    log.flush();
+    exit
+}
+
+fn install_log(config: &Config) -> LogHandle {
+    let format = match config.log.format {
+        Some(LogFormat::Text) => Format::Text,
+        Some(LogFormat::Json) => Format::Json,
+        None if log_sink::stderr_is_terminal() => Format::Text,
+        None => Format::Json,
+    };
+    let level = match config.log.level {
+        LogLevel::Error => LevelFilter::Error,
+        LogLevel::Warn => LevelFilter::Warn,
+        LogLevel::Info => LevelFilter::Info,
+        LogLevel::Debug => LevelFilter::Debug,
+        LogLevel::Trace => LevelFilter::Trace,
+    };
+    log_sink::install(format, level)
+}
+
+fn options(config: &Config) -> PlainOptions {
+    let limits = Limits {
+        grace_period: config.shutdown.grace_period,
+        grace_period_is_explicit: config.shutdown.grace_period_is_explicit,
+        termination_grace_period: config.shutdown.termination_grace_period,
+        stop_margin: config.shutdown.stop_margin,
+        prestop_time: config.shutdown.prestop_time,
+    };
+    PlainOptions {
+        rewrite: config.init.rewrite.clone(),
+        process_group: config.init.process_group,
+        remap_exit: config.init.remap_exit.clone(),
+        budget: Budget::of_plain_init(&limits),
+    }
+}
+
+/// The running child, and whether the terminal is its.
+#[derive(Debug)]
+struct Child {
+    pid: Pid,
+    has_terminal: bool,
+}
+
+fn start(config: &Config, command: &[OsString], environ: Environ) -> Result<Child, NotStarted> {
+    signals::expect_children();
+    let credentials = start::credentials(&config.process)?;
+    become_init(config);
+    let program = command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let terminal = tty::foreground_terminal();
+    let has_terminal = terminal.is_some();
+    let plan = ChildPlan::new(command, environ)
+        .map_err(|_| NotStarted { message: "an argument contains a NUL byte".to_owned(), exit: Exit::Usage })?
+        .run_as(credentials)
+        .hand_over(terminal);
+    let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
+    init::release_inherited();
+    Ok(Child { pid, has_terminal })
+}
+
+fn become_init(config: &Config) {
+    if let Some(signal) = config.init.parent_death_signal
+        && let Err(error) = init::set_parent_death_signal(signal)
+    {
+        warn!("--parent-death-signal: the kernel refused {signal}: {error}");
+    }
+    if (!init::is_pid_1() || config.init.subreaper)
+        && let Err(error) = init::become_subreaper()
+    {
+        warn!("cannot adopt orphans, which are left to the init above: {error}");
+    }
+}
+
+/// The start-up lines. After the child was started: they cost it no time.
+fn announce(config: &Config, budget: Option<Budget>, child: Pid) {
+    debug!("child started with pid {child}");
+    if !init::is_pid_1() {
+        info!("not PID 1: adopting orphans as a subreaper");
+    }
+    let Some(budget) = budget else { return };
+    let drain = seconds(budget.drain);
+    if config.shutdown.termination_grace_period.is_none() {
+        let limit = seconds(budget.limit);
+        info!(
+            "after a stop signal the child gets {drain}, then SIGKILL; assuming an orchestrator's limit of {limit}: set \
+             shutdown.termination_grace_period when it is another"
+        );
+    } else if budget.is_cut {
+        let grace = seconds(config.shutdown.grace_period);
+        info!("after a stop signal the child gets {drain}, then SIGKILL: the termination grace period cuts the grace period of {grace}");
+    } else {
+        info!("after a stop signal the child gets {drain}, then SIGKILL");
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+/// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first, then we say so.
+fn supervise(mut supervisor: Supervisor) -> Exit {
+    let child = supervisor.child.pid;
+    let has_terminal = supervisor.child.has_terminal;
+    let exit = panic::catch_unwind(AssertUnwindSafe(|| supervisor.run())).unwrap_or_else(|_| {
+        let _ = process::signal_group(child, Signal::KILL);
+        Exit::Internal
+    });
+    if has_terminal {
+        tty::take_back();
+    }
+    exit
+}
+
+/// The machine and what it acts on.
+struct Supervisor {
+    machine: PlainInit,
+    child: Child,
+    child_is_reaped: bool,
+    warn_on_reap: bool,
+    /// Leftovers that had their SIGTERM. Never more than there are children: each is removed when it is reaped.
+    told: BTreeSet<Pid>,
+}
+
+impl Supervisor {
+    fn new(options: PlainOptions, child: Child, warn_on_reap: bool) -> Self {
+        let machine = PlainInit::new(options);
+        Self { machine, child, child_is_reaped: false, warn_on_reap, told: BTreeSet::new() }
+    }
+
+    fn run(&mut self) -> Exit {
+        // Whoever exec'ed us may have left children that ended before we could be told.
+        let mut reap_again = true;
+        loop {
+            if reap_again {
+                reap_again = self.reap();
+            }
+            if let Some(exit) = self.perform() {
+                return exit;
+            }
+            let timeout = if reap_again { Some(Duration::ZERO) } else { self.time_to_wait() };
+            match signals::wait(SignalSet::ALL, timeout) {
+                Ok(Some(Signal::CHLD)) => reap_again = true,
+                Ok(Some(signal)) => {
+                    debug!("received {signal}");
+                    self.machine.handle(PlainEvent::SignalArrived(signal), now());
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    error!("cannot wait for signals: {error}; stopping the child");
+                    let _ = process::signal_group(self.child.pid, Signal::KILL);
+                    return Exit::Internal;
+                }
+            }
+            if self.machine.poll_timeout().is_some() {
+                self.machine.handle_timeout(now());
+            }
+        }
+    }
+
+    fn time_to_wait(&self) -> Option<Duration> {
+        self.machine.poll_timeout().map(|(due, timer)| {
+            let timeout = due.from_now(now());
+            trace!("waiting at most {timeout:?} for {timer:?}");
+            timeout
+        })
+    }
+
+    /// Reaps what has ended. Returns whether there may be more.
+    fn reap(&mut self) -> bool {
+        for _ in 0..REAPS_PER_TURN {
+            match reaper::reap_one() {
+                Ok(Reaped::Process(pid, ended)) if pid == self.child.pid && !self.child_is_reaped => {
+                    self.child_is_reaped = true;
+                    debug!("child {pid} ended: {ended}");
+                    self.machine.handle(PlainEvent::ChildEnded(ended), now());
+                }
+                Ok(Reaped::Process(pid, ended)) => {
+                    self.told.remove(&pid);
+                    if self.warn_on_reap {
+                        warn!("reaped adopted process {pid}: {ended}; its parent did not wait for it");
+                    } else {
+                        debug!("reaped adopted process {pid}: {ended}");
+                    }
+                }
+                Ok(Reaped::NoneReady) => {
+                    self.machine.handle(PlainEvent::Reaped { children_left: true }, now());
+                    return false;
+                }
+                Ok(Reaped::NoChildren) => {
+                    self.machine.handle(PlainEvent::Reaped { children_left: false }, now());
+                    return false;
+                }
+                Err(error) => {
+                    warn!("cannot reap: {error}");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Does what the machine ordered. Returns the exit status when that was the last order.
+    fn perform(&mut self) -> Option<Exit> {
+        while let Some(effect) = self.machine.poll_effect() {
+            match effect {
+                PlainEffect::Send(signal, target) => self.send(signal, target),
+                PlainEffect::TerminateLeftovers => self.terminate_leftovers(),
+                PlainEffect::KillEverything => self.kill_everything(),
+                PlainEffect::Say(remark) => say(remark),
+                PlainEffect::Exit(status) => return Some(Exit::Status(status)),
+            }
+        }
+        None
+    }
+
+    fn send(&self, signal: Signal, target: Target) {
+        let pid = self.child.pid;
+        let result = match target {
+            Target::Child => process::signal(pid, signal),
+            Target::Group => process::signal_group(pid, signal),
+        };
+        match result {
+            Ok(()) => debug!("forwarded {signal} to {}{pid}", if target == Target::Group { "process group " } else { "" }),
+            Err(error) => warn!("cannot forward {signal} to {pid}: {error}"),
+        }
+    }
+
+    fn terminate_leftovers(&mut self) {
+        match process::children() {
+            Ok(children) => {
+                for pid in children.into_iter().filter(|pid| self.told.insert(*pid)) {
+                    info!("SIGTERM to leftover process {pid}");
+                    forgive(pid, process::signal(pid, Signal::TERM));
+                    forgive(pid, process::signal(pid, Signal::CONT));
+                }
+            }
+            // Without /proc nobody can be named: PID 1 can still reach everybody at once.
+            Err(error) => {
+                debug!("cannot list leftover processes: {error}");
+                let _ = process::signal_namespace(Signal::TERM);
+                let _ = process::signal_namespace(Signal::CONT);
+            }
+        }
+    }
+
+    fn kill_everything(&self) {
+        if !self.child_is_reaped {
+            forgive(self.child.pid, process::signal_group(self.child.pid, Signal::KILL));
+            forgive(self.child.pid, process::signal(self.child.pid, Signal::KILL));
+        }
+        if init::is_pid_1() {
+            // ESRCH: nobody else is there, which is what we want.
+            let _ = process::signal_namespace(Signal::KILL);
+            return;
+        }
+        for pid in process::children().unwrap_or_default() {
+            forgive(pid, process::signal(pid, Signal::KILL));
+        }
+    }
+}
+
+/// A process that has just ended is no error; one that may not be signalled is worth a line.
+fn forgive(pid: Pid, result: io::Result<()>) {
+    if let Err(error) = result
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        warn!("cannot signal process {pid}: {error}");
+    }
+}
+
+fn say(remark: Remark) {
+    match remark {
+        Remark::StopAsked(signal, drain) => info!("{signal}: the child has {} to end", seconds(drain)),
+        Remark::Dropped(signal) => debug!("{signal} dropped, as --rewrite says"),
+        Remark::LeftoversFound(left) => {
+            info!("the child ended and left processes behind: SIGTERM, and {} to end", seconds(left));
+        }
+        Remark::DeadlineReached => warn!("the time is over: SIGKILL to what is left"),
+        Remark::GaveUp => warn!("processes are left that SIGKILL did not end: the kernel holds them"),
+    }
+}
+
+fn now() -> Moment {
+    Moment::new(clock::monotonic())
+}

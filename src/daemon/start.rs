@@ -1,0 +1,108 @@
+//! From the configuration to a running child.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::config::Process;
+use crate::exit::{Exit, SIGNAL_BASE};
+use crate::os::child::{ChildPlan, SpawnError};
+use crate::os::clock;
+use crate::os::process::Pid;
+use crate::os::signals::{self, SignalSet};
+use crate::os::user::Credentials;
+use crate::signal::Signal;
+
+/// Longest that we keep asking for a process when there is none to be had (EAGAIN, ENOMEM).
+const RETRY_WINDOW: Duration = Duration::from_secs(10);
+
+/// First pause between two attempts; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why no child runs: what to say and how to end.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// The message, for a person.
+    pub message: String,
+    /// Our exit status.
+    pub exit: Exit,
+}
+
+/// The credentials that `process.user` asks for; none when nothing has to change.
+pub fn credentials(process: &Process) -> Result<Option<Credentials>, NotStarted> {
+    let Some(spec) = &process.user else { return Ok(None) };
+    match Credentials::resolve(&spec.user, spec.group.as_deref()) {
+        Ok(credentials) => Ok(Some(credentials).filter(|credentials| !credentials.are_ours())),
+        Err(error) => Err(NotStarted { message: format!("process.user: {error}"), exit: Exit::Usage }),
+    }
+}
+
+/// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a
+/// moment should not end a container. A stop signal ends that wait; every other signal stays pending for the child.
+pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, NotStarted> {
+    let give_up = clock::monotonic().saturating_add(RETRY_WINDOW);
+    let stop_signals = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT]);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match plan.spawn() {
+            Ok(pid) => return Ok(pid),
+            Err(SpawnError::NoProcess(error)) => error,
+            Err(SpawnError::User { step, error }) => return Err(not_this_user(step, &error)),
+            Err(SpawnError::Exec(error)) => return Err(not_this_program(program, &error)),
+        };
+        if clock::monotonic() >= give_up {
+            return Err(no_process(program, &error));
+        }
+        if pause == FIRST_PAUSE {
+            warn(format_args!("cannot create a process yet, trying for {} s: {error}", RETRY_WINDOW.as_secs()));
+        }
+        if let Ok(Some(signal)) = signals::wait(stop_signals, Some(pause)) {
+            let status = SIGNAL_BASE.saturating_add(signal.number().unsigned_abs().try_into().unwrap_or(u8::MAX));
+            let message = format!("{signal} before {program} could be started: {error}");
+            return Err(NotStarted { message, exit: Exit::Status(status) });
+        }
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+fn no_process(program: &str, error: &io::Error) -> NotStarted {
+    let window = RETRY_WINDOW.as_secs();
+    let message = format!(
+        "cannot start {program}: no process could be created for {window} s: {error}; \
+         raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory limit"
+    );
+    NotStarted { message, exit: Exit::Internal }
+}
+
+fn not_this_user(step: &str, error: &io::Error) -> NotStarted {
+    let message = format!(
+        "process.user: cannot change to that user: {step}: {error}; this needs CAP_SETUID and CAP_SETGID: \
+         add them, or let the container itself run as that user and leave process.user out"
+    );
+    NotStarted { message, exit: Exit::Usage }
+}
+
+fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
+    let (exit, hint) = match error.raw_os_error() {
+        Some(libc_errno::ENOENT | libc_errno::ENOTDIR) => {
+            let hint = if program.contains('/') {
+                "no such file, or the interpreter or loader that it names does not exist"
+            } else {
+                "not found in any directory of PATH"
+            };
+            (Exit::NotFound, hint)
+        }
+        Some(libc_errno::EACCES) => (Exit::NotExecutable, "not an executable file, or no permission to execute it"),
+        Some(libc_errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
+        Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
+    };
+    NotStarted { message: format!("cannot execute {program}: {hint} ({error})"), exit }
+}
+
+/// The error numbers that are told apart here.
+mod libc_errno {
+    pub(super) use nix::libc::{EACCES, ENOENT, ENOEXEC, ENOTDIR};
+}

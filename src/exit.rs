@@ -1,0 +1,124 @@
+//! Exit status: our own codes, the child's, and 128 + signal. One table, one place.
+//!
+//! | status | when |
+//! |---|---|
+//! | the child's own | the child ended by itself, or the plain init |
+//! | 128 + N | the child was killed by signal N, or our third stop signal was N |
+//! | 0 | a child status that `--remap-exit` names; a shutdown that was asked for |
+//! | 2 | usage or configuration error; the child was not started |
+//! | 70 | internal error, or no process could be created; the child is stopped first |
+//! | 126 / 127 | COMMAND cannot be executed / is not found |
+
+use crate::signal::Signal;
+
+/// Status of a process that a signal ended: this plus the signal's number, as every shell reports it.
+pub const SIGNAL_BASE: u8 = 128;
+
+/// How a process ended, as `waitpid` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It called exit with this status.
+    Exited(u8),
+    /// This signal killed it.
+    Signalled(Signal),
+}
+
+impl Ended {
+    /// The status that a shell would show: the process's own, or 128 + signal.
+    #[must_use]
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Exited(status) => status,
+            // 128 + 64 is the largest sum, so it always fits.
+            Self::Signalled(signal) => SIGNAL_BASE.saturating_add(u8::try_from(signal.number()).unwrap_or(u8::MAX)),
+        }
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "exit status {status}"),
+            Self::Signalled(signal) => write!(f, "killed by {signal}"),
+        }
+    }
+}
+
+/// With what status ojs-init itself ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done as asked: help, version, a check that passed.
+    Success,
+    /// The child's status (after `--remap-exit`), or 128 + signal.
+    Status(u8),
+    /// Usage or configuration error; the child was never started.
+    Usage,
+    /// Internal error, or the system would not give us a process.
+    Internal,
+    /// COMMAND exists but cannot be executed.
+    NotExecutable,
+    /// COMMAND does not exist.
+    NotFound,
+}
+
+impl Exit {
+    /// The status that the parent sees.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Status(status) => status,
+            Self::Usage => 2,
+            Self::Internal => 70,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+        }
+    }
+}
+
+/// Statuses of the child that count as success (`-e`, `--remap-exit`): each of them becomes 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemapExit([u64; 4]);
+
+impl RemapExit {
+    /// Adds one status.
+    pub fn insert(&mut self, status: u8) {
+        self.0[usize::from(status / 64)] |= 1 << (status % 64);
+    }
+
+    /// Whether this status was added.
+    #[must_use]
+    pub fn contains(&self, status: u8) -> bool {
+        self.0[usize::from(status / 64)] & (1 << (status % 64)) != 0
+    }
+
+    /// The status to end with when the child ended like this.
+    #[must_use]
+    pub fn apply(&self, ended: Ended) -> u8 {
+        let status = ended.status();
+        if self.contains(status) { 0 } else { status }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_by_signal_is_128_plus_its_number() {
+        assert_eq!(Ended::Signalled(Signal::TERM).status(), 143);
+        assert_eq!(Ended::Signalled(Signal::from_number(64).unwrap()).status(), 192);
+    }
+
+    #[test]
+    fn only_the_statuses_that_were_named_become_zero() {
+        for named in 0..=255u8 {
+            let mut remap = RemapExit::default();
+            remap.insert(named);
+            for status in 0..=255u8 {
+                let expected = if status == named { 0 } else { status };
+                assert_eq!(remap.apply(Ended::Exited(status)), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! ojs-init: a container init that is also the Open Job Spec worker.
+//!
+//! In front of a job worker as a container's ENTRYPOINT it reaps, forwards signals and returns exact exit statuses as
+//! PID 1, and (with the agent) it talks to the backend on the worker's behalf. This version has mode none: the plain
+//! init.
+//!
+//! What it is not: a service manager (one child, no dependencies), a log router (the child's output is the child's),
+//! an async program (one loop, one blocking call).
+//!
+//! Folders, from the inside out; each may use what is above it:
+//!
+//! | folder | what | may not |
+//! |---|---|---|
+//! | [`signal`], [`exit`] | values | use anything |
+//! | [`lifecycle`] | PURE: decides | read a clock, do I/O, start anything |
+//! | `os` | system calls, all `unsafe` | know phases, jobs, configuration |
+//! | `config`, `cli` | what the user said, checked | act on it |
+//! | `daemon` | holds descriptors, does what the lifecycle says | decide |
+//!
+//! `cargo check --lib --no-default-features` builds the pure half alone.
+#![deny(unsafe_code)]
+
+pub mod exit;
+pub mod lifecycle;
+pub mod signal;
+
+#[cfg(feature = "os")]
+pub mod cli;
+#[cfg(feature = "os")]
+pub mod config;
+#[cfg(feature = "os")]
+pub mod daemon;
+#[cfg(feature = "os")]
+pub mod os;

@@ -1,0 +1,10 @@
+//! PURE. What to do, decided without doing it: events and the time go in, effects come out.
+//!
+//! No clock, no socket, no process, no randomness: the same input gives the same output, so everything hard is tested
+//! here without waiting. The shell (`daemon`) drains the effects after each event and waits until the next deadline.
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod plain;
+pub mod time;
+pub mod timers;

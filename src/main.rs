@@ -1,0 +1,57 @@
+//! Block signals, parse, run, map to an exit status.
+#![no_main]
+#![deny(unsafe_code)]
+
+use std::panic;
+use std::time::Duration;
+
+use ojs_init::cli::{self, Request};
+use ojs_init::config::{self, Config, Environment, Flags, Mode};
+use ojs_init::daemon::plain_loop::{self, report};
+use ojs_init::exit::Exit;
+use ojs_init::os::entry::Invocation;
+use ojs_init::os::stdio;
+
+ojs_init::entry!(run);
+
+/// Longest that help or a report may wait for a slow reader of standard output.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
+
+fn run(invocation: &Invocation) -> u8 {
+    // The default hook writes to standard error without a bound.
+    panic::set_hook(Box::new(|info| report(&format!("internal error, please report it: {info}"))));
+    let exit = panic::catch_unwind(|| dispatch(invocation).unwrap_or_else(|message| {
+        report(&message);
+        Exit::Usage
+    }));
+    exit.unwrap_or(Exit::Internal).code()
+}
+
+/// Does what the command line asks for; an error is a message about wrong usage or configuration.
+fn dispatch(invocation: &Invocation) -> Result<Exit, String> {
+    match cli::parse(&invocation.args).map_err(|error| error.to_string())? {
+        Request::Run { flags, command } => {
+            let config = load(invocation, &flags)?;
+            match config.mode {
+                Mode::None => Ok(plain_loop::run(&config, &command, invocation.environ)),
+                mode @ (Mode::Socket | Mode::Gateway | Mode::Exec) => Err(not_yet(mode)),
+            }
+        }
+        Request::ConfigCheck { flags } => Ok(print(&config::check_report(&load(invocation, &flags)?))),
+        Request::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
+        Request::Print(text) => Ok(print(&text)),
+    }
+}
+
+fn load(invocation: &Invocation, flags: &Flags) -> Result<Config, String> {
+    let environment = Environment::from_entries(invocation.environ.entries());
+    config::load(flags, &environment).map_err(|error| error.to_string())
+}
+
+fn not_yet(mode: Mode) -> String {
+    format!("worker.mode = {mode}: this version has the plain init only; run it with --no-agent (mode none)")
+}
+
+fn print(text: &str) -> Exit {
+    if stdio::write_output(text.as_bytes(), OUTPUT_LIMIT).is_ok() { Exit::Success } else { Exit::Internal }
+}

@@ -1,0 +1,295 @@
+//! Starts a child: fork and exec with everything of ours undone in between.
+//!
+//! The child is created as `posix_spawn` implementations do it: it shares our memory and we are suspended until it has
+//! exec'ed or ended (`CLONE_VM | CLONE_VFORK`). That is faster than a copy, needs no pipe to report an error, and
+//! leaves no moment in which a signal could be forwarded to a child that is not yet the program it shall be.
+
+use std::ffi::{CString, NulError, OsStr, OsString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+use crate::os::entry::Environ;
+use crate::os::process::Pid;
+use crate::os::signals;
+use crate::os::user::Credentials;
+
+/// Stack of the child between clone and exec, in bytes. What runs on it is a dozen system calls.
+const STACK_BYTES: usize = 32 * 1024;
+
+/// Where a command without a slash is looked for when the environment has no PATH.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Runs a script that lacks its `#!` line, as `execvp` and every shell do.
+const SHELL: &std::ffi::CStr = c"/bin/sh";
+
+/// What to start, and how it differs from us.
+#[derive(Debug)]
+pub struct ChildPlan {
+    /// Where the program may be, in the order to try.
+    candidates: Vec<CString>,
+    /// Its arguments, the program's name first.
+    args: Vec<CString>,
+    environ: Environ,
+    credentials: Option<Credentials>,
+    terminal: Option<OwnedFd>,
+}
+
+/// Why there is no child.
+#[derive(Debug)]
+pub enum SpawnError {
+    /// The kernel would not create a process: a limit (EAGAIN) or memory (ENOMEM). Trying again may help.
+    NoProcess(io::Error),
+    /// The user could not be changed; `step` names the system call.
+    User {
+        /// The system call that failed.
+        step: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The program could not be executed.
+    Exec(io::Error),
+}
+
+/// The step that the child was at when it failed; 0 in the slot means that none failed.
+#[derive(Clone, Copy)]
+enum Step {
+    Groups = 1,
+    Group = 2,
+    User = 3,
+    Exec = 4,
+}
+
+impl ChildPlan {
+    /// A child that runs `command` (never empty) with this environment.
+    ///
+    /// # Errors
+    ///
+    /// An argument contains a NUL byte, which no program can be given.
+    pub fn new(command: &[OsString], environ: Environ) -> Result<Self, NulError> {
+        let args = command.iter().map(|arg| CString::new(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+        let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let candidates = candidates(program, environ.value("PATH"))?;
+        Ok(Self { candidates, args, environ, credentials: None, terminal: None })
+    }
+
+    /// Runs it as this user.
+    #[must_use]
+    pub fn run_as(mut self, credentials: Option<Credentials>) -> Self {
+        self.credentials = credentials;
+        self
+    }
+
+    /// Makes its process group the foreground one of this terminal.
+    #[must_use]
+    pub fn hand_over(mut self, terminal: Option<OwnedFd>) -> Self {
+        self.terminal = terminal;
+        self
+    }
+
+    /// Starts the child in a process group of its own, with the signal mask and dispositions that we were started
+    /// with. Returns once it has exec'ed.
+    ///
+    /// # Errors
+    ///
+    /// See [`SpawnError`]; a child that failed before exec is left to the reaper.
+    pub fn spawn(&self) -> Result<Pid, SpawnError> {
+        let args = null_terminated(&self.args);
+        let mut shell_args = vec![SHELL.as_ptr(), ptr::null()];
+        shell_args.extend(args.get(1..).unwrap_or_default());
+        let mut job = Job {
+            plan: self,
+            args: args.as_ptr(),
+            candidates: null_terminated(&self.candidates),
+            shell_args,
+            failed_step: 0,
+            errno: 0,
+        };
+        let mut stack: Vec<u8> = Vec::with_capacity(STACK_BYTES);
+        // SAFETY: the top of the allocation, aligned down to 16 bytes as the ABI asks; the stack grows downwards into
+        // it. `job` and `stack` outlive the child's use of them because CLONE_VFORK suspends us until it has exec'ed
+        // or ended. `child_main` matches the expected signature and never unwinds.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr().add(STACK_BYTES);
+            let top = top.sub(top.addr() % 16);
+            libc::clone(
+                child_main,
+                top.cast::<c_void>(),
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+                (&raw mut job).cast::<c_void>(),
+            )
+        };
+        if pid < 0 {
+            return Err(SpawnError::NoProcess(io::Error::last_os_error()));
+        }
+        job.outcome(Pid::new(pid))
+    }
+}
+
+/// What parent and child share while the parent is suspended.
+struct Job<'a> {
+    plan: &'a ChildPlan,
+    args: *const *const c_char,
+    candidates: Vec<*const c_char>,
+    /// `/bin/sh`, a place for the script's path, the script's arguments.
+    shell_args: Vec<*const c_char>,
+    failed_step: c_int,
+    errno: c_int,
+}
+
+impl Job<'_> {
+    /// Reads what the child left. One that failed is a zombie now and falls to the reaper like any other.
+    fn outcome(&self, pid: Pid) -> Result<Pid, SpawnError> {
+        // SAFETY: both are plain integers inside a live struct. Volatile, because the compiler does not know that
+        // another process wrote them.
+        let (step, errno) = unsafe { ((&raw const self.failed_step).read_volatile(), (&raw const self.errno).read_volatile()) };
+        if step == 0 {
+            return Ok(pid);
+        }
+        let error = io::Error::from_raw_os_error(errno);
+        let step = if step == Step::Groups as c_int {
+            "setgroups"
+        } else if step == Step::Group as c_int {
+            "setresgid"
+        } else if step == Step::User as c_int {
+            "setresuid"
+        } else {
+            return Err(SpawnError::Exec(error));
+        };
+        Err(SpawnError::User { step, error })
+    }
+
+    /// Leaves the reason for the parent and ends the child.
+    fn fail(&mut self, step: Step, errno: c_int) -> ! {
+        // SAFETY: see `outcome`; _exit ends this process without running anything of the parent's.
+        unsafe {
+            (&raw mut self.failed_step).write_volatile(step as c_int);
+            (&raw mut self.errno).write_volatile(errno);
+            libc::_exit(127)
+        }
+    }
+}
+
+/// The child, between clone and exec. It runs in our memory: system calls only, nothing that allocates or panics.
+extern "C" fn child_main(argument: *mut c_void) -> c_int {
+    // SAFETY: `spawn` passes a pointer to its `Job`, which nobody else touches until this process has exec'ed.
+    let job = unsafe { &mut *argument.cast::<Job<'_>>() };
+    let plan = job.plan;
+    // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the child would merely stay
+    // in our group.
+    unsafe { libc::setpgid(0, 0) };
+    if let Some(terminal) = &plan.terminal {
+        // Never fatal: without the foreground the program still runs. SIGTTOU is blocked, so this does not stop us.
+        // SAFETY: an open descriptor and a number.
+        unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()) };
+    }
+    if let Some(credentials) = &plan.credentials {
+        change_user(job, credentials);
+    }
+    signals::restore_inherited();
+    let errno = exec(job);
+    job.fail(Step::Exec, errno)
+}
+
+/// Takes on the user's groups, group and id, in the order that leaves no way back. The raw calls: the C library's
+/// wrappers would first make every thread of the parent follow.
+fn change_user(job: &mut Job<'_>, credentials: &Credentials) {
+    let Credentials { uid, gid, groups } = credentials;
+    // SAFETY: the pointer and count describe a live slice; the others take numbers.
+    unsafe {
+        if libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) != 0 {
+            job.fail(Step::Groups, errno());
+        }
+        if libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) != 0 {
+            job.fail(Step::Group, errno());
+        }
+        if libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) != 0 {
+            job.fail(Step::User, errno());
+        }
+    }
+}
+
+/// Tries each candidate as `execvp` does; returns the errno to report when none could be executed.
+fn exec(job: &mut Job<'_>) -> c_int {
+    let environ = job.plan.environ.as_ptr();
+    let mut result = libc::ENOENT;
+    for candidate in job.candidates.iter().copied().take_while(|candidate| !candidate.is_null()) {
+        // SAFETY: the path is a C string, and both arrays are null-terminated arrays of C strings.
+        unsafe { libc::execve(candidate, job.args, environ) };
+        match errno() {
+            libc::ENOEXEC => {
+                if let Some(script) = job.shell_args.get_mut(1) {
+                    *script = candidate;
+                }
+                // SAFETY: as above; the array ends with the null pointer of `args`.
+                unsafe { libc::execve(SHELL.as_ptr(), job.shell_args.as_ptr(), environ) };
+                return libc::ENOEXEC;
+            }
+            // Not in this directory: the next may have it, but a refusal is the better thing to report.
+            libc::ENOENT | libc::ENOTDIR => {}
+            libc::EACCES => result = libc::EACCES,
+            other => return other,
+        }
+    }
+    result
+}
+
+fn errno() -> c_int {
+    // SAFETY: always a valid pointer to the calling thread's errno.
+    unsafe { *errno_location() }
+}
+
+#[cfg(target_os = "linux")]
+use libc::__errno_location as errno_location;
+
+/// The paths to try for `program`: itself when it contains a slash, else one for each directory of PATH.
+fn candidates(program: &OsStr, path: Option<&OsStr>) -> Result<Vec<CString>, NulError> {
+    let program = program.as_bytes();
+    if program.is_empty() {
+        return Ok(Vec::new());
+    }
+    if program.contains(&b'/') {
+        return Ok(vec![CString::new(program)?]);
+    }
+    let path = path.map_or(DEFAULT_PATH.as_bytes(), OsStr::as_bytes);
+    path.split(|byte| *byte == b':')
+        .map(|directory| {
+            // An empty entry means the working directory.
+            let separator: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+            CString::new([directory, separator, program].concat())
+        })
+        .collect()
+}
+
+/// The array form of C: pointers, then null. Valid as long as the strings live.
+fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(program: &str, path: Option<&str>) -> Vec<String> {
+        let found = candidates(OsStr::new(program), path.map(OsStr::new)).unwrap();
+        found.into_iter().map(|path| path.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_without_a_slash_is_looked_for_in_each_directory_of_path() {
+        assert_eq!(found("ls", Some("/a:/b")), ["/a/ls", "/b/ls"]);
+        assert_eq!(found("ls", Some(":/b:")), ["ls", "/b/ls", "ls"]);
+        assert_eq!(found("ls", None), ["/usr/local/bin/ls", "/usr/bin/ls", "/bin/ls"]);
+    }
+
+    #[test]
+    fn a_name_with_a_slash_is_taken_as_it_is() {
+        assert_eq!(found("./ls", Some("/a")), ["./ls"]);
+    }
+
+    #[test]
+    fn an_empty_name_is_nowhere() {
+        assert!(found("", Some("/a")).is_empty());
+    }
+}

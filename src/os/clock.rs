@@ -1,0 +1,20 @@
+//! The one place that reads a clock. Everything else gets the time as an argument.
+
+use std::time::Duration;
+
+/// Time on the monotonic clock since some fixed point: never goes back, unaffected by changes of the date.
+#[must_use]
+pub fn monotonic() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec to write to; CLOCK_MONOTONIC always exists, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+/// The date, for log records only.
+#[must_use]
+pub fn wall() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

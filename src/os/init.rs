@@ -1,0 +1,87 @@
+//! What makes a process an init: adopting orphans, and holding on to nothing that is the child's.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::IntoRawFd;
+
+use crate::os::process::Pid;
+use crate::signal::Signal;
+
+/// The first descriptor that is none of the three standard ones.
+const FIRST_EXTRA_DESCRIPTOR: u32 = 3;
+
+/// Whether we are PID 1 of our PID namespace, to whom the kernel gives every orphan.
+#[must_use]
+pub fn is_pid_1() -> bool {
+    Pid::own().number() == 1
+}
+
+/// Makes orphaned descendants ours instead of the init's further up.
+///
+/// # Errors
+///
+/// EINVAL before Linux 3.4.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
+}
+
+/// Has the kernel send us `signal` when our parent dies. A parent that died before this call is noticed too: then the
+/// signal is sent right here and stays pending.
+///
+/// # Errors
+///
+/// EINVAL for a number that is no signal.
+pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
+    // SAFETY: getppid and this prctl take and return numbers only.
+    let (before, result, after) = unsafe {
+        let before = libc::getppid();
+        let result = libc::prctl(libc::PR_SET_PDEATHSIG, signal.number(), 0, 0, 0);
+        (before, result, libc::getppid())
+    };
+    check(result)?;
+    if before != after { crate::os::process::signal(Pid::own(), signal) } else { Ok(()) }
+}
+
+/// Lets go of what we inherited and only the child needs: the working directory (we would keep its file system
+/// mounted), standard input and output (a pipe's other end would wait for us), and every further descriptor. For after
+/// the child has been started. Best effort: nothing here is worth failing for.
+pub fn release_inherited() {
+    let _ = std::env::set_current_dir("/");
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        // Leaked on purpose: it is closed below, unless it has the number of a closed standard descriptor and stays.
+        let null = null.into_raw_fd();
+        // SAFETY: plain descriptor numbers. Standard error stays as it is for our log; where it is closed it becomes
+        // /dev/null too, so that no other file ever gets its number and our log lines.
+        unsafe {
+            libc::dup2(null, libc::STDIN_FILENO);
+            libc::dup2(null, libc::STDOUT_FILENO);
+            if libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) < 0 {
+                libc::dup2(null, libc::STDERR_FILENO);
+            }
+        }
+    }
+    close_from(FIRST_EXTRA_DESCRIPTOR);
+}
+
+/// Closes every descriptor from `first` on. None of them is ours at this point.
+fn close_from(first: u32) {
+    // SAFETY: closes descriptors that nothing in this process uses.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if closed == 0 {
+        return;
+    }
+    // Before Linux 5.9, or forbidden by a seccomp filter that does not know the call.
+    let open = fs::read_dir("/proc/self/fd").map(|entries| {
+        let names = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
+        names.collect::<Vec<i32>>()
+    });
+    for descriptor in open.unwrap_or_default().into_iter().filter(|fd| *fd >= first.cast_signed()) {
+        // SAFETY: as above. One of them is the directory just read, closed already: EBADF is harmless.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,15 @@
+//! System calls. All `unsafe` of the tree is in this folder, and nothing here knows jobs, phases or configuration.
+//!
+//! Values come in, values and `io::Error`s go out; no policy: what to do about an error is decided by the caller.
+#![allow(unsafe_code, reason = "the one folder that may; every block says why it is sound")]
+
+pub mod child;
+pub mod clock;
+pub mod entry;
+pub mod init;
+pub mod process;
+pub mod reaper;
+pub mod signals;
+pub mod stdio;
+pub mod tty;
+pub mod user;

@@ -1,0 +1,142 @@
+//! Other processes: their ids, signals to them, and who our children are.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use crate::signal::Signal;
+
+/// A process id, always positive: 0 and negative numbers mean something else to `kill`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pid(i32);
+
+impl Pid {
+    /// A pid as the kernel returned it.
+    pub(in crate::os) fn new(pid: i32) -> Self {
+        debug_assert!(pid > 0, "the kernel names processes by positive numbers");
+        Self(pid)
+    }
+
+    /// Our own.
+    #[must_use]
+    pub fn own() -> Self {
+        Self::new(std::process::id().cast_signed())
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Signals one process. Only for one that was not reaped: a reaped pid may belong to anybody.
+///
+/// # Errors
+///
+/// ESRCH: it is gone. EPERM: it runs as another user and we lack `CAP_KILL`.
+pub fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
+    send(pid.0, signal)
+}
+
+/// Signals every member of the process group that this process leads.
+///
+/// # Errors
+///
+/// ESRCH: no such group. EPERM: none of the members may be signalled.
+pub fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
+    send(-leader.0, signal)
+}
+
+/// Signals everything in the PID namespace except ourselves. For PID 1 only: elsewhere it would reach strangers.
+///
+/// # Errors
+///
+/// ESRCH: there is nobody else. EPERM: nobody may be signalled. EINVAL: we are not PID 1; nothing was sent.
+pub fn signal_namespace(signal: Signal) -> io::Result<()> {
+    if Pid::own().0 != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    send(-1, signal)
+}
+
+fn send(target: i32, signal: Signal) -> io::Result<()> {
+    // The raw call: the C library's wrapper is the same but need not know every signal number.
+    // SAFETY: kill takes two numbers and touches no memory.
+    if unsafe { libc::syscall(libc::SYS_kill, target, signal.number()) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Our direct children, adopted ones included, zombies not. Until one is reaped (which only we do) its pid is its own,
+/// so signalling it is safe.
+///
+/// # Errors
+///
+/// `/proc` is missing, or shows another PID namespace: its numbers would name strangers.
+pub fn children() -> io::Result<Vec<Pid>> {
+    let own = Pid::own();
+    if fs::read_link("/proc/self")?.to_str() != Some(own.to_string().as_str()) {
+        return Err(io::Error::other("/proc shows another PID namespace"));
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()).filter(|pid| *pid > 0)
+        else {
+            continue;
+        };
+        // Gone meanwhile: fine. Not one of ours then, because ours stay until we reap them.
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
+        if parent_of_living(&stat) == Some(own.0) {
+            found.push(Pid::new(pid));
+        }
+    }
+    Ok(found)
+}
+
+/// The parent's pid in a line of `/proc/PID/stat`; none for a zombie. The command name in it may hold anything, spaces
+/// and parentheses included, so reading starts behind the last `)`.
+fn parent_of_living(stat: &[u8]) -> Option<i32> {
+    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end_of_name + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (state != "Z" && state != "X").then_some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_found_whatever_the_command_is_called() {
+        assert_eq!(parent_of_living(b"12 (a) S 3 (x)) R 77 12 12"), Some(77));
+        assert_eq!(parent_of_living(b"12 (sleep) S 5 12 12 0"), Some(5));
+        assert_eq!(parent_of_living(b"12 (\xff\n) T 6 12"), Some(6));
+    }
+
+    #[test]
+    fn a_zombie_is_no_living_child() {
+        assert_eq!(parent_of_living(b"12 (sleep) Z 5 12 12 0"), None);
+    }
+
+    #[test]
+    fn a_line_that_is_cut_short_names_nobody() {
+        for line in [&b""[..], b"12", b"12 (sleep)", b"12 (sleep) S", b"12 (sleep) S x"] {
+            assert_eq!(parent_of_living(line), None);
+        }
+    }
+
+    #[test]
+    fn only_pid_1_may_signal_the_whole_namespace() {
+        assert_eq!(signal_namespace(Signal::CONT).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+}

@@ -1,0 +1,152 @@
+//! Signals are never handled, only blocked and taken one at a time.
+//!
+//! No handler means no code that runs at any moment: a signal stays pending in the kernel until the loop asks for it,
+//! so none is lost at start, during fork, or while something else is being done. The child gets back the mask and the
+//! dispositions that we were started with.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::signal::Signal;
+
+/// Size of the kernel's signal set in bytes; the C library's own type is larger and hides signals 32 to 34.
+const KERNEL_SET_BYTES: usize = 8;
+
+/// The mask that whoever exec'ed us had set, from the moment before the first instruction of ours.
+static INHERITED_MASK: AtomicU64 = AtomicU64::new(0);
+
+/// Whether SIGCHLD was ignored when we were exec'ed.
+static CHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// A set of signals, one bit each, as the kernel takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalSet(u64);
+
+impl SignalSet {
+    /// Every signal; the kernel leaves out KILL and STOP by itself.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// Only these.
+    #[must_use]
+    pub fn of(signals: &[Signal]) -> Self {
+        Self(signals.iter().fold(0, |set, signal| set | 1 << (signal.number() - 1)))
+    }
+
+    /// The mask this process was started with.
+    #[must_use]
+    pub fn inherited() -> Self {
+        Self(INHERITED_MASK.load(Ordering::Relaxed))
+    }
+
+    /// Makes this the mask of the calling thread. A plain system call: usable between fork and exec.
+    pub fn set_as_mask(self) {
+        // SAFETY: both set pointers are valid for the size given; the old set is not asked for.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const self.0,
+                ptr::null_mut::<u64>(),
+                KERNEL_SET_BYTES,
+            );
+        }
+    }
+}
+
+/// Blocks every signal and remembers the mask as it was. Runs as a constructor, before `main` (see `os::entry`), so it
+/// does nothing that needs a runtime.
+///
+/// The faults (SEGV, BUS, FPE, ILL, TRAP, SYS) are blocked too: the kernel delivers a real fault regardless of the
+/// mask, while one that somebody *sends* is a signal like any other and has to be forwarded.
+pub extern "C" fn block_all_at_load() {
+    let SignalSet(all) = SignalSet::ALL;
+    let mut before: u64 = 0;
+    // SAFETY: both set pointers are valid for the size given.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const all,
+            &raw mut before,
+            KERNEL_SET_BYTES,
+        );
+    }
+    INHERITED_MASK.store(before, Ordering::Relaxed);
+}
+
+/// Gives SIGCHLD its default disposition. Ignored, as some callers leave it, it would make the kernel reap for us:
+/// the child's status would be gone and no SIGCHLD would ever say so.
+pub fn expect_children() {
+    let before = set_disposition(libc::SIGCHLD, libc::SIG_DFL);
+    CHLD_WAS_IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
+}
+
+/// Puts mask and dispositions back as they were when we were started. For the child, between fork and exec.
+pub fn restore_inherited() {
+    if CHLD_WAS_IGNORED.load(Ordering::Relaxed) {
+        set_disposition(libc::SIGCHLD, libc::SIG_IGN);
+    }
+    SignalSet::inherited().set_as_mask();
+}
+
+/// Sets a disposition that is no function (default or ignore) and returns the one before.
+fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> libc::sighandler_t {
+    // SAFETY: an all-zero sigaction is valid (no flags, empty mask); both pointers are valid; SIG_DFL and SIG_IGN are
+    // no code that could run.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = disposition;
+        libc::sigaction(signal, &raw const new, &raw mut old);
+        old.sa_sigaction
+    }
+}
+
+/// Takes the next pending signal of `set`, waiting at most `timeout` (for ever without one).
+///
+/// `None`: the time is over, or the wait was interrupted. SIGPIPE that our own write caused is swallowed: nobody sent
+/// it.
+///
+/// # Errors
+///
+/// What the kernel says; only a seccomp filter that forbids `rt_sigtimedwait` is known to.
+pub fn wait(set: SignalSet, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
+    let limit = timeout.map(timespec);
+    // SAFETY: zero is a valid siginfo_t; it is only written by the kernel.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: set, info and limit are valid for the call; a null limit means no limit.
+    let number = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigtimedwait,
+            &raw const set.0,
+            &raw mut info,
+            limit.as_ref().map_or(ptr::null(), ptr::from_ref),
+            KERNEL_SET_BYTES,
+        )
+    };
+    let Some(signal) = i32::try_from(number).ok().and_then(Signal::from_number) else {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+            Some(_) | None => Err(error),
+        };
+    };
+    Ok(Some(signal).filter(|signal| *signal != Signal::PIPE || !is_from_ourselves(&info)))
+}
+
+/// Whether the kernel raised this signal because of a call of our own.
+fn is_from_ourselves(info: &libc::siginfo_t) -> bool {
+    // SAFETY: SIGPIPE always carries the sender's pid.
+    let sender = unsafe { info.si_pid() };
+    i64::from(sender) == i64::from(std::process::id())
+}
+
+/// A duration as the kernel takes it.
+fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(duration.subsec_nanos().cast_signed()),
+    }
+}

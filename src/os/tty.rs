@@ -1,0 +1,45 @@
+//! The controlling terminal, if there is one and it is ours to hand over.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Our controlling terminal, provided that our process group has its foreground: a background job must not take the
+/// terminal from whoever uses it.
+#[must_use]
+pub fn foreground_terminal() -> Option<OwnedFd> {
+    let terminal = controlling_terminal()?;
+    // SAFETY: an open descriptor; both calls return numbers.
+    let (foreground, own) = unsafe { (libc::tcgetpgrp(terminal.as_raw_fd()), libc::getpgrp()) };
+    // In a PID namespace whose creator still holds the terminal both read 0, the number for "outside": then it is the
+    // caller's own group and may pass it on.
+    (foreground == own).then_some(terminal)
+}
+
+/// Takes the foreground of the controlling terminal for our own process group again: whoever runs after us in this
+/// group, a script for instance, would otherwise find itself in the background of a group that no longer exists.
+pub fn take_back() {
+    if let Some(terminal) = controlling_terminal() {
+        // SAFETY: an open descriptor and a number. SIGTTOU is blocked, so this does not stop us; a failure leaves the
+        // terminal as it is.
+        unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpgrp()) };
+    }
+}
+
+fn controlling_terminal() -> Option<OwnedFd> {
+    match File::options().read(true).write(true).open("/dev/tty") {
+        Ok(terminal) => return Some(terminal.into()),
+        // The kernel's answer of a process that has none.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return None,
+        // No /dev/tty in this root, or no right to it: the terminal may be one of the standard descriptors.
+        Err(_) => {}
+    }
+    [io::stdin().as_raw_fd(), io::stdout().as_raw_fd(), io::stderr().as_raw_fd()].into_iter().find_map(|descriptor| {
+        // SAFETY: numbers only; a descriptor that is closed or no terminal of ours gives an error.
+        if unsafe { libc::tcgetpgrp(descriptor) } < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor is open (it just answered) and borrowed only for this call.
+        unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().ok()
+    })
+}

@@ -1,0 +1,114 @@
+//! The house rules that no compiler checks: who may use what, how long a file may be, where `unsafe` may stand.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most lines of a file of ours.
+const MAX_FILE_LINES: usize = 500;
+
+/// What code in a folder (or top-level module) of `src` may not mention. Longest matching prefix decides.
+const FORBIDDEN: [(&str, &[&str]); 7] = [
+    ("signal.rs", PURE),
+    ("exit.rs", PURE),
+    ("lifecycle", PURE),
+    ("os", &["crate::lifecycle", "crate::wire", "crate::config", "crate::cli", "crate::daemon"]),
+    ("config", &["crate::daemon", "crate::os", "crate::lifecycle", "crate::cli"]),
+    ("cli", &["crate::daemon", "crate::os", "crate::lifecycle"]),
+    ("daemon", &["unsafe", "libc::"]),
+];
+
+/// The pure half: values and decisions.
+const PURE: &[&str] = &[
+    "std::io", "std::net", "std::fs", "std::process", "std::thread", "std::env", "std::time::Instant", "SystemTime",
+    "serde", "log::", "nix::", "crate::os", "crate::daemon", "crate::config", "crate::cli", "unsafe", "HashMap",
+    "HashSet",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below `folder`, with its path relative to it.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The lines of code up to the unit tests at the end, comments left out.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_code = |line: &str| !line.trim_start().starts_with("//");
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    lines.take_while(|(_, line)| *line != "#[cfg(test)]").filter(move |(_, line)| is_code(line))
+}
+
+fn is_test_file(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_tests") || stem == "tests")
+}
+
+#[test]
+fn files_stay_short_enough_to_be_read_in_one_go() {
+    let too_long: BTreeMap<_, _> = ["src", "tests"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap().lines().count()))
+        .filter(|(_, lines)| *lines > MAX_FILE_LINES)
+        .collect();
+    assert!(too_long.is_empty(), "longer than {MAX_FILE_LINES} lines: {too_long:#?}");
+}
+
+#[test]
+fn each_folder_uses_only_what_it_may() {
+    let source = root().join("src");
+    let mut broken = Vec::new();
+    for path in rust_files(&source).into_iter().filter(|path| !is_test_file(path)) {
+        let relative = path.strip_prefix(&source).unwrap();
+        let Some((_, forbidden)) = FORBIDDEN.iter().find(|(place, _)| relative.starts_with(place)) else { continue };
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in code(&text) {
+            for word in forbidden.iter().filter(|word| line.contains(*word) && !line.contains("unsafe_code")) {
+                broken.push(format!("{}:{number}: {word}", relative.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn unsafe_code_is_in_os_only() {
+    let source = root().join("src");
+    let outside = rust_files(&source).into_iter().filter(|path| !path.starts_with(source.join("os")));
+    for path in outside {
+        let text = fs::read_to_string(&path).unwrap();
+        let found = code(&text).find(|(_, line)| line.contains("unsafe") && !line.contains("unsafe_code"));
+        assert_eq!(found, None, "{}", path.display());
+    }
+}
+
+#[test]
+fn there_is_exactly_one_waitpid() {
+    let count = |path: PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        let code = code(&text).filter(|(_, line)| line.contains("waitpid(") || line.contains("wait4(")).count();
+        code
+    };
+    assert_eq!(rust_files(&root().join("src")).into_iter().map(count).sum::<usize>(), 1);
+}
+
+#[test]
+fn main_stays_short() {
+    let lines = fs::read_to_string(root().join("src/main.rs")).unwrap().lines().count();
+    assert!(lines <= 80, "main.rs has {lines} lines: it parses, runs and maps to an exit status, nothing else");
+}
