@@ -19,11 +19,15 @@ const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 
 fn run(invocation: &Invocation) -> u8 {
     // The default hook writes to standard error without a bound.
-    panic::set_hook(Box::new(|info| report(&format!("internal error, please report it: {info}"))));
-    let exit = panic::catch_unwind(|| dispatch(invocation).unwrap_or_else(|message| {
-        report(&message);
-        Exit::Usage
+    panic::set_hook(Box::new(|info| {
+        report(&format!("internal error, please report it: {info}"))
     }));
+    let exit = panic::catch_unwind(|| {
+        dispatch(invocation).unwrap_or_else(|message| {
+            report(&message);
+            Exit::Usage
+        })
+    });
     exit.unwrap_or(Exit::Internal).code()
 }
 
@@ -53,5 +57,9 @@ fn not_yet(mode: Mode) -> String {
 }
 
 fn print(text: &str) -> Exit {
-    if stdio::write_output(text.as_bytes(), OUTPUT_LIMIT).is_ok() { Exit::Success } else { Exit::Internal }
+    if stdio::write_output(text.as_bytes(), OUTPUT_LIMIT).is_ok() {
+        Exit::Success
+    } else {
+        Exit::Internal
+    }
 }

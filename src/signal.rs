@@ -51,7 +51,10 @@ impl Signal {
     /// The signal with this number, if there is one.
     #[must_use]
     pub fn from_number(number: i32) -> Option<Self> {
-        u8::try_from(number).ok().filter(|n| (1..=HIGHEST).contains(n)).map(Self)
+        u8::try_from(number)
+            .ok()
+            .filter(|n| (1..=HIGHEST).contains(n))
+            .map(Self)
     }
 
     /// The number, 1 to 64.
@@ -104,7 +107,10 @@ impl FromStr for Signal {
             return Err(UnknownSignal);
         }
         if let Some(number) = NAMES.iter().position(|known| *known == name) {
-            return i32::try_from(number).ok().and_then(Self::from_number).ok_or(UnknownSignal);
+            return i32::try_from(number)
+                .ok()
+                .and_then(Self::from_number)
+                .ok_or(UnknownSignal);
         }
         if let Some((_, number)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
             return Ok(Self(*number));
@@ -129,7 +135,11 @@ fn offset(rest: &str, sign: char) -> Option<i32> {
         return Some(0);
     }
     let digits = rest.strip_prefix(sign)?;
-    digits.parse::<u8>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit())).map(i32::from)
+    digits
+        .parse::<u8>()
+        .ok()
+        .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .map(i32::from)
 }
 
 #[cfg(test)]
@@ -156,7 +166,20 @@ mod tests {
 
     #[test]
     fn what_names_no_signal_is_refused() {
-        for text in ["", "SIG", "0", "65", "-1", "TERMINATE", "RTMIN+31", "RTMAX-31", "RTMIN+", "RTMIN+-1", "RTMIN++1", "15 "] {
+        for text in [
+            "",
+            "SIG",
+            "0",
+            "65",
+            "-1",
+            "TERMINATE",
+            "RTMIN+31",
+            "RTMAX-31",
+            "RTMIN+",
+            "RTMIN+-1",
+            "RTMIN++1",
+            "15 ",
+        ] {
             assert_eq!(text.parse::<Signal>(), Err(UnknownSignal), "{text:?}");
         }
     }
@@ -165,12 +188,21 @@ mod tests {
     #[test]
     fn numbers_agree_with_libc() {
         let expected = [
-            (Signal::HUP, libc::SIGHUP), (Signal::INT, libc::SIGINT), (Signal::QUIT, libc::SIGQUIT),
-            (Signal::KILL, libc::SIGKILL), (Signal::PIPE, libc::SIGPIPE), (Signal::TERM, libc::SIGTERM),
-            (Signal::CHLD, libc::SIGCHLD), (Signal::CONT, libc::SIGCONT), (Signal::STOP, libc::SIGSTOP),
-            ("USR1".parse().unwrap(), libc::SIGUSR1), ("TSTP".parse().unwrap(), libc::SIGTSTP),
-            ("SYS".parse().unwrap(), libc::SIGSYS), ("PWR".parse().unwrap(), libc::SIGPWR),
-            ("IO".parse().unwrap(), libc::SIGIO), ("WINCH".parse().unwrap(), libc::SIGWINCH),
+            (Signal::HUP, libc::SIGHUP),
+            (Signal::INT, libc::SIGINT),
+            (Signal::QUIT, libc::SIGQUIT),
+            (Signal::KILL, libc::SIGKILL),
+            (Signal::PIPE, libc::SIGPIPE),
+            (Signal::TERM, libc::SIGTERM),
+            (Signal::CHLD, libc::SIGCHLD),
+            (Signal::CONT, libc::SIGCONT),
+            (Signal::STOP, libc::SIGSTOP),
+            ("USR1".parse().unwrap(), libc::SIGUSR1),
+            ("TSTP".parse().unwrap(), libc::SIGTSTP),
+            ("SYS".parse().unwrap(), libc::SIGSYS),
+            ("PWR".parse().unwrap(), libc::SIGPWR),
+            ("IO".parse().unwrap(), libc::SIGIO),
+            ("WINCH".parse().unwrap(), libc::SIGWINCH),
         ];
         for (signal, number) in expected {
             assert_eq!(signal.number(), number, "{signal}");

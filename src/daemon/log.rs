@@ -1,8 +1,9 @@
 //! Log records, one a line, on standard error; without ever making PID 1 wait.
 //!
-//! Records go into a bounded queue that a thread of its own writes out, because a pipe that nobody reads blocks its
-//! writer for ever and O_NONBLOCK on standard error would change the child's descriptor too. The thread is started by
-//! the first record: an init with nothing to say stays a single thread.
+//! Before there is a child, records are written directly, if there is room for them right now. Once the child shares
+//! standard error it could fill the pipe between our look and our write, and O_NONBLOCK would change the child's
+//! descriptor too; so from then on records go into a bounded queue that a thread of its own writes out. The first of
+//! them starts that thread: an init with nothing to say stays a single thread.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Record};
 
+use crate::os::signals::SignalSet;
 use crate::os::stdio;
 
 /// Most records waiting for the writer. What comes on top is dropped and counted.
@@ -23,7 +25,7 @@ const QUEUE_BYTES: usize = 256 * 1024;
 /// Longest that we wait at exit for the writer to finish.
 const FLUSH_LIMIT: Duration = Duration::from_millis(100);
 
-/// Longest that a record may take when no writer thread can be had.
+/// Longest that a record may take before there is a child, and when no writer thread can be had.
 const DIRECT_LIMIT: Duration = Duration::ZERO;
 
 /// Stack of the writer thread in bytes; it formats nothing.
@@ -42,20 +44,29 @@ pub enum Format {
 #[derive(Debug, Clone)]
 pub struct LogHandle(Arc<Sink>);
 
-/// Whether standard error is a terminal, which is where text is wanted.
+/// Sends every record of `level` and above to standard error from here on, as text on a terminal and as JSON elsewhere
+/// unless `format` says so. Only the first call has an effect.
 #[must_use]
-pub fn stderr_is_terminal() -> bool {
-    io::stderr().is_terminal()
-}
-
-/// Sends every record of `level` and above to standard error from here on. Only the first call has an effect.
-#[must_use]
-pub fn install(format: Format, level: LevelFilter) -> LogHandle {
+pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
     let sink = Arc::new(Sink::default());
     let mut builder = env_logger::Builder::new();
-    builder.filter_level(level).target(env_logger::Target::Pipe(Box::new(SinkWriter(Arc::clone(&sink)))));
-    builder.format(move |out, record| match format {
-        Format::Text => writeln!(out, "ojs-init: {}: {}", name(record.level()).to_lowercase(), record.args()),
+    builder
+        .filter_level(level)
+        .target(env_logger::Target::Pipe(Box::new(SinkWriter(Arc::clone(&sink)))));
+    let preferred = move || {
+        format.unwrap_or(if io::stderr().is_terminal() {
+            Format::Text
+        } else {
+            Format::Json
+        })
+    };
+    builder.format(move |out, record| match preferred() {
+        Format::Text => writeln!(
+            out,
+            "ojs-init: {}: {}",
+            name(record.level()).to_lowercase(),
+            record.args()
+        ),
         Format::Json => writeln!(out, "{}", json(record)),
     });
     // An error here means that a logger is installed already: then that one stays.
@@ -64,11 +75,18 @@ pub fn install(format: Format, level: LevelFilter) -> LogHandle {
 }
 
 impl LogHandle {
+    /// From here on somebody else may fill the pipe: a write of ours could block.
+    pub fn stderr_is_shared(&self) {
+        self.0.lock().is_shared = true;
+    }
+
     /// Waits until everything was written, at most 100 ms.
     pub fn flush(&self) {
         let queue = self.0.lock();
-        let result =
-            self.0.written.wait_timeout_while(queue, FLUSH_LIMIT, |queue| queue.writing || !queue.records.is_empty());
+        let result = self
+            .0
+            .written
+            .wait_timeout_while(queue, FLUSH_LIMIT, |queue| queue.writing || !queue.records.is_empty());
         drop(result);
     }
 }
@@ -94,15 +112,15 @@ fn severity_number(level: Level) -> u8 {
     }
 }
 
-fn json(record: &Record<'_>) -> serde_json::Value {
-    serde_json::json!({
-        "timestamp": format!("{:.3}", crate::os::clock::wall()),
-        "severity": name(record.level()),
-        "severity_number": severity_number(record.level()),
-        "message": record.args().to_string(),
-        "component": "worker",
-        "category": "lifecycle",
-    })
+/// One line of JSON. By hand, because the fields come in the order of the document; the only text that needs escaping
+/// is the message.
+fn json(record: &Record<'_>) -> String {
+    let (severity, number) = (name(record.level()), severity_number(record.level()));
+    let timestamp = crate::os::clock::wall();
+    let message = serde_json::Value::from(record.args().to_string());
+    format!(
+        r#"{{"timestamp":"{timestamp:.3}","severity":"{severity}","severity_number":{number},"message":{message},"component":"worker","category":"lifecycle"}}"#
+    )
 }
 
 #[derive(Debug, Default)]
@@ -119,6 +137,7 @@ struct Queue {
     records: VecDeque<Vec<u8>>,
     bytes: usize,
     dropped: u64,
+    is_shared: bool,
     writer_started: bool,
     writing: bool,
 }
@@ -132,8 +151,8 @@ impl Sink {
     fn add(self: &Arc<Self>, record: &[u8]) {
         let mut queue = self.lock();
         if !queue.writer_started {
-            if !start_writer(Arc::clone(self)) {
-                // No thread to be had, as at a process limit: say it directly if there is room right now.
+            // No thread to be had, as at a process limit: better said directly than not at all.
+            if !queue.is_shared || !start_writer(Arc::clone(self)) {
                 let _ = stdio::write_error(record, DIRECT_LIMIT);
                 return;
             }
@@ -164,6 +183,7 @@ impl Sink {
 
 fn start_writer(sink: Arc<Sink>) -> bool {
     let write = move || {
+        SignalSet::ALL.set_as_mask();
         loop {
             let (records, dropped) = sink.take();
             let mut stderr = io::stderr();
@@ -172,11 +192,22 @@ fn start_writer(sink: Arc<Sink>) -> bool {
                 let _ = stderr.write_all(&record);
             }
             if dropped > 0 {
-                let _ = writeln!(stderr, "ojs-init: warn: {dropped} log records dropped: standard error is too slow");
+                let _ = writeln!(
+                    stderr,
+                    "ojs-init: warn: {dropped} log records dropped: standard error is too slow"
+                );
             }
         }
     };
-    thread::Builder::new().name("log".to_owned()).stack_size(WRITER_STACK_BYTES).spawn(write).is_ok()
+    let started = thread::Builder::new()
+        .name("log".to_owned())
+        .stack_size(WRITER_STACK_BYTES)
+        .spawn(write)
+        .is_ok();
+    // The C library unblocks the real-time signals that it wants for itself when it starts a thread; they are to be
+    // forwarded like all others.
+    SignalSet::ALL.set_as_mask();
+    started
 }
 
 /// What env_logger writes each finished record to.

@@ -39,15 +39,14 @@ pub fn report(message: &str) {
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
     let log = install_log(config);
-    let exit = match start(config, command, environ) {
+    let options = options(config);
+    let exit = match start(config, options.budget, command, environ) {
         Ok(child) => {
-            let options = options(config);
-            announce(config, options.budget, child.pid);
-            let supervisor = Supervisor::new(options, child, config.init.warn_on_reap);
-            supervise(supervisor)
+            log.stderr_is_shared();
+            debug!("child started with pid {}", child.pid);
+            supervise(Supervisor::new(options, child, config.init.warn_on_reap))
         }
         Err(NotStarted { message, exit }) => {
-            log.flush();
             report(&message);
             exit
         }
@@ -58,10 +57,9 @@ pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
 
 fn install_log(config: &Config) -> LogHandle {
     let format = match config.log.format {
-        Some(LogFormat::Text) => Format::Text,
-        Some(LogFormat::Json) => Format::Json,
-        None if log_sink::stderr_is_terminal() => Format::Text,
-        None => Format::Json,
+        Some(LogFormat::Text) => Some(Format::Text),
+        Some(LogFormat::Json) => Some(Format::Json),
+        None => None,
     };
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::Error,
@@ -96,15 +94,24 @@ struct Child {
     has_terminal: bool,
 }
 
-fn start(config: &Config, command: &[OsString], environ: Environ) -> Result<Child, NotStarted> {
+fn start(config: &Config, budget: Option<Budget>, command: &[OsString], environ: Environ) -> Result<Child, NotStarted> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config);
-    let program = command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(budget) = budget {
+        announce(config, budget);
+    }
+    let program = command
+        .first()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     let terminal = tty::foreground_terminal();
     let has_terminal = terminal.is_some();
     let plan = ChildPlan::new(command, environ)
-        .map_err(|_| NotStarted { message: "an argument contains a NUL byte".to_owned(), exit: Exit::Usage })?
+        .map_err(|_| NotStarted {
+            message: "an argument contains a NUL byte".to_owned(),
+            exit: Exit::Usage,
+        })?
         .run_as(credentials)
         .hand_over(terminal);
     let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
@@ -118,20 +125,19 @@ fn become_init(config: &Config) {
     {
         warn!("--parent-death-signal: the kernel refused {signal}: {error}");
     }
-    if (!init::is_pid_1() || config.init.subreaper)
-        && let Err(error) = init::become_subreaper()
-    {
-        warn!("cannot adopt orphans, which are left to the init above: {error}");
+    let is_pid_1 = init::is_pid_1();
+    if is_pid_1 && !config.init.subreaper {
+        return;
+    }
+    match init::become_subreaper() {
+        Ok(()) if is_pid_1 => {}
+        Ok(()) => info!("not PID 1: adopting orphans as a subreaper"),
+        Err(error) => warn!("cannot adopt orphans, which are left to the init above: {error}"),
     }
 }
 
-/// The start-up lines. After the child was started: they cost it no time.
-fn announce(config: &Config, budget: Option<Budget>, child: Pid) {
-    debug!("child started with pid {child}");
-    if !init::is_pid_1() {
-        info!("not PID 1: adopting orphans as a subreaper");
-    }
-    let Some(budget) = budget else { return };
+/// The start-up line about the end: what the child will get, and who decided that.
+fn announce(config: &Config, budget: Budget) {
     let drain = seconds(budget.drain);
     if config.shutdown.termination_grace_period.is_none() {
         let limit = seconds(budget.limit);
@@ -141,7 +147,10 @@ fn announce(config: &Config, budget: Option<Budget>, child: Pid) {
         );
     } else if budget.is_cut {
         let grace = seconds(config.shutdown.grace_period);
-        info!("after a stop signal the child gets {drain}, then SIGKILL: the termination grace period cuts the grace period of {grace}");
+        info!(
+            "after a stop signal the child gets {drain}, then SIGKILL: the termination grace period cuts the grace \
+             period of {grace}"
+        );
     } else {
         info!("after a stop signal the child gets {drain}, then SIGKILL");
     }
@@ -178,7 +187,13 @@ struct Supervisor {
 impl Supervisor {
     fn new(options: PlainOptions, child: Child, warn_on_reap: bool) -> Self {
         let machine = PlainInit::new(options);
-        Self { machine, child, child_is_reaped: false, warn_on_reap, told: BTreeSet::new() }
+        Self {
+            machine,
+            child,
+            child_is_reaped: false,
+            warn_on_reap,
+            told: BTreeSet::new(),
+        }
     }
 
     fn run(&mut self) -> Exit {
@@ -191,7 +206,11 @@ impl Supervisor {
             if let Some(exit) = self.perform() {
                 return exit;
             }
-            let timeout = if reap_again { Some(Duration::ZERO) } else { self.time_to_wait() };
+            let timeout = if reap_again {
+                Some(Duration::ZERO)
+            } else {
+                self.time_to_wait()
+            };
             match signals::wait(SignalSet::ALL, timeout) {
                 Ok(Some(Signal::CHLD)) => reap_again = true,
                 Ok(Some(signal)) => {
@@ -274,7 +293,10 @@ impl Supervisor {
             Target::Group => process::signal_group(pid, signal),
         };
         match result {
-            Ok(()) => debug!("forwarded {signal} to {}{pid}", if target == Target::Group { "process group " } else { "" }),
+            Ok(()) => debug!(
+                "forwarded {signal} to {}{pid}",
+                if target == Target::Group { "process group " } else { "" }
+            ),
             Err(error) => warn!("cannot forward {signal} to {pid}: {error}"),
         }
     }
@@ -327,7 +349,10 @@ fn say(remark: Remark) {
         Remark::StopAsked(signal, drain) => info!("{signal}: the child has {} to end", seconds(drain)),
         Remark::Dropped(signal) => debug!("{signal} dropped, as --rewrite says"),
         Remark::LeftoversFound(left) => {
-            info!("the child ended and left processes behind: SIGTERM, and {} to end", seconds(left));
+            info!(
+                "the child ended and left processes behind: SIGTERM, and {} to end",
+                seconds(left)
+            );
         }
         Remark::DeadlineReached => warn!("the time is over: SIGKILL to what is left"),
         Remark::GaveUp => warn!("processes are left that SIGKILL did not end: the kernel holds them"),

@@ -36,7 +36,10 @@ pub fn credentials(process: &Process) -> Result<Option<Credentials>, NotStarted>
     let Some(spec) = &process.user else { return Ok(None) };
     match Credentials::resolve(&spec.user, spec.group.as_deref()) {
         Ok(credentials) => Ok(Some(credentials).filter(|credentials| !credentials.are_ours())),
-        Err(error) => Err(NotStarted { message: format!("process.user: {error}"), exit: Exit::Usage }),
+        Err(error) => Err(NotStarted {
+            message: format!("process.user: {error}"),
+            exit: Exit::Usage,
+        }),
     }
 }
 
@@ -57,12 +60,19 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
             return Err(no_process(program, &error));
         }
         if pause == FIRST_PAUSE {
-            warn(format_args!("cannot create a process yet, trying for {} s: {error}", RETRY_WINDOW.as_secs()));
+            warn(format_args!(
+                "cannot create a process yet, trying for {} s: {}",
+                RETRY_WINDOW.as_secs(),
+                reason(&error)
+            ));
         }
         if let Ok(Some(signal)) = signals::wait(stop_signals, Some(pause)) {
             let status = SIGNAL_BASE.saturating_add(signal.number().unsigned_abs().try_into().unwrap_or(u8::MAX));
-            let message = format!("{signal} before {program} could be started: {error}");
-            return Err(NotStarted { message, exit: Exit::Status(status) });
+            let message = format!("{signal} before {program} could be started: {}", reason(&error));
+            return Err(NotStarted {
+                message,
+                exit: Exit::Status(status),
+            });
         }
         pause = LONGEST_PAUSE.min(pause * 2);
     }
@@ -71,18 +81,26 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
 fn no_process(program: &str, error: &io::Error) -> NotStarted {
     let window = RETRY_WINDOW.as_secs();
     let message = format!(
-        "cannot start {program}: no process could be created for {window} s: {error}; \
-         raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory limit"
+        "cannot start {program}: no process could be created for {window} s: {}; \
+         raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory limit",
+        reason(error)
     );
-    NotStarted { message, exit: Exit::Internal }
+    NotStarted {
+        message,
+        exit: Exit::Internal,
+    }
 }
 
 fn not_this_user(step: &str, error: &io::Error) -> NotStarted {
     let message = format!(
-        "process.user: cannot change to that user: {step}: {error}; this needs CAP_SETUID and CAP_SETGID: \
-         add them, or let the container itself run as that user and leave process.user out"
+        "process.user: cannot change to that user: {step}: {}; this needs CAP_SETUID and CAP_SETGID: \
+         add them, or let the container itself run as that user and leave process.user out",
+        reason(error)
     );
-    NotStarted { message, exit: Exit::Usage }
+    NotStarted {
+        message,
+        exit: Exit::Usage,
+    }
 }
 
 fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
@@ -95,11 +113,25 @@ fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
             };
             (Exit::NotFound, hint)
         }
-        Some(libc_errno::EACCES) => (Exit::NotExecutable, "not an executable file, or no permission to execute it"),
+        Some(libc_errno::EACCES) => (
+            Exit::NotExecutable,
+            "not an executable file, or no permission to execute it",
+        ),
         Some(libc_errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
         Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
     };
-    NotStarted { message: format!("cannot execute {program}: {hint} ({error})"), exit }
+    NotStarted {
+        message: format!("cannot execute {program:?}: {hint} ({})", reason(error)),
+        exit,
+    }
+}
+
+/// What the error number means, without the number.
+fn reason(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(
+        || error.to_string(),
+        |number| nix::Error::from_raw(number).desc().to_owned(),
+    )
 }
 
 /// The error numbers that are told apart here.

@@ -56,7 +56,11 @@ impl Budget {
         let margin = limits.stop_margin.unwrap_or_else(|| DEFAULT_STOP_MARGIN.min(limit / 2));
         let limit = limit.saturating_sub(limits.prestop_time);
         let room = limit.saturating_sub(margin);
-        Self { drain: limits.grace_period.min(room), limit, is_cut: room < limits.grace_period }
+        Self {
+            drain: limits.grace_period.min(room),
+            limit,
+            is_cut: room < limits.grace_period,
+        }
     }
 }
 
@@ -87,26 +91,51 @@ mod tests {
 
     #[test]
     fn a_grace_period_alone_is_granted_in_full() {
-        let limits = Limits { grace_period: Duration::from_secs(2), grace_period_is_explicit: true, ..UNSET };
+        let limits = Limits {
+            grace_period: Duration::from_secs(2),
+            grace_period_is_explicit: true,
+            ..UNSET
+        };
         assert_eq!(drain_seconds(&limits), Some(2.0));
         assert!(!Budget::of_plain_init(&limits).unwrap().is_cut);
     }
 
     #[test]
     fn the_orchestrators_limit_cuts_the_grace_period() {
-        assert_eq!(drain_seconds(&Limits { termination_grace_period: seconds(30), ..UNSET }), Some(25.0));
-        assert_eq!(drain_seconds(&Limits { termination_grace_period: seconds(60), ..UNSET }), Some(30.0));
+        assert_eq!(
+            drain_seconds(&Limits {
+                termination_grace_period: seconds(30),
+                ..UNSET
+            }),
+            Some(25.0)
+        );
+        assert_eq!(
+            drain_seconds(&Limits {
+                termination_grace_period: seconds(60),
+                ..UNSET
+            }),
+            Some(30.0)
+        );
     }
 
     #[test]
     fn a_margin_that_was_not_set_takes_at_most_half_of_the_limit() {
-        assert_eq!(drain_seconds(&Limits { termination_grace_period: seconds(6), ..UNSET }), Some(3.0));
+        assert_eq!(
+            drain_seconds(&Limits {
+                termination_grace_period: seconds(6),
+                ..UNSET
+            }),
+            Some(3.0)
+        );
     }
 
     #[test]
     fn time_that_a_prestop_hook_used_is_gone() {
-        let limits =
-            Limits { termination_grace_period: seconds(30), prestop_time: Duration::from_secs(5), ..UNSET };
+        let limits = Limits {
+            termination_grace_period: seconds(30),
+            prestop_time: Duration::from_secs(5),
+            ..UNSET
+        };
         assert_eq!(drain_seconds(&limits), Some(20.0));
     }
 

@@ -129,7 +129,13 @@ impl PlainInit {
     /// An init whose child was just started.
     #[must_use]
     pub fn new(options: PlainOptions) -> Self {
-        Self { options, phase: Phase::Running, ended: None, timers: Timers::default(), effects: VecDeque::new() }
+        Self {
+            options,
+            phase: Phase::Running,
+            ended: None,
+            timers: Timers::default(),
+            effects: VecDeque::new(),
+        }
     }
 
     /// Takes in one fact.
@@ -192,7 +198,11 @@ impl PlainInit {
     }
 
     fn forward(&mut self, signal: Signal) {
-        let target = if self.options.process_group { Target::Group } else { Target::Child };
+        let target = if self.options.process_group {
+            Target::Group
+        } else {
+            Target::Child
+        };
         self.effects.push_back(PlainEffect::Send(signal, target));
     }
 

@@ -5,7 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 const DRAIN: Duration = Duration::from_secs(10);
-const BUDGET: Budget = Budget { drain: DRAIN, limit: Duration::from_secs(20), is_cut: false };
+const BUDGET: Budget = Budget {
+    drain: DRAIN,
+    limit: Duration::from_secs(20),
+    is_cut: false,
+};
 
 fn at(seconds: f64) -> Moment {
     Moment::new(Duration::from_secs_f64(1000.0 + seconds))
@@ -16,12 +20,17 @@ fn without_limit() -> PlainInit {
 }
 
 fn with_limit() -> PlainInit {
-    PlainInit::new(PlainOptions { budget: Some(BUDGET), ..PlainOptions::default() })
+    PlainInit::new(PlainOptions {
+        budget: Some(BUDGET),
+        ..PlainOptions::default()
+    })
 }
 
 /// Everything that is ordered now, remarks left out.
 fn orders(init: &mut PlainInit) -> Vec<PlainEffect> {
-    std::iter::from_fn(|| init.poll_effect()).filter(|effect| !matches!(effect, PlainEffect::Say(_))).collect()
+    std::iter::from_fn(|| init.poll_effect())
+        .filter(|effect| !matches!(effect, PlainEffect::Say(_)))
+        .collect()
 }
 
 fn after(init: &mut PlainInit, event: PlainEvent, seconds: f64) -> Vec<PlainEffect> {
@@ -62,28 +71,46 @@ fn without_a_limit_the_childs_end_is_ours_whoever_is_left() {
 fn a_status_that_is_remapped_becomes_zero() {
     let mut remap_exit = RemapExit::default();
     remap_exit.insert(143);
-    let mut init = PlainInit::new(PlainOptions { remap_exit, ..PlainOptions::default() });
-    assert_eq!(after(&mut init, PlainEvent::ChildEnded(Ended::Signalled(Signal::TERM)), 0.0), [PlainEffect::Exit(0)]);
+    let mut init = PlainInit::new(PlainOptions {
+        remap_exit,
+        ..PlainOptions::default()
+    });
+    assert_eq!(
+        after(&mut init, PlainEvent::ChildEnded(Ended::Signalled(Signal::TERM)), 0.0),
+        [PlainEffect::Exit(0)]
+    );
 }
 
 #[test]
 fn a_rewritten_signal_is_forwarded_as_the_other_one_and_a_dropped_one_not_at_all() {
     let rewrite = BTreeMap::from([(Signal::TERM, Some(Signal::QUIT)), (Signal::HUP, None)]);
-    let mut init = PlainInit::new(PlainOptions { rewrite, ..PlainOptions::default() });
+    let mut init = PlainInit::new(PlainOptions {
+        rewrite,
+        ..PlainOptions::default()
+    });
     assert_eq!(after(&mut init, TERM, 0.0), [to_child(Signal::QUIT)]);
     assert_eq!(after(&mut init, HUP, 0.0), []);
 }
 
 #[test]
 fn with_process_group_forwarded_signals_go_to_the_group() {
-    let mut init = PlainInit::new(PlainOptions { process_group: true, ..PlainOptions::default() });
-    assert_eq!(after(&mut init, TERM, 0.0), [PlainEffect::Send(Signal::TERM, Target::Group)]);
+    let mut init = PlainInit::new(PlainOptions {
+        process_group: true,
+        ..PlainOptions::default()
+    });
+    assert_eq!(
+        after(&mut init, TERM, 0.0),
+        [PlainEffect::Send(Signal::TERM, Target::Group)]
+    );
 }
 
 #[test]
 fn a_stop_signal_wakes_a_stopped_child_and_starts_the_clock() {
     let mut init = with_limit();
-    assert_eq!(after(&mut init, TERM, 0.0), [to_child(Signal::TERM), to_child(Signal::CONT)]);
+    assert_eq!(
+        after(&mut init, TERM, 0.0),
+        [to_child(Signal::TERM), to_child(Signal::CONT)]
+    );
     assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)));
 }
 
@@ -98,7 +125,11 @@ fn a_signal_that_asks_for_no_stop_starts_no_clock() {
 fn a_stop_that_is_rewritten_still_starts_the_clock() {
     let usr1 = "USR1".parse().unwrap();
     for rewrite in [(Signal::TERM, Some(usr1)), (usr1, Some(Signal::TERM))] {
-        let options = PlainOptions { rewrite: BTreeMap::from([rewrite]), budget: Some(BUDGET), ..PlainOptions::default() };
+        let options = PlainOptions {
+            rewrite: BTreeMap::from([rewrite]),
+            budget: Some(BUDGET),
+            ..PlainOptions::default()
+        };
         let mut init = PlainInit::new(options);
         init.handle(PlainEvent::SignalArrived(rewrite.0), at(0.0));
         assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)), "{rewrite:?}");
@@ -119,7 +150,10 @@ fn at_the_deadline_everything_is_killed_and_the_childs_real_status_is_ours() {
     after(&mut init, TERM, 0.0);
     assert_eq!(due(&mut init, 9.999), []);
     assert_eq!(due(&mut init, 10.0), [PlainEffect::KillEverything]);
-    assert_eq!(after(&mut init, PlainEvent::ChildEnded(Ended::Signalled(Signal::KILL)), 10.01), []);
+    assert_eq!(
+        after(&mut init, PlainEvent::ChildEnded(Ended::Signalled(Signal::KILL)), 10.01),
+        []
+    );
     assert_eq!(after(&mut init, NONE_LEFT, 10.01), [PlainEffect::Exit(137)]);
 }
 
@@ -192,7 +226,11 @@ fn what_even_sigkill_does_not_end_is_left_behind_in_time() {
 fn no_signal_is_sent_to_a_child_that_was_reaped() {
     let mut init = with_limit();
     after(&mut init, ENDED, 0.0);
-    assert_eq!(after(&mut init, TERM, 0.0), [], "its pid may belong to somebody else by now");
+    assert_eq!(
+        after(&mut init, TERM, 0.0),
+        [],
+        "its pid may belong to somebody else by now"
+    );
 }
 
 #[derive(Debug, Clone)]
@@ -233,7 +271,8 @@ impl Simulation {
 
     fn write_down(&mut self) {
         let ordered = orders(&mut self.init);
-        self.ordered.extend(ordered.into_iter().map(|effect| (self.now_ms, effect)));
+        self.ordered
+            .extend(ordered.into_iter().map(|effect| (self.now_ms, effect)));
     }
 
     fn step(&mut self, step: &Step) {
@@ -245,7 +284,9 @@ impl Simulation {
             }
             Step::Ended(_) => {}
             // There is no moment without children while the child itself is there.
-            Step::Reaped(left) => self.handle(PlainEvent::Reaped { children_left: left || !self.child_is_gone }),
+            Step::Reaped(left) => self.handle(PlainEvent::Reaped {
+                children_left: left || !self.child_is_gone,
+            }),
             Step::Wait(ms) => self.wait(u64::from(ms)),
         }
     }

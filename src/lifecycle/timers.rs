@@ -46,7 +46,10 @@ impl Timers {
     /// The next timer and when it is due.
     #[must_use]
     pub fn next(&self) -> Option<(Moment, Timer)> {
-        Timer::ALL.into_iter().filter_map(|timer| self.due(timer).map(|due| (due, timer))).min_by_key(|(due, _)| *due)
+        Timer::ALL
+            .into_iter()
+            .filter_map(|timer| self.due(timer).map(|due| (due, timer)))
+            .min_by_key(|(due, _)| *due)
     }
 
     /// Clears and returns a timer that is due at `now`.

@@ -6,6 +6,7 @@
 
 use std::ffi::{CString, NulError, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
@@ -16,7 +17,7 @@ use crate::os::signals;
 use crate::os::user::Credentials;
 
 /// Stack of the child between clone and exec, in bytes. What runs on it is a dozen system calls.
-const STACK_BYTES: usize = 32 * 1024;
+const STACK_BYTES: usize = 16 * 1024;
 
 /// Where a command without a slash is looked for when the environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -68,10 +69,19 @@ impl ChildPlan {
     ///
     /// An argument contains a NUL byte, which no program can be given.
     pub fn new(command: &[OsString], environ: Environ) -> Result<Self, NulError> {
-        let args = command.iter().map(|arg| CString::new(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+        let args = command
+            .iter()
+            .map(|arg| CString::new(arg.as_bytes()))
+            .collect::<Result<Vec<_>, _>>()?;
         let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
         let candidates = candidates(program, environ.value("PATH"))?;
-        Ok(Self { candidates, args, environ, credentials: None, terminal: None })
+        Ok(Self {
+            candidates,
+            args,
+            environ,
+            credentials: None,
+            terminal: None,
+        })
     }
 
     /// Runs it as this user.
@@ -106,9 +116,9 @@ impl ChildPlan {
             failed_step: 0,
             errno: 0,
         };
-        let mut stack: Vec<u8> = Vec::with_capacity(STACK_BYTES);
-        // SAFETY: the top of the allocation, aligned down to 16 bytes as the ABI asks; the stack grows downwards into
-        // it. `job` and `stack` outlive the child's use of them because CLONE_VFORK suspends us until it has exec'ed
+        let mut stack = [MaybeUninit::<u8>::uninit(); STACK_BYTES];
+        // SAFETY: the top of the array, aligned down to 16 bytes as the ABI asks; the stack grows downwards into it.
+        // `job` and `stack` outlive the child's use of them because CLONE_VFORK suspends us until it has exec'ed
         // or ended. `child_main` matches the expected signature and never unwinds.
         let pid = unsafe {
             let top = stack.as_mut_ptr().add(STACK_BYTES);
@@ -143,7 +153,12 @@ impl Job<'_> {
     fn outcome(&self, pid: Pid) -> Result<Pid, SpawnError> {
         // SAFETY: both are plain integers inside a live struct. Volatile, because the compiler does not know that
         // another process wrote them.
-        let (step, errno) = unsafe { ((&raw const self.failed_step).read_volatile(), (&raw const self.errno).read_volatile()) };
+        let (step, errno) = unsafe {
+            (
+                (&raw const self.failed_step).read_volatile(),
+                (&raw const self.errno).read_volatile(),
+            )
+        };
         if step == 0 {
             return Ok(pid);
         }
@@ -214,7 +229,12 @@ fn change_user(job: &mut Job<'_>, credentials: &Credentials) {
 fn exec(job: &mut Job<'_>) -> c_int {
     let environ = job.plan.environ.as_ptr();
     let mut result = libc::ENOENT;
-    for candidate in job.candidates.iter().copied().take_while(|candidate| !candidate.is_null()) {
+    for candidate in job
+        .candidates
+        .iter()
+        .copied()
+        .take_while(|candidate| !candidate.is_null())
+    {
         // SAFETY: the path is a C string, and both arrays are null-terminated arrays of C strings.
         unsafe { libc::execve(candidate, job.args, environ) };
         match errno() {
@@ -264,7 +284,11 @@ fn candidates(program: &OsStr, path: Option<&OsStr>) -> Result<Vec<CString>, Nul
 
 /// The array form of C: pointers, then null. Valid as long as the strings live.
 fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([ptr::null()])
+        .collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,10 @@ impl Environ {
     #[must_use]
     pub fn value(self, name: &str) -> Option<&'static OsStr> {
         self.entries().find_map(|entry| {
-            entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")).map(OsStr::from_bytes)
+            entry
+                .strip_prefix(name.as_bytes())
+                .and_then(|rest| rest.strip_prefix(b"="))
+                .map(OsStr::from_bytes)
         })
     }
 
@@ -73,7 +76,10 @@ pub unsafe fn start(
             OsStr::from_bytes(arg.to_bytes()).to_os_string()
         })
         .collect();
-    c_int::from(run(&Invocation { args, environ: Environ(envp) }))
+    c_int::from(run(&Invocation {
+        args,
+        environ: Environ(envp),
+    }))
 }
 
 /// Makes `run: fn(&Invocation) -> u8` the program: blocks every signal while the image is being loaded, then calls it.

@@ -40,7 +40,11 @@ pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
         (before, result, libc::getppid())
     };
     check(result)?;
-    if before != after { crate::os::process::signal(Pid::own(), signal) } else { Ok(()) }
+    if before != after {
+        crate::os::process::signal(Pid::own(), signal)
+    } else {
+        Ok(())
+    }
 }
 
 /// Lets go of what we inherited and only the child needs: the working directory (we would keep its file system
@@ -73,15 +77,25 @@ fn close_from(first: u32) {
     }
     // Before Linux 5.9, or forbidden by a seccomp filter that does not know the call.
     let open = fs::read_dir("/proc/self/fd").map(|entries| {
-        let names = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
+        let names = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
         names.collect::<Vec<i32>>()
     });
-    for descriptor in open.unwrap_or_default().into_iter().filter(|fd| *fd >= first.cast_signed()) {
+    for descriptor in open
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|fd| *fd >= first.cast_signed())
+    {
         // SAFETY: as above. One of them is the directory just read, closed already: EBADF is harmless.
         unsafe { libc::close(descriptor) };
     }
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

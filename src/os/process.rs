@@ -88,12 +88,18 @@ pub fn children() -> io::Result<Vec<Pid>> {
     }
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()).filter(|pid| *pid > 0)
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<i32>().ok())
+            .filter(|pid| *pid > 0)
         else {
             continue;
         };
         // Gone meanwhile: fine. Not one of ours then, because ours stay until we reap them.
-        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
         if parent_of_living(&stat) == Some(own.0) {
             found.push(Pid::new(pid));
         }
@@ -137,6 +143,9 @@ mod tests {
 
     #[test]
     fn only_pid_1_may_signal_the_whole_namespace() {
-        assert_eq!(signal_namespace(Signal::CONT).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(
+            signal_namespace(Signal::CONT).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
     }
 }

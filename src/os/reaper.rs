@@ -64,7 +64,11 @@ mod tests {
     #[test]
     fn deaths_by_real_time_signals_are_understood() {
         for number in 1..=64 {
-            assert_eq!(ended(number), Signal::from_number(number).map(Ended::Signalled), "{number}");
+            assert_eq!(
+                ended(number),
+                Signal::from_number(number).map(Ended::Signalled),
+                "{number}"
+            );
         }
     }
 

@@ -34,12 +34,20 @@ fn controlling_terminal() -> Option<OwnedFd> {
         // No /dev/tty in this root, or no right to it: the terminal may be one of the standard descriptors.
         Err(_) => {}
     }
-    [io::stdin().as_raw_fd(), io::stdout().as_raw_fd(), io::stderr().as_raw_fd()].into_iter().find_map(|descriptor| {
+    [
+        io::stdin().as_raw_fd(),
+        io::stdout().as_raw_fd(),
+        io::stderr().as_raw_fd(),
+    ]
+    .into_iter()
+    .find_map(|descriptor| {
         // SAFETY: numbers only; a descriptor that is closed or no terminal of ours gives an error.
         if unsafe { libc::tcgetpgrp(descriptor) } < 0 {
             return None;
         }
         // SAFETY: the descriptor is open (it just answered) and borrowed only for this call.
-        unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().ok()
+        unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) }
+            .try_clone_to_owned()
+            .ok()
     })
 }

@@ -31,13 +31,22 @@ impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownUser(name) => {
-                write!(f, "no user {name:?} in /etc/passwd; use a name that is there, or numbers: UID:GID")
+                write!(
+                    f,
+                    "no user {name:?} in /etc/passwd; use a name that is there, or numbers: UID:GID"
+                )
             }
             Self::UnknownGroup(name) => {
-                write!(f, "no group {name:?} in /etc/group; use a name that is there, or a number")
+                write!(
+                    f,
+                    "no group {name:?} in /etc/group; use a name that is there, or a number"
+                )
             }
             Self::GroupNeeded(uid) => {
-                write!(f, "user {uid} is not in /etc/passwd, so its group is not known; write {uid}:GID")
+                write!(
+                    f,
+                    "user {uid} is not in /etc/passwd, so its group is not known; write {uid}:GID"
+                )
             }
         }
     }
@@ -66,7 +75,11 @@ impl Credentials {
         };
         if let Some(group) = group {
             let gid = group_id(group)?;
-            return Ok(Self { uid, gid, groups: vec![gid] });
+            return Ok(Self {
+                uid,
+                gid,
+                groups: vec![gid],
+            });
         }
         let entry = entry.ok_or(UserError::GroupNeeded(uid))?;
         let gid = entry.gid.as_raw();
@@ -95,7 +108,9 @@ fn group_id(group: &str) -> Result<u32, UserError> {
         return Ok(gid);
     }
     let entry = Group::from_name(group).ok().flatten();
-    entry.map(|entry| entry.gid.as_raw()).ok_or_else(|| UserError::UnknownGroup(group.to_owned()))
+    entry
+        .map(|entry| entry.gid.as_raw())
+        .ok_or_else(|| UserError::UnknownGroup(group.to_owned()))
 }
 
 #[cfg(test)]
@@ -111,7 +126,11 @@ mod tests {
 
     #[test]
     fn numbers_need_no_entry_when_both_are_given() {
-        let expected = Credentials { uid: 54_321, gid: 54_322, groups: vec![54_322] };
+        let expected = Credentials {
+            uid: 54_321,
+            gid: 54_322,
+            groups: vec![54_322],
+        };
         assert_eq!(Credentials::resolve("54321", Some("54322")), Ok(expected));
     }
 
@@ -122,7 +141,13 @@ mod tests {
 
     #[test]
     fn unknown_names_are_named() {
-        assert_eq!(Credentials::resolve("no-such-user", None), Err(UserError::UnknownUser("no-such-user".into())));
-        assert_eq!(Credentials::resolve("0", Some("no-such-group")), Err(UserError::UnknownGroup("no-such-group".into())));
+        assert_eq!(
+            Credentials::resolve("no-such-user", None),
+            Err(UserError::UnknownUser("no-such-user".into()))
+        );
+        assert_eq!(
+            Credentials::resolve("0", Some("no-such-group")),
+            Err(UserError::UnknownGroup("no-such-group".into()))
+        );
     }
 }
