@@ -162,13 +162,11 @@ fn seconds(duration: Duration) -> String {
 
 /// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first, then we say so.
 fn supervise(mut supervisor: Supervisor) -> Exit {
-    let child = supervisor.child.pid;
-    let has_terminal = supervisor.child.has_terminal;
     let exit = panic::catch_unwind(AssertUnwindSafe(|| supervisor.run())).unwrap_or_else(|_| {
-        let _ = process::signal_group(child, Signal::KILL);
+        supervisor.stop_child();
         Exit::Internal
     });
-    if has_terminal {
+    if supervisor.child.has_terminal {
         tty::take_back();
     }
     exit
@@ -220,7 +218,7 @@ impl Supervisor {
                 Ok(None) => {}
                 Err(error) => {
                     error!("cannot wait for signals: {error}; stopping the child");
-                    let _ = process::signal_group(self.child.pid, Signal::KILL);
+                    self.stop_child();
                     return Exit::Internal;
                 }
             }
@@ -319,11 +317,16 @@ impl Supervisor {
         }
     }
 
-    fn kill_everything(&self) {
+    /// SIGKILL to the child and its group, unless it was reaped: then the pid may be anybody's.
+    fn stop_child(&self) {
         if !self.child_is_reaped {
             forgive(self.child.pid, process::signal_group(self.child.pid, Signal::KILL));
             forgive(self.child.pid, process::signal(self.child.pid, Signal::KILL));
         }
+    }
+
+    fn kill_everything(&self) {
+        self.stop_child();
         if init::is_pid_1() {
             // ESRCH: nobody else is there, which is what we want.
             let _ = process::signal_namespace(Signal::KILL);

@@ -14,6 +14,9 @@ use crate::signal::Signal;
 /// Size of the kernel's signal set in bytes; the C library's own type is larger and hides signals 32 to 34.
 const KERNEL_SET_BYTES: usize = 8;
 
+/// Longest wait in seconds, about a century: the kernel refuses numbers that it cannot add to its clock.
+const LONGEST_WAIT_SECONDS: u64 = 1 << 32;
+
 /// The mask that whoever exec'ed us had set, from the moment before the first instruction of ours.
 static INHERITED_MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -146,7 +149,7 @@ fn is_from_ourselves(info: &libc::siginfo_t) -> bool {
 /// A duration as the kernel takes it.
 fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(duration.subsec_nanos().cast_signed()),
+        tv_sec: duration.as_secs().min(LONGEST_WAIT_SECONDS).cast_signed(),
+        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }

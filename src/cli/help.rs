@@ -1,0 +1,196 @@
+//! What the help says. The first screen is written by hand, because a new user reads it top down; the full list comes
+//! from the table.
+
+use crate::config::keys::{Key, Kind};
+
+/// Usage of the short form.
+pub(super) const USAGE: &str = "ojs-init [OPTIONS] -- COMMAND [ARG]...";
+
+/// Usage of `run`.
+pub(super) const RUN_USAGE: &str = "ojs-init run [OPTIONS] [--] COMMAND [ARG]...";
+
+/// Usage of `config`.
+pub(super) const CONFIG_USAGE: &str = "ojs-init config [check|show] [OPTIONS]";
+
+/// `ojs-init --help`: one screen.
+pub(super) const TOP: &str = concat!(
+    "ojs-init ",
+    env!("CARGO_PKG_VERSION"),
+    " - a container init: runs COMMAND as PID 1 should
+
+Passes signals on to COMMAND, reaps orphans, and ends with COMMAND's status.
+
+Usage: ojs-init [OPTIONS] -- COMMAND [ARG]...
+       ojs-init run [OPTIONS] [--] COMMAND [ARG]...
+
+In a Dockerfile:
+  ENTRYPOINT [\"/ojs-init\", \"--no-agent\", \"--\"]
+  CMD [\"node\", \"worker.js\"]
+
+Init options, with the letters of tini and dumb-init:
+  -s, --subreaper                  adopt orphans (done anyway when not PID 1)
+  -p, --parent-death-signal SIG    get SIG when our parent dies
+  -g, --process-group              signal COMMAND's whole process group
+  -r, --rewrite FROM:TO            forward FROM as TO; TO 0 drops it
+  -e, --remap-exit CODE            COMMAND's status CODE becomes 0
+  -w, --warn-on-reap               warn when an orphan is reaped
+  -v, --verbose                    log more; -vv still more
+
+More that people need:
+      --no-agent                   plain init, no job agent; this version has
+                                   nothing else, so always give it
+      --grace-period TIME          send SIGKILL this long after SIGTERM
+      --termination-grace-period TIME
+                                   what the orchestrator allows until SIGKILL
+      --user USER[:GROUP]          run COMMAND as another user
+      --config FILE                TOML file [/etc/ojs-init.toml if it exists]
+  -h, --help                       this screen
+  -V, --version                    the version
+
+Subcommands:
+  run                              the same with COMMAND after the options
+  config check                     say whether the configuration holds
+  config show                      each value and where it came from
+  completions SHELL                completions for bash, zsh, fish and others
+
+`ojs-init run --help` lists every option and its environment variable.
+",
+);
+
+/// Below the options of `run --help` and `config --help`.
+pub(super) const NOTES: &str = "\
+A value comes from the command line, else from the environment, else from the
+TOML file, else it is the default. A TIME is 250ms, 25s, 1m30s or 1h; a bare
+number is seconds. A switch takes a value too: --subreaper=false.";
+
+/// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
+const TEXT_WIDTH: usize = 70;
+
+/// The help of one option: its sentence, then what is accepted and what holds otherwise, then where else to set it.
+pub(super) fn of_key(key: &Key) -> String {
+    let mut tags = Vec::new();
+    if let Kind::Choice(words) = key.kind {
+        tags.push(format!("[one of: {}]", words.join(", ")));
+    }
+    if !["none", "false"].contains(&key.default.text()) {
+        tags.push(format!("[default: {}]", key.default.text()));
+    }
+    tags.extend(key.toml.map(|name| format!("[key: {name}]")));
+    tags.push(format!("[env: {}]", key.env.join(", ")));
+    let tags = tags.iter().flat_map(|tag| tag.split_inclusive(", ")).map(str::trim_end);
+    format!("{}\n{}", wrapped(key.help.split(' ')), wrapped(tags))
+}
+
+/// The words in lines of at most [`TEXT_WIDTH`].
+fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in words {
+        let length = word.chars().count();
+        if width > 0 {
+            let fits = width + 1 + length <= TEXT_WIDTH;
+            text.push(if fits { ' ' } else { '\n' });
+            width = if fits { width + 1 } else { 0 };
+        }
+        text.push_str(word);
+        width += length;
+    }
+    text
+}
+
+/// Placeholder for the values of a key.
+pub(super) fn value_name(key: &Key) -> &'static str {
+    match key.kind {
+        Kind::Switch => "true|false",
+        Kind::Count => "",
+        Kind::Text => "TEXT",
+        Kind::Path => "PATH",
+        Kind::Duration(..) => "TIME",
+        Kind::Size(..) => "SIZE",
+        Kind::Number(..) => "NUMBER",
+        Kind::Signal => "SIG",
+        Kind::Choice(_) => "WORD",
+        Kind::Names => "NAMES",
+        Kind::Uids => "UIDS",
+        Kind::Statuses => "CODE",
+        Kind::Rewrites => "FROM:TO",
+        Kind::Headers => "HEADER",
+        Kind::Url => "URL",
+        Kind::Listen => "ADDRESS",
+        Kind::User => "USER[:GROUP]",
+        Kind::Secret => "SECRET",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Request, parse};
+    use crate::config::keys::KEYS;
+
+    fn printed(args: &[&str]) -> String {
+        let args: Vec<_> = ["ojs-init"].iter().chain(args).map(Into::into).collect();
+        match parse(&args) {
+            Ok(Request::Print(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn assert_fits(text: &str) {
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_first_help_fits_on_one_screen_however_it_is_asked_for() {
+        assert_fits(TOP);
+        assert!(TOP.lines().count() <= 45);
+        for args in [["-h"], ["--help"], ["help"]] {
+            assert_eq!(printed(&args), TOP);
+        }
+    }
+
+    #[test]
+    fn the_first_help_speaks_only_of_options_that_exist() {
+        let words = TOP
+            .split_whitespace()
+            .map(|word| word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '-'));
+        for flag in words
+            .filter_map(|word| word.strip_prefix("--"))
+            .filter(|flag| !flag.is_empty())
+        {
+            let is_known = KEYS.iter().any(|key| key.flag == Some(flag)) || ["help", "version"].contains(&flag);
+            assert!(is_known, "--{flag}");
+        }
+        for key in KEYS.iter().filter(|key| key.short.is_some()) {
+            let spelled = format!("-{}, --{}", key.short.unwrap(), key.flag.unwrap());
+            assert!(TOP.contains(&spelled), "{spelled}");
+        }
+    }
+
+    #[test]
+    fn the_long_help_lists_every_option_with_its_variables_and_its_default() {
+        for text in [
+            printed(&["run", "--help"]),
+            printed(&["run", "-h"]),
+            printed(&["help", "config"]),
+        ] {
+            assert_fits(&text);
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for key in KEYS.iter().filter(|key| key.flag.is_some()) {
+                assert!(words.contains(&format!("--{}", key.flag.unwrap())), "{:?}", key.flag);
+                assert!(
+                    words.contains(&format!("[env: {}]", key.env.join(", "))),
+                    "{:?}",
+                    key.env
+                );
+                let default = key.default.text();
+                assert!(
+                    ["none", "false"].contains(&default) || words.contains(&format!("[default: {default}]")),
+                    "{default}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The command line: clap is the only parser, built from the table of [`crate::config::keys`].
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod help;
+mod usage;
+
+use std::ffi::OsString;
+
+pub use crate::config::Flags;
+pub use usage::UsageError;
+
+/// What the user asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Supervise a command.
+    Run {
+        /// What the command line set.
+        flags: Flags,
+        /// Program and arguments, byte for byte; never empty.
+        command: Vec<OsString>,
+    },
+    /// Say whether the configuration holds.
+    ConfigCheck {
+        /// What the command line set.
+        flags: Flags,
+    },
+    /// Show each effective value and its source.
+    ConfigShow {
+        /// What the command line set.
+        flags: Flags,
+    },
+    /// Help, version or completions, for standard output; exit status 0.
+    Print(String),
+}
+
+/// Reads the command line; the first argument is the program's name.
+///
+/// # Errors
+/// The message for standard error; exit status 2.
+pub fn parse(args: &[OsString]) -> Result<Request, UsageError> {
+    let args = args.get(1..).unwrap_or_default();
+    match command::parse_lean(args) {
+        Some(request) => Ok(request),
+        None => command::parse_full(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+    use crate::config::KeyId;
+
+    fn parsed(args: &[&str]) -> Result<Request, UsageError> {
+        parse(&["ojs-init"].iter().chain(args).map(Into::into).collect::<Vec<_>>())
+    }
+
+    /// The command and the number of flags of a command line that supervises.
+    fn run(args: &[&str]) -> (Vec<String>, Flags) {
+        match parsed(args) {
+            Ok(Request::Run { flags, command }) => (
+                command.into_iter().map(|arg| arg.into_string().unwrap()).collect(),
+                flags,
+            ),
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    fn message(args: &[&str]) -> String {
+        parsed(args).unwrap_err().to_string()
+    }
+
+    fn flags(set: &[(KeyId, &[&str])]) -> Flags {
+        let mut flags = Flags::default();
+        for (key, values) in set {
+            flags.push(*key, values.iter().map(Into::into).collect());
+        }
+        flags
+    }
+
+    #[test]
+    fn everything_after_the_dashes_belongs_to_the_command() {
+        assert_eq!(run(&["--", "node", "-v", "--help"]).0, ["node", "-v", "--help"]);
+        assert_eq!(run(&["--", "--", "true"]).0, ["--", "true"]);
+        assert_eq!(run(&["--", "run"]).0, ["run"]);
+        assert_eq!(run(&["--", ""]).0, [""]);
+    }
+
+    #[test]
+    fn everything_after_the_first_word_of_run_belongs_to_the_command() {
+        assert_eq!(
+            run(&["run", "node", "-v", "--", "--help"]).0,
+            ["node", "-v", "--", "--help"]
+        );
+        assert_eq!(run(&["run", "-v", "--", "-x"]).0, ["-x"]);
+        assert_eq!(run(&["run", "--", "--", "true"]).0, ["--", "true"]);
+        assert_eq!(run(&["run", "run"]).0, ["run"]);
+    }
+
+    #[test]
+    fn a_command_passes_through_byte_for_byte() {
+        let raw = OsString::from_vec(b"\xff\xfe".to_vec());
+        let request = parse(&["ojs-init".into(), "--".into(), raw.clone(), raw.clone()]).unwrap();
+        let expected = Request::Run {
+            flags: Flags::default(),
+            command: vec![raw.clone(), raw],
+        };
+        assert_eq!(request, expected);
+    }
+
+    #[test]
+    fn letters_stand_alone_in_clusters_and_with_their_value() {
+        let expected = flags(&[
+            (KeyId::Subreaper, &["true"]),
+            (KeyId::ParentDeathSignal, &["KILL"]),
+            (KeyId::Verbose, &["2"]),
+            (KeyId::ProcessGroup, &["true"]),
+            (KeyId::RemapExit, &["143", "1"]),
+            (KeyId::Rewrite, &["TERM:QUIT"]),
+        ]);
+        assert_eq!(
+            run(&["-vvg", "-s", "-pKILL", "-e143", "-e", "1", "-rTERM:QUIT", "--", "x"]).1,
+            expected
+        );
+        assert_eq!(
+            run(&[
+                "run",
+                "-gsvvp",
+                "KILL",
+                "-e143",
+                "--remap-exit=1",
+                "-r",
+                "TERM:QUIT",
+                "x"
+            ])
+            .1,
+            expected
+        );
+    }
+
+    #[test]
+    fn a_switch_takes_a_value_only_with_an_equals_sign() {
+        assert_eq!(
+            run(&["--subreaper=false", "--", "x"]).1,
+            flags(&[(KeyId::Subreaper, &["false"])])
+        );
+        assert!(message(&["--subreaper", "false", "--", "x"]).contains("false"));
+    }
+
+    #[test]
+    fn without_a_command_there_is_nothing_to_supervise() {
+        for args in [
+            &[][..],
+            &["--"],
+            &["--no-agent"],
+            &["--no-agent", "--"],
+            &["run"],
+            &["run", "-v"],
+            &["run", "--"],
+        ] {
+            let message = message(args);
+            assert!(message.contains("COMMAND") && message.contains("Usage:"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_command_without_dashes_is_told_where_they_go() {
+        assert!(message(&["node", "worker.js"]).contains("`ojs-init -- node worker.js`"));
+        let message = message(&["--user", "node", "--headers", "Cookie: hunter2", "node", "worker.js"]);
+        assert!(message.contains("`ojs-init [OPTIONS] -- node worker.js`"), "{message}");
+        assert!(!message.contains("hunter2"));
+    }
+
+    #[test]
+    fn a_slip_in_an_option_or_subcommand_is_told_what_was_meant() {
+        assert!(message(&["--grace-perod", "5s", "--", "x"]).contains("--grace-period"));
+        assert!(message(&["run", "--grace-perod=5s", "x"]).contains("--grace-period"));
+        assert!(message(&["confg", "show"]).contains("did you mean config?"));
+        assert!(message(&["-v", "config"]).contains("before the options"));
+    }
+
+    #[test]
+    fn an_option_that_is_not_repeatable_is_refused_the_second_time() {
+        for args in [["--user=a", "--user=b"], ["-s", "-s"], ["-pTERM", "-pKILL"]] {
+            assert!(message(&[args[0], args[1], "--", "x"]).contains("multiple times"));
+        }
+    }
+
+    #[test]
+    fn what_comes_with_the_agent_says_so() {
+        for name in ["prestop", "quiet", "resume", "terminate", "stop", "status", "health"] {
+            assert!(message(&[name]).contains("comes with the agent"), "{name}");
+        }
+    }
+
+    #[test]
+    fn config_checks_unless_it_is_told_to_show() {
+        let no_agent = || flags(&[(KeyId::NoAgent, &["true"])]);
+        assert_eq!(
+            parsed(&["config"]),
+            Ok(Request::ConfigCheck {
+                flags: Flags::default()
+            })
+        );
+        assert_eq!(
+            parsed(&["config", "check", "--no-agent"]),
+            Ok(Request::ConfigCheck { flags: no_agent() })
+        );
+        assert_eq!(
+            parsed(&["config", "--no-agent", "show"]),
+            Ok(Request::ConfigShow { flags: no_agent() })
+        );
+        assert!(message(&["config", "edit"]).contains("edit"));
+    }
+
+    #[test]
+    fn completions_are_printed_for_a_shell_that_is_known() {
+        for shell in ["bash", "zsh", "fish"] {
+            assert!(
+                matches!(parsed(&["completions", shell]), Ok(Request::Print(script)) if script.contains("grace-period"))
+            );
+        }
+        assert!(message(&["completions", "dos"]).contains("bash"));
+        assert!(message(&["completions"]).contains("SHELL"));
+    }
+
+    #[test]
+    fn the_version_is_one_line() {
+        assert_eq!(
+            parsed(&["-V"]),
+            Ok(Request::Print(format!("ojs-init {}\n", env!("CARGO_PKG_VERSION"))))
+        );
+        assert_eq!(parsed(&["--version"]), parsed(&["-V"]));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a wrong command line is answered with.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::{command, help};
+use crate::config::most_alike;
+
+/// Subcommands of today.
+const SUBCOMMANDS: [&str; 4] = ["run", "config", "completions", "help"];
+
+/// Subcommands that come with the agent. One that is there moves to [`SUBCOMMANDS`].
+const LATER: [&str; 7] = ["prestop", "quiet", "resume", "terminate", "stop", "status", "health"];
+
+/// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
+/// without a line break at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageError {
+    message: String,
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// The answer when there is nothing to supervise.
+pub(super) fn no_command() -> UsageError {
+    with_usage("there is no COMMAND to supervise")
+}
+
+/// What clap found, in our words where ours say more.
+pub(super) fn error(error: &clap::Error, args: &[OsString]) -> UsageError {
+    let is_completions = args.first().is_some_and(|first| first == "completions");
+    if error.kind() == ErrorKind::MissingRequiredArgument && !is_completions {
+        return no_command();
+    }
+    if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
+        let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand));
+        if let Some(word) = word {
+            return if word.starts_with('-') {
+                unknown_option(word, error)
+            } else {
+                stray(word, args)
+            };
+        }
+    }
+    let rendered = error.render().to_string();
+    let text = rendered.trim_end();
+    UsageError {
+        message: text.strip_prefix("error: ").unwrap_or(text).to_owned(),
+    }
+}
+
+fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
+    let (_, value) = error.context().find(|(kind, _)| *kind == wanted)?;
+    if let ContextValue::String(text) = value {
+        Some(text)
+    } else {
+        None
+    }
+}
+
+fn unknown_option(option: &str, error: &clap::Error) -> UsageError {
+    let meant = context(error, ContextKind::SuggestedArg);
+    let hint = meant
+        .map(|meant| format!("; did you mean {meant}?"))
+        .unwrap_or_default();
+    with_usage(&format!("unknown option {option}{hint}"))
+}
+
+/// A word that stands where an option, a subcommand or `--` should.
+fn stray(word: &str, args: &[OsString]) -> UsageError {
+    if LATER.contains(&word) {
+        return with_usage(&format!(
+            "{word} is not part of this version yet: it comes with the agent"
+        ));
+    }
+    if SUBCOMMANDS.contains(&word) {
+        return with_usage(&format!("the subcommand {word} goes before the options"));
+    }
+    if let Some(meant) = most_alike(word, SUBCOMMANDS.into_iter()) {
+        return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"));
+    }
+    with_usage(&match with_dashes(word, args) {
+        Some(line) => format!("{word} is no subcommand; to supervise it write `{line}`"),
+        None => format!("unexpected word {word}"),
+    })
+}
+
+/// The command line with the `--` that was left out before this word, if that makes it a good one.
+fn with_dashes(word: &str, args: &[OsString]) -> Option<String> {
+    let repaired = |position: usize| {
+        let (options, command) = args.split_at(position);
+        [options, &["--".into()], command].concat()
+    };
+    let positions = (0..args.len()).filter(|position| args[*position].to_string_lossy() == word);
+    let position = positions
+        .into_iter()
+        .find(|position| command::parse_lean(&repaired(*position)).is_some())?;
+    let command: Vec<_> = args[position..].iter().map(|arg| arg.to_string_lossy()).collect();
+    // The options are not repeated: a header among them may be a secret.
+    let options = if position == 0 { "" } else { "[OPTIONS] " };
+    Some(format!("ojs-init {options}-- {}", command.join(" ")))
+}
+
+fn with_usage(problem: &str) -> UsageError {
+    let (usage, run) = (help::USAGE, help::RUN_USAGE);
+    UsageError {
+        message: format!("{problem}\n\nUsage: {usage}\n       {run}\n\nMore: ojs-init --help"),
+    }
+}

@@ -1,0 +1,266 @@
+//! Values that are right alone and wrong together.
+
+use std::time::Duration;
+
+use super::choice::Mode;
+use super::duration::Human;
+use super::error::ConfigError;
+use super::keys::{KeyId, Scope};
+use super::sections::Config;
+use super::settings::Source;
+
+/// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
+///
+/// # Errors
+/// The first impossible combination.
+pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
+    backend(config)?;
+    limits(config)?;
+    heartbeat(config)?;
+    let mut warnings = Vec::new();
+    cut_grace(config, &mut warnings);
+    if config.mode == Mode::None {
+        without_effect(config, &mut warnings);
+    } else {
+        doubtful_backend(config, &mut warnings);
+    }
+    config.warnings.append(&mut warnings);
+    Ok(())
+}
+
+fn backend(config: &Config) -> Result<(), ConfigError> {
+    if config.backend.url.is_none() && config.mode != Mode::None {
+        let mode = config.mode;
+        return Err(ConfigError::new(&format!(
+            "backend.url is not set, and mode {mode} needs it; set OJS_URL, --url or backend.url, or use --no-agent for a \
+             plain init",
+        )));
+    }
+    let (set, missing) = match (&config.backend.cert_file, &config.backend.key_file) {
+        (Some(_), None) => (KeyId::CertFile, KeyId::KeyFile),
+        (None, Some(_)) => (KeyId::KeyFile, KeyId::CertFile),
+        (Some(_), Some(_)) | (None, None) => return Ok(()),
+    };
+    let (set, missing) = (config.settings.describe(set), missing.key().label());
+    Err(ConfigError::new(&format!("{set} needs {missing}; set both or neither")))
+}
+
+fn limits(config: &Config) -> Result<(), ConfigError> {
+    let shutdown = &config.shutdown;
+    let Some(limit) = shutdown.termination_grace_period else {
+        return Ok(());
+    };
+    let clash = |key, rule: String| {
+        let (value, limit) = (
+            config.settings.describe(key),
+            config.settings.describe(KeyId::TerminationGracePeriod),
+        );
+        Err(ConfigError::new(&format!(
+            "{value} does not fit {limit}; accepted: {rule}"
+        )))
+    };
+    if shutdown.stop_margin.is_some_and(|margin| margin > limit / 2) {
+        return clash(KeyId::StopMargin, format!("at most half of it, {}", Human(limit / 2)));
+    }
+    if shutdown.prestop_time >= limit {
+        return clash(KeyId::PrestopTime, format!("less than {}", Human(limit)));
+    }
+    if shutdown.term_delay >= limit {
+        return clash(KeyId::TermDelay, format!("less than {}", Human(limit)));
+    }
+    Ok(())
+}
+
+fn heartbeat(config: &Config) -> Result<(), ConfigError> {
+    let most = config.worker.visibility_timeout / 3;
+    if config.worker.heartbeat_interval <= most {
+        return Ok(());
+    }
+    let (interval, timeout) = (
+        config.settings.describe(KeyId::HeartbeatInterval),
+        config.settings.describe(KeyId::VisibilityTimeout),
+    );
+    Err(ConfigError::new(&format!(
+        "{interval} is too long for {timeout}; accepted: at most a third of it, {}",
+        Human(most)
+    )))
+}
+
+/// Kept back for the stop phase when nobody sets it, unless half of the limit is less; [`crate::config::keys`] says so
+/// to people.
+const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
+
+/// A grace period that somebody asked for and that the limit does not allow.
+fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
+    let shutdown = &config.shutdown;
+    let Some(limit) = shutdown
+        .termination_grace_period
+        .filter(|_| shutdown.grace_period_is_explicit)
+    else {
+        return;
+    };
+    let margin = shutdown.stop_margin.unwrap_or(DEFAULT_STOP_MARGIN.min(limit / 2));
+    let left = limit.saturating_sub(margin).saturating_sub(shutdown.prestop_time);
+    if shutdown.grace_period <= left {
+        return;
+    }
+    let prestop = match shutdown.prestop_time {
+        Duration::ZERO => String::new(),
+        time => format!(" and the preStop time of {}", Human(time)),
+    };
+    warnings.push(format!(
+        "{} is cut to {}: {} less the stop margin of {}{prestop}.",
+        config.settings.describe(KeyId::GracePeriod),
+        Human(left),
+        config.settings.describe(KeyId::TerminationGracePeriod),
+        Human(margin),
+    ));
+}
+
+/// Keys of the agent, where there is none. Variables are left alone: COMMAND may read them too.
+fn without_effect(config: &Config, warnings: &mut Vec<String>) {
+    for setting in config.settings.iter() {
+        let is_ours = matches!(setting.source, Source::CommandLine(_) | Source::File { .. });
+        if is_ours && setting.key.key().scope == Scope::Agent {
+            let key = config.settings.describe(setting.key);
+            warnings.push(format!("{key} has no effect without the agent (mode none)."));
+        }
+    }
+}
+
+fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
+    let settings = &config.settings;
+    let backend = &config.backend;
+    if backend.auth_token_file.is_some() && backend.auth_token.is_some() {
+        warnings.push(format!(
+            "OJS_AUTH_TOKEN is not used: {} goes before it.",
+            settings.describe(KeyId::AuthTokenFile)
+        ));
+    }
+    let has_token = backend.auth_token_file.is_some() || backend.auth_token.is_some();
+    if has_token
+        && backend
+            .headers
+            .iter()
+            .any(|header| header.name.eq_ignore_ascii_case("authorization"))
+    {
+        warnings.push(
+            "The Authorization header of backend.headers is not used: the bearer token goes before it.".to_owned(),
+        );
+    }
+    let Some(url) = &backend.url else { return };
+    if url.as_str().ends_with("/ojs/v1") {
+        warnings.push(format!(
+            "{} ends with /ojs/v1, which ojs-init adds once more.",
+            settings.describe(KeyId::Url)
+        ));
+    }
+    for key in [KeyId::CaFile, KeyId::CertFile].into_iter().filter(|_| !url.is_https()) {
+        if settings.get(key).is_some() {
+            warnings.push(format!(
+                "{} is not used: the backend's URL is not https.",
+                settings.describe(key)
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeyId;
+    use crate::config::given::{Given, assert_says};
+    use crate::config::show;
+
+    #[test]
+    fn impossible_combinations_are_one_error_each() {
+        let limit = |key, value: &str| {
+            Given::no_agent()
+                .flag(KeyId::TerminationGracePeriod, "30s")
+                .flag(key, value)
+                .error()
+        };
+        assert_says(
+            &limit(KeyId::StopMargin, "16s"),
+            &["stop_margin = 16s", "grace_period = 30s", "at most half of it, 15s"],
+        );
+        assert_says(
+            &limit(KeyId::PrestopTime, "30s"),
+            &["prestop_time = 30s", "less than 30s"],
+        );
+        assert_says(&limit(KeyId::TermDelay, "30s"), &["term_delay = 30s", "less than 30s"]);
+        assert_says(
+            &Given::default().error(),
+            &["backend.url is not set", "OJS_URL", "--no-agent"],
+        );
+        assert_says(
+            &Given::agent().flag(KeyId::CertFile, "/c").error(),
+            &["backend.cert_file = /c", "needs backend.key_file"],
+        );
+        assert_says(
+            &Given::agent()
+                .flag(KeyId::HeartbeatInterval, "11s")
+                .flag(KeyId::VisibilityTimeout, "30s")
+                .error(),
+            &[
+                "heartbeat_interval = 11s",
+                "visibility_timeout = 30s",
+                "at most a third of it, 10s",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_default_heartbeat_follows_a_short_visibility_timeout() {
+        let config = Given::agent().flag(KeyId::VisibilityTimeout, "9s").config();
+        assert_eq!(config.worker.heartbeat_interval.as_secs(), 3);
+        assert_says(&show(&config), &["3s, or as registered"]);
+    }
+
+    #[test]
+    fn a_grace_period_that_the_limit_cuts_is_a_warning_when_somebody_set_it() {
+        let limited = || Given::no_agent().flag(KeyId::TerminationGracePeriod, "30s");
+        assert_eq!(limited().config().warnings, [""; 0]);
+        assert_eq!(limited().flag(KeyId::GracePeriod, "25s").config().warnings, [""; 0]);
+        let warnings = limited()
+            .flag(KeyId::GracePeriod, "26s")
+            .flag(KeyId::PrestopTime, "4s")
+            .config()
+            .warnings;
+        assert_says(
+            &warnings[0],
+            &["grace_period = 26s", "cut to 21s", "margin of 5s", "preStop time of 4s"],
+        );
+    }
+
+    #[test]
+    fn what_only_the_agent_reads_is_a_warning_without_it_unless_it_is_in_the_environment() {
+        let given = Given::no_agent()
+            .flag(KeyId::Concurrency, "3")
+            .file("worker.labels = [\"a\"]")
+            .variable("OJS_QUEUES=a");
+        let warnings = given.config().warnings.join("\n");
+        assert_says(
+            &warnings,
+            &["worker.concurrency = 3 (command line", "worker.labels = a (/"],
+        );
+        assert!(!warnings.contains("queues"));
+    }
+
+    #[test]
+    fn a_doubtful_backend_is_a_warning() {
+        let url = |url: &str| Given::default().flag(KeyId::Url, url);
+        assert_says(&url("http://b/ojs/v1").config().warnings[0], &["adds once more"]);
+        assert_says(
+            &url("http://b").variable("OJS_TLS_CA_FILE=/ca").config().warnings[0],
+            &["is not https"],
+        );
+        let twice = Given::agent()
+            .variable("OJS_AUTH_TOKEN=hunter2")
+            .variable("OJS_AUTH_TOKEN_FILE=/t");
+        assert_says(&twice.config().warnings[0], &["OJS_AUTH_TOKEN is not used"]);
+        let header = Given::agent()
+            .variable("OJS_AUTH_TOKEN=hunter2")
+            .flag(KeyId::Headers, "Authorization: x");
+        assert_says(&header.config().warnings[0], &["Authorization header"]);
+    }
+}

@@ -1,0 +1,328 @@
+//! The TOML file: found, read with a bound, and checked key by key with the line of each.
+
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+use super::error::{ConfigError, most_alike};
+use super::keys::{KEYS, Key, KeyId, Kind};
+use super::settings::{Settings, Source};
+use super::value::Value;
+
+/// Read when nobody names a file, and allowed not to exist.
+pub const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
+
+/// Largest configuration file, in bytes. A larger one is a mistake in the path.
+pub const MAX_FILE_BYTES: u64 = 64 << 10;
+
+/// Puts every key of the file into the settings: the one that they name, else the default one when it exists.
+///
+/// # Errors
+/// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not accept.
+pub(super) fn apply(settings: &mut Settings) -> Result<(), ConfigError> {
+    let named = settings.path(KeyId::ConfigFile);
+    let opened = match &named {
+        Some(path) => open(path),
+        None => open(Path::new(DEFAULT_PATH)),
+    };
+    let is_missing = |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    let opened = match opened {
+        Err(error) if named.is_none() && is_missing(&error) => return Ok(()),
+        other => other,
+    };
+    let path = named.unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
+    let text = opened.and_then(read).map_err(|error| {
+        let source = settings
+            .get(KeyId::ConfigFile)
+            .map_or(String::new(), |named| format!(" ({})", named.source));
+        let hint = if is_missing(&error) {
+            "; name a file that exists"
+        } else {
+            ""
+        };
+        ConfigError::new(&format!(
+            "cannot read the configuration file {}{source}: {error}{hint}",
+            path.display()
+        ))
+    })?;
+    if settings.get(KeyId::ConfigFile).is_none() {
+        settings.replace(KeyId::ConfigFile, Value::Path(path.clone()), Source::Default);
+    }
+    Document {
+        path: path.into(),
+        text: &text,
+    }
+    .apply(settings)
+}
+
+/// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for somebody to write into a FIFO.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    Ok(file)
+}
+
+fn read(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let length = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(length).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("larger than {} KiB", MAX_FILE_BYTES / 1024)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("not UTF-8"))
+}
+
+struct Document<'t> {
+    path: Arc<Path>,
+    text: &'t str,
+}
+
+impl Document<'_> {
+    fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
+        let table = DeTable::parse(self.text).map_err(|error| {
+            let source = self.source(error.span().unwrap_or_default());
+            let message = error.message().replace('\n', ", ");
+            ConfigError::new(&format!("{source} is not TOML: {message}"))
+        })?;
+        for (name, value) in table.get_ref() {
+            if !is_section(name.get_ref()) {
+                return Err(self.unknown(name.get_ref(), name.span()));
+            }
+            let Some(section) = value.get_ref().as_table() else {
+                let problem = format!(
+                    "{name} is a section ({source}); write [{name}] on a line of its own and its keys \
+                                       below",
+                    name = name.get_ref(),
+                    source = self.source(name.span())
+                );
+                return Err(ConfigError::new(&problem));
+            };
+            for (part, value) in section {
+                let full = format!("{}.{}", name.get_ref(), part.get_ref());
+                let Some(key) = KEYS.iter().find(|key| key.toml == Some(&full)) else {
+                    return Err(self.unknown(&full, part.span()));
+                };
+                self.offer(settings, key, part.span(), value.span(), value.get_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(
+        &self,
+        settings: &mut Settings,
+        key: &'static Key,
+        name: Range<usize>,
+        span: Range<usize>,
+        value: &DeValue<'_>,
+    ) -> Result<(), ConfigError> {
+        let source = self.source(name);
+        match texts(key.kind, value) {
+            Ok(texts) => settings.offer(key, &texts.iter().map(AsRef::as_ref).collect::<Vec<_>>(), source),
+            Err(problem) => Err(ConfigError::value(
+                key,
+                self.text.get(span).unwrap_or_default(),
+                &source,
+                &problem,
+            )),
+        }
+    }
+
+    fn source(&self, span: Range<usize>) -> Source {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Source::File {
+            path: Arc::clone(&self.path),
+            line,
+        }
+    }
+
+    fn unknown(&self, name: &str, span: Range<usize>) -> ConfigError {
+        let source = self.source(span);
+        let hint = hint(name);
+        // Debug: the name may hold anything that TOML can quote.
+        ConfigError::new(&format!(
+            "{name:?} ({source}) is not a key of the configuration; {hint}"
+        ))
+    }
+}
+
+/// What was probably meant by a name that no key has.
+fn hint(name: &str) -> String {
+    let (section, part) = name.rsplit_once('.').unwrap_or(("", name));
+    let flag = part.replace('_', "-");
+    if let Some(key) = KEYS.iter().find(|key| key.toml.is_none() && key.flag == Some(&flag)) {
+        return format!("use --{flag} or {}", key.env[0]);
+    }
+    let keys = || KEYS.iter().filter_map(|key| key.toml.zip(key.last_part()));
+    let inside = keys()
+        .filter(|(full, _)| full.split('.').next() == Some(section))
+        .map(|(_, last)| last);
+    let meant = most_alike(part, inside).map(|last| format!("{section}.{last}"));
+    let meant = meant.or_else(|| {
+        let anywhere = most_alike(part, keys().map(|(_, last)| last))?;
+        keys()
+            .find(|(_, last)| *last == anywhere)
+            .map(|(full, _)| full.to_owned())
+    });
+    let sections = keys()
+        .filter_map(|(full, _)| full.split('.').next())
+        .filter(|_| section.is_empty());
+    let meant = meant.or_else(|| most_alike(name, sections).map(|name| format!("[{name}]")));
+    match meant {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "`ojs-init config show` lists all keys".to_owned(),
+    }
+}
+
+fn is_section(name: &str) -> bool {
+    KEYS.iter()
+        .filter_map(|key| key.toml)
+        .any(|full| full.split('.').next() == Some(name))
+}
+
+/// The texts that [`Kind::parse`] reads, when the TOML type is one that this kind is written in.
+fn texts<'v>(kind: Kind, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
+    let wrong = || Err(format!("has the wrong type ({})", type_of(value)));
+    match kind {
+        Kind::Switch => match value.as_bool() {
+            Some(on) => Ok(vec![Cow::Borrowed(if on { "true" } else { "false" })]),
+            None => wrong(),
+        },
+        Kind::Number(..) | Kind::Count => integer(value).map_or_else(wrong, |number| Ok(vec![number])),
+        Kind::Duration(..) | Kind::Size(..) | Kind::Signal | Kind::User => integer(value)
+            .or_else(|| string(value))
+            .map_or_else(wrong, |text| Ok(vec![text])),
+        Kind::Names => list(value, string).map_or_else(wrong, Ok),
+        Kind::Uids | Kind::Statuses => list(value, integer).map_or_else(wrong, Ok),
+        Kind::Rewrites => list(value, string).map_or_else(wrong, Ok),
+        Kind::Headers => headers(value),
+        Kind::Text | Kind::Path | Kind::Choice(_) | Kind::Url | Kind::Listen | Kind::Secret => {
+            string(value).map_or_else(wrong, |text| Ok(vec![text]))
+        }
+    }
+}
+
+fn type_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "string",
+        DeValue::Integer(_) => "integer",
+        DeValue::Float(_) => "float",
+        DeValue::Boolean(_) => "boolean",
+        DeValue::Datetime(_) => "date",
+        DeValue::Array(_) => "array",
+        DeValue::Table(_) => "table",
+    }
+}
+
+fn string<'v>(value: &'v DeValue<'_>) -> Option<Cow<'v, str>> {
+    value.as_str().map(Cow::Borrowed)
+}
+
+/// The digits of an integer, in base 10 however it was written.
+fn integer<'v>(value: &'v DeValue<'_>) -> Option<Cow<'v, str>> {
+    let integer = value.as_integer()?;
+    if integer.radix() == 10 {
+        return Some(Cow::Borrowed(integer.as_str()));
+    }
+    i128::from_str_radix(integer.as_str(), integer.radix())
+        .ok()
+        .map(|number| Cow::Owned(number.to_string()))
+}
+
+fn list<'v, 'i: 'v>(
+    value: &'v DeValue<'i>,
+    item: fn(&'v DeValue<'i>) -> Option<Cow<'v, str>>,
+) -> Option<Vec<Cow<'v, str>>> {
+    value
+        .as_array()?
+        .iter()
+        .map(|element| item(element.get_ref()))
+        .collect()
+}
+
+fn headers<'v>(value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
+    let Some(table) = value.as_table() else {
+        return Err(format!("has the wrong type ({})", type_of(value)));
+    };
+    let header = |name: &str, value: &DeValue<'_>| match value.as_str() {
+        Some(value) if !name.contains(':') => Ok(Cow::Owned(format!("{name}: {value}"))),
+        Some(_) => Err(format!("has a header {name:?}, which has a colon in its name")),
+        None => Err(format!("has a header {name:?} whose value is not a string")),
+    };
+    table
+        .iter()
+        .map(|(name, value)| header(name.get_ref(), value.get_ref()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::KeyId;
+    use crate::config::given::{Given, assert_says};
+
+    #[test]
+    fn an_unknown_key_in_the_file_is_an_error_that_knows_what_was_meant() {
+        let cases = [
+            ("[shutdown]\ngrace_perod = 1", "did you mean shutdown.grace_period?"),
+            ("grace_period = 1", "did you mean shutdown.grace_period?"),
+            ("[worker]\nurl = \"x\"", "did you mean backend.url?"),
+            ("[bakend]\nxxxx = 1", "did you mean [backend]?"),
+            ("[process]\nsubreaper = true", "use --subreaper or OJS_INIT_SUBREAPER"),
+            ("[worker]\nzzz = 1", "config show"),
+            ("[worker.queues]\nx = 1", "wrong type (table)"),
+            ("worker = 1", "write [worker]"),
+            ("[worker]\nconcurrency = true", "wrong type (boolean)"),
+            ("[worker]\nconcurrency = \"10\"", "wrong type (string)"),
+            ("[worker]\nqueues = \"a\"", "[\\\"a\\\", \\\"b\\\"]"),
+            ("[worker]\nqueues = []", "is empty"),
+            ("[worker]\npoll_interval = -1", "not a duration"),
+            ("[worker]\npoll_interval = 1.5", "wrong type (float)"),
+            (
+                "[worker]\nconcurrency = 1\nconcurrency = 2",
+                ":3 is not TOML: duplicate key",
+            ),
+            ("[worker", "is not TOML"),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.replace("\\\"", "\"");
+            assert_says(&Given::agent().file(text).error(), &[&expected]);
+        }
+    }
+
+    #[test]
+    fn a_token_in_the_file_is_an_error_that_does_not_show_it() {
+        let error = Given::agent().file("[backend]\nauth_token = \"hunter2\"").error();
+        assert!(!error.contains("hunter2"), "{error}");
+        assert_says(&error, &["backend.auth_token_file"]);
+    }
+
+    #[test]
+    fn a_named_file_must_exist_be_regular_and_small() {
+        let named = |path: &str| Given::agent().flag(KeyId::ConfigFile, path).error();
+        assert_says(
+            &named("/nonexistent/x.toml"),
+            &[
+                "/nonexistent/x.toml",
+                "command line --config",
+                "name a file that exists",
+            ],
+        );
+        assert_says(&named("/dev/zero"), &["not a regular file"]);
+        assert_says(&named("/tmp"), &["not a regular file"]);
+        assert_says(
+            &Given::agent().file(&"# x\n".repeat(20_000)).error(),
+            &["larger than 64 KiB"],
+        );
+    }
+}

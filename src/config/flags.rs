@@ -1,0 +1,51 @@
+//! What the command line set, before anybody looked at the values.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use super::error::ConfigError;
+use super::keys::KeyId;
+use super::settings::{Settings, Source};
+
+/// The flags of one command line, each with its values.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Flags(Vec<(KeyId, Vec<OsString>)>);
+
+impl Flags {
+    /// Adds a flag with the values of all its occurrences.
+    pub fn push(&mut self, key: KeyId, values: Vec<OsString>) {
+        self.0.push((key, values));
+    }
+
+    /// Puts every flag into the settings.
+    ///
+    /// # Errors
+    /// A value is none that its key accepts.
+    pub(super) fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
+        for (id, values) in &self.0 {
+            let key = id.key();
+            let source = Source::CommandLine(key.flag.unwrap_or_default());
+            let mut texts = Vec::with_capacity(values.len());
+            for value in values {
+                let Some(text) = value.to_str() else {
+                    return Err(ConfigError::value(
+                        key,
+                        &value.to_string_lossy(),
+                        &source,
+                        "is not UTF-8",
+                    ));
+                };
+                key.kind.split(text, &mut texts);
+            }
+            settings.offer(key, &texts, source)?;
+        }
+        Ok(())
+    }
+}
+
+/// Without values: one of them may be a secret.
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(key, _)| key)).finish()
+    }
+}

@@ -1,0 +1,80 @@
+//! For the tests: a configuration from flags, variables and a file.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Config, ConfigError, Environment, Flags, KeyId, load};
+
+/// Everything that may be given; loads when asked.
+#[derive(Default)]
+pub(super) struct Given {
+    pub flags: Flags,
+    variables: Vec<String>,
+    pub file: Option<PathBuf>,
+}
+
+impl Given {
+    /// A plain init without anything else.
+    pub fn no_agent() -> Self {
+        Self::default().flag(KeyId::NoAgent, "true")
+    }
+
+    /// The least that the agent needs.
+    pub fn agent() -> Self {
+        Self::default().variable("OJS_URL=http://backend")
+    }
+
+    pub fn flag(mut self, key: KeyId, value: &str) -> Self {
+        self.flags.push(key, vec![value.into()]);
+        self
+    }
+
+    pub fn variable(mut self, entry: &str) -> Self {
+        self.variables.push(entry.to_owned());
+        self
+    }
+
+    pub fn file(mut self, text: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ojs-init-config-{}-{number}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        self.flags.push(KeyId::ConfigFile, vec![path.clone().into()]);
+        self.file = Some(path);
+        self
+    }
+
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        load(
+            &self.flags,
+            &Environment::from_entries(self.variables.iter().map(String::as_bytes)),
+        )
+    }
+
+    pub fn config(&self) -> Config {
+        self.load().unwrap()
+    }
+
+    pub fn error(&self) -> String {
+        let error = self.load().unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let Some(path) = &self.file {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Whether the error says all of this.
+#[track_caller]
+pub(super) fn assert_says(error: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}

@@ -1,0 +1,177 @@
+//! The configuration from outside: flags, variables and a file in, one `Config` or one error out.
+
+use super::given::{Given, assert_says};
+use super::keys::{DefaultText, KEYS, Key, Kind};
+use super::*;
+
+/// The typed part alone: two ways to say the same thing differ in their sources only.
+fn typed(mut config: Config) -> Config {
+    config.settings = Settings::default();
+    config.warnings.clear();
+    config
+}
+
+/// A value of this kind that no key has by default, as text and in TOML.
+fn sample(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Switch => ("true", "true"),
+        Kind::Count => ("2", "2"),
+        Kind::Text => ("Other", "\"Other\""),
+        Kind::Path => ("/other", "\"/other\""),
+        Kind::Duration(..) => ("7s", "7"),
+        Kind::Size(..) => ("8KiB", "0x2000"),
+        Kind::Number(..) => ("7", "7"),
+        Kind::Signal => ("USR1", "10"),
+        Kind::Choice(words) => (words.last().unwrap(), "the last word"),
+        Kind::Names => ("b,a", "[\"b\", \"a\"]"),
+        Kind::Uids => ("7,8", "[7, 8]"),
+        Kind::Statuses => ("7", "[7]"),
+        Kind::Rewrites => ("TERM:QUIT", "[\"TERM:QUIT\"]"),
+        Kind::Headers => ("X-A: b", "{ X-A = \"b\" }"),
+        Kind::Url => ("https://other", "\"https://other\""),
+        Kind::Listen => ("off", "\"off\""),
+        Kind::User => ("app:7", "\"app:7\""),
+        Kind::Secret => ("hunter2", "\"hunter2\""),
+    }
+}
+
+/// What has to come with a key.
+fn companions(key: &Key) -> Given {
+    match key.id {
+        KeyId::Url => Given::default(),
+        KeyId::CertFile => Given::agent().variable("OJS_TLS_KEY_FILE=/k"),
+        KeyId::KeyFile => Given::agent().variable("OJS_TLS_CERT_FILE=/c"),
+        _ => Given::agent(),
+    }
+}
+
+/// With the flag of a key, or its variable where it has none.
+fn given(key: &Key, text: &str) -> Given {
+    match key.flag {
+        Some(_) => companions(key).flag(key.id, text),
+        None => companions(key).variable(&format!("{}={text}", key.env[0])),
+    }
+}
+
+/// All keys but the one that names the file that most of these tests name.
+fn keys() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(|key| key.id != KeyId::ConfigFile)
+}
+
+#[test]
+fn every_key_reaches_the_typed_configuration() {
+    let nothing = typed(Given::agent().config());
+    for key in keys() {
+        assert_ne!(
+            typed(given(key, sample(key.kind).0).config()),
+            nothing,
+            "{}",
+            key.label()
+        );
+    }
+}
+
+#[test]
+fn every_key_means_the_same_as_flag_as_variable_and_in_the_file() {
+    for key in keys() {
+        let (text, toml) = sample(key.kind);
+        let expected = typed(given(key, text).config());
+        for name in key.env {
+            let by_variable = companions(key).variable(&format!("{name}={text}")).config();
+            assert_eq!(typed(by_variable), expected, "{name}");
+        }
+        if let Some(name) = key.toml {
+            let toml = if matches!(key.kind, Kind::Choice(_)) {
+                format!("{text:?}")
+            } else {
+                toml.to_owned()
+            };
+            let by_file = companions(key).file(&format!("{name} = {toml}\n")).config();
+            assert_eq!(typed(by_file), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_defaults_in_the_help_are_the_defaults() {
+    let implicit = |mut config: Config| {
+        config.shutdown.grace_period_is_explicit = false;
+        typed(config)
+    };
+    let nothing = typed(Given::agent().config());
+    for key in keys() {
+        if let DefaultText::Value(text) = key.default {
+            assert_eq!(implicit(given(key, text).config()), nothing, "{}", key.label());
+            assert_eq!(key.kind.parse(&[text]).unwrap().to_string(), text, "{}", key.label());
+        }
+    }
+}
+
+#[test]
+fn the_command_line_goes_before_the_environment_before_the_file_before_the_default() {
+    let file = "[worker]\nconcurrency = 3\npoll_interval = \"3s\"\nready_timeout = 3\n";
+    let given = Given::agent()
+        .file(file)
+        .variable("OJS_CONCURRENCY=2")
+        .variable("OJS_POLL_INTERVAL=2")
+        .flag(KeyId::Concurrency, "1");
+    let config = given.config();
+    let path = given.file.as_ref().unwrap().display();
+    let expected = [
+        (KeyId::Concurrency, "1", "command line --concurrency".to_owned()),
+        (KeyId::PollInterval, "2s", "environment OJS_POLL_INTERVAL".to_owned()),
+        (KeyId::ReadyTimeout, "3s", format!("{path}:4")),
+        (KeyId::TimeoutGrace, "30s", "default".to_owned()),
+    ];
+    for (key, text, source) in expected {
+        assert_eq!(
+            (
+                config.settings.text(key).as_str(),
+                config.settings.source(key).to_string()
+            ),
+            (text, source)
+        );
+    }
+}
+
+#[test]
+fn a_wrong_value_is_one_error_that_names_key_value_source_and_what_is_accepted() {
+    let error = Given::agent().variable("OJS_GRACE_PERIOD=soon").error();
+    assert_says(
+        &error,
+        &[
+            "shutdown.grace_period",
+            "soon",
+            "environment OJS_GRACE_PERIOD",
+            "accepted: 250ms",
+        ],
+    );
+
+    let error = Given::agent().flag(KeyId::Concurrency, "0").error();
+    assert_says(
+        &error,
+        &[
+            "worker.concurrency",
+            "\"0\"",
+            "command line --concurrency",
+            "from 1 to 10000",
+        ],
+    );
+
+    let given = Given::agent().file("# a comment\n[worker]\nmode = \"gatway\"\n");
+    assert_says(
+        &given.error(),
+        &["worker.mode", "gatway", ".toml:3)", "socket, gateway, exec, none"],
+    );
+}
+
+#[test]
+fn a_wrong_value_is_an_error_even_where_a_better_source_hides_it() {
+    assert_says(
+        &Given::agent()
+            .file("worker.concurrency = 0")
+            .flag(KeyId::Concurrency, "1")
+            .error(),
+        &[".toml:1)"],
+    );
+}

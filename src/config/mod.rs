@@ -1,0 +1,58 @@
+//! What ojs-init was told, by whom, and whether it makes sense: command line, environment and TOML file become one
+//! typed [`Config`] that remembers the source of each value.
+//!
+//! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`] and the file give
+//! texts, [`value`] turns them into typed values, [`settings`] keeps the one of highest precedence, `build` fills the
+//! sections, `combine` looks at them together.
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod choice;
+mod combine;
+pub mod duration;
+mod environment;
+mod error;
+mod file;
+mod flags;
+pub mod keys;
+mod network;
+mod sections;
+mod settings;
+mod show;
+mod user;
+mod value;
+
+pub use choice::{Choice, FinalState, Leftovers, LogFormat, LogLevel, Mode, Restart, StopSignalAction};
+pub use environment::Environment;
+pub use error::{ConfigError, most_alike};
+pub use file::{DEFAULT_PATH, MAX_FILE_BYTES};
+pub use flags::Flags;
+pub use keys::KeyId;
+pub use network::{BackendUrl, Header, Listen, Secret};
+pub use sections::{Backend, Config, Health, Init, Log, Paths, Process, Shutdown, Signals, Worker};
+pub use settings::{Setting, Settings, Source};
+pub use show::{check_report, show};
+pub use user::UserSpec;
+pub use value::Value;
+
+/// The configuration that the flags, the environment and the TOML file make together.
+///
+/// # Errors
+/// One message that names key, value, source and what is accepted: an unreadable file, an unknown key, a value that
+/// its key does not accept, or an impossible combination.
+pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, ConfigError> {
+    let mut settings = Settings::default();
+    let mut warnings = Vec::new();
+    flags.apply(&mut settings)?;
+    environment.apply(&mut settings, &mut warnings)?;
+    file::apply(&mut settings)?;
+    let mut config = build::config(settings, warnings, environment)?;
+    combine::check(&mut config)?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod given;
+#[cfg(test)]
+mod load_tests;

@@ -1,0 +1,389 @@
+//! Addresses, URLs and headers: what goes wrong here is often a secret in the wrong place, so nothing of this module
+//! shows one.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Base URL of a backend, without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendUrl(String);
+
+impl BackendUrl {
+    /// Reads `http://HOST[:PORT][/PREFIX]` or the same with https.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence that begins with the value.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let (scheme, rest) = text.split_once("://").ok_or("is not a URL")?;
+        if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            return Err("is neither http nor https");
+        }
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(
+                "holds a credential, which logs would show; put it into the file of backend.auth_token_file \
+                        or into OJS_AUTH_TOKEN",
+            );
+        }
+        if path.contains(['?', '#']) {
+            return Err("has a query or a fragment; a base URL has neither");
+        }
+        if !is_authority(authority) {
+            return Err("has no usable host or port");
+        }
+        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("has a path with blanks, control or non-ASCII characters");
+        }
+        let scheme = scheme.to_ascii_lowercase();
+        Ok(Self(format!("{scheme}://{authority}{}", path.trim_end_matches('/'))))
+    }
+
+    /// The URL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.0.starts_with("https:")
+    }
+}
+
+/// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let Some((address, port)) = rest.split_once(']') else {
+                return false;
+            };
+            if address.parse::<Ipv6Addr>().is_err() {
+                return false;
+            }
+            (address, port)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_name = host
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+    !host.is_empty()
+        && is_name
+        && (port.is_empty() || port.strip_prefix(':').and_then(port_number).is_some_and(|n| n > 0))
+}
+
+fn port_number(text: &str) -> Option<u16> {
+    super::duration::whole(text).and_then(|number| u16::try_from(number).ok())
+}
+
+/// A URL as an error may show it: without user, password, query and fragment, even when it is no URL at all.
+#[must_use]
+pub fn without_secrets(url: &str) -> String {
+    // Whatever stands before the last @ may be a password, question marks included.
+    let (hidden, rest) = match url.rsplit_once('@') {
+        Some((before, rest)) => {
+            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+            (
+                if scheme.is_empty() {
+                    "...@".to_owned()
+                } else {
+                    format!("{scheme}://...@")
+                },
+                rest,
+            )
+        }
+        None => (String::new(), url),
+    };
+    match rest.find(['?', '#']) {
+        Some(end) => format!("{hidden}{}?...", &rest[..end]),
+        None => format!("{hidden}{rest}"),
+    }
+}
+
+/// Where the health endpoints listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listen {
+    /// Nowhere.
+    Off,
+    /// At this address; port 0 lets the system choose.
+    At(SocketAddr),
+}
+
+impl Listen {
+    /// Reads `IP:PORT`, `[IPV6]:PORT`, `localhost:PORT`, `:PORT` (every address) or `off`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "off" {
+            return Some(Self::Off);
+        }
+        let (host, port) = text.rsplit_once(':')?;
+        let address = match host {
+            "" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            host => match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+                Some(inside) => IpAddr::V6(inside.parse().ok()?),
+                None => IpAddr::V4(host.parse().ok()?),
+            },
+        };
+        Some(Self::At(SocketAddr::new(address, port_number(port)?)))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Headers that a request cannot take from a user: its frame depends on them.
+const RESERVED: [&str; 6] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "accept",
+];
+
+/// Parts of a header's name that say its value is nobody's business.
+const SENSITIVE: [&str; 9] = [
+    "auth",
+    "token",
+    "secret",
+    "key",
+    "cookie",
+    "passw",
+    "credential",
+    "session",
+    "signature",
+];
+
+/// One extra header; its value is hidden from `Debug` and `Display` where the name sounds secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Header {
+    /// As written.
+    pub name: String,
+    /// As written.
+    pub value: String,
+}
+
+impl Header {
+    /// Reads `Name: value`.
+    ///
+    /// # Errors
+    /// What is wrong with it; never shows the value.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once(':').ok_or("has an entry without a colon")?;
+        Self::new(name.trim(), value.trim())
+    }
+
+    /// A header of these two.
+    ///
+    /// # Errors
+    /// What is wrong with it; never shows the value.
+    pub fn new(name: &str, value: &str) -> Result<Self, String> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err("has an entry whose name is not a header's name".to_owned());
+        }
+        if RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
+            return Err(format!("sets {name}, which ojs-init sets itself"));
+        }
+        if !value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
+            return Err(format!("gives {name} a value with control or non-ASCII characters"));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        })
+    }
+
+    fn is_sensitive(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        SENSITIVE.iter().any(|part| name.contains(part))
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = if self.is_sensitive() {
+            "(not shown)"
+        } else {
+            &self.value
+        };
+        write!(f, "{}: {value}", self.name)
+    }
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The bearer token. `Debug` hides it and nothing displays it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Reads a token: printable ASCII without blanks, as a header can carry it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.to_owned()))
+    }
+
+    /// The token itself, for the request that carries it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_keeps_its_prefix_and_loses_the_last_slash() {
+        let cases = [
+            ("http://backend", "http://backend"),
+            ("https://b.example:8443/ojs/", "https://b.example:8443/ojs"),
+            ("HTTP://[::1]:80", "http://[::1]:80"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(BackendUrl::parse(text).unwrap().as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_base_url_is_refused() {
+        let cases = [
+            "",
+            "backend:8080",
+            "ftp://b",
+            "http://",
+            "http:///x",
+            "http://:80",
+            "http://b:0",
+            "http://b:70000",
+            "http://b:80:90",
+            "http://b:",
+            "http://[::1",
+            "http://[x]:80",
+            "http://[::1]x",
+            "http://b?x=1",
+            "http://b/#f",
+            "http://b c",
+            "http://b/a b",
+            "http://b/\u{fc}",
+            "http://u:p@b/",
+        ];
+        for text in cases {
+            assert!(BackendUrl::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_credential_in_a_url_is_an_error_that_names_the_right_place() {
+        assert!(
+            BackendUrl::parse("https://user:hunter2@b/")
+                .unwrap_err()
+                .contains("backend.auth_token_file")
+        );
+    }
+
+    #[test]
+    fn no_secret_of_a_url_is_shown_even_when_it_is_no_url() {
+        let cases = [
+            ("https://user:hunter2@b/x", "https://...@b/x"),
+            ("user:hunter2@b", "...@b"),
+            ("http://b/?token=hunter2", "http://b/?..."),
+            ("http://u:hunter@2@b", "http://...@b"),
+            ("http://b#hunter2", "http://b?..."),
+            ("hunter2@://b", "...@://b"),
+            ("http://u:a?hunter2@b", "http://...@b"),
+            ("http://b", "http://b"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(without_secrets(text), expected);
+        }
+    }
+
+    #[test]
+    fn listen_takes_addresses_every_address_and_off() {
+        let cases = [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("[::]:8081", "[::]:8081"),
+            (":8081", "[::]:8081"),
+            ("localhost:1", "127.0.0.1:1"),
+            ("off", "off"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Listen::parse(text).unwrap().to_string(), expected);
+        }
+        for text in [
+            "",
+            "8081",
+            "::1:80",
+            "[::1]",
+            "[1.2.3.4]:80",
+            "1.2.3.4:",
+            "1.2.3.4:-1",
+            "1.2.3.4:65536",
+            "host:80",
+            "OFF",
+        ] {
+            assert_eq!(Listen::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_value_of_a_header_with_a_secret_name_is_never_shown() {
+        for name in [
+            "Authorization",
+            "Proxy-Authorization",
+            "X-Api-Key",
+            "Cookie",
+            "X-Auth-Token",
+        ] {
+            let header = Header::parse(&format!("{name}: hunter2")).unwrap();
+            assert!(!format!("{header} {header:?}").contains("hunter2"), "{name}");
+        }
+        assert_eq!(
+            Header::parse("X-OJS-Tenant:  acme ").unwrap().to_string(),
+            "X-OJS-Tenant: acme"
+        );
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused_without_its_value() {
+        for text in [
+            "hunter2",
+            ": hunter2",
+            "A B: hunter2",
+            "Host: hunter2",
+            "X: hunter2\u{7f}",
+            "X: hunter2\r\nY: z",
+        ] {
+            assert!(!Header::parse(text).unwrap_err().contains("hunter2"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_must_fit_into_a_header_and_is_hidden_from_debug() {
+        assert_eq!(format!("{:?}", Secret::parse("hunter2").unwrap()), "(not shown)");
+        for text in ["", "a b", "a\n", "\u{fc}"] {
+            assert_eq!(Secret::parse(text), None);
+        }
+    }
+}
