@@ -89,12 +89,15 @@ fn stray(word: &str, args: &[OsString]) -> UsageError {
     }
     with_usage(&match with_dashes(word, args) {
         Some(line) => format!("{word} is no subcommand; to supervise it write `{line}`"),
-        None => format!("unexpected word {word}"),
+        None => format!("unexpected word {word}; the value of a switch follows an equals sign: --subreaper=false"),
     })
 }
 
-/// The command line with the `--` that was left out before this word, if that makes it a good one.
+/// The command line with the `--` that was left out before this word, if it has none and that makes it a good one.
 fn with_dashes(word: &str, args: &[OsString]) -> Option<String> {
+    if args.iter().any(|arg| arg == "--") {
+        return None;
+    }
     let repaired = |position: usize| {
         let (options, command) = args.split_at(position);
         [options, &["--".into()], command].concat()

@@ -2,7 +2,7 @@
 //! typed [`Config`] that remembers the source of each value.
 //!
 //! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`] and the file give
-//! texts, [`value`] turns them into typed values, [`settings`] keeps the one of highest precedence, `build` fills the
+//! texts, `value` turns them into typed values, `settings` keeps the one of highest precedence, `build` fills the
 //! sections, `combine` looks at them together.
 
 #![forbid(unsafe_code)]
