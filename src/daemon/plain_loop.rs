@@ -156,8 +156,10 @@ fn announce(config: &Config, budget: Budget) {
     }
 }
 
+/// For a person: seconds to the millisecond, without zeros at the end.
 fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs_f64())
+    let milliseconds = (duration.as_secs_f64() * 1000.0).round();
+    format!("{} s", milliseconds / 1000.0)
 }
 
 /// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first, then we say so.

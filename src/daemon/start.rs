@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use nix::errno::Errno;
+
 use crate::config::Process;
 use crate::exit::{Exit, SIGNAL_BASE};
 use crate::os::child::{ChildPlan, SpawnError};
@@ -104,8 +106,8 @@ fn not_this_user(step: &str, error: &io::Error) -> NotStarted {
 }
 
 fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
-    let (exit, hint) = match error.raw_os_error() {
-        Some(libc_errno::ENOENT | libc_errno::ENOTDIR) => {
+    let (exit, hint) = match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ENOTDIR) => {
             let hint = if program.contains('/') {
                 "no such file, or the interpreter or loader that it names does not exist"
             } else {
@@ -113,11 +115,11 @@ fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
             };
             (Exit::NotFound, hint)
         }
-        Some(libc_errno::EACCES) => (
+        Some(Errno::EACCES) => (
             Exit::NotExecutable,
             "not an executable file, or no permission to execute it",
         ),
-        Some(libc_errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
+        Some(Errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
         Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
     };
     NotStarted {
@@ -128,13 +130,7 @@ fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
 
 /// What the error number means, without the number.
 fn reason(error: &io::Error) -> String {
-    error.raw_os_error().map_or_else(
-        || error.to_string(),
-        |number| nix::Error::from_raw(number).desc().to_owned(),
-    )
-}
-
-/// The error numbers that are told apart here.
-mod libc_errno {
-    pub(super) use nix::libc::{EACCES, ENOENT, ENOEXEC, ENOTDIR};
+    error
+        .raw_os_error()
+        .map_or_else(|| error.to_string(), |number| Errno::from_raw(number).desc().to_owned())
 }

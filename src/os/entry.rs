@@ -94,9 +94,13 @@ macro_rules! entry {
         static BLOCK_SIGNALS: extern "C" fn() = $crate::os::signals::block_all_at_load;
 
         /// The C entry point; the standard library's own is not used (see `os::entry`).
+        ///
+        /// # Safety
+        ///
+        /// For the C runtime alone, which calls it once with the arguments of the process.
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
-        pub extern "C" fn main(
+        pub unsafe extern "C" fn main(
             argc: ::std::ffi::c_int,
             argv: *const *const ::std::ffi::c_char,
             envp: *const *const ::std::ffi::c_char,
