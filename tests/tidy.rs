@@ -26,7 +26,13 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
     ),
     (
         "config",
-        &["crate::daemon", "crate::os", "crate::lifecycle", "crate::cli"],
+        &[
+            "crate::daemon",
+            "crate::os",
+            "lifecycle::plain",
+            "lifecycle::timers",
+            "crate::cli",
+        ],
     ),
     ("cli", &["crate::daemon", "crate::os", "crate::lifecycle"]),
     ("daemon", &["unsafe", "libc::"]),

@@ -8,6 +8,7 @@ use super::error::ConfigError;
 use super::keys::{KeyId, Scope};
 use super::sections::Config;
 use super::settings::Source;
+use crate::lifecycle::budget::stop_margin;
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
 ///
@@ -86,10 +87,6 @@ fn heartbeat(config: &Config) -> Result<(), ConfigError> {
     )))
 }
 
-/// Kept back for the stop phase when nobody sets it, unless half of the limit is less; [`crate::config::keys`] says so
-/// to people.
-const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
-
 /// A grace period that somebody asked for and that the limit does not allow.
 fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     let shutdown = &config.shutdown;
@@ -99,7 +96,7 @@ fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     else {
         return;
     };
-    let margin = shutdown.stop_margin.unwrap_or(DEFAULT_STOP_MARGIN.min(limit / 2));
+    let margin = stop_margin(shutdown.stop_margin, limit);
     let left = limit.saturating_sub(margin).saturating_sub(shutdown.prestop_time);
     if shutdown.grace_period <= left {
         return;

@@ -39,6 +39,7 @@ pub fn report(message: &str) {
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
     let log = install_log(config);
+    config.warnings.iter().for_each(|warning| warn!("{warning}"));
     let options = options(config);
     let exit = match start(config, options.budget, command, environ) {
         Ok(child) => {

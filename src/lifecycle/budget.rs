@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-/// Kept back for the stop phase unless it is configured.
-pub const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
+/// Kept back for the stop phase unless it is configured; see [`stop_margin`].
+const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
 
 /// Assumed between the end of the grace period and the orchestrator's SIGKILL when only the grace period is known
 /// (GS 6.3 recommends this distance).
@@ -50,10 +50,9 @@ impl Budget {
         Some(Self::within(limits, limits.termination_grace_period.unwrap_or(assumed)))
     }
 
-    /// Effective drain = min(grace period, limit - stop margin - time already used), never below 0. A margin that was
-    /// not set is 5 s, at most half of the limit.
+    /// Effective drain = min(grace period, limit - stop margin - time already used), never below 0.
     fn within(limits: &Limits, limit: Duration) -> Self {
-        let margin = limits.stop_margin.unwrap_or_else(|| DEFAULT_STOP_MARGIN.min(limit / 2));
+        let margin = stop_margin(limits.stop_margin, limit);
         let limit = limit.saturating_sub(limits.prestop_time);
         let room = limit.saturating_sub(margin);
         Self {
@@ -62,6 +61,12 @@ impl Budget {
             is_cut: room < limits.grace_period,
         }
     }
+}
+
+/// What is kept back of `limit` for the stop phase: what was set, else 5 s, at most half of the limit.
+#[must_use]
+pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
+    set.unwrap_or_else(|| DEFAULT_STOP_MARGIN.min(limit / 2))
 }
 
 #[cfg(test)]
