@@ -128,9 +128,11 @@ fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
     }
 }
 
-/// What the error number means, without the number.
+/// What the error number means, without the number. EAGAIN has a meaning of its own where processes are created.
 fn reason(error: &io::Error) -> String {
-    error
-        .raw_os_error()
-        .map_or_else(|| error.to_string(), |number| Errno::from_raw(number).desc().to_owned())
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EAGAIN) => "a limit on the number of processes is reached".to_owned(),
+        Some(errno) => errno.desc().to_owned(),
+        None => error.to_string(),
+    }
 }
