@@ -1,0 +1,4 @@
+//! placeholder
+pub fn run() -> Result<bool, String> {
+    Ok(true)
+}

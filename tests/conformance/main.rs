@@ -1,0 +1,59 @@
+//! Black-box conformance of container inits: what a process 1 owes to its child, its orphans and its caller.
+//!
+//! `cargo test --test conformance` runs every case against ojs-init. `INIT_UNDER_TEST=tini` (dumb-init, catatonit) runs
+//! them against another one; `-- --table` runs them against all four and prints one table, with figures;
+//! `-- --figures` prints the figures alone. `OJS_INIT_BIN` names the binary, otherwise it is the one that cargo built.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test program with its own output"
+)]
+
+mod case;
+mod cases;
+mod figures;
+mod init;
+mod namespace;
+mod probe;
+mod suite;
+#[path = "../support/mod.rs"]
+mod support;
+mod table;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+/// Cases wait more than they compute, so there may be more of them than processors.
+const THREADS: usize = 4;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(status) = probe::play(&words) {
+        return ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX));
+    }
+    if let Err(error) = namespace::become_root() {
+        eprintln!("conformance: {error}");
+        return ExitCode::FAILURE;
+    }
+    let asked = |word: &str| words.iter().any(|given| given == word);
+    let outcome = if asked("--table") {
+        table::run()
+    } else if asked("--figures") {
+        figures::run()
+    } else {
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads.get_or_insert(THREADS);
+        suite::run(&arguments)
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Running cases: one directory, one marker and one hard limit for each.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::case::{BOTH, Case, Ctx, Mode, Trouble, Verdict, fail};
+use crate::cases;
+use crate::init::{Init, Kind};
+use crate::namespace::{copy_for_all, sweep};
+use crate::support::temp::TempDir;
+
+/// How long a case of ours waits for what must happen at once; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same for the others in the table, where hanging is an expected answer.
+const PATIENCE_IN_TABLE: Duration = Duration::from_secs(4);
+
+/// Where everything of one run lives.
+#[derive(Debug)]
+pub struct Workshop {
+    dir: TempDir,
+    probe: PathBuf,
+    thorough: bool,
+    in_table: bool,
+    next: AtomicUsize,
+}
+
+impl Workshop {
+    /// Sets it up: a copy of this binary is the probe, because the build directory may be closed to other users.
+    pub fn open(in_table: bool) -> Result<Self, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let base = std::env::temp_dir().join(format!("ojs-conformance-{}", std::process::id()));
+        let dir = TempDir::new(base).map_err(failed)?;
+        let own = std::env::current_exe().map_err(failed)?;
+        let probe = copy_for_all(&own, &dir.path().join("probe"))?;
+        let thorough = in_table || std::env::var_os("CONFORMANCE_THOROUGH").is_some();
+        Ok(Self {
+            dir,
+            probe,
+            thorough,
+            in_table,
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// An init of that kind, reachable for every user.
+    pub fn init(&self, kind: Kind) -> Result<Init, String> {
+        let mut init = Init::find(kind)?;
+        if kind == Kind::Ojs {
+            init.program = copy_for_all(&init.program, &self.dir.path().join(kind.name()))?;
+        }
+        Ok(init)
+    }
+
+    /// What a case has at hand, in a directory of its own.
+    pub fn context(&self, init: &Init, mode: Mode, name: &str) -> Result<(Ctx, TempDir), String> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.path().join(format!("{number}-{name}"));
+        let dir = TempDir::new(path).map_err(|error| error.to_string())?;
+        let ours = init.kind == Kind::Ojs || !self.in_table;
+        let ctx = Ctx {
+            init: init.clone(),
+            mode,
+            dir: dir.path().to_owned(),
+            probe: self.probe.clone(),
+            marker: format!("CONFORMANCE_CASE={}-{number}", std::process::id()),
+            patience: if ours { PATIENCE } else { PATIENCE_IN_TABLE },
+            thorough: self.thorough,
+        };
+        Ok((ctx, dir))
+    }
+
+    /// Runs one case, at most as long as it may take; then everything that it started is killed.
+    pub fn run(&self, case: &Case, init: &Init, mode: Mode) -> Verdict {
+        let (ctx, dir) = self.context(init, mode, case.name)?;
+        let marker = ctx.marker.clone();
+        let (sender, receiver) = mpsc::channel();
+        let body = case.run;
+        let worker = std::thread::spawn(move || {
+            let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(&ctx)));
+            let _ = sender.send(verdict.unwrap_or_else(|_| fail("the case itself panicked")));
+        });
+        let verdict = receiver.recv_timeout(case.limit).unwrap_or_else(|_| {
+            sweep(&marker);
+            fail(format!("hangs: not done after {} s", case.limit.as_secs()))
+        });
+        if worker.is_finished() || matches!(verdict, Ok(())) {
+            let _ = worker.join();
+        }
+        drop(dir);
+        verdict
+    }
+}
+
+/// The suite as ordinary tests against one init.
+pub fn run(arguments: &Arguments) -> Result<bool, String> {
+    let workshop = Arc::new(Workshop::open(false)?);
+    let name = std::env::var("INIT_UNDER_TEST").unwrap_or_else(|_| Kind::Ojs.name().to_owned());
+    let kind = Kind::named(&name).ok_or_else(|| format!("INIT_UNDER_TEST: no such init: {name}"))?;
+    let init = workshop.init(kind)?;
+    let mut trials = Vec::new();
+    for case in cases::all() {
+        for &mode in BOTH.iter().filter(|mode| case.modes.contains(mode)) {
+            let (workshop, init) = (Arc::clone(&workshop), init.clone());
+            let not_for = case.not_for(&init);
+            let label = not_for.clone().unwrap_or_default();
+            let trial = Trial::test(format!("{}::{}", case.name, mode.name()), move || {
+                match workshop.run(case, &init, mode) {
+                    Ok(()) => Ok(()),
+                    Err(Trouble::Fail(reason) | Trouble::NotApplicable(reason)) => Err(Failed::from(reason)),
+                }
+            });
+            trials.push(trial.with_ignored_flag(not_for.is_some()).with_kind(label));
+        }
+    }
+    Ok(!libtest_mimic::run(arguments, trials).has_failed())
+}
