@@ -6,7 +6,7 @@
 
 TARGET := x86_64-unknown-linux-musl
 BINARY := target/$(TARGET)/release/ojs-init
-STATIC_ENV := OJS_INIT_BIN=$(CURDIR)/$(BINARY)
+STATIC_ENV := BINARY_UNDER_TEST=$(CURDIR)/$(BINARY)
 
 .PHONY: release test lint conformance deny setup
 
