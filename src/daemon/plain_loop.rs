@@ -183,6 +183,8 @@ struct Supervisor {
     warn_on_reap: bool,
     /// Leftovers that had their SIGTERM. Never more than there are children: each is removed when it is reaped.
     told: BTreeSet<Pid>,
+    /// Everybody had it at once, because nobody could be named; a second one would mean something else to many.
+    told_everybody: bool,
 }
 
 impl Supervisor {
@@ -194,6 +196,7 @@ impl Supervisor {
             child_is_reaped: false,
             warn_on_reap,
             told: BTreeSet::new(),
+            told_everybody: false,
         }
     }
 
@@ -312,11 +315,13 @@ impl Supervisor {
                 }
             }
             // Without /proc nobody can be named: PID 1 can still reach everybody at once.
-            Err(error) => {
+            Err(error) if !self.told_everybody => {
+                self.told_everybody = true;
                 debug!("cannot list leftover processes: {error}");
                 let _ = process::signal_namespace(Signal::TERM);
                 let _ = process::signal_namespace(Signal::CONT);
             }
+            Err(_) => {}
         }
     }
 

@@ -143,7 +143,7 @@ impl Case {
             self.needs
                 .iter()
                 .find(|ask| init.say(**ask).is_none())
-                .map(|ask| format!("has no {ask:?}"))
+                .map(|ask| format!("no {}", ask.name()))
         };
         exempt.or_else(lacks)
     }
@@ -189,7 +189,7 @@ impl Ctx {
             let said = self
                 .init
                 .say(ask)
-                .ok_or_else(|| Trouble::NotApplicable(format!("has no {ask:?}")))?;
+                .ok_or_else(|| Trouble::NotApplicable(format!("no {}", ask.name())))?;
             launch.say(ask, said);
         }
         Ok(launch)

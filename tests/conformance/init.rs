@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub enum Ask {
     /// Adopt orphans although not process 1.
     Subreaper,
+    /// The same, asked for in the environment.
+    SubreaperByEnvironment,
     /// Get this signal when the parent dies.
     ParentDeath(&'static str),
     /// Say more, that many times.
@@ -34,6 +36,29 @@ pub enum Ask {
     TermLeftovers,
     /// A command without `--` before it.
     BareCommand,
+}
+
+impl Ask {
+    /// What an init without it lacks.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Subreaper => "option to become a subreaper",
+            Self::SubreaperByEnvironment => "variable to become a subreaper",
+            Self::ParentDeath(_) => "signal for the death of the parent",
+            Self::Verbose(_) => "verbose option",
+            Self::WarnOnReap => "warning on reaping",
+            Self::Group => "option for the whole group",
+            Self::GroupByEnvironment => "variable for the whole group",
+            Self::OnlyTheChild => "way to reach the child alone",
+            Self::RemapExit(_) => "remapping of exit codes",
+            Self::Rewrite(_) => "rewriting of signals",
+            Self::RewriteByName(_) => "rewriting of signals by name",
+            Self::Grace(_) => "grace period",
+            Self::Limit(_) => "limit for the whole stop",
+            Self::TermLeftovers => "SIGTERM for leftovers",
+            Self::BareCommand => "command without a double dash",
+        }
+    }
 }
 
 /// Arguments and environment that say one `Ask`.
@@ -152,6 +177,7 @@ fn ojs(ask: Ask) -> Option<Said> {
         Ask::WarnOnReap => Said::arguments(&["-w"]),
         Ask::Group => Said::arguments(&["-g"]),
         Ask::GroupByEnvironment => Said::environment("OJS_INIT_PROCESS_GROUP=true"),
+        Ask::SubreaperByEnvironment => Said::environment("OJS_INIT_SUBREAPER=true"),
         Ask::RemapExit(status) => Said::arguments(&["-e", &status.to_string()]),
         Ask::Rewrite(rule) | Ask::RewriteByName(rule) => Said::arguments(&["-r", rule]),
         Ask::Grace(time) => Said::arguments(&["--grace-period", time]),
@@ -169,6 +195,7 @@ fn tini(ask: Ask) -> Option<Said> {
         Ask::WarnOnReap => Said::arguments(&["-w"]),
         Ask::Group => Said::arguments(&["-g"]),
         Ask::GroupByEnvironment => Said::environment("TINI_KILL_PROCESS_GROUP=1"),
+        Ask::SubreaperByEnvironment => Said::environment("TINI_SUBREAPER=1"),
         Ask::RemapExit(status) => Said::arguments(&["-e", &status.to_string()]),
         Ask::OnlyTheChild | Ask::BareCommand => Said::nothing(),
         Ask::Rewrite(_) | Ask::RewriteByName(_) | Ask::Grace(_) | Ask::Limit(_) | Ask::TermLeftovers => None,
@@ -182,6 +209,7 @@ fn dumb_init(ask: Ask) -> Option<Said> {
         Ask::Rewrite(rule) => Said::arguments(&["-r", rule]),
         Ask::Group | Ask::TermLeftovers | Ask::BareCommand => Said::nothing(),
         Ask::Subreaper
+        | Ask::SubreaperByEnvironment
         | Ask::ParentDeath(_)
         | Ask::WarnOnReap
         | Ask::GroupByEnvironment
@@ -197,6 +225,7 @@ fn catatonit(ask: Ask) -> Option<Said> {
         Ask::Group => Said::arguments(&["-g"]),
         Ask::OnlyTheChild | Ask::BareCommand => Said::nothing(),
         Ask::Subreaper
+        | Ask::SubreaperByEnvironment
         | Ask::ParentDeath(_)
         | Ask::Verbose(_)
         | Ask::WarnOnReap

@@ -20,6 +20,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The same for the others in the table, where hanging is an expected answer.
 const PATIENCE_IN_TABLE: Duration = Duration::from_secs(4);
 
+/// For the control, where every case is expected to fail.
+const SHORT_PATIENCE: Duration = Duration::from_millis(700);
+
+/// Cases that a program which only execs its command, and is no init at all, must not pass.
+const CONTROLS: [&str; 10] = [
+    "sigterm_ends_the_child_and_gives_143",
+    "a_hundred_orphans_are_reaped",
+    "the_status_is_right_when_everything_ends_at_the_same_time",
+    "with_the_group_option_every_member_gets_it",
+    "the_init_does_not_hold_the_working_directory",
+    "the_init_keeps_no_inherited_descriptor_open",
+    "a_leftover_gets_time_to_clean_up",
+    "a_stopped_child_ends_on_sigterm",
+    "an_orphan_killed_by_a_signal_changes_nothing",
+    "a_sigterm_between_fork_and_exec_is_not_lost",
+];
+
 /// Where everything of one run lives.
 #[derive(Debug)]
 pub struct Workshop {
@@ -62,14 +79,13 @@ impl Workshop {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.path().join(format!("{number}-{name}"));
         let dir = TempDir::new(path).map_err(|error| error.to_string())?;
-        let ours = init.kind == Kind::Ojs || !self.in_table;
         let ctx = Ctx {
             init: init.clone(),
             mode,
             dir: dir.path().to_owned(),
             probe: self.probe.clone(),
             marker: format!("CONFORMANCE_CASE={}-{number}", std::process::id()),
-            patience: if ours { PATIENCE } else { PATIENCE_IN_TABLE },
+            patience: PATIENCE,
             thorough: self.thorough,
         };
         Ok((ctx, dir))
@@ -77,7 +93,13 @@ impl Workshop {
 
     /// Runs one case, at most as long as it may take; then everything that it started is killed.
     pub fn run(&self, case: &Case, init: &Init, mode: Mode) -> Verdict {
-        let (ctx, dir) = self.context(init, mode, case.name)?;
+        let ours = init.kind == Kind::Ojs || !self.in_table;
+        self.run_with_patience(case, init, mode, if ours { PATIENCE } else { PATIENCE_IN_TABLE })
+    }
+
+    fn run_with_patience(&self, case: &Case, init: &Init, mode: Mode, patience: Duration) -> Verdict {
+        let (mut ctx, dir) = self.context(init, mode, case.name)?;
+        ctx.patience = patience;
         let marker = ctx.marker.clone();
         let (sender, receiver) = mpsc::channel();
         let body = case.run;
@@ -118,5 +140,31 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
             trials.push(trial.with_ignored_flag(not_for.is_some()).with_kind(label));
         }
     }
+    trials.push(control(&workshop));
     Ok(!libtest_mimic::run(arguments, trials).has_failed())
+}
+
+/// The suite's own test: cases that cannot fail would prove nothing.
+fn control(workshop: &Arc<Workshop>) -> Trial {
+    let workshop = Arc::clone(workshop);
+    Trial::test("the_suite_notices_a_program_that_is_no_init", move || {
+        let no_init = Init {
+            kind: Kind::Catatonit,
+            program: PathBuf::from("/usr/bin/env"),
+        };
+        let passes = |name: &&str| {
+            let case = cases::all().find(|case| case.name == *name);
+            case.is_none_or(|case| {
+                workshop
+                    .run_with_patience(case, &no_init, Mode::Pid1, SHORT_PATIENCE)
+                    .is_ok()
+            })
+        };
+        let passed: Vec<&str> = CONTROLS.iter().filter(|name| passes(name)).copied().collect();
+        if passed.is_empty() {
+            Ok(())
+        } else {
+            Err(Failed::from(format!("it passes {passed:?}")))
+        }
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use super::proc;
@@ -11,27 +12,52 @@ use super::wait::{now, pause};
 /// `PTRACE_GET_SYSCALL_INFO`, which not every C library names.
 const GET_SYSCALL_INFO: u32 = 0x420e;
 
-/// One system call at its entry.
-#[derive(Debug, Clone, Copy)]
-pub struct Call {
-    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub at_ns: u64,
-    /// By which thread.
-    pub thread: i32,
-    /// Which.
-    pub number: i64,
-}
-
 /// A process that is being traced. Only the thread that seized it may use this.
 #[derive(Debug)]
 pub struct Trace {
     leader: i32,
     threads: BTreeSet<i32>,
     started: bool,
-    calls: Vec<Call>,
+    calls: Vec<i64>,
     faults_at_exec: u64,
     faults_at_exit: u64,
     ended: Option<Ended>,
+}
+
+/// Instructions in user mode from the exec of `program` to the end of the process, one step at a time.
+///
+/// Only its first thread is counted, and each turn of a repeated string instruction counts as one.
+pub fn count_instructions(pid: i32, program: &Path, open_gate: impl FnOnce()) -> io::Result<(u64, Ended)> {
+    request(
+        libc::PTRACE_SEIZE,
+        pid,
+        usize::try_from(libc::PTRACE_O_TRACEEXEC).unwrap_or(0),
+    )?;
+    request(libc::PTRACE_INTERRUPT, pid, 0)?;
+    open_gate();
+    let (mut steps, mut stepping) = (0, false);
+    loop {
+        let Some(status) = wait_traced(pid, true)? else {
+            continue;
+        };
+        if !libc::WIFSTOPPED(status) {
+            return Ok((steps, Ended::from_wait(status)));
+        }
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        stepping |= event == libc::PTRACE_EVENT_EXEC && proc::image(pid).as_deref() == Some(program);
+        steps += u64::from(stepping && event == 0 && signal == libc::SIGTRAP);
+        let deliver = if event == 0 && signal != libc::SIGTRAP {
+            signal
+        } else {
+            0
+        };
+        let how = if stepping {
+            libc::PTRACE_SINGLESTEP
+        } else {
+            libc::PTRACE_CONT
+        };
+        request(how, pid, usize::try_from(deliver).unwrap_or(0))?;
+    }
 }
 
 /// One ptrace request without memory of ours.
@@ -99,13 +125,13 @@ impl Trace {
         })
     }
 
-    /// The system calls since the exec, or since they were last taken.
-    pub fn take_calls(&mut self) -> Vec<Call> {
+    /// The numbers of the system calls since the exec, or since they were last taken.
+    pub fn take_calls(&mut self) -> Vec<i64> {
         std::mem::take(&mut self.calls)
     }
 
     /// The same, without taking them.
-    pub fn calls(&self) -> &[Call] {
+    pub fn calls(&self) -> &[i64] {
         &self.calls
     }
 
@@ -195,11 +221,7 @@ impl Trace {
 
     fn at_call(&mut self, thread: i32) {
         if let Some(number) = entered_call(thread).filter(|_| self.started) {
-            self.calls.push(Call {
-                at_ns: sys::monotonic_ns(),
-                thread,
-                number,
-            });
+            self.calls.push(number);
         }
     }
 }

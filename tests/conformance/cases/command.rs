@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::Report;
 use crate::case::{BOTH, Case, Ctx, PROCESS, Verdict, case, ensure};
+use crate::init::Kind;
 use crate::support::proc;
 
 /// The cases of this theme.
@@ -24,6 +25,8 @@ pub const CASES: &[Case] = &[
     case!(without_a_search_path_the_usual_places_are_searched, PROCESS),
     case!(arguments_arrive_byte_for_byte, BOTH),
     case!(the_environment_arrives_byte_for_byte, BOTH),
+    case!(listen_pid_is_rewritten_to_the_child, PROCESS)
+        .exempt(&[(Kind::Ojs, "named exception: the environment arrives byte for byte")]),
     case!(the_child_keeps_the_working_directory, BOTH),
     case!(the_init_does_not_hold_the_working_directory, BOTH),
     case!(standard_input_reaches_the_child, BOTH),
@@ -177,6 +180,19 @@ fn the_environment_arrives_byte_for_byte(ctx: &Ctx) -> Verdict {
         expected.len() / 2
     );
     Ok(())
+}
+
+fn listen_pid_is_rewritten_to_the_child(ctx: &Ctx) -> Verdict {
+    // Socket activation: the service manager names the init, but the child is to take the sockets.
+    let script = "LISTEN_PID=$$ exec \"$@\"";
+    let launch = ctx
+        .launch(&[])?
+        .through(&["/bin/sh", "-c", script, "sh"])
+        .variable("LISTEN_FDS", "1");
+    launch
+        .shell("test \"$LISTEN_PID\" = $$ && exit 7")
+        .start()?
+        .ends_with(7)
 }
 
 fn the_child_keeps_the_working_directory(ctx: &Ctx) -> Verdict {

@@ -15,6 +15,7 @@ pub const CASES: &[Case] = &[
     case!(a_read_only_root_is_enough, PID1),
     case!(when_no_process_can_be_created_it_says_so_and_ends, BOTH),
     case!(when_processes_can_be_created_again_the_child_starts, BOTH),
+    case!(a_sigterm_while_it_waits_for_a_process_is_not_lost, BOTH),
 ];
 
 fn any_user_without_capabilities_is_enough(ctx: &Ctx) -> Verdict {
@@ -83,4 +84,18 @@ fn when_processes_can_be_created_again_the_child_starts(ctx: &Ctx) -> Verdict {
     sys::send(other.pid, libc::SIGKILL)?;
     other.wait()?;
     init.ends_with(7)
+}
+
+fn a_sigterm_while_it_waits_for_a_process_is_not_lost(ctx: &Ctx) -> Verdict {
+    let (launch, mut other) = at_the_limit(ctx)?;
+    let mut init = launch.command(&["sleep", "30"]).start()?;
+    if wait_until(Duration::from_millis(300), || !matches!(init.is_running(), Ok(true))) {
+        return Err(Trouble::NotApplicable("it does not wait".to_owned()));
+    }
+    init.signal(libc::SIGTERM)?;
+    sys::send(other.pid, libc::SIGKILL)?;
+    other.wait()?;
+    let ended = init.wait()?;
+    ensure!(matches!(ended, Ended::Code(1..)), "ends with {ended:?}");
+    Ok(())
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::case::{BOTH, Case, Ctx, PROCESS, Verdict, case, ensure};
 use crate::init::Ask;
-use crate::support::proc;
 use crate::support::wait::now;
+use crate::support::{proc, sys};
 
 /// The cases of this theme.
 pub const CASES: &[Case] = &[
     case!(without_a_grace_period_leftovers_are_not_waited_for, BOTH),
+    case!(without_a_grace_period_leftovers_are_left_alone, PROCESS).needs(&[Ask::OnlyTheChild]),
     case!(leftovers_get_sigterm_when_the_main_child_ends, BOTH).needs(&[Ask::TermLeftovers]),
     case!(a_leftover_gets_time_to_clean_up, BOTH),
     case!(a_leftover_daemon_gets_time_to_clean_up, BOTH),
@@ -54,6 +55,22 @@ fn without_a_grace_period_leftovers_are_not_waited_for(ctx: &Ctx) -> Verdict {
     init.ends_with(7)?;
     let took = now() - start;
     ensure!(took < Duration::from_secs(1), "it waited for {took:.2?}");
+    Ok(())
+}
+
+fn without_a_grace_period_leftovers_are_left_alone(ctx: &Ctx) -> Verdict {
+    let mut init = ctx
+        .launch(&[Ask::OnlyTheChild])?
+        .actor(&["leftover=log", "exit-on=12:7"])
+        .start()?;
+    init.ready("log")?;
+    let leftover = init.ready("log.left")?;
+    init.signal(libc::SIGUSR2)?;
+    init.ends_with(7)?;
+    // This one shows that a signal from the init would have been logged by now.
+    sys::send(leftover, libc::SIGWINCH)?;
+    let logged = init.logs("log.left", 1)?;
+    ensure!(logged == [libc::SIGWINCH], "the leftover got {logged:?}");
     Ok(())
 }
 

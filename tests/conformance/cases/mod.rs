@@ -19,6 +19,9 @@ mod terminal;
 
 use crate::case::Case;
 
+pub use quiet::is_static;
+pub use races::image_is_visible;
+
 /// Every case of the suite, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     let themes: [&'static [Case]; 16] = [

@@ -26,7 +26,7 @@ fn an_idle_init_makes_no_system_call_in_ten_seconds(ctx: &Ctx) -> Verdict {
         ensure!(trace.ended().is_none(), "it has ended: {:?}", trace.ended());
         trace.run_until(IDLE, |_| false);
         let calls = trace.take_calls();
-        let first = calls.first().map(|call| call.number);
+        let first = calls.first();
         ensure!(
             calls.is_empty(),
             "{} system calls, the first is number {first:?}",
@@ -53,7 +53,7 @@ fn signals_are_blocked_among_the_first_system_calls(ctx: &Ctx) -> Verdict {
         let calls = trace.take_calls();
         let position = calls
             .iter()
-            .position(|call| call.number == libc::SYS_rt_sigprocmask)
+            .position(|&call| call == libc::SYS_rt_sigprocmask)
             .map(|index| index + 1);
         ensure!(
             position.is_some_and(|position| position <= most),

@@ -10,6 +10,7 @@ use crate::support::{proc, sys};
 pub const CASES: &[Case] = &[
     case!(a_hundred_orphans_are_reaped, PID1),
     case!(with_the_subreaper_option_a_hundred_orphans_are_reaped, PROCESS).needs(&[Ask::Subreaper]),
+    case!(with_the_subreaper_variable_a_hundred_orphans_are_reaped, PROCESS).needs(&[Ask::SubreaperByEnvironment]),
     case!(without_an_option_orphans_are_adopted_outside_process_1_too, PROCESS),
     case!(orphans_stay_in_the_process_group_of_the_child, PID1),
     case!(five_thousand_orphans_are_reaped, PID1),
@@ -59,6 +60,11 @@ fn a_hundred_orphans_are_reaped(ctx: &Ctx) -> Verdict {
 
 fn with_the_subreaper_option_a_hundred_orphans_are_reaped(ctx: &Ctx) -> Verdict {
     let (init, child) = with_orphans(ctx, &[Ask::Subreaper], 100)?;
+    release_and_end(ctx, init, child)
+}
+
+fn with_the_subreaper_variable_a_hundred_orphans_are_reaped(ctx: &Ctx) -> Verdict {
+    let (init, child) = with_orphans(ctx, &[Ask::SubreaperByEnvironment], 100)?;
     release_and_end(ctx, init, child)
 }
 

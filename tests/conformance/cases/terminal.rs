@@ -8,6 +8,7 @@ use crate::support::wait::wait_until;
 /// The cases of this theme.
 pub const CASES: &[Case] = &[
     case!(on_a_terminal_the_child_is_in_the_foreground, BOTH),
+    case!(on_a_terminal_the_child_gets_no_signal_at_the_start, BOTH),
     case!(a_shell_has_job_control, BOTH),
     case!(typed_lines_reach_the_child_and_its_output_comes_back, BOTH),
     case!(an_interactive_shell_ends_with_the_status_that_was_typed, BOTH),
@@ -29,6 +30,18 @@ fn on_a_terminal_the_child_is_in_the_foreground(ctx: &Ctx) -> Verdict {
         group.is_some() && group == foreground,
         "it is in group {group:?}, the foreground is {foreground:?}"
     );
+    Ok(())
+}
+
+/// Making a session or giving up a terminal can send SIGHUP and SIGCONT to the child.
+fn on_a_terminal_the_child_gets_no_signal_at_the_start(ctx: &Ctx) -> Verdict {
+    let (launch, _terminal) = ctx.launch(&[])?.actor(&["exit-on=12:7"]).on_terminal()?;
+    let mut init = launch.start()?;
+    init.ready("log")?;
+    init.signal(libc::SIGUSR2)?;
+    init.ends_with(7)?;
+    let logged = init.logged("log");
+    ensure!(logged == [libc::SIGUSR2], "the child got {logged:?}");
     Ok(())
 }
 

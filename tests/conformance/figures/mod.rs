@@ -1,4 +1,145 @@
-//! placeholder
+//! Figures: what an init costs, measured in turns within one run so that all meet the same noise.
+
+mod cost;
+mod idle;
+mod latency;
+mod start_race;
+mod statistics;
+
+use std::path::Path;
+
+use crate::case::{Ctx, Mode, Trouble};
+use crate::cases::is_static;
+use crate::init::{Init, Kind};
+use crate::namespace::Launch;
+use crate::suite::Workshop;
+use crate::support::temp::TempDir;
+
+/// One column.
+#[derive(Debug)]
+pub struct Contestant {
+    name: &'static str,
+    /// None for the column without any init.
+    kind: Option<Kind>,
+    ctx: Ctx,
+    _dir: TempDir,
+}
+
+impl Contestant {
+    /// A start of this contestant with nothing else said.
+    fn launch(&self) -> Result<Launch<'_>, Trouble> {
+        let launch = self.ctx.launch(&[])?;
+        Ok(if self.kind.is_none() {
+            launch.without_init()
+        } else {
+            launch
+        })
+    }
+
+    fn is_ours(&self) -> bool {
+        self.kind == Some(Kind::Ojs)
+    }
+
+    /// Among which the best sets the bounds: the programs that people install, not their static builds.
+    fn is_peer(&self) -> bool {
+        self.kind.is_some_and(|kind| kind != Kind::Ojs) && self.name != "tini-static"
+    }
+}
+
+/// One line: a value for each contestant that has one.
+#[derive(Debug)]
+pub struct Figure {
+    what: &'static str,
+    values: Vec<Option<f64>>,
+    /// What is wrong with ours, if anything.
+    complaint: Option<String>,
+}
+
+/// The figures alone.
 pub fn run() -> Result<bool, String> {
-    Ok(true)
+    let workshop = Workshop::open(true)?;
+    let inits = Kind::ALL
+        .iter()
+        .map(|&kind| workshop.init(kind))
+        .collect::<Result<Vec<_>, _>>()?;
+    measure(&workshop, &inits)
+}
+
+/// Measures and prints; true when ours are within their bounds.
+pub fn measure(workshop: &Workshop, inits: &[Init]) -> Result<bool, String> {
+    let contestants = contestants(workshop, inits)?;
+    let measured = all_figures(&contestants);
+    let figures = measured.map_err(|trouble| match trouble {
+        Trouble::Fail(reason) | Trouble::NotApplicable(reason) => format!("figures: {reason}"),
+    })?;
+    print(&contestants, &figures);
+    let is_release = inits
+        .iter()
+        .any(|init| init.kind == Kind::Ojs && is_static(&init.program));
+    if !is_release {
+        println!("\nojs-init is not the static release build here: nothing is judged.");
+    }
+    let complaints: Vec<&String> = figures.iter().filter_map(|figure| figure.complaint.as_ref()).collect();
+    for complaint in &complaints {
+        println!("{}: {complaint}", if is_release { "BAD" } else { "note" });
+    }
+    Ok(complaints.is_empty() || !is_release)
+}
+
+fn contestants(workshop: &Workshop, inits: &[Init]) -> Result<Vec<Contestant>, String> {
+    let mut found = Vec::new();
+    let mut add = |name: &'static str, kind: Option<Kind>, init: &Init| -> Result<(), String> {
+        let (ctx, dir) = workshop.context(init, Mode::Pid1, name)?;
+        found.push(Contestant {
+            name,
+            kind,
+            ctx,
+            _dir: dir,
+        });
+        Ok(())
+    };
+    for init in inits {
+        add(init.kind.name(), Some(init.kind), init)?;
+    }
+    let tini_static = Path::new("/usr/bin/tini-static");
+    if tini_static.exists() {
+        let init = Init {
+            kind: Kind::Tini,
+            program: tini_static.to_owned(),
+        };
+        add("tini-static", Some(Kind::Tini), &init)?;
+    }
+    if let Some(any) = inits.first() {
+        add("no init", None, any)?;
+    }
+    Ok(found)
+}
+
+fn all_figures(contestants: &[Contestant]) -> Result<Vec<Figure>, Trouble> {
+    let mut figures = latency::of_life(contestants)?;
+    figures.push(latency::of_signals(contestants)?);
+    figures.extend(cost::measure(contestants)?);
+    figures.extend(idle::measure(contestants)?);
+    figures.push(start_race::measure(contestants)?);
+    Ok(figures)
+}
+
+fn print(contestants: &[Contestant], figures: &[Figure]) {
+    print!("{:<62}", "figure (as process 1; medians)");
+    for contestant in contestants {
+        print!(" {:>11}", contestant.name);
+    }
+    println!();
+    for figure in figures {
+        print!("{:<62}", figure.what);
+        for value in &figure.values {
+            let text = match value {
+                None => "-".to_owned(),
+                Some(value) if value.fract().abs() < 0.005 => format!("{value:.0}"),
+                Some(value) => format!("{value:.2}"),
+            };
+            print!(" {text:>11}");
+        }
+        println!();
+    }
 }

@@ -97,10 +97,10 @@ impl Part {
             let Some(signal) = sys::take_signal(wanted, None).map_err(|error| error.to_string())? else {
                 continue;
             };
-            if self.release_on == Some(signal) {
-                if let Some(orphans) = orphans.take() {
-                    orphans.release();
-                }
+            if self.release_on == Some(signal)
+                && let Some(orphans) = orphans.take()
+            {
+                orphans.release();
             }
             if self.wave_on == Some(signal) {
                 Orphans::make(self.orphans)?.release();

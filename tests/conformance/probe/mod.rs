@@ -37,8 +37,7 @@ fn probe(arguments: &[OsString]) -> Result<i32, String> {
         Some("act") => actor::run(rest),
         Some("chain") => family::chain(rest),
         Some("die") => actor::die(rest),
-        Some("stamp-start") => stamp::start(),
-        Some("stamp-exit") => stamp::exit(),
+        Some("stamp-life") => stamp::life(),
         Some("stamp-signals") => stamp::signals(),
         _ => Err(format!("no such probe: {what:?}")),
     }
