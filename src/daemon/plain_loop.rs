@@ -116,6 +116,8 @@ fn start(config: &Config, budget: Option<Budget>, command: &[OsString], environ:
         .run_as(credentials)
         .hand_over(terminal);
     let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
+    // It owns the terminal's descriptor, which the next line would close behind its back.
+    drop(plan);
     init::release_inherited();
     Ok(Child { pid, has_terminal })
 }

@@ -88,6 +88,8 @@ pub struct Case {
     pub needs: &'static [Ask],
     /// Named exceptions: this init does not have the behaviour on purpose, or cannot be compared.
     pub exempt: &'static [(Kind, &'static str)],
+    /// Whether it starts processes of other users, which a user namespace does not allow.
+    pub wants_other_users: bool,
     /// After this long whatever it started is killed.
     pub limit: Duration,
     /// The case itself.
@@ -109,6 +111,7 @@ impl Case {
             modes,
             needs: &[],
             exempt: &[],
+            wants_other_users: false,
             limit: Duration::from_secs(25),
             run,
         }
@@ -122,6 +125,14 @@ impl Case {
     /// Not for these inits, for the reason that stands in the table.
     pub const fn exempt(self, exempt: &'static [(Kind, &'static str)]) -> Self {
         Self { exempt, ..self }
+    }
+
+    /// Only for the real root.
+    pub const fn with_other_users(self) -> Self {
+        Self {
+            wants_other_users: true,
+            ..self
+        }
     }
 
     /// Another hard limit.

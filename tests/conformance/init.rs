@@ -133,13 +133,13 @@ pub struct Init {
 }
 
 impl Init {
-    /// Finds it: ours where cargo or `OJS_INIT_BIN` says, the others where Debian puts them.
+    /// Finds it: ours where cargo or `BINARY_UNDER_TEST` says, the others where Debian puts them.
     pub fn find(kind: Kind) -> Result<Self, String> {
         let program = match kind {
-            Kind::Ojs => std::env::var_os("OJS_INIT_BIN")
+            Kind::Ojs => std::env::var_os("BINARY_UNDER_TEST")
                 .map(PathBuf::from)
                 .or_else(|| option_env!("CARGO_BIN_EXE_ojs-init").map(PathBuf::from))
-                .ok_or("OJS_INIT_BIN does not say where ojs-init is")?,
+                .ok_or("BINARY_UNDER_TEST does not say where ojs-init is")?,
             Kind::Tini | Kind::DumbInit | Kind::Catatonit => Path::new("/usr/bin").join(kind.name()),
         };
         match program.canonicalize() {

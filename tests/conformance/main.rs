@@ -2,7 +2,7 @@
 //!
 //! `cargo test --test conformance` runs every case against ojs-init. `INIT_UNDER_TEST=tini` (dumb-init, catatonit) runs
 //! them against another one; `-- --table` runs them against all four and prints one table, with figures;
-//! `-- --figures` prints the figures alone. `OJS_INIT_BIN` names the binary, otherwise it is the one that cargo built.
+//! `-- --figures` prints the figures alone. `BINARY_UNDER_TEST` names the binary, otherwise it is the one that cargo built.
 
 #![allow(
     clippy::print_stdout,

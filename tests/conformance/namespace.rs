@@ -18,6 +18,9 @@ use crate::support::trace::Trace;
 use crate::support::wait::{wait_for, wait_until};
 use crate::support::{proc, sys::HIGHEST_SIGNAL};
 
+/// The caller's may name directories that are closed to the users some cases run as.
+const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// A start that is being put together.
 #[derive(Debug)]
 pub struct Launch<'a> {
@@ -39,12 +42,11 @@ pub struct Launch<'a> {
 impl<'a> Launch<'a> {
     /// The init alone, without a command.
     pub fn new(ctx: &'a Ctx) -> Self {
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         Self {
             ctx,
             options: Vec::new(),
             command: Vec::new(),
-            environment: BTreeMap::from([("PATH".into(), path)]),
+            environment: BTreeMap::from([("PATH".into(), SEARCH_PATH.into())]),
             steps: Vec::new(),
             before: Vec::new(),
             bare: false,

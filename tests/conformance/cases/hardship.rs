@@ -11,11 +11,11 @@ use crate::support::wait::wait_until;
 
 /// The cases of this theme.
 pub const CASES: &[Case] = &[
-    case!(any_user_without_capabilities_is_enough, BOTH),
+    case!(any_user_without_capabilities_is_enough, BOTH).with_other_users(),
     case!(a_read_only_root_is_enough, PID1),
-    case!(when_no_process_can_be_created_it_says_so_and_ends, BOTH),
-    case!(when_processes_can_be_created_again_the_child_starts, BOTH),
-    case!(a_sigterm_while_it_waits_for_a_process_is_not_lost, BOTH),
+    case!(when_no_process_can_be_created_it_says_so_and_ends, BOTH).with_other_users(),
+    case!(when_processes_can_be_created_again_the_child_starts, BOTH).with_other_users(),
+    case!(a_sigterm_while_it_waits_for_a_process_is_not_lost, BOTH).with_other_users(),
 ];
 
 fn any_user_without_capabilities_is_enough(ctx: &Ctx) -> Verdict {
