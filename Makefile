@@ -24,8 +24,8 @@ lint:
 	cargo clippy --locked --all-targets -- -D warnings
 
 test: setup lint release
-	$(STATIC_ENV) cargo test --locked
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
+	$(STATIC_ENV) cargo test --locked
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
