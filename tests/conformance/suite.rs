@@ -65,6 +65,11 @@ impl Workshop {
         })
     }
 
+    /// All of them, in the order of the table.
+    pub fn inits(&self) -> Result<Vec<Init>, String> {
+        Kind::ALL.iter().map(|&kind| self.init(kind)).collect()
+    }
+
     /// An init of that kind, reachable for every user.
     pub fn init(&self, kind: Kind) -> Result<Init, String> {
         let mut init = Init::find(kind)?;

@@ -23,10 +23,7 @@ type Results = BTreeMap<Key, Verdict>;
 /// Prints the table and the figures; true when ojs-init is as it should be.
 pub fn run() -> Result<bool, String> {
     let workshop = Workshop::open(true)?;
-    let inits = Kind::ALL
-        .iter()
-        .map(|&kind| workshop.init(kind))
-        .collect::<Result<Vec<_>, _>>()?;
+    let inits = workshop.inits()?;
     let cases: Vec<&Case> = cases::all().collect();
     let results = run_all(&workshop, &inits, &cases);
     print(&cases, &results);

@@ -2,7 +2,7 @@
 
 use crate::case::{BOTH, Case, Ctx, PROCESS, Verdict, case, ensure};
 use crate::init::{Ask, Kind};
-use crate::namespace::list;
+use crate::namespace::{Running, list};
 use crate::support::proc;
 use crate::support::wait::wait_until;
 
@@ -169,12 +169,8 @@ fn stop_signals_never_stop_the_init(ctx: &Ctx) -> Verdict {
     init.ends_with(7)
 }
 
-fn sigstop_of_the_child_and_sigcont_to_the_init_resume_it(ctx: &Ctx) -> Verdict {
-    let mut init = ctx
-        .launch(&[])?
-        .actor(&["stop", "default=18", "exit-on=12:7"])
-        .start()?;
-    let child = init.ready("log")?;
+/// The child stops; SIGCONT to the init wakes it, and SIGUSR2 then ends it.
+fn resumes(ctx: &Ctx, init: &mut Running<'_>, child: i32) -> Verdict {
     ensure!(
         wait_until(ctx.patience, || state_of(child) == 'T'),
         "the child did not stop"
@@ -188,6 +184,15 @@ fn sigstop_of_the_child_and_sigcont_to_the_init_resume_it(ctx: &Ctx) -> Verdict 
     init.ends_with(7)
 }
 
+fn sigstop_of_the_child_and_sigcont_to_the_init_resume_it(ctx: &Ctx) -> Verdict {
+    let mut init = ctx
+        .launch(&[])?
+        .actor(&["stop", "default=18", "exit-on=12:7"])
+        .start()?;
+    let child = init.ready("log")?;
+    resumes(ctx, &mut init, child)
+}
+
 fn sigtstp_stops_and_sigcont_resumes_the_child(ctx: &Ctx) -> Verdict {
     let mut init = ctx
         .launch(&[])?
@@ -195,17 +200,7 @@ fn sigtstp_stops_and_sigcont_resumes_the_child(ctx: &Ctx) -> Verdict {
         .start()?;
     let child = init.ready("log")?;
     init.signal(libc::SIGTSTP)?;
-    ensure!(
-        wait_until(ctx.patience, || state_of(child) == 'T'),
-        "the child did not stop"
-    );
-    init.signal(libc::SIGCONT)?;
-    ensure!(
-        wait_until(ctx.patience, || state_of(child) != 'T'),
-        "the child is still stopped"
-    );
-    init.signal(libc::SIGUSR2)?;
-    init.ends_with(7)
+    resumes(ctx, &mut init, child)
 }
 
 fn the_init_stops_itself_with_its_child_on_sigtstp(ctx: &Ctx) -> Verdict {

@@ -58,10 +58,7 @@ pub struct Figure {
 /// The figures alone.
 pub fn run() -> Result<bool, String> {
     let workshop = Workshop::open(true)?;
-    let inits = Kind::ALL
-        .iter()
-        .map(|&kind| workshop.init(kind))
-        .collect::<Result<Vec<_>, _>>()?;
+    let inits = workshop.inits()?;
     measure(&workshop, &inits)
 }
 
