@@ -17,6 +17,8 @@ need() {
 }
 
 need cc gcc
+# The C library's start files and headers, which the compiler's package only recommends.
+[ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 need musl-gcc musl-tools
 if [ "$want" = test ]; then
     need unshare util-linux

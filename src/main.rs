@@ -41,7 +41,11 @@ fn dispatch(invocation: &Invocation) -> Result<Exit, String> {
                 mode @ (Mode::Socket | Mode::Gateway | Mode::Exec) => Err(not_yet(mode)),
             }
         }
-        Request::ConfigCheck { flags } => Ok(print(&config::check_report(&load(invocation, &flags)?))),
+        Request::ConfigCheck { flags } => {
+            let config = load(invocation, &flags)?;
+            plain_loop::check(&config)?;
+            Ok(print(&config::check_report(&config)))
+        }
         Request::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
         Request::Print(text) => Ok(print(&text)),
     }

@@ -45,6 +45,8 @@ impl Signal {
     pub const CHLD: Self = Self(17);
     /// Go on after a stop.
     pub const CONT: Self = Self(18);
+    /// Write beyond the largest file size that is allowed.
+    pub const XFSZ: Self = Self(25);
     /// The stop that cannot be caught.
     pub const STOP: Self = Self(19);
 

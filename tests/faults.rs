@@ -148,3 +148,14 @@ fn a_signal_that_may_not_be_forwarded_is_a_warning() {
         errors(&output)
     );
 }
+
+#[test]
+fn a_system_that_forbids_processes_altogether_is_not_asked_again() {
+    let output = with_faults(&["clone:error=EPERM"], &["--", "true"]);
+    assert_eq!(status(&output), Some(70), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("refuses to create processes"),
+        "{}",
+        errors(&output)
+    );
+}

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Record};
 
-use crate::os::signals::SignalSet;
+use crate::os::signals::{self, SignalSet};
 use crate::os::stdio;
 
 /// Most records waiting for the writer. What comes on top is dropped and counted.
@@ -199,15 +199,10 @@ fn start_writer(sink: Arc<Sink>) -> bool {
             }
         }
     };
-    let started = thread::Builder::new()
+    let writer = thread::Builder::new()
         .name("log".to_owned())
-        .stack_size(WRITER_STACK_BYTES)
-        .spawn(write)
-        .is_ok();
-    // The C library unblocks the real-time signals that it wants for itself when it starts a thread; they are to be
-    // forwarded like all others.
-    SignalSet::ALL.set_as_mask();
-    started
+        .stack_size(WRITER_STACK_BYTES);
+    signals::around_thread_start(|| writer.spawn(write).is_ok())
 }
 
 /// What env_logger writes each finished record to.

@@ -35,6 +35,17 @@ pub fn report(message: &str) {
     let _ = stdio::write_error(format!("ojs-init: {message}\n").as_bytes(), REPORT_LIMIT);
 }
 
+/// What a start would find wrong with this configuration although it is valid in itself.
+///
+/// # Errors
+///
+/// The message of that start.
+pub fn check(config: &Config) -> Result<(), String> {
+    start::credentials(&config.process)
+        .map(drop)
+        .map_err(|refused| refused.message)
+}
+
 /// Runs `command` under the plain init until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
@@ -172,7 +183,7 @@ fn supervise(mut supervisor: Supervisor) -> Exit {
         Exit::Internal
     });
     if supervisor.child.has_terminal {
-        tty::take_back();
+        tty::take_back(supervisor.child.pid);
     }
     exit
 }
@@ -368,7 +379,9 @@ fn say(remark: Remark) {
             );
         }
         Remark::DeadlineReached => warn!("the time is over: SIGKILL to what is left"),
-        Remark::GaveUp => warn!("processes are left that SIGKILL did not end: the kernel holds them"),
+        Remark::GaveUp => {
+            warn!("processes are left that SIGKILL did not reach or not end in time; leaving without them")
+        }
     }
 }
 

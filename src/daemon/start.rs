@@ -11,6 +11,7 @@ use crate::exit::{Exit, SIGNAL_BASE};
 use crate::os::child::{ChildPlan, SpawnError};
 use crate::os::clock;
 use crate::os::process::Pid;
+use crate::os::reaper::{self, Reaped};
 use crate::os::signals::{self, SignalSet};
 use crate::os::user::Credentials;
 use crate::signal::Signal;
@@ -23,6 +24,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Most children of whoever exec'ed us that are reaped between two attempts.
+const MOST_INHERITED: usize = 1024;
 
 /// Why no child runs: what to say and how to end.
 #[derive(Debug)]
@@ -54,10 +58,12 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
     loop {
         let error = match plan.spawn() {
             Ok(pid) => return Ok(pid),
-            Err(SpawnError::NoProcess(error)) => error,
+            Err(SpawnError::NoProcess(error)) if is_shortage(&error) => error,
+            Err(SpawnError::NoProcess(error)) => return Err(no_process_allowed(program, &error)),
             Err(SpawnError::User { step, error }) => return Err(not_this_user(step, &error)),
             Err(SpawnError::Exec(error)) => return Err(not_this_program(program, &error)),
         };
+        reap_inherited();
         if clock::monotonic() >= give_up {
             return Err(no_process(program, &error));
         }
@@ -77,6 +83,35 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
             });
         }
         pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Whoever exec'ed us may have left children; each that has ended holds a process that we are waiting for.
+fn reap_inherited() {
+    for _ in 0..MOST_INHERITED {
+        if !matches!(reaper::reap_one(), Ok(Reaped::Process(_, _))) {
+            break;
+        }
+    }
+}
+
+/// Whether trying again may help.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EAGAIN | Errno::ENOMEM)
+    )
+}
+
+fn no_process_allowed(program: &str, error: &io::Error) -> NotStarted {
+    let message = format!(
+        "cannot start {program:?}: the system refuses to create processes: {}; look for a seccomp profile that forbids \
+         the system call clone",
+        reason(error)
+    );
+    NotStarted {
+        message,
+        exit: Exit::Internal,
     }
 }
 

@@ -23,11 +23,14 @@ use crate::lifecycle::time::Moment;
 use crate::lifecycle::timers::{Timer, Timers};
 use crate::signal::Signal;
 
-/// How long SIGKILLed processes get to be reaped. Only what the kernel itself holds takes longer.
+/// How long SIGKILLed processes get to be reaped, at most half of what is left until the orchestrator's own SIGKILL.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// How soon after an end the next look for newly adopted descendants follows: one look serves a burst of ends.
 pub const RESCAN_AFTER: Duration = Duration::from_millis(20);
+
+/// The same once SIGKILL was sent: each look reaches one more generation, and there is little time.
+pub const KILL_RESCAN_AFTER: Duration = Duration::from_millis(1);
 
 /// Taken as the end of a child that outlived even SIGKILL: what will happen once the kernel lets go of it.
 const UNREAPED: Ended = Ended::Signalled(Signal::KILL);
@@ -235,9 +238,8 @@ impl PlainInit {
         match self.phase {
             Phase::ChildGone if children_left => self.attend_leftovers(now),
             // What ended may have had children of its own, which are ours now.
-            Phase::Leftovers | Phase::Killing if children_left => {
-                self.timers.arm_at_latest(Timer::Rescan, now.after(RESCAN_AFTER));
-            }
+            Phase::Leftovers if children_left => self.timers.arm_at_latest(Timer::Rescan, now.after(RESCAN_AFTER)),
+            Phase::Killing if children_left => self.timers.arm_at_latest(Timer::Rescan, now.after(KILL_RESCAN_AFTER)),
             Phase::ChildGone | Phase::Leftovers | Phase::Killing => self.exit(),
             Phase::Running | Phase::Stopping | Phase::Gone => {}
         }
@@ -268,7 +270,11 @@ impl PlainInit {
                 self.phase = Phase::Killing;
                 self.say(Remark::DeadlineReached);
                 self.effects.push_back(PlainEffect::KillEverything);
-                self.timers.arm(Timer::GiveUp, now.after(GIVE_UP_AFTER));
+                let margin = self
+                    .options
+                    .budget
+                    .map_or(Duration::ZERO, |budget| budget.limit.saturating_sub(budget.drain));
+                self.timers.arm(Timer::GiveUp, now.after(GIVE_UP_AFTER.min(margin / 2)));
             }
             // No deadline is set in these.
             Phase::Running | Phase::Killing | Phase::Gone => {}

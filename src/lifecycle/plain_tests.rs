@@ -210,7 +210,7 @@ fn whoever_appears_after_the_kill_is_killed_too() {
     after(&mut init, TERM, 0.0);
     due(&mut init, 10.0);
     after(&mut init, SOME_LEFT, 10.1);
-    assert_eq!(due(&mut init, 10.12), [PlainEffect::KillEverything]);
+    assert_eq!(due(&mut init, 10.101), [PlainEffect::KillEverything]);
 }
 
 #[test]
@@ -220,6 +220,22 @@ fn what_even_sigkill_does_not_end_is_left_behind_in_time() {
     due(&mut init, 10.0);
     assert_eq!(init.poll_timeout(), Some((at(11.0), Timer::GiveUp)));
     assert_eq!(due(&mut init, 11.0), [PlainEffect::Exit(137)]);
+}
+
+#[test]
+fn giving_up_leaves_half_of_the_margin_before_the_orchestrators_limit() {
+    let budget = Budget {
+        drain: Duration::from_millis(500),
+        limit: Duration::from_secs(1),
+        is_cut: true,
+    };
+    let mut init = PlainInit::new(PlainOptions {
+        budget: Some(budget),
+        ..PlainOptions::default()
+    });
+    after(&mut init, TERM, 0.0);
+    due(&mut init, 0.5);
+    assert_eq!(init.poll_timeout(), Some((at(0.75), Timer::GiveUp)));
 }
 
 #[test]

@@ -26,8 +26,9 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 }
 
-/// Has the kernel send us `signal` when our parent dies. A parent that died before this call is noticed too: then the
-/// signal is sent right here and stays pending.
+/// Has the kernel send us `signal` when our parent dies. A parent that dies while this call is made is noticed too:
+/// then the signal is sent right here and stays pending. One that died before cannot be told from a parent that is an
+/// init or a subreaper.
 ///
 /// # Errors
 ///

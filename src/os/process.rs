@@ -107,7 +107,7 @@ pub fn children() -> io::Result<Vec<Pid>> {
     Ok(found)
 }
 
-/// The parent's pid in a line of `/proc/PID/stat`; none for a zombie. The command name in it may hold anything, spaces
+/// The parent's pid in a line of `/proc/PID/stat`; none for a zombie, unless only its first thread has ended. The command name in it may hold anything, spaces
 /// and parentheses included, so reading starts behind the last `)`.
 fn parent_of_living(stat: &[u8]) -> Option<i32> {
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
@@ -115,7 +115,12 @@ fn parent_of_living(stat: &[u8]) -> Option<i32> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    (state != "Z" && state != "X").then_some(parent)
+    // The 20th field of the whole line; state is the third.
+    let threads = fields
+        .nth(15)
+        .and_then(|threads| threads.parse::<u32>().ok())
+        .unwrap_or(0);
+    (!["Z", "X"].contains(&state) || threads > 1).then_some(parent)
 }
 
 #[cfg(test)]
@@ -131,7 +136,18 @@ mod tests {
 
     #[test]
     fn a_zombie_is_no_living_child() {
-        assert_eq!(parent_of_living(b"12 (sleep) Z 5 12 12 0"), None);
+        assert_eq!(
+            parent_of_living(b"12 (sleep) Z 5 12 12 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_alone_has_ended_is_alive() {
+        assert_eq!(
+            parent_of_living(b"12 (sleep) Z 5 12 12 0 -1 4 0 0 0 0 0 0 0 0 20 0 2 0"),
+            Some(5)
+        );
     }
 
     #[test]

@@ -17,6 +17,12 @@ const KERNEL_SET_BYTES: usize = 8;
 /// Longest wait in seconds, about a century: the kernel refuses numbers that it cannot add to its clock.
 const LONGEST_WAIT_SECONDS: u64 = 1 << 32;
 
+/// What musl's threads use: timer, cancel, synchronous call.
+const LIBRARY_SIGNALS: [i32; 3] = [32, 33, 34];
+
+/// Signals taken from the kernel ahead of time, one bit each.
+static SET_ASIDE: AtomicU64 = AtomicU64::new(0);
+
 /// The mask that whoever exec'ed us had set, from the moment before the first instruction of ours.
 static INHERITED_MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -109,13 +115,20 @@ fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> libc::sighan
 
 /// Takes the next pending signal of `set`, waiting at most `timeout` (for ever without one).
 ///
-/// `None`: the time is over, or the wait was interrupted. SIGPIPE that our own write caused is swallowed: nobody sent
-/// it.
+/// `None`: the time is over, or the wait was interrupted. SIGPIPE and SIGXFSZ that our own write caused are swallowed:
+/// nobody sent them.
 ///
 /// # Errors
 ///
 /// What the kernel says; only a seccomp filter that forbids `rt_sigtimedwait` is known to.
 pub fn wait(set: SignalSet, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
+    if let Some(signal) = take_set_aside(set) {
+        return Ok(Some(signal));
+    }
+    wait_in_kernel(set, timeout)
+}
+
+fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
     let limit = timeout.map(timespec);
     // SAFETY: zero is a valid siginfo_t; it is only written by the kernel.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -136,7 +149,51 @@ pub fn wait(set: SignalSet, timeout: Option<Duration>) -> io::Result<Option<Sign
             Some(_) | None => Err(error),
         };
     };
-    Ok(Some(signal).filter(|signal| *signal != Signal::PIPE || !is_from_ourselves(&info)))
+    let is_self_inflicted = [Signal::PIPE, Signal::XFSZ].contains(&signal) && is_from_ourselves(&info);
+    Ok(Some(signal).filter(|_| !is_self_inflicted))
+}
+
+/// Starts a thread without losing a signal to the C library: when musl starts one it unblocks the real-time signals that
+/// it wants for itself, and one that is pending, or comes then, would end us.
+///
+/// Those that are pending are set aside for the next [`wait`]; one that comes in the few microseconds until the mask is
+/// complete again is dropped.
+pub fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
+    let wanted = SignalSet(LIBRARY_SIGNALS.iter().fold(0, |set, number| set | 1 << (number - 1)));
+    while let Ok(Some(signal)) = wait_in_kernel(wanted, Some(Duration::ZERO)) {
+        SET_ASIDE.fetch_or(1 << (signal.number() - 1), Ordering::Relaxed);
+    }
+    LIBRARY_SIGNALS.iter().for_each(|number| ignore(*number));
+    let result = start();
+    SignalSet::ALL.set_as_mask();
+    result
+}
+
+/// The next signal of `set` that was set aside.
+fn take_set_aside(set: SignalSet) -> Option<Signal> {
+    let waiting = SET_ASIDE.load(Ordering::Relaxed) & set.0;
+    if waiting == 0 {
+        return None;
+    }
+    let lowest = waiting.trailing_zeros();
+    SET_ASIDE.fetch_and(!(1 << lowest), Ordering::Relaxed);
+    Signal::from_number(lowest.cast_signed() + 1)
+}
+
+/// Ignores a signal whose disposition the C library does not let anybody set. Blocked, it still arrives at [`wait`].
+fn ignore(number: i32) {
+    // The kernel's layout: handler, flags, restorer, mask; the last three are zero.
+    let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
+    // SAFETY: the action is valid for the call and installs no code; the old one is not asked for.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            number,
+            action.as_ptr(),
+            ptr::null_mut::<usize>(),
+            KERNEL_SET_BYTES,
+        );
+    }
 }
 
 /// Whether the kernel raised this signal because of a call of our own.

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::os::process::Pid;
+
 /// Our controlling terminal, provided that our process group has its foreground: a background job must not take the
 /// terminal from whoever uses it.
 #[must_use]
@@ -16,10 +18,14 @@ pub fn foreground_terminal() -> Option<OwnedFd> {
     (foreground == own).then_some(terminal)
 }
 
-/// Takes the foreground of the controlling terminal for our own process group again: whoever runs after us in this
-/// group, a script for instance, would otherwise find itself in the background of a group that no longer exists.
-pub fn take_back() {
-    if let Some(terminal) = controlling_terminal() {
+/// Takes the foreground of the controlling terminal for our own process group again, if the group that `child` leads
+/// still has it: whoever runs after us in our group, a script for instance, would otherwise find itself in the
+/// background of a group that no longer exists. If somebody else has it by now, a shell that put us into the
+/// background for instance, it is theirs.
+pub fn take_back(child: Pid) {
+    // SAFETY: an open descriptor; returns a number.
+    let is_childs = |terminal: &OwnedFd| unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) } == child.number();
+    if let Some(terminal) = controlling_terminal().filter(is_childs) {
         // SAFETY: an open descriptor and a number. SIGTTOU is blocked, so this does not stop us; a failure leaves the
         // terminal as it is.
         unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpgrp()) };
