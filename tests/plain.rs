@@ -29,14 +29,14 @@ fn a_pending_signal_that_the_c_library_wants_for_its_threads_is_forwarded() {
             "import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])
 os.kill(os.getpid(), {number})
-os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '-v', '--', 'sh', '-c', 'sleep 0.3; exit 7'])"
+os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '-v', '--', 'sleep', '0.5'])"
         );
         // Its mask blocks the signal, so that the child keeps it pending; the log says what was forwarded.
         let output = run(
             "python3",
             &script.replace("'sleep', '20'", "'sh', '-c', 'sleep 0.3; exit 7'"),
         );
-        assert_eq!(output.status.code(), Some(7), "{number}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{number}: {}", said(&output));
         assert!(said(&output).contains("forwarded"), "{number}: {}", said(&output));
     }
 }
