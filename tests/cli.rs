@@ -189,7 +189,7 @@ fn without_a_command_there_is_a_usage_error() {
 fn a_forgotten_double_dash_is_explained() {
     let outcome = Scene::new().run(&["node", "worker.js"]);
     assert_eq!(outcome.status, Some(2));
-    assert_says(&outcome.stderr, &["`ojs-init -- node worker.js`"]);
+    assert_says(&outcome.stderr, &["`ojs-init -- node [ARG]...`"]);
 }
 
 #[test]

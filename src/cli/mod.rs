@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn a_command_without_dashes_is_told_where_they_go() {
-        assert!(message(&["node", "worker.js"]).contains("`ojs-init -- node worker.js`"));
+        assert!(message(&["node", "worker.js"]).contains("`ojs-init -- node [ARG]...`"));
         let message = message(&["--user", "node", "--headers", "Cookie: hunter2", "node", "worker.js"]);
-        assert!(message.contains("`ojs-init [OPTIONS] -- node worker.js`"), "{message}");
+        assert!(message.contains("`ojs-init [OPTIONS] -- node [ARG]...`"), "{message}");
         assert!(!message.contains("hunter2"));
     }
 

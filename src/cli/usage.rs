@@ -106,10 +106,10 @@ fn with_dashes(word: &str, args: &[OsString]) -> Option<String> {
     let position = positions
         .into_iter()
         .find(|position| command::parse_lean(&repaired(*position)).is_some())?;
-    let command: Vec<_> = args[position..].iter().map(|arg| arg.to_string_lossy()).collect();
-    // The options are not repeated: a header among them may be a secret.
+    // Neither the options nor COMMAND's arguments are repeated: there may be a secret among them.
     let options = if position == 0 { "" } else { "[OPTIONS] " };
-    Some(format!("ojs-init {options}-- {}", command.join(" ")))
+    let arguments = if position + 1 == args.len() { "" } else { " [ARG]..." };
+    Some(format!("ojs-init {options}-- {word}{arguments}"))
 }
 
 fn with_usage(problem: &str) -> UsageError {

@@ -89,10 +89,9 @@ impl<'a> Environment<'a> {
     pub(super) fn apply(&self, settings: &mut Settings, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
         for (position, variable) in self.known.iter().enumerate() {
             let winner = self.known[..position].iter().find(|other| other.key == variable.key);
-            match winner {
-                Some(winner) => warnings.extend(winner.difference(variable)),
-                None => variable.offer(settings)?,
-            }
+            warnings.extend(winner.and_then(|winner| winner.difference(variable)));
+            // A value that another one hides is checked all the same.
+            variable.offer(settings)?;
         }
         warnings.extend(self.unknown.iter().map(|name| unknown(&String::from_utf8_lossy(name))));
         Ok(())

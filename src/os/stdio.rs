@@ -1,9 +1,12 @@
 //! Writing to the standard descriptors without ever waiting for long.
 //!
-//! O_NONBLOCK is never set: the flag belongs to the open file, which the child and others share.
+//! O_NONBLOCK is never set: the flag belongs to the open file, which the child and others share. A terminal, which may
+//! block although it polls writable, is opened once more instead.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -12,6 +15,9 @@ use crate::os::clock;
 
 /// Most bytes written at once: a pipe that polls writable takes this many without waiting (`PIPE_BUF`).
 const CHUNK_BYTES: usize = 4096;
+
+/// Pause before a terminal that had no room is tried again, in milliseconds.
+const FULL_TERMINAL_PAUSE_MS: u8 = 10;
 
 /// Writes to standard output, giving up after `limit`.
 ///
@@ -31,7 +37,22 @@ pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
     write_bounded(io::stderr().as_fd(), bytes, limit)
 }
 
+/// The terminal behind this descriptor as an open file of our own that never blocks; none for anything else.
+fn own_terminal(of: BorrowedFd<'_>) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", of.as_raw_fd());
+    let open = || {
+        File::options()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(path)
+            .ok()
+    };
+    of.is_terminal().then(open).flatten()
+}
+
 fn write_bounded(to: BorrowedFd<'_>, bytes: &[u8], limit: Duration) -> io::Result<()> {
+    let terminal = own_terminal(to);
+    let to = terminal.as_ref().map_or(to, AsFd::as_fd);
     let give_up = clock::monotonic().saturating_add(limit);
     let mut left = bytes;
     while !left.is_empty() {
@@ -47,7 +68,10 @@ fn write_bounded(to: BorrowedFd<'_>, bytes: &[u8], limit: Duration) -> io::Resul
         let chunk = left.get(..CHUNK_BYTES).unwrap_or(left);
         match nix::unistd::write(to, chunk) {
             Ok(written) => left = left.get(written..).unwrap_or_default(),
-            Err(nix::Error::EINTR | nix::Error::EAGAIN) => {}
+            // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy loop.
+            Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+            Err(nix::Error::EAGAIN) => drop(poll(&mut [], PollTimeout::from(FULL_TERMINAL_PAUSE_MS))),
+            Err(nix::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
