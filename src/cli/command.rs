@@ -81,7 +81,8 @@ fn request(mut matches: ArgMatches) -> Option<Request> {
 fn completions(shell: Shell) -> Request {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut full(), "ojs-init", &mut script);
-    Request::Print(String::from_utf8_lossy(&script).into_owned())
+    // For bash the generator spells a hyphen in the program's name in two ways, so that no subcommand finds its words.
+    Request::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
 /// Every subcommand and option. The place where further subcommands are added; [`usage`] knows those that are still

@@ -217,6 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn every_subcommand_has_its_words_in_the_completions_of_bash() {
+        let Ok(Request::Print(script)) = parsed(&["completions", "bash"]) else {
+            panic!("no script")
+        };
+        let names: Vec<_> = script
+            .split("cmd=\"ojs")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        assert!(names.len() > 3, "{names:?}");
+        for name in names {
+            assert!(script.contains(&format!("  ojs{name})")), "{name}");
+        }
+    }
+
+    #[test]
     fn completions_are_printed_for_a_shell_that_is_known() {
         for shell in ["bash", "zsh", "fish"] {
             assert!(
