@@ -6,22 +6,33 @@
     reason = "the test is the outside world: it starts and waits for processes"
 )]
 
+#[path = "support/under_test.rs"]
+mod under_test;
+
 use std::process::{Command, Output};
 
-/// Runs `init` under strace with these faults injected, its arguments behind it; the status is that of the init.
+/// The command line of the init under strace with these faults injected; it is over after 30 s.
+fn strace(faults: &[&str]) -> Vec<String> {
+    let words = "timeout --signal=KILL 30 strace -f -qq -o /dev/null"
+        .split(' ')
+        .map(str::to_owned);
+    let injected = faults.iter().map(|fault| format!("--inject={fault}"));
+    words
+        .chain(injected)
+        .chain([under_test::init(), "--no-agent".to_owned()])
+        .collect()
+}
+
+/// Runs it with these arguments; the status is that of the init.
 fn with_faults(faults: &[&str], arguments: &[&str]) -> Output {
-    let init = std::env::var("BINARY_UNDER_TEST").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ojs-init").to_owned());
-    let mut strace = Command::new("timeout");
-    strace.args(["--signal=KILL", "30", "strace", "-f", "-qq", "-o", "/dev/null"]);
-    for fault in faults {
-        strace.arg(format!("--inject={fault}"));
-    }
-    let output = strace
-        .arg(init)
-        .args(["--no-agent", "--format=text"])
+    let line = strace(faults);
+    // Fails here when strace, Debian's package of that name, is not installed.
+    Command::new(&line[0])
+        .args(&line[1..])
+        .arg("--format=text")
         .args(arguments)
-        .output();
-    output.unwrap()
+        .output()
+        .unwrap()
 }
 
 fn status(output: &Output) -> Option<i32> {
@@ -38,26 +49,12 @@ const WAITS_FOR_RELEASE: &str =
 
 fn release_with(fault: &str) -> Output {
     let script = r#"exec 9</dev/null; exec "$@""#;
-    let init = std::env::var("BINARY_UNDER_TEST").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ojs-init").to_owned());
-    let strace = [
-        "timeout",
-        "--signal=KILL",
-        "30",
-        "strace",
-        "-f",
-        "-qq",
-        "-o",
-        "/dev/null",
-    ];
     let mut shell = Command::new("sh");
     shell
         .args(["-c", script, "sh"])
-        .args(strace)
-        .arg(format!("--inject={fault}"));
-    shell
-        .args([init.as_str(), "--no-agent", "--", "sh", "-c", WAITS_FOR_RELEASE])
-        .output()
-        .unwrap()
+        .args(strace(&[fault]))
+        .args(["--", "sh", "-c", WAITS_FOR_RELEASE]);
+    shell.output().unwrap()
 }
 
 #[test]

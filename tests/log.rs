@@ -5,6 +5,9 @@
     reason = "the test is the outside world: it starts and waits for processes"
 )]
 
+#[path = "support/under_test.rs"]
+mod under_test;
+
 use std::io::{ErrorKind, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -28,7 +31,7 @@ fn fill(pipe: &mut PipeWriter) {
 
 #[test]
 fn what_is_logged_while_standard_error_is_full_arrives_when_it_is_read_again() {
-    let init = std::env::var("BINARY_UNDER_TEST").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ojs-init").to_owned());
+    let init = under_test::init();
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     fill(&mut writer);
     // It has the init forward it a signal, says on standard output that it came, and ends when standard input does.

@@ -5,11 +5,14 @@
     reason = "the test is the outside world: it starts and waits for processes"
 )]
 
+#[path = "support/under_test.rs"]
+mod under_test;
+
 use std::process::{Command, Output};
 
 /// Runs a script; `$INIT` in it is the init under test, and it is over after 30 s.
 fn run(interpreter: &str, script: &str) -> Output {
-    let init = std::env::var("BINARY_UNDER_TEST").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ojs-init").to_owned());
+    let init = under_test::init();
     let mut command = Command::new("timeout");
     command
         .args(["--signal=KILL", "30", interpreter, "-c", script])
@@ -77,7 +80,7 @@ for _ in range(3):
 resource.setrlimit(resource.RLIMIT_NPROC, (4, 4))
 os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '--', '/bin/sh', '-c', 'exit 7'])";
     let shared = tempfile("init");
-    let init = std::env::var("BINARY_UNDER_TEST").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ojs-init").to_owned());
+    let init = under_test::init();
     // Where another user may execute it.
     std::fs::copy(init, &shared).unwrap();
     let output = run(

@@ -380,7 +380,7 @@ fn say(remark: Remark) {
         }
         Remark::DeadlineReached => warn!("the time is over: SIGKILL to what is left"),
         Remark::GaveUp => {
-            warn!("processes are left that SIGKILL did not reach or not end in time; leaving without them")
+            warn!("processes are left that SIGKILL did not reach or did not end in time; leaving without them")
         }
     }
 }
