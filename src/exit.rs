@@ -15,7 +15,7 @@ use crate::signal::Signal;
 pub const SIGNAL_BASE: u8 = 128;
 
 /// How a process ended, as `waitpid` tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// It called exit with this status.
     Exited(u8),
@@ -77,7 +77,7 @@ impl Exit {
 }
 
 /// Statuses of the child that count as success (`-e`, `--remap-exit`): each of them becomes 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RemapExit([u64; 4]);
 
 impl RemapExit {

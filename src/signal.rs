@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// One Linux signal, 1 to 64.
 ///
 /// The numbers are those of the generic Linux ABI (x86_64, aarch64, riscv64 ...); a unit test compares them with libc.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(u8);
 
 /// Highest signal number of the kernel.

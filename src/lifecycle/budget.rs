@@ -63,6 +63,89 @@ impl Budget {
     }
 }
 
+/// Who set the orchestrator's limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LimitSource {
+    /// The configuration.
+    Configured,
+    /// Only the grace period is known: GS 6.3's distance on top.
+    Assumed,
+    /// We run under Kubernetes, whose default this is.
+    Kubernetes,
+    /// We run in some other container; Docker's default.
+    Container,
+    /// Nobody: no limit.
+    Nobody,
+}
+
+/// Where we run, as far as that tells what the orchestrator allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Surroundings {
+    /// `KUBERNETES_SERVICE_HOST` is set.
+    Kubernetes,
+    /// PID 1, or a file that container engines leave.
+    Container,
+    /// A plain process.
+    None,
+}
+
+/// Kubernetes' default of `terminationGracePeriodSeconds`.
+const KUBERNETES_LIMIT: Duration = Duration::from_secs(30);
+
+/// Docker's default of `--stop-timeout`.
+const CONTAINER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The times of a shutdown with the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShutdownTimes {
+    /// The longest drain.
+    pub grace_period: Duration,
+    /// From the start of the orchestrator's clock, as we can see it, to its SIGKILL; none when nobody will send one.
+    pub limit: Option<Duration>,
+    /// Kept back for the stop phase.
+    pub stop_margin: Duration,
+    /// Who set the limit.
+    pub source: LimitSource,
+}
+
+impl ShutdownTimes {
+    /// What follows from the configuration and the surroundings: a limit that was set always counts; else one that is
+    /// assumed from the grace period; else a guess.
+    #[must_use]
+    pub fn of_agent(limits: &Limits, surroundings: Surroundings) -> Self {
+        let (limit, source) = match (limits.termination_grace_period, surroundings) {
+            (Some(limit), _) => (Some(limit), LimitSource::Configured),
+            (None, _) if limits.grace_period_is_explicit => (
+                Some(limits.grace_period.saturating_add(ASSUMED_DISTANCE)),
+                LimitSource::Assumed,
+            ),
+            (None, Surroundings::Kubernetes) => (Some(KUBERNETES_LIMIT), LimitSource::Kubernetes),
+            (None, Surroundings::Container) => (Some(CONTAINER_LIMIT), LimitSource::Container),
+            (None, Surroundings::None) => (None, LimitSource::Nobody),
+        };
+        let margin = limit.map_or_else(
+            || limits.stop_margin.unwrap_or(DEFAULT_STOP_MARGIN),
+            |limit| stop_margin(limits.stop_margin, limit),
+        );
+        Self {
+            grace_period: limits.grace_period,
+            limit: limit.map(|limit| limit.saturating_sub(limits.prestop_time)),
+            stop_margin: margin,
+            source,
+        }
+    }
+
+    /// The drain when `elapsed` of the orchestrator's time has gone by: min(grace period, limit - stop margin -
+    /// elapsed), never below 0.
+    #[must_use]
+    pub fn drain(&self, elapsed: Duration) -> Duration {
+        self.limit.map_or(self.grace_period, |limit| {
+            let room = limit.saturating_sub(self.stop_margin).saturating_sub(elapsed);
+            self.grace_period.min(room)
+        })
+    }
+}
+
 /// What is kept back of `limit` for the stop phase: what was set, else 5 s, at most half of the limit.
 #[must_use]
 pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
@@ -142,6 +225,31 @@ mod tests {
             ..UNSET
         };
         assert_eq!(drain_seconds(&limits), Some(20.0));
+    }
+
+    #[test]
+    fn the_agents_drain_is_25_s_under_kubernetes_5_s_under_docker_and_30_s_elsewhere() {
+        let drain = |surroundings| ShutdownTimes::of_agent(&UNSET, surroundings).drain(Duration::ZERO);
+        assert_eq!(drain(Surroundings::Kubernetes), Duration::from_secs(25));
+        assert_eq!(drain(Surroundings::Container), Duration::from_secs(5));
+        assert_eq!(drain(Surroundings::None), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn with_the_agent_a_grace_period_alone_assumes_ten_more_seconds_and_a_limit_always_counts() {
+        let explicit = Limits {
+            grace_period_is_explicit: true,
+            ..UNSET
+        };
+        let times = ShutdownTimes::of_agent(&explicit, Surroundings::Container);
+        assert_eq!((times.limit, times.source), (seconds(40), LimitSource::Assumed));
+        let both = Limits {
+            termination_grace_period: seconds(20),
+            ..explicit
+        };
+        let times = ShutdownTimes::of_agent(&both, Surroundings::Kubernetes);
+        assert_eq!((times.limit, times.source), (seconds(20), LimitSource::Configured));
+        assert_eq!(times.drain(Duration::from_secs(4)), Duration::from_secs(11));
     }
 
     #[test]

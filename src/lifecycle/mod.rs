@@ -5,6 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod budget;
+pub mod effect;
+pub mod event;
+pub mod ids;
+pub mod options;
+pub mod phase;
 pub mod plain;
+pub mod snapshot;
 pub mod time;
 pub mod timers;

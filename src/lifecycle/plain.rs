@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::exit::{Ended, RemapExit};
 use crate::lifecycle::budget::Budget;
 use crate::lifecycle::time::Moment;
-use crate::lifecycle::timers::{Timer, Timers};
+use crate::lifecycle::timers::Timers;
 use crate::signal::Signal;
 
 /// How long SIGKILLed processes get to be reaped, at most half of what is left until the orchestrator's own SIGKILL.
@@ -60,6 +60,17 @@ pub enum PlainEvent {
         /// Whether any child is left.
         children_left: bool,
     },
+}
+
+/// What can become due. The one that comes first here goes first when two are due at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// When do we stop waiting for processes that SIGKILL did not end?
+    GiveUp,
+    /// When has the child had all the time that it gets after a stop was asked for?
+    Deadline,
+    /// When is it time to look for descendants that became ours since the last look?
+    Rescan,
 }
 
 /// Who gets a signal.
@@ -124,7 +135,7 @@ pub struct PlainInit {
     options: PlainOptions,
     phase: Phase,
     ended: Option<Ended>,
-    timers: Timers,
+    timers: Timers<Timer>,
     effects: VecDeque<PlainEffect>,
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A point on the monotonic clock, as the shell read it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
 impl Moment {
@@ -17,6 +17,12 @@ impl Moment {
     #[must_use]
     pub fn after(self, later: Duration) -> Self {
         Self(self.0.saturating_add(later))
+    }
+
+    /// How long ago this point was at `now`; zero when it is still to come.
+    #[must_use]
+    pub fn until(self, now: Self) -> Duration {
+        now.0.saturating_sub(self.0)
     }
 
     /// How long it is from `now` to this point; zero when it has passed.

@@ -1,0 +1,371 @@
+//! Orders, in the imperative. Everything that the machine can ask of the shell.
+
+use std::time::Duration;
+
+use crate::exit::Ended;
+use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress};
+use crate::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use crate::lifecycle::time::Moment;
+use crate::signal::Signal;
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Start the worker; answer with `WorkerStarted` or `WorkerNotStarted`.
+    StartWorker,
+    /// Signal the worker, or its process group with `-g`. Only ever ordered between its start and its end.
+    SignalWorker(Signal),
+    /// Signal a process with connections.
+    SignalProcess(ProcessId, Signal),
+    /// SIGTERM and SIGCONT to each descendant that is our child by now and has not had them yet.
+    TerminateDescendants,
+    /// SIGKILL to each descendant that is our child by now.
+    KillDescendants,
+    /// SIGKILL to everything else that is ours: all of the namespace for PID 1, else the worker's group and our
+    /// descendants.
+    KillEverything,
+    /// Write a frame to a connection, without waiting.
+    Tell(ConnectionId, Word),
+    /// The process at the other end is gone: read what it left, then `HungUp`.
+    ReadToEnd(ConnectionId),
+    /// Close this connection, unread, then `HungUp`: the two sides no longer understand each other.
+    Close(ConnectionId),
+    /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest.
+    CallBackend {
+        /// Its number.
+        id: CallId,
+        /// What to ask.
+        call: Call,
+        /// When we stop waiting.
+        give_up: Moment,
+    },
+    /// Tell the person who reads the log.
+    Say(Remark),
+    /// End with this status. Nothing follows.
+    Exit(u8),
+}
+
+/// A frame to a worker. How it is spelled is the business of `wire::worker`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Word {
+    /// The first frame on a connection.
+    Hello {
+        /// Our name towards the backend.
+        worker: WorkerId,
+        /// The state that we are in.
+        state: WorkerState,
+    },
+    /// A job to process.
+    Job {
+        /// The envelope.
+        envelope: Text,
+        /// Where an earlier attempt wants this one to go on.
+        checkpoint: Option<Text>,
+    },
+    /// The state changed.
+    Lifecycle {
+        /// To this.
+        state: WorkerState,
+        /// Because of this.
+        reason: Reason,
+        /// In terminate: the time until the stop phase.
+        remaining: Option<Duration>,
+    },
+    /// Stop working on a job.
+    Cancel {
+        /// Which.
+        job: JobId,
+        /// Why.
+        reason: CancelReason,
+        /// Time to answer.
+        grace: Duration,
+    },
+    /// The backend accepted it.
+    Ok {
+        /// The job.
+        job: JobId,
+        /// What about it.
+        about: About,
+    },
+    /// A frame was refused, by us or by the backend.
+    Error {
+        /// Why.
+        code: ErrorCode,
+        /// The same for a person.
+        message: Text,
+        /// The job that it is about.
+        job: Option<JobId>,
+    },
+    /// Are you there?
+    Ping {
+        /// Repeated in the pong.
+        id: u64,
+    },
+}
+
+/// The three states of the worker protocol 2.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkerState {
+    /// Fetching and processing.
+    Running,
+    /// Processing only.
+    Quiet,
+    /// Finishing, then gone.
+    Terminate,
+}
+
+/// What made the state change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// SIGTERM.
+    Sigterm,
+    /// SIGINT.
+    Sigint,
+    /// SIGQUIT.
+    Sigquit,
+    /// SIGTSTP.
+    Sigtstp,
+    /// SIGCONT.
+    Sigcont,
+    /// The backend said so.
+    Server,
+    /// The operator said so.
+    Control,
+    /// The worker ended by itself.
+    Worker,
+}
+
+/// Why a job is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CancelReason {
+    /// The stop phase began.
+    Shutdown,
+    /// The job's own timeout is over.
+    Timeout,
+    /// Somebody cancelled it at the backend.
+    Cancelled,
+    /// The reservation is lost.
+    Lost,
+}
+
+/// Which frame of a worker an `ok` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// ack
+    Ack,
+    /// fail
+    Fail,
+    /// release
+    Release,
+    /// progress
+    Progress,
+    /// checkpoint
+    Checkpoint,
+}
+
+/// A request to the backend. Each names the worker on whose behalf it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Worker protocol 3.1.
+    Register {
+        /// Who.
+        worker: WorkerId,
+    },
+    /// Worker protocol 4.2.
+    Heartbeat {
+        /// Who.
+        worker: WorkerId,
+        /// In which state.
+        state: WorkerState,
+        /// The jobs whose reservations to extend.
+        active: Vec<JobId>,
+    },
+    /// Worker protocol 6.2.
+    Fetch {
+        /// Who.
+        worker: WorkerId,
+        /// Most jobs to bring, at least 1.
+        count: u32,
+    },
+    /// The job is done.
+    Ack {
+        /// Who.
+        worker: WorkerId,
+        /// Which.
+        job: JobId,
+        /// With this result.
+        result: Option<Text>,
+    },
+    /// The job failed.
+    Fail {
+        /// Who.
+        worker: WorkerId,
+        /// Which.
+        job: JobId,
+        /// How.
+        error: JobError,
+        /// In the form of the bare schema: the backend refused the full one (requirements C-05).
+        is_bare: bool,
+    },
+    /// The job goes back, unprocessed.
+    Requeue {
+        /// Who.
+        worker: WorkerId,
+        /// Which.
+        job: JobId,
+        /// Why.
+        reason: Text,
+    },
+    /// What is this job's state?
+    Look {
+        /// Which.
+        job: JobId,
+    },
+    /// Progress extension 5.
+    Progress {
+        /// Which.
+        job: JobId,
+        /// How far.
+        progress: Progress,
+    },
+    /// Durable execution extension 4.
+    Checkpoint {
+        /// Which.
+        job: JobId,
+        /// What to save.
+        state: Text,
+    },
+    /// Worker protocol 3.4.
+    Deregister {
+        /// Who.
+        worker: WorkerId,
+    },
+}
+
+/// What is worth a line in the log. The texts are the shell's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Remark {
+    /// The state changed.
+    StateChanged {
+        /// To this.
+        state: WorkerState,
+        /// Because of this.
+        reason: Reason,
+    },
+    /// A signal or request changes nothing here, for this reason.
+    Stayed {
+        /// What it was.
+        what: Reason,
+        /// Why nothing happens.
+        why: &'static str,
+    },
+    /// The drain began.
+    DrainBegan {
+        /// Jobs that are active.
+        active: usize,
+        /// The longest that they get.
+        left: Duration,
+    },
+    /// Still draining (GS-R003).
+    Draining {
+        /// Jobs that are active.
+        active: usize,
+        /// The longest that they get from now on.
+        left: Duration,
+    },
+    /// All jobs are done: the worker is asked to end.
+    Drained,
+    /// The stop phase began.
+    StopBegan {
+        /// Jobs that are active.
+        active: usize,
+        /// Whether somebody forced it, or the deadline came.
+        is_forced: bool,
+    },
+    /// SIGKILL.
+    Killing,
+    /// Processes are left that SIGKILL did not end in time.
+    KillGaveUp,
+    /// The worker ended.
+    WorkerEnded(Ended),
+    /// It left processes behind: they get this long to end.
+    DescendantsLeft(Duration),
+    /// It will be started again after this pause.
+    RestartIn(Duration),
+    /// It ended too often to be started again.
+    TooManyRestarts,
+    /// No process could be had; trying again.
+    StartPostponed,
+    /// It has not said ready in time.
+    NotReady,
+    /// A connection takes jobs from here on.
+    ConnectionReady {
+        /// Which.
+        connection: ConnectionId,
+        /// At most this many.
+        concurrency: u32,
+        /// Its client library.
+        client: Option<Text>,
+    },
+    /// A process is ended, for this reason.
+    EndingProcess {
+        /// Which.
+        process: ProcessId,
+        /// Why.
+        why: &'static str,
+        /// Jobs that it holds.
+        jobs: usize,
+    },
+    /// A job was taken from the backend.
+    Claimed(JobId),
+    /// It was given to a worker.
+    HandedOver(JobId, ConnectionId),
+    /// Its outcome was accepted by the backend.
+    Settled(JobId, Outcome),
+    /// Nobody was told about it: it is left to its visibility timeout.
+    Abandoned(JobId, &'static str),
+    /// A job that we hold was delivered again; the handler goes on with the new reservation.
+    Adopted(JobId),
+    /// Its reservation is lost.
+    ReservationLost(JobId),
+    /// Its own timeout is over.
+    TimedOut(JobId),
+    /// The backend does not take the result; it is sent without.
+    ResultDropped(JobId),
+    /// No worker takes its type.
+    NoHandler(JobId, Text),
+    /// A request to the backend failed.
+    CallFailed {
+        /// Which kind.
+        what: &'static str,
+        /// How.
+        failure: Failure,
+        /// When it is tried again, if it is.
+        retry_in: Option<Duration>,
+    },
+    /// The backend was reached again.
+    BackendIsBack,
+    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for their visibility
+    /// timeout.
+    FetchAbandoned,
+    /// preStop was announced and no SIGTERM followed: running again.
+    PrestopLapsed,
+    /// What was left at the end.
+    Summary {
+        /// Jobs that a shutdown cut off.
+        cut_off: usize,
+        /// Finished jobs whose ACK the backend never took.
+        unreported: usize,
+    },
+}
+
+/// How a job ended, from our point of view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// ACK.
+    Acked,
+    /// FAIL.
+    Failed,
+    /// Given back.
+    Requeued,
+}

@@ -1,0 +1,53 @@
+//! Names of things. The shell and the backend choose them; here they are only compared.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Text that is passed on and never looked into: JSON exactly as somebody spelled it, or a name.
+pub type Text = Arc<str>;
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $number);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )* };
+}
+
+numbers! {
+    /// One connection to the worker socket; never used again after it was closed.
+    ConnectionId(u64);
+    /// The process at the other end of a connection, by its pid; it is never 0. The shell holds on to the process, so
+    /// that a pid that is used again is not taken for it.
+    ProcessId(i32);
+    /// One request to the backend.
+    CallId(u64);
+    /// One reservation of a job: the same job delivered twice is two claims.
+    Claim(u64);
+}
+
+/// What the backend calls a job. Not unique over time: a job that is delivered again keeps its id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub Text);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the backend knows us by: another one for each incarnation of the worker (worker protocol 3.1).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub Text);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

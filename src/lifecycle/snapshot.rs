@@ -1,0 +1,28 @@
+//! What can be seen from outside: for the log, probes, metrics, and for tests that check promises.
+
+use crate::lifecycle::effect::WorkerState;
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::time::Moment;
+
+/// A view of the machine at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Where we are.
+    pub phase: Phase,
+    /// What the worker and the backend are told about that.
+    pub state: WorkerState,
+    /// Jobs that count against the concurrency: claimed, not yet settled, surplus that goes straight back left out.
+    pub active: usize,
+    /// Of these, in our buffer.
+    pub waiting: usize,
+    /// Of these, with a worker.
+    pub held: usize,
+    /// Of these, on their way to the backend.
+    pub reporting: usize,
+    /// Open connections that take jobs.
+    pub ready_connections: usize,
+    /// Whether the worker runs.
+    pub worker_is_alive: bool,
+    /// When we are gone at the latest; set from terminate on.
+    pub exit_by: Option<Moment>,
+}
