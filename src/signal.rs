@@ -49,6 +49,12 @@ impl Signal {
     pub const XFSZ: Self = Self(25);
     /// The stop that cannot be caught.
     pub const STOP: Self = Self(19);
+    /// The terminal's stop, Ctrl-Z; for a worker: quiet.
+    pub const TSTP: Self = Self(20);
+    /// Reading from the terminal in the background.
+    pub const TTIN: Self = Self(21);
+    /// Writing to the terminal in the background.
+    pub const TTOU: Self = Self(22);
 
     /// The signal with this number, if there is one.
     #[must_use]

@@ -115,7 +115,7 @@ pub enum WorkerState {
 }
 
 /// What made the state change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// SIGTERM.
     Sigterm,
@@ -132,6 +132,7 @@ pub enum Reason {
     /// The operator said so.
     Control,
     /// The worker ended by itself.
+    #[default]
     Worker,
 }
 

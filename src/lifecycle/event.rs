@@ -38,7 +38,9 @@ pub enum Event {
     },
     /// A frame came in.
     Said(ConnectionId, Said),
-    /// Everything that we wrote to this connection was taken.
+    /// Not everything that we wrote to this connection was taken at once; the rest waits in a buffer.
+    OutboundFilled(ConnectionId),
+    /// Everything that we wrote to this connection was taken. Follows each `OutboundFilled` and each job.
     OutboundEmptied(ConnectionId),
     /// The connection was read to its end, or to the last byte that a process which is gone had written; nothing more
     /// will come, and the shell has closed it.

@@ -4,13 +4,26 @@
 //! here without waiting. The shell (`daemon`) drains the effects after each event and waits until the next deadline.
 #![forbid(unsafe_code)]
 
+mod agent;
+mod backoff;
 pub mod budget;
+mod connections;
+mod conversation;
 pub mod effect;
 pub mod event;
+mod handover;
 pub mod ids;
+mod intake;
+mod jobs;
+pub mod machine;
+mod news;
 pub mod options;
 pub mod phase;
 pub mod plain;
+mod reports;
+mod shutdown;
 pub mod snapshot;
+mod steps;
+mod supervision;
 pub mod time;
 pub mod timers;

@@ -1,0 +1,337 @@
+//! What a worker says, and whether it is still there.
+
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Effect, Remark, Word};
+use crate::lifecycle::event::{ErrorCode, Ready, Said};
+use crate::lifecycle::ids::{Claim, ConnectionId, JobId, ProcessId, Text};
+use crate::lifecycle::jobs::{Place, Step, What};
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::time::Moment;
+use crate::signal::Signal;
+
+/// Malformed frames in a row that close a connection.
+const MALFORMED_LIMIT: u8 = 3;
+
+/// Silence after which a connection is asked whether it is there.
+const PING_AFTER: Duration = Duration::from_secs(10);
+
+/// Pings without an answer that make a connection unresponsive.
+const PING_LIMIT: u8 = 3;
+
+/// How long a connection may leave a job unread that was written to it.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+impl Lifecycle {
+    pub(super) fn connected(&mut self, connection: ConnectionId, process: ProcessId) {
+        self.connections.open(connection, process);
+        match self.agent.worker.clone() {
+            Some(worker) => {
+                let state = self.state();
+                self.tell(connection, Word::Hello { worker, state });
+            }
+            // Somebody else, while there is no worker.
+            None => self.give_up(connection),
+        }
+    }
+
+    pub(super) fn said(&mut self, id: ConnectionId, said: Said, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.pings = 0;
+        if !matches!(said, Said::Garbage { .. }) {
+            connection.malformed = 0;
+        }
+        match said {
+            Said::Ready(ready) => self.ready(id, ready, now),
+            Said::Ack { job, result } => self.answered(id, &job, What::Ack { result }, now),
+            Said::Fail { job, error } => self.answered(id, &job, What::Fail { error, is_bare: false }, now),
+            Said::Release { job, reason } => {
+                let reason = reason.unwrap_or_else(|| "released by the worker".into());
+                self.answered(id, &job, What::Requeue { reason }, now);
+            }
+            Said::Progress { job, progress } => {
+                if let Some(claim) = self.held_by(id, &job) {
+                    self.progress(claim, progress, now);
+                }
+            }
+            Said::Checkpoint { job, state } => {
+                if let Some(claim) = self.held_by(id, &job) {
+                    self.checkpoint(claim, state, now);
+                }
+            }
+            Said::Heartbeat { job } => {
+                if self.held_by(id, &job).is_some() {
+                    self.beat_for_worker(now);
+                }
+            }
+            Said::Pong { .. } => {}
+            Said::Garbage { code, message, job } => self.garbage(id, code, &message, job),
+        }
+        self.expect_life(id, now);
+    }
+
+    fn ready(&mut self, id: ConnectionId, ready: Ready, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let remark = Remark::ConnectionReady {
+            connection: id,
+            concurrency: ready.concurrency,
+            client: ready.client.clone(),
+        };
+        connection.ready = Some(ready);
+        self.say(remark);
+        self.timers.cancel(Timer::Ready);
+        self.worker.said_ready(now);
+    }
+
+    /// The claim on this job that the connection holds; tells it when it holds none.
+    fn held_by(&mut self, id: ConnectionId, job: &JobId) -> Option<Claim> {
+        let held = self
+            .jobs
+            .claims_of(job)
+            .find(|claim| self.jobs.get(*claim).and_then(|job| job.holder()) == Some(id));
+        if held.is_none() {
+            let message = "this connection does not hold that job; it was answered already, or never given to it";
+            self.refuse(id, ErrorCode::NotHeld, message, Some(job.clone()));
+        }
+        held
+    }
+
+    /// The one answer to a job.
+    fn answered(&mut self, id: ConnectionId, job: &JobId, what: What, now: Moment) {
+        if self.answered_differently(id, job, &what) {
+            return;
+        }
+        let Some(claim) = self.held_by(id, job) else { return };
+        self.let_go(claim);
+        if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
+            self.jobs.remove(claim);
+            self.forget_timers(claim);
+            let message = "the reservation was lost; the backend takes no outcome from us";
+            self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
+            return;
+        }
+        self.decide(claim, what, Some(id), false, now);
+    }
+
+    /// Whether this is another answer to a job whose result the backend does not take.
+    fn answered_differently(&mut self, id: ConnectionId, job: &JobId, what: &What) -> bool {
+        let refused = self.jobs.claims_of(job).find(|claim| {
+            self.jobs.get(*claim).is_some_and(|job| {
+                matches!(&job.place, Place::Reporting(report)
+                    if report.step == Step::ResultRefused && report.connection == Some(id))
+            })
+        });
+        let Some(claim) = refused else { return false };
+        if let Some(report) = self.jobs.report_mut(claim) {
+            report.what = what.clone();
+        }
+        self.timers.cancel(Timer::WithoutResult(claim));
+        self.jobs.step(claim, Step::Due);
+        true
+    }
+
+    /// The connection no longer holds this job.
+    pub(super) fn let_go(&mut self, claim: Claim) {
+        let Some(holder) = self.jobs.get(claim).and_then(|job| job.holder()) else {
+            return;
+        };
+        if let Some(connection) = self.connections.get_mut(holder) {
+            connection.held.remove(&claim);
+        }
+    }
+
+    fn garbage(&mut self, id: ConnectionId, code: ErrorCode, message: &Text, job: Option<JobId>) {
+        self.refuse(id, code, message, job);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if code.is_malformed() {
+            connection.malformed = connection.malformed.saturating_add(1);
+        }
+        if connection.malformed == MALFORMED_LIMIT {
+            self.give_up(id);
+        }
+    }
+
+    /// Closes a connection from our side.
+    fn give_up(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_closed
+        {
+            connection.is_given_up = true;
+            self.order(Effect::Close(id));
+        }
+    }
+
+    /// Arms the next question whether a connection is there.
+    fn expect_life(&mut self, id: ConnectionId, now: Moment) {
+        if let Some(connection) = self.connections.get(id)
+            && connection.ready.is_some()
+            && !connection.is_closed
+            && !connection.is_given_up
+        {
+            self.timers.arm(Timer::Ping(id), now.after(PING_AFTER));
+        }
+    }
+
+    pub(super) fn ping(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if !connection.answers_pings() {
+            // It works and need not listen meanwhile.
+            connection.pings = 0;
+        } else if connection.pings == PING_LIMIT {
+            let process = connection.process;
+            connection.is_given_up = true;
+            self.end_process(process, "it did not answer three pings", now);
+            return;
+        } else {
+            connection.pings += 1;
+            let number = u64::from(connection.pings);
+            self.tell(id, Word::Ping { id: number });
+        }
+        self.expect_life(id, now);
+    }
+
+    pub(super) fn outbound(&mut self, id: ConnectionId, is_busy: bool, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.is_busy = is_busy;
+        if is_busy {
+            self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
+        } else {
+            self.timers.cancel(Timer::Stalled(id));
+        }
+    }
+
+    /// It has not read what was written to it. One that works on a job may do that without reading; one that has
+    /// nothing else to do may not.
+    pub(super) fn stalled(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let works = connection.held.len() > 1 && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
+        if works {
+            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+        } else {
+            let process = connection.process;
+            connection.is_given_up = true;
+            self.end_process(process, "it does not read what it is sent", now);
+        }
+    }
+
+    pub(super) fn hung_up(&mut self, id: ConnectionId, now: Moment) {
+        self.timers.cancel(Timer::Ping(id));
+        self.timers.cancel(Timer::Stalled(id));
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.is_closed = true;
+        let process = connection.process;
+        if connection.held.is_empty() {
+            self.connections.forget(id);
+        } else if !self.connections.process(process).is_some_and(|process| process.is_gone) {
+            self.end_process(process, "its connection was closed while it holds jobs", now);
+        }
+    }
+
+    /// Asks a process to end, and sees to it. A stopped one is woken up for that.
+    pub(super) fn end_process(&mut self, id: ProcessId, why: &'static str, now: Moment) {
+        let jobs = self
+            .connections
+            .of(id)
+            .map(|(_, connection)| connection.held.len())
+            .sum();
+        let Some(process) = self.connections.process_mut(id) else {
+            return;
+        };
+        if process.is_ending || process.is_gone {
+            return;
+        }
+        process.is_ending = true;
+        let theirs: Vec<ConnectionId> = self.connections.of(id).map(|(id, _)| id).collect();
+        for connection in theirs {
+            if let Some(connection) = self.connections.get_mut(connection) {
+                connection.is_given_up = true;
+            }
+        }
+        self.say(Remark::EndingProcess { process: id, why, jobs });
+        self.order(Effect::SignalProcess(id, Signal::TERM));
+        self.order(Effect::SignalProcess(id, Signal::CONT));
+        self.timers
+            .arm(Timer::KillProcess(id), now.after(self.options.cancel_grace));
+    }
+
+    pub(super) fn kill_process(&mut self, id: ProcessId) {
+        if self.connections.process(id).is_some_and(|process| !process.is_gone) {
+            self.order(Effect::SignalProcess(id, Signal::KILL));
+        }
+    }
+
+    /// It is gone: whatever it had written is there to be read now.
+    pub(super) fn process_gone(&mut self, id: ProcessId) {
+        self.timers.cancel(Timer::KillProcess(id));
+        let Some(process) = self.connections.process_mut(id) else {
+            return;
+        };
+        process.is_gone = true;
+        let open: Vec<ConnectionId> = self
+            .connections
+            .of(id)
+            .filter(|(_, connection)| !connection.is_closed)
+            .map(|(id, _)| id)
+            .collect();
+        for connection in open {
+            self.order(Effect::ReadToEnd(connection));
+        }
+    }
+
+    /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
+    /// being ended nothing is decided: one of them may be doing the work.
+    pub(super) fn resolve_gone_processes(&mut self, now: Moment) {
+        if self.worker.is_clearing() {
+            return;
+        }
+        let over: Vec<(ConnectionId, Vec<Claim>)> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.is_closed && !self.is_the_running_worker(connection.process))
+            .filter(|(_, connection)| {
+                self.connections
+                    .process(connection.process)
+                    .is_some_and(|process| process.is_gone)
+            })
+            .map(|(id, connection)| (id, connection.held.iter().copied().collect()))
+            .collect();
+        for (connection, held) in over {
+            for claim in held {
+                self.cut_off(claim, now);
+            }
+            self.connections.forget(connection);
+        }
+    }
+
+    /// Whether this is the worker's own process, which has not been reaped yet: its descendants are not ended yet.
+    fn is_the_running_worker(&self, process: ProcessId) -> bool {
+        self.worker.process() == Some(process)
+    }
+
+    /// Whether jobs are with processes that may still work on them.
+    pub(super) fn has_held_jobs(&self) -> bool {
+        self.connections
+            .iter()
+            .any(|(_, connection)| !connection.held.is_empty())
+    }
+
+    /// Whether new jobs may be given out.
+    pub(super) fn is_taking_jobs(&self) -> bool {
+        self.phase == Phase::Running
+    }
+}

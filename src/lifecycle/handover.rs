@@ -1,0 +1,240 @@
+//! Which job goes to which connection, and what becomes of one that takes too long or that nobody takes.
+
+use std::collections::BTreeSet;
+
+use crate::lifecycle::effect::{CancelReason, Effect, Remark, Word};
+use crate::lifecycle::event::{Delivery, JobError};
+use crate::lifecycle::ids::{Claim, JobId};
+use crate::lifecycle::jobs::{Held, Place, What};
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::options::Leftovers;
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::time::Moment;
+
+/// Bytes of a `job` frame around its envelope and checkpoint.
+const JOB_FRAME_BYTES: usize = 48;
+
+impl Lifecycle {
+    /// Takes in what a FETCH brought.
+    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, now: Moment) {
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        let mut seen: BTreeSet<JobId> = BTreeSet::new();
+        for delivery in deliveries {
+            let id = delivery.id.clone();
+            if !seen.insert(id.clone()) || self.adopt(&id, &delivery) {
+                continue;
+            }
+            let is_surplus = !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
+            let is_too_large = self.is_too_large(&delivery);
+            let claim = self.jobs.add(delivery, worker.clone());
+            if is_surplus {
+                let reason = "not started: more than was asked for, or no longer taking jobs";
+                self.requeue(claim, reason, now);
+            } else if is_too_large {
+                let message = format!(
+                    "the envelope is larger than {} bytes (worker.max_frame)",
+                    self.options.max_frame
+                );
+                self.fail(claim, error("job_too_large", &message, false), now);
+            } else {
+                self.say(Remark::Claimed(id));
+            }
+        }
+    }
+
+    pub(super) fn most_active(&self) -> usize {
+        usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
+    }
+
+    fn is_too_large(&self, delivery: &Delivery) -> bool {
+        let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
+        delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES > self.options.max_frame
+    }
+
+    /// A job that we hold was delivered again: the handler goes on, with the new reservation.
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery) -> bool {
+        let held = self.jobs.claims_of(id).find(|claim| {
+            self.jobs.get(*claim).is_some_and(|job| match job.place {
+                Place::Waiting | Place::Held(_) => true,
+                Place::Reporting(_) => false,
+            })
+        });
+        let Some(job) = held.and_then(|claim| self.jobs.get_mut(claim)) else {
+            return false;
+        };
+        job.delivery.reservation = delivery.reservation.clone();
+        job.is_lost = false;
+        self.say(Remark::Adopted(id.clone()));
+        true
+    }
+
+    /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
+    /// connections together take.
+    pub(super) fn return_surplus(&mut self, now: Moment) {
+        let keep = if self.is_taking_jobs() {
+            self.connections.free()
+        } else {
+            0
+        };
+        let surplus: Vec<Claim> = self.jobs.waiting().iter().skip(keep).copied().collect();
+        for claim in surplus {
+            self.requeue(claim, "not started: no worker can take it now", now);
+        }
+    }
+
+    /// Gives each job that waits to the connection with most room for it.
+    pub(super) fn hand_over(&mut self, now: Moment) {
+        if !self.is_taking_jobs() {
+            return;
+        }
+        let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
+        for claim in waiting {
+            let Some(job) = self.jobs.get(claim) else { continue };
+            // An earlier outcome of the same job is on its way: what that means for this claim is not known yet.
+            if self.jobs.claims_of(job.id()).next() != Some(claim) {
+                continue;
+            }
+            if !self.connections.take(&job.delivery.kind) {
+                self.nobody_takes(claim, now);
+                continue;
+            }
+            self.timers.cancel(Timer::NoHandler(claim));
+            if let Some(connection) = self.connections.choose(&job.delivery.kind) {
+                self.give(claim, connection, now);
+            }
+        }
+    }
+
+    fn give(&mut self, claim: Claim, connection: crate::lifecycle::ids::ConnectionId, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
+        let checkpoint = job.delivery.checkpoint.take();
+        let (id, timeout) = (job.id().clone(), job.delivery.timeout);
+        let held = Held {
+            connection,
+            cancelled: None,
+        };
+        self.jobs.place(claim, Place::Held(held));
+        self.connections.serve(connection, claim);
+        self.order(Effect::Tell(connection, Word::Job { envelope, checkpoint }));
+        self.say(Remark::HandedOver(id, connection));
+        self.outbound(connection, true, now);
+        if let Some(timeout) = timeout {
+            self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
+        }
+    }
+
+    /// Waits for a worker that takes it until all that may come are there.
+    fn nobody_takes(&mut self, claim: Claim, now: Moment) {
+        let until = self.worker.ready_by(self.options.ready_timeout);
+        if now >= until || self.connections.are_complete(self.options.concurrency) {
+            self.no_handler(claim);
+        } else {
+            self.timers.arm_at_latest(Timer::NoHandler(claim), until);
+        }
+    }
+
+    pub(super) fn no_handler(&mut self, claim: Claim) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        if job.place != Place::Waiting || self.connections.take(&job.delivery.kind) {
+            return;
+        }
+        let (id, kind) = (job.id().clone(), job.delivery.kind.clone());
+        let message = format!("no worker here takes jobs of type {kind}");
+        self.say(Remark::NoHandler(id, kind));
+        self.put_report(
+            claim,
+            What::Fail {
+                error: error("handler_not_found", &message, true),
+                is_bare: false,
+            },
+            None,
+        );
+    }
+
+    /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
+    pub(super) fn job_timed_out(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let id = job.id().clone();
+        self.say(Remark::TimedOut(id));
+        self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace);
+        self.timers
+            .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));
+    }
+
+    pub(super) fn job_outlived_grace(&mut self, claim: Claim, now: Moment) {
+        let holder = self.jobs.get(claim).and_then(|job| job.holder());
+        if let Some(process) = holder
+            .and_then(|holder| self.connections.get(holder))
+            .map(|holder| holder.process)
+        {
+            self.end_process(process, "it did not stop working on a job whose timeout is over", now);
+        }
+    }
+
+    /// Tells whoever holds the job to stop working on it. The first reason stays.
+    pub(super) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: std::time::Duration) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(mut held) = job.place.clone() else {
+            return;
+        };
+        let id = job.id().clone();
+        held.cancelled = held.cancelled.or(Some(reason));
+        self.jobs.place(claim, Place::Held(held));
+        self.tell(held.connection, Word::Cancel { job: id, reason, grace });
+    }
+
+    /// Nobody works on this job any more and nobody answered it.
+    pub(super) fn cut_off(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(held) = job.place else { return };
+        let is_lost = job.is_lost;
+        self.let_go(claim);
+        if is_lost {
+            self.jobs.remove(claim);
+            self.forget_timers(claim);
+        } else if held.cancelled == Some(CancelReason::Timeout) {
+            let message = "the handler did not end within the job's timeout";
+            self.fail(claim, error("timeout", message, true), now);
+        } else if self.phase == Phase::Stop {
+            self.cut_off_by_shutdown(claim, now);
+        } else {
+            let message = "the worker process ended while it held the job";
+            self.fail(claim, error("worker_death", message, true), now);
+        }
+    }
+
+    fn cut_off_by_shutdown(&mut self, claim: Claim, now: Moment) {
+        self.shutdown.cut_off += 1;
+        match self.options.leftovers {
+            Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", now),
+            Leftovers::Fail => {
+                let error = self.shutdown_error(now);
+                self.fail(claim, error, now);
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, claim: Claim, error: JobError, now: Moment) {
+        self.decide(claim, What::Fail { error, is_bare: false }, None, false, now);
+    }
+
+    pub(super) fn requeue(&mut self, claim: Claim, reason: &str, now: Moment) {
+        let was_waiting = self.jobs.get(claim).is_some_and(|job| job.place == Place::Waiting);
+        self.decide(claim, What::Requeue { reason: reason.into() }, None, was_waiting, now);
+    }
+}
+
+/// An error of ours: code and type are the same word (requirements C-05, E-01).
+fn error(word: &str, message: &str, retryable: bool) -> JobError {
+    JobError {
+        code: Some(word.into()),
+        kind: Some(word.into()),
+        message: message.into(),
+        retryable,
+        details: None,
+        backtrace: None,
+    }
+}

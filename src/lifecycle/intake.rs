@@ -1,0 +1,244 @@
+//! Which trigger a signal, a request or a directive is, and what a phase change brings with it.
+
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Effect, Reason, Remark, Word, WorkerState};
+use crate::lifecycle::event::{Directive, Request};
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::options::StopSignal;
+use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
+use crate::lifecycle::time::Moment;
+use crate::signal::Signal;
+
+/// How often the jobs that are left are logged during the drain (GS-R003).
+const DRAIN_LOG_EVERY: Duration = Duration::from_secs(5);
+
+/// Base of the exit status after a signal.
+const SIGNAL_BASE: i32 = 128;
+
+impl Lifecycle {
+    pub(super) fn signal_arrived(&mut self, arrived: Signal, now: Moment) {
+        let Some(signal) = self.options.rewrite.get(&arrived).copied().unwrap_or(Some(arrived)) else {
+            return;
+        };
+        match signal {
+            Signal::TERM => self.stop_signal(signal, StopSignal::Graceful, Reason::Sigterm, now),
+            Signal::INT => self.stop_signal(signal, self.options.sigint, Reason::Sigint, now),
+            Signal::QUIT => self.stop_signal(signal, self.options.sigquit, Reason::Sigquit, now),
+            Signal::TSTP => {
+                if self.options.tstp_starts_clock {
+                    self.shutdown.tstp_arrived(now);
+                }
+                self.quiet(Reason::Sigtstp, now);
+            }
+            Signal::CONT => self.resume(Reason::Sigcont, now),
+            // A terminal's way to stop whole groups: neither we nor the worker ever stop.
+            Signal::TTIN | Signal::TTOU => {}
+            // Everything else is between the sender and the worker.
+            other => self.signal_worker(other),
+        }
+    }
+
+    pub(super) fn operator_asked(&mut self, request: Request, now: Moment) {
+        match request {
+            Request::Quiet => self.quiet(Reason::Control, now),
+            Request::Resume => self.resume(Reason::Control, now),
+            Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
+            Request::Stop => self.force(Reason::Control, now),
+            Request::Prestop => self.prestop(now),
+        }
+    }
+
+    /// What a heartbeat's reply asks for (worker protocol 4.4).
+    pub(super) fn directed(&mut self, directive: Option<Directive>, now: Moment) {
+        let is_new = self.agent.last_directive != directive;
+        self.agent.last_directive = directive;
+        match directive {
+            Some(Directive::Terminate) if !self.phase.is_terminating() => {
+                self.go(Trigger::Terminate, Reason::Server, now);
+            }
+            Some(Directive::Quiet) if self.phase == Phase::Running || !self.shutdown.quiet.server => {
+                self.shutdown.quiet.server = true;
+                self.go(Trigger::Quiet, Reason::Server, now);
+            }
+            // A reply that says running lifts nothing, unless it is news and only the server had asked (C-20).
+            Some(Directive::Run) if is_new && self.options.server_resume && self.shutdown.quiet.only_server() => {
+                self.resume(Reason::Server, now);
+            }
+            Some(Directive::Terminate | Directive::Quiet | Directive::Run) | None => {}
+        }
+    }
+
+    fn quiet(&mut self, reason: Reason, now: Moment) {
+        self.shutdown.quiet.operator = true;
+        self.go(Trigger::Quiet, reason, now);
+    }
+
+    fn resume(&mut self, reason: Reason, now: Moment) {
+        self.shutdown.quiet = super::shutdown::QuietBy::default();
+        self.go(Trigger::Resume, reason, now);
+    }
+
+    fn prestop(&mut self, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        self.shutdown.start_clock(&self.options, now);
+        self.shutdown.quiet.prestop = true;
+        let lapse = self.options.times.limit.unwrap_or(self.options.times.grace_period);
+        self.timers.arm_at_latest(Timer::PrestopLapse, now.after(lapse));
+        self.go(Trigger::Quiet, Reason::Control, now);
+    }
+
+    /// No SIGTERM came within the limit: the pod was not ended after all.
+    pub(super) fn prestop_lapsed(&mut self, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        self.say(Remark::PrestopLapsed);
+        self.shutdown.drop_clock();
+        self.shutdown.quiet.prestop = false;
+        if self.shutdown.quiet.nobody() {
+            self.go(Trigger::Resume, Reason::Control, now);
+        }
+    }
+
+    /// The first asks, the second forces, the third goes at once.
+    fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, now: Moment) {
+        self.shutdown.start_clock(&self.options, now);
+        self.shutdown.stop_signals = self.shutdown.stop_signals.saturating_add(1);
+        let is_third = self.shutdown.stop_signals >= 3;
+        match meaning {
+            StopSignal::Exit => self.abandon(signal, now),
+            StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, now),
+            StopSignal::Graceful if self.shutdown.stop_signals == 1 => {
+                let was_terminating = self.phase.is_terminating();
+                self.go(Trigger::Terminate, reason, now);
+                if was_terminating {
+                    self.clock_started_late(now);
+                }
+            }
+            StopSignal::Graceful | StopSignal::Stop => self.force(reason, now),
+        }
+    }
+
+    fn force(&mut self, reason: Reason, now: Moment) {
+        // A first `stop` leaves the jobs their cancel grace; forcing what was asked for before does not.
+        self.shutdown.is_hurried = self.phase.is_terminating();
+        self.shutdown.is_forced = true;
+        self.go(Trigger::Force, reason, now);
+        self.hurry(now);
+    }
+
+    fn abandon(&mut self, signal: Signal, now: Moment) {
+        let status = u8::try_from(SIGNAL_BASE + signal.number()).unwrap_or(u8::MAX);
+        self.shutdown.abandoned_with = Some(status);
+        self.go(Trigger::Abandon, Reason::Sigterm, now);
+    }
+
+    /// Asks the table, and does what a move brings with it.
+    pub(super) fn go(&mut self, trigger: Trigger, reason: Reason, now: Moment) {
+        match verdict(self.phase, trigger) {
+            Verdict::Stay(why) => self.say(Remark::Stayed { what: reason, why }),
+            Verdict::Move(phase) => {
+                let from = std::mem::replace(&mut self.phase, phase);
+                self.entered(from, reason, now);
+            }
+        }
+    }
+
+    fn entered(&mut self, from: Phase, reason: Reason, now: Moment) {
+        match self.phase {
+            Phase::Running => {
+                self.signal_worker_if_set(self.options.signals.on_resume);
+                self.announce(reason, None, now);
+            }
+            Phase::Quiet => {
+                self.signal_worker_if_set(self.options.signals.on_quiet);
+                self.announce(reason, None, now);
+            }
+            Phase::Delay => {
+                self.begin_terminate(from, reason, now);
+                let delay = now.after(self.options.term_delay);
+                let deadline = self.timers.due(Timer::Deadline).unwrap_or(delay);
+                if self.options.term_delay.is_zero() || deadline <= now {
+                    self.go(Trigger::DelayOver, reason, now);
+                } else {
+                    self.timers.arm(Timer::DelayOver, delay.min(deadline));
+                }
+            }
+            Phase::Drain => {
+                if !from.is_terminating() {
+                    self.begin_terminate(from, reason, now);
+                }
+                self.begin_drain(now);
+            }
+            Phase::EndGame => self.begin_end_game(now),
+            Phase::Stop => {
+                if !from.is_terminating() {
+                    self.begin_terminate(from, reason, now);
+                }
+                self.begin_stop(from, now);
+            }
+            Phase::Exited => self.exit(),
+        }
+    }
+
+    /// Tells the log, each connection and the backend about a new state.
+    pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>, now: Moment) {
+        let state = self.state();
+        if state != WorkerState::Terminate {
+            self.say(Remark::StateChanged { state, reason });
+            self.beat_now(now);
+        }
+        self.tell_all(&Word::Lifecycle {
+            state,
+            reason,
+            remaining,
+        });
+    }
+
+    pub(super) fn delay_is_over(&mut self, now: Moment) {
+        self.go(Trigger::DelayOver, self.shutdown.reason, now);
+    }
+
+    fn begin_drain(&mut self, now: Moment) {
+        self.timers.cancel(Timer::DelayOver);
+        let left = self.time_to_deadline(now);
+        self.signal_worker_if_set(self.options.signals.on_terminate);
+        self.announce(self.shutdown.reason, Some(left), now);
+        self.say(Remark::DrainBegan {
+            active: self.jobs.active(),
+            left,
+        });
+        self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
+    }
+
+    pub(super) fn log_drain(&mut self, now: Moment) {
+        if self.phase == Phase::Drain {
+            self.say(Remark::Draining {
+                active: self.jobs.active(),
+                left: self.time_to_deadline(now),
+            });
+            self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
+        }
+    }
+
+    pub(super) fn time_to_deadline(&self, now: Moment) -> Duration {
+        self.timers
+            .due(Timer::Deadline)
+            .map_or(Duration::ZERO, |deadline| deadline.from_now(now))
+    }
+
+    fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
+        if let Some(signal) = signal {
+            self.signal_worker(signal);
+        }
+    }
+
+    pub(super) fn signal_worker(&mut self, signal: Signal) {
+        if self.worker.is_alive() {
+            self.order(Effect::SignalWorker(signal));
+        }
+    }
+}

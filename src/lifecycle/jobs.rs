@@ -1,0 +1,296 @@
+//! The ledger: every job that we claimed and whose outcome the backend does not have yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::lifecycle::effect::CancelReason;
+use crate::lifecycle::event::{Delivery, JobError, Progress};
+use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, Text, WorkerId};
+use crate::lifecycle::time::Moment;
+
+/// One claimed job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Job {
+    /// What the backend delivered. The envelope is empty once a worker has it.
+    pub delivery: Delivery,
+    /// On whose behalf it was claimed.
+    pub worker: WorkerId,
+    /// Where it is.
+    pub place: Place,
+    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody.
+    pub is_lost: bool,
+    /// A look at it is on its way, because a heartbeat did not extend it.
+    pub is_looked_at: bool,
+    /// News for the backend that are not its outcome.
+    pub news: News,
+}
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In our buffer.
+    Waiting,
+    /// With a worker.
+    Held(Held),
+    /// Decided; the backend has to be told.
+    Reporting(Report),
+}
+
+/// A job that a worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// On which connection.
+    pub connection: ConnectionId,
+    /// Why it was told to stop working on it.
+    pub cancelled: Option<CancelReason>,
+}
+
+/// An outcome on its way to the backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// The outcome.
+    pub what: What,
+    /// How far it is.
+    pub step: Step,
+    /// Failed attempts to deliver it.
+    pub failures: u32,
+    /// Who is told when the backend has it.
+    pub connection: Option<ConnectionId>,
+    /// The job goes straight back: it was never meant for a worker and does not count as active.
+    pub is_surplus: bool,
+}
+
+/// An outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum What {
+    /// Done.
+    Ack {
+        /// The result, as JSON.
+        result: Option<Text>,
+    },
+    /// Failed.
+    Fail {
+        /// How.
+        error: JobError,
+        /// The backend refused the full form.
+        is_bare: bool,
+    },
+    /// Given back.
+    Requeue {
+        /// Why.
+        reason: Text,
+    },
+}
+
+/// How far a report is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// To be sent as soon as there is room.
+    Due,
+    /// To be sent again after a pause.
+    Pausing,
+    /// Sent, at this moment.
+    Sent(CallId, Moment),
+    /// Sent before, and it may have been carried out: to be looked at, after a pause.
+    Doubtful,
+    /// Looked at.
+    Looking(CallId),
+    /// The backend does not take the result: the worker has a moment to answer differently.
+    ResultRefused,
+}
+
+/// Progress and checkpoints: at most one of each is on its way and one waits, the newest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct News {
+    /// To be sent.
+    pub progress: Option<Progress>,
+    /// Sent.
+    pub progress_call: Option<CallId>,
+    /// To be sent.
+    pub checkpoint: Option<Text>,
+    /// Sent, with its text in case it has to be repeated.
+    pub checkpoint_call: Option<(CallId, Text)>,
+    /// Failed attempts to save the checkpoint.
+    pub checkpoint_failures: u32,
+}
+
+impl Job {
+    /// The name that the backend gave it.
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        &self.delivery.id
+    }
+
+    /// Who holds it.
+    #[must_use]
+    pub fn holder(&self) -> Option<ConnectionId> {
+        match &self.place {
+            Place::Held(held) => Some(held.connection),
+            Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
+    /// Whether a heartbeat shall extend its reservation. A FAIL or requeue that may have been carried out is left out:
+    /// the job may already run elsewhere, and nobody checks whose reservation a heartbeat extends.
+    #[must_use]
+    pub fn is_kept_reserved(&self) -> bool {
+        let is_doubtful = match &self.place {
+            Place::Waiting | Place::Held(_) => false,
+            Place::Reporting(report) => match report.what {
+                What::Ack { .. } => false,
+                What::Fail { .. } | What::Requeue { .. } => match report.step {
+                    Step::Due | Step::Pausing | Step::ResultRefused => false,
+                    Step::Sent(..) | Step::Doubtful | Step::Looking(_) => true,
+                },
+            },
+        };
+        !self.is_lost && !is_doubtful
+    }
+
+    /// Whether requeueing could discard it: its attempts are used up (wire 4).
+    #[must_use]
+    pub fn has_no_attempt_left(&self) -> bool {
+        let attempt = self.delivery.reservation.attempt;
+        attempt
+            .zip(self.delivery.max_attempts)
+            .is_some_and(|(attempt, most)| attempt >= most)
+    }
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ledger {
+    jobs: BTreeMap<Claim, Job>,
+    by_id: BTreeSet<(JobId, Claim)>,
+    waiting: BTreeSet<Claim>,
+    due: BTreeSet<Claim>,
+    surplus: usize,
+    next: u64,
+}
+
+impl Ledger {
+    /// Enters a job; it waits.
+    pub fn add(&mut self, delivery: Delivery, worker: WorkerId) -> Claim {
+        self.next += 1;
+        let claim = Claim(self.next);
+        self.by_id.insert((delivery.id.clone(), claim));
+        self.waiting.insert(claim);
+        let job = Job {
+            delivery,
+            worker,
+            place: Place::Waiting,
+            is_lost: false,
+            is_looked_at: false,
+            news: News::default(),
+        };
+        self.jobs.insert(claim, job);
+        claim
+    }
+
+    /// Moves a job.
+    pub fn place(&mut self, claim: Claim, place: Place) {
+        let Some(job) = self.jobs.get_mut(&claim) else { return };
+        let was_surplus = is_surplus(&job.place);
+        let is_due = matches!(&place, Place::Reporting(report) if report.step == Step::Due);
+        let is_waiting = place == Place::Waiting;
+        let is_surplus = is_surplus(&place);
+        job.place = place;
+        set(&mut self.due, claim, is_due);
+        set(&mut self.waiting, claim, is_waiting);
+        self.surplus = self.surplus + usize::from(is_surplus) - usize::from(was_surplus);
+    }
+
+    /// Strikes a job out.
+    pub fn remove(&mut self, claim: Claim) -> Option<Job> {
+        let job = self.jobs.remove(&claim)?;
+        self.by_id.remove(&(job.id().clone(), claim));
+        self.waiting.remove(&claim);
+        self.due.remove(&claim);
+        self.surplus -= usize::from(is_surplus(&job.place));
+        Some(job)
+    }
+
+    /// One job.
+    #[must_use]
+    pub fn get(&self, claim: Claim) -> Option<&Job> {
+        self.jobs.get(&claim)
+    }
+
+    /// One job, to change anything but its place.
+    pub fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
+        self.jobs.get_mut(&claim)
+    }
+
+    /// How far the report of a job is.
+    pub fn report_mut(&mut self, claim: Claim) -> Option<&mut Report> {
+        match &mut self.jobs.get_mut(&claim)?.place {
+            Place::Reporting(report) => Some(report),
+            Place::Waiting | Place::Held(_) => None,
+        }
+    }
+
+    /// Sets how far the report of a job is.
+    pub fn step(&mut self, claim: Claim, step: Step) {
+        if let Some(report) = self.report_mut(claim) {
+            report.step = step;
+            set(&mut self.due, claim, step == Step::Due);
+        }
+    }
+
+    /// Every job.
+    pub fn iter(&self) -> impl Iterator<Item = (Claim, &Job)> {
+        self.jobs.iter().map(|(claim, job)| (*claim, job))
+    }
+
+    /// The claims on the job of this name, oldest first; there are two while the outcome of an earlier one is on its
+    /// way.
+    pub fn claims_of(&self, id: &JobId) -> impl Iterator<Item = Claim> {
+        self.by_id
+            .range((id.clone(), Claim(0))..=(id.clone(), Claim(u64::MAX)))
+            .map(|(_, claim)| *claim)
+    }
+
+    /// The jobs in our buffer, oldest first.
+    #[must_use]
+    pub fn waiting(&self) -> &BTreeSet<Claim> {
+        &self.waiting
+    }
+
+    /// The reports that can be sent.
+    #[must_use]
+    pub fn due(&self) -> &BTreeSet<Claim> {
+        &self.due
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Jobs that count against the concurrency: all but those that go straight back.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.jobs.len() - self.surplus
+    }
+}
+
+fn is_surplus(place: &Place) -> bool {
+    match place {
+        Place::Reporting(report) => report.is_surplus,
+        Place::Waiting | Place::Held(_) => false,
+    }
+}
+
+fn set(claims: &mut BTreeSet<Claim>, claim: Claim, is_member: bool) {
+    if is_member {
+        claims.insert(claim);
+    } else {
+        claims.remove(&claim);
+    }
+}

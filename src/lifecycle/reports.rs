@@ -1,0 +1,441 @@
+//! Outcomes on their way to the backend: each job exactly one, however often the network fails.
+//!
+//! An ACK may be repeated: a backend that has it already says so. A FAIL or a requeue may not: if the first one was
+//! carried out, the job may already run elsewhere, and nobody checks whose job a second one hits. It is repeated only
+//! after a look shows that the job is still active and still ours.
+
+use std::time::Duration;
+
+use crate::lifecycle::effect::{About, Call, Outcome, Remark, Word};
+use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
+use crate::lifecycle::ids::{CallId, Claim, ConnectionId};
+use crate::lifecycle::jobs::{Job, Place, Report, Step, What};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::time::Moment;
+
+/// Most reports on their way at the same time.
+const MAX_REPORTS_IN_FLIGHT: usize = 64;
+
+/// When the end is near, an ACK without an answer for this long is sent again on a fresh connection.
+const HANGS_AFTER: Duration = Duration::from_millis(500);
+
+/// How long the worker may answer differently when the backend does not take its result.
+const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+impl Lifecycle {
+    /// The outcome of a job is decided.
+    pub(super) fn decide(
+        &mut self,
+        claim: Claim,
+        what: What,
+        connection: Option<ConnectionId>,
+        is_surplus: bool,
+        now: Moment,
+    ) {
+        let is_requeue = matches!(what, What::Requeue { .. });
+        if is_requeue && !self.phase.is_terminating() {
+            // What went back must not come straight back to us.
+            self.pause_fetch(self.options.poll_interval, now);
+        }
+        let Some(job) = self.jobs.get(claim) else { return };
+        if is_requeue && job.has_no_attempt_left() {
+            let id = job.id().clone();
+            self.say(Remark::Abandoned(
+                id.clone(),
+                "a requeue would discard it: its attempts are used up",
+            ));
+            self.finish(claim);
+            if let Some(connection) = connection {
+                self.tell(
+                    connection,
+                    Word::Ok {
+                        job: id,
+                        about: About::Release,
+                    },
+                );
+            }
+            return;
+        }
+        self.put_report_as(claim, what, connection, is_surplus);
+    }
+
+    pub(super) fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>) {
+        self.put_report_as(claim, what, connection, false);
+    }
+
+    fn put_report_as(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>, is_surplus: bool) {
+        self.forget_timers(claim);
+        let report = Report {
+            what,
+            step: Step::Due,
+            failures: 0,
+            connection,
+            is_surplus,
+        };
+        self.jobs.place(claim, Place::Reporting(report));
+    }
+
+    /// Clears what only matters while a job waits or is held.
+    pub(super) fn forget_timers(&mut self, claim: Claim) {
+        let timers = [
+            Timer::JobTimeout(claim),
+            Timer::JobGrace(claim),
+            Timer::NoHandler(claim),
+            Timer::WithoutResult(claim),
+            Timer::Report(claim),
+            Timer::Progress(claim),
+        ];
+        for timer in timers {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// Strikes a job out, for good.
+    fn finish(&mut self, claim: Claim) -> Option<Job> {
+        self.forget_timers(claim);
+        self.timers.cancel(Timer::Checkpoint(claim));
+        self.jobs.remove(claim)
+    }
+
+    /// Sends what is due, as far as there is room.
+    pub(super) fn send_reports(&mut self, now: Moment) {
+        if self.jobs.due().is_empty() {
+            return;
+        }
+        let room = self.report_room().saturating_sub(self.reports_in_flight());
+        let due: Vec<Claim> = self
+            .jobs
+            .due()
+            .iter()
+            .copied()
+            .filter(|claim| self.may_go(*claim))
+            .collect();
+        for claim in due.into_iter().take(room) {
+            let Some(job) = self.jobs.get(claim) else { continue };
+            let Place::Reporting(report) = &job.place else { continue };
+            let (worker, id) = (job.worker.clone(), job.id().clone());
+            let call = match report.what.clone() {
+                What::Ack { result } => Call::Ack {
+                    worker,
+                    job: id,
+                    result,
+                },
+                What::Fail { error, is_bare } => Call::Fail {
+                    worker,
+                    job: id,
+                    error,
+                    is_bare,
+                },
+                What::Requeue { reason } => Call::Requeue {
+                    worker,
+                    job: id,
+                    reason,
+                },
+            };
+            let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
+            self.jobs.step(claim, Step::Sent(sent, now));
+        }
+    }
+
+    /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved.
+    fn may_go(&self, claim: Claim) -> bool {
+        self.jobs.get(claim).is_some_and(|job| match &job.place {
+            Place::Reporting(report) => matches!(report.what, What::Ack { .. }) || job.news.checkpoint_call.is_none(),
+            Place::Waiting | Place::Held(_) => false,
+        })
+    }
+
+    fn report_room(&self) -> usize {
+        self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT)
+    }
+
+    /// Requests that somebody still waits for; those that a shutdown stopped waiting for do not count.
+    fn reports_in_flight(&self) -> usize {
+        let is_report = |purpose: &&Purpose| match purpose {
+            Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
+            Purpose::Register
+            | Purpose::Heartbeat { .. }
+            | Purpose::FinalHeartbeat
+            | Purpose::Fetch
+            | Purpose::LookForLost(_)
+            | Purpose::Progress(_)
+            | Purpose::Checkpoint(_)
+            | Purpose::Deregister(_) => false,
+        };
+        self.calls.values().filter(is_report).count()
+    }
+
+    pub(super) fn report_replied(&mut self, claim: Claim, call: CallId, reply: Reply, now: Moment) {
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let is_current = matches!(report.step, Step::Sent(sent, _) if sent == call);
+        let failure = match reply {
+            // Whichever of two attempts brings the good news.
+            Reply::Accepted => return self.settled(claim),
+            Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
+                return self.settled(claim);
+            }
+            Reply::Failed(failure) => failure,
+            Reply::Registered { .. } | Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Looked(_) => {
+                Failure::Unanswered
+            }
+        };
+        if is_current {
+            self.report_failed(claim, failure, now);
+        }
+    }
+
+    fn report_failed(&mut self, claim: Claim, failure: Failure, now: Moment) {
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let is_ack = matches!(report.what, What::Ack { .. });
+        match failure {
+            Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
+            Failure::Refused => self.report_is_refused(claim, now),
+            Failure::Unanswered if !is_ack => self.pause_report(claim, Step::Doubtful, failure, None, now),
+            Failure::Declined { retry_after } => self.pause_report(claim, Step::Pausing, failure, retry_after, now),
+            // NotOffered: an older backend during a rolling upgrade, or a wrong URL; both end.
+            Failure::NotSent
+            | Failure::Unanswered
+            | Failure::Unauthorized
+            | Failure::NotOffered
+            | Failure::Unregistered => self.pause_report(claim, Step::Pausing, failure, None, now),
+        }
+    }
+
+    fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, asked_for: Option<Duration>, now: Moment) {
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let failures = report.failures;
+        report.failures = failures.saturating_add(1);
+        let what = name(&report.what);
+        let pause = self.jitter.retry_pause(failures, asked_for);
+        self.jobs.step(claim, step);
+        self.timers.arm(Timer::Report(claim), now.after(pause));
+        self.say(Remark::CallFailed {
+            what,
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    pub(super) fn report_is_due(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = &job.place else { return };
+        match report.step {
+            Step::Pausing => self.jobs.step(claim, Step::Due),
+            Step::Doubtful => {
+                let call = Call::Look { job: job.id().clone() };
+                let sent = self.call(
+                    call,
+                    Purpose::LookBeforeRepeat(claim),
+                    self.options.request_timeout,
+                    now,
+                );
+                self.jobs.step(claim, Step::Looking(sent));
+            }
+            Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
+            Step::Due | Step::Looking(_) | Step::ResultRefused => {}
+        }
+    }
+
+    /// A FAIL or requeue without an answer: repeated only if the job is as it was before.
+    pub(super) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = &job.place else { return };
+        let Step::Looking(_) = report.step else { return };
+        match reply {
+            Reply::Looked(view) if is_ours(job, &view) => self.jobs.step(claim, Step::Due),
+            Reply::Looked(_) => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
+            Reply::Failed(failure @ (Failure::NotSent | Failure::Unanswered | Failure::Unauthorized)) => {
+                self.pause_report(claim, Step::Doubtful, failure, None, now);
+            }
+            Reply::Failed(failure @ Failure::Declined { retry_after }) => {
+                self.pause_report(claim, Step::Doubtful, failure, retry_after, now);
+            }
+            Reply::Failed(
+                Failure::NotOffered
+                | Failure::Unregistered
+                | Failure::Lost
+                | Failure::AlreadyCompleted
+                | Failure::Refused,
+            )
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
+        }
+    }
+
+    pub(super) fn leave_to_lapse(&mut self, claim: Claim, why: &'static str) {
+        if let Some(job) = self.finish(claim) {
+            self.say(Remark::Abandoned(job.id().clone(), why));
+        }
+    }
+
+    /// The backend has it.
+    fn settled(&mut self, claim: Claim) {
+        let Some(job) = self.finish(claim) else { return };
+        let id = job.id().clone();
+        let Place::Reporting(report) = job.place else { return };
+        let (about, outcome) = match report.what {
+            What::Ack { .. } => (About::Ack, Outcome::Acked),
+            What::Fail { .. } => (About::Fail, Outcome::Failed),
+            What::Requeue { .. } => (About::Release, Outcome::Requeued),
+        };
+        self.say(Remark::Settled(id.clone(), outcome));
+        // The backend decides by id: what it delivered meanwhile is settled as well.
+        let later: Vec<Claim> = self.jobs.claims_of(&id).collect();
+        for claim in later {
+            self.leave_to_lapse(claim, "it was delivered again while its outcome was on its way");
+        }
+        if let Some(connection) = report.connection {
+            self.tell(connection, Word::Ok { job: id, about });
+        }
+    }
+
+    fn report_is_lost(&mut self, claim: Claim) {
+        let Some(job) = self.finish(claim) else { return };
+        self.say(Remark::ReservationLost(job.id().clone()));
+        if let Place::Reporting(Report {
+            connection: Some(connection),
+            ..
+        }) = job.place
+        {
+            let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
+            self.refuse(connection, ErrorCode::Lost, message, Some(job.delivery.id));
+        }
+    }
+
+    /// The backend will never accept this request as it is: a smaller one may do.
+    fn report_is_refused(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = job.place.clone() else {
+            return;
+        };
+        let id = job.id().clone();
+        match report.what {
+            What::Ack { result: Some(_) } => {
+                self.jobs.step(claim, Step::ResultRefused);
+                let listener = report.connection.filter(|id| {
+                    self.connections
+                        .get(*id)
+                        .is_some_and(|connection| !connection.is_closed)
+                });
+                match listener {
+                    Some(connection) => {
+                        let message = "the backend does not take this result; ack with a smaller one, or fail";
+                        self.refuse(connection, ErrorCode::Refused, message, Some(id));
+                        self.timers
+                            .arm(Timer::WithoutResult(claim), now.after(OTHER_ANSWER_WITHIN));
+                    }
+                    None => self.drop_result(claim),
+                }
+            }
+            What::Fail { error, is_bare: false } => {
+                if let Some(report) = self.jobs.report_mut(claim) {
+                    report.what = What::Fail { error, is_bare: true };
+                }
+                self.jobs.step(claim, Step::Due);
+            }
+            What::Ack { result: None } | What::Fail { is_bare: true, .. } | What::Requeue { .. } => {
+                if let Some(connection) = report.connection {
+                    self.refuse(
+                        connection,
+                        ErrorCode::Refused,
+                        "the backend refuses the outcome",
+                        Some(id),
+                    );
+                }
+                self.leave_to_lapse(claim, "the backend refuses its outcome in every form");
+            }
+        }
+    }
+
+    /// Nobody answered differently: better an ACK without its result than none.
+    pub(super) fn drop_result(&mut self, claim: Claim) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let id = job.id().clone();
+        if let Some(report) = self.jobs.report_mut(claim)
+            && report.step == Step::ResultRefused
+        {
+            report.what = What::Ack { result: None };
+            self.jobs.step(claim, Step::Due);
+            self.say(Remark::ResultDropped(id));
+        }
+    }
+
+    /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent again beside it.
+    pub(super) fn hurry_reports(&mut self, now: Moment) {
+        let all: Vec<(Claim, Step)> = self
+            .jobs
+            .iter()
+            .filter_map(|(claim, job)| match &job.place {
+                Place::Reporting(report) => Some((claim, report.step)),
+                Place::Waiting | Place::Held(_) => None,
+            })
+            .collect();
+        for (claim, step) in all {
+            match step {
+                Step::Pausing => self.jobs.step(claim, Step::Due),
+                Step::ResultRefused => self.drop_result(claim),
+                Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
+                Step::Due | Step::Doubtful | Step::Looking(_) => {}
+            }
+        }
+    }
+
+    /// Sends an ACK again beside one that hangs, or looks again when it may be said to hang. Only an ACK may be
+    /// repeated like that.
+    fn overtake(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
+        let is_ack = |report: &mut Report| matches!(report.what, What::Ack { .. });
+        if !self.jobs.report_mut(claim).is_some_and(is_ack) {
+            return;
+        }
+        if sent_at.until(now) < HANGS_AFTER {
+            self.timers.arm(Timer::Report(claim), sent_at.after(HANGS_AFTER));
+            return;
+        }
+        // The answer of the first attempt still counts if it comes; it no longer holds a place.
+        self.calls.remove(&call);
+        self.timers.cancel(Timer::Call(call));
+        self.shutdown.overtaken.insert(call, claim);
+        self.jobs.step(claim, Step::Due);
+    }
+
+    /// The answer to a request that nobody waits for any more.
+    pub(super) fn late_reply(&mut self, call: CallId, reply: &Reply) {
+        if let Some(claim) = self.shutdown.overtaken.remove(&call)
+            && matches!(reply, Reply::Accepted | Reply::Failed(Failure::AlreadyCompleted))
+            && self.jobs.report_mut(claim).is_some()
+        {
+            self.settled(claim);
+        }
+    }
+}
+
+/// Whether what the backend shows is the very reservation that we have.
+pub(super) fn is_ours(job: &Job, view: &JobView) -> bool {
+    let same_worker = view.worker.as_ref().is_none_or(|worker| *worker == job.worker);
+    let ours = &job.delivery.reservation;
+    let same_attempt = match (view.reservation.attempt, ours.attempt) {
+        (Some(shown), Some(ours)) => shown == ours,
+        (_, None) | (None, _) => true,
+    };
+    let same_start = match (&view.reservation.started_at, &ours.started_at) {
+        (Some(shown), Some(ours)) => shown == ours,
+        (_, None) | (None, _) => true,
+    };
+    view.state == JobState::Active && same_worker && same_attempt && same_start
+}
+
+fn name(what: &What) -> &'static str {
+    match what {
+        What::Ack { .. } => "ACK",
+        What::Fail { .. } => "FAIL",
+        What::Requeue { .. } => "requeue",
+    }
+}

@@ -1,0 +1,265 @@
+//! The times of a shutdown: the orchestrator's clock, the deadline of the drain, the plan of the stop phase.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Reason, Remark};
+use crate::lifecycle::event::JobError;
+use crate::lifecycle::ids::{CallId, Claim};
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::options::Options;
+use crate::lifecycle::phase::{Phase, Trigger};
+use crate::lifecycle::time::Moment;
+
+/// How long before the orchestrator's SIGKILL we are gone; less where the whole stop phase has less than 5 s.
+const RESERVE: Duration = Duration::from_millis(500);
+
+/// The cancel grace up to which the parts of the stop phase keep their proportions.
+const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
+
+/// What we know of the end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Shutdown {
+    /// Who asked for quiet.
+    pub(super) quiet: QuietBy,
+    /// When the orchestrator's clock started, as far as we can see it.
+    clock: Option<Moment>,
+    /// When the last SIGTSTP came, where it may have been a preStop hook.
+    tstp: Option<Moment>,
+    /// SIGTERM, SIGINT and SIGQUIT so far.
+    pub(super) stop_signals: u8,
+    /// The stop phase did not wait for the deadline.
+    pub(super) is_forced: bool,
+    /// Nobody gets a cancel grace any more.
+    pub(super) is_hurried: bool,
+    /// Somebody asked for the end; else the worker ended by itself.
+    is_asked: bool,
+    /// What started it.
+    pub(super) reason: Reason,
+    /// When it started.
+    began: Option<Moment>,
+    /// The exit status of a third signal.
+    pub(super) abandoned_with: Option<u8>,
+    /// Jobs that were cut off.
+    pub(super) cut_off: usize,
+    /// Finished jobs whose ACK the backend never took.
+    pub(super) unreported: usize,
+    /// When each step of the stop phase ends.
+    pub(super) plan: Option<Plan>,
+    /// Where we are in it.
+    pub(super) step: Step,
+    /// When every request that is made now has to be over.
+    pub(super) calls_end: Option<Moment>,
+    /// Requests that hang and were made again; their answers still count.
+    pub(super) overtaken: BTreeMap<CallId, Claim>,
+}
+
+/// Who asked for quiet and has not taken it back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct QuietBy {
+    /// A signal, or a person on the control socket.
+    pub(super) operator: bool,
+    /// The backend.
+    pub(super) server: bool,
+    /// The orchestrator's preStop hook.
+    pub(super) prestop: bool,
+}
+
+impl QuietBy {
+    pub(super) fn nobody(self) -> bool {
+        self == Self::default()
+    }
+
+    pub(super) fn only_server(self) -> bool {
+        self.server && !self.operator && !self.prestop
+    }
+}
+
+/// The steps of the end game and of the stop phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Step {
+    /// Not there yet.
+    #[default]
+    NotYet,
+    /// Jobs are cancelled; their handlers may answer.
+    Cancel,
+    /// The worker is asked to end.
+    Ask,
+    /// It is made to.
+    Kill,
+    /// Outcomes go out.
+    Report,
+    /// The last heartbeat.
+    FinalHeartbeat,
+    /// The last word.
+    Deregister,
+    /// Nothing is left to do.
+    Over,
+}
+
+/// When each step of the stop phase ends. Steps begin as soon as the one before is done, and never end later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Plan {
+    pub(super) cancel: Moment,
+    pub(super) kill: Moment,
+    pub(super) report: Moment,
+    pub(super) heartbeat: Moment,
+    pub(super) deregister: Moment,
+    exit_by: Moment,
+}
+
+impl Plan {
+    /// With the usual margin of 5 s: cancel until 1.0 s, SIGKILL until 1.5 s, outcomes until 3.5 s, final heartbeat
+    /// until 4.0 s, deregister until 4.5 s. Other margins in proportion; what starts late gets what is left.
+    fn new(options: &Options, begin: Moment, exit_by: Moment) -> Self {
+        let margin = options.times.stop_margin;
+        let reserve = RESERVE.min(margin / 10);
+        let span = exit_by.from_now(begin).min(margin).saturating_sub(reserve);
+        let most = if options.cancel_grace > USUAL_CANCEL_GRACE {
+            span / 2
+        } else {
+            span * 10 / 45
+        };
+        let grace = options.cancel_grace.min(most);
+        let rest = span.saturating_sub(grace);
+        let at = |thirty_fifths: u32| begin.after(grace + rest * thirty_fifths / 35);
+        Self {
+            cancel: at(0),
+            kill: at(5),
+            report: at(25),
+            heartbeat: at(30),
+            deregister: at(35),
+            exit_by,
+        }
+    }
+}
+
+impl Shutdown {
+    /// The clock starts once; a SIGTSTP not long before counts as its start.
+    pub(super) fn start_clock(&mut self, options: &Options, now: Moment) {
+        let hook = self
+            .tstp
+            .filter(|at| options.times.limit.is_some_and(|limit| at.until(now) < limit));
+        self.clock.get_or_insert(hook.unwrap_or(now));
+    }
+
+    pub(super) fn drop_clock(&mut self) {
+        self.clock = None;
+    }
+
+    pub(super) fn tstp_arrived(&mut self, now: Moment) {
+        self.tstp = Some(now);
+    }
+
+    /// The moment that a request must not outlast.
+    pub(super) fn cap(&self, give_up: Moment) -> Moment {
+        self.calls_end.map_or(give_up, |end| give_up.min(end))
+    }
+
+    pub(super) fn exit_by(&self) -> Option<Moment> {
+        self.plan.map(|plan| plan.exit_by)
+    }
+
+    pub(super) fn is_killing(&self) -> bool {
+        self.step == Step::Kill
+    }
+
+    pub(super) fn has_said_goodbye(&self) -> bool {
+        self.step >= Step::FinalHeartbeat
+    }
+}
+
+impl Lifecycle {
+    /// t0: from here on there is a deadline, no FETCH, and no way back.
+    pub(super) fn begin_terminate(&mut self, from: Phase, reason: Reason, now: Moment) {
+        for timer in [
+            Timer::PrestopLapse,
+            Timer::Fetch,
+            Timer::Register,
+            Timer::Start,
+            Timer::StartAnyway,
+        ] {
+            self.timers.cancel(timer);
+        }
+        self.shutdown.is_asked = reason != Reason::Worker;
+        self.shutdown.reason = reason;
+        self.shutdown.began = Some(now);
+        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
+        self.set_deadline(now.after(self.options.times.drain(elapsed)));
+        let state = self.state();
+        self.say(Remark::StateChanged { state, reason });
+        self.beat_for_terminate(from, now);
+    }
+
+    fn set_deadline(&mut self, deadline: Moment) {
+        let times = self.options.times;
+        let exit_by = match (self.shutdown.clock, times.limit) {
+            (Some(clock), Some(limit)) => clock.after(limit),
+            (_, None) | (None, _) => deadline.after(times.stop_margin),
+        };
+        let plan = Plan::new(&self.options, deadline, exit_by);
+        self.shutdown.plan = Some(plan);
+        self.shutdown.calls_end = Some(plan.report);
+        self.timers.arm(Timer::Deadline, deadline);
+    }
+
+    /// A stop signal after a terminate that no orchestrator had asked for: the deadline may only come closer.
+    pub(super) fn clock_started_late(&mut self, now: Moment) {
+        let deadline = now.after(self.options.times.drain(Duration::ZERO));
+        if self.timers.due(Timer::Deadline).is_some_and(|before| deadline < before) {
+            self.set_deadline(deadline);
+        }
+    }
+
+    pub(super) fn deadline_reached(&mut self, now: Moment) {
+        self.go(Trigger::DeadlineReached, self.shutdown.reason, now);
+    }
+
+    /// The plan of a stop phase that begins now.
+    pub(super) fn plan_stop(&mut self, now: Moment) {
+        let margin = now.after(self.options.times.stop_margin);
+        let exit_by = self.shutdown.exit_by().map_or(margin, |exit_by| exit_by.min(margin));
+        let plan = Plan::new(&self.options, now, exit_by);
+        self.shutdown.plan = Some(plan);
+        self.shutdown.calls_end = Some(plan.report);
+    }
+
+    /// The FAIL of a job that was cut off (GS-005, worker protocol 7.2.5, requirements C-05).
+    pub(super) fn shutdown_error(&self, now: Moment) -> JobError {
+        let elapsed = self.shutdown.began.map_or(Duration::ZERO, |began| began.until(now));
+        let details = format!(
+            r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
+            if self.shutdown.is_forced {
+                "forced"
+            } else {
+                "ShutdownTimeout"
+            },
+            self.shutdown.reason.name(),
+            self.options.times.grace_period.as_millis(),
+            elapsed.as_millis(),
+        );
+        JobError {
+            code: Some(self.options.shutdown_error_code.clone()),
+            kind: Some(self.options.shutdown_error_type.clone()),
+            message: "the worker was shut down before the job was finished".into(),
+            retryable: true,
+            details: Some(details.into()),
+            backtrace: None,
+        }
+    }
+
+    /// With what status to end.
+    pub(super) fn exit_status(&self) -> u8 {
+        if let Some(status) = self.shutdown.abandoned_with {
+            return status;
+        }
+        if !self.shutdown.is_asked {
+            return self.worker.status(&self.options.remap_exit);
+        }
+        if self.shutdown.cut_off > 0 {
+            self.options.interrupted_exit
+        } else {
+            0
+        }
+    }
+}

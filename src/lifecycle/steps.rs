@@ -1,0 +1,341 @@
+//! The end game and the stop phase, step by step. Each step ends when what it waits for has happened, and at the moment
+//! of the plan at the latest.
+
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Call, CancelReason, Effect, Reason, Remark, WorkerState};
+use crate::lifecycle::event::Reply;
+use crate::lifecycle::ids::{Claim, ProcessId, WorkerId};
+use crate::lifecycle::jobs::{Place, What};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::phase::{Phase, Trigger};
+use crate::lifecycle::shutdown::Step;
+use crate::lifecycle::time::Moment;
+
+/// Longest that each of the two last words may take when there is time: an exit in good order shall be quick too.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// Longest wait for the answer to a registration that is to be undone.
+const UNDO_WITHIN: Duration = Duration::from_secs(1);
+
+impl Lifecycle {
+    pub(super) fn begin_end_game(&mut self, now: Moment) {
+        self.timers.cancel(Timer::DrainLog);
+        self.say(Remark::Drained);
+        self.enter(Step::Ask, now);
+    }
+
+    pub(super) fn begin_stop(&mut self, from: Phase, now: Moment) {
+        for timer in [Timer::Deadline, Timer::DelayOver, Timer::DrainLog] {
+            self.timers.cancel(timer);
+        }
+        if self.shutdown.has_said_goodbye() {
+            return;
+        }
+        self.plan_stop(now);
+        self.say(Remark::StopBegan {
+            active: self.jobs.active(),
+            is_forced: self.shutdown.is_forced,
+        });
+        if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
+            self.announce(self.shutdown.reason, Some(Duration::ZERO), now);
+        }
+        match from {
+            // No job is left, and the worker has had its time.
+            Phase::EndGame => self.enter(Step::Kill, now),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => {
+                self.enter(Step::Cancel, now);
+                self.hurry(now);
+            }
+        }
+    }
+
+    /// A second signal: no grace any more.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        if self.shutdown.is_hurried
+            && matches!(self.shutdown.step, Step::Cancel | Step::Ask)
+            && self.phase == Phase::Stop
+        {
+            self.enter(Step::Kill, now);
+        }
+    }
+
+    /// Goes one step on if what this one waits for has happened.
+    pub(super) fn advance(&mut self, now: Moment) -> bool {
+        match self.phase {
+            Phase::Drain if self.jobs.is_empty() && !self.is_fetching() => {
+                self.go(Trigger::Drained, self.shutdown.reason, now);
+                true
+            }
+            Phase::EndGame | Phase::Stop => self.advance_step(now),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Exited => false,
+        }
+    }
+
+    fn advance_step(&mut self, now: Moment) -> bool {
+        let is_done = match self.shutdown.step {
+            Step::Cancel => !self.has_held_jobs(),
+            Step::Ask | Step::Kill => self.worker.is_over() && !self.has_held_jobs(),
+            Step::Report => self.jobs.is_empty() && !self.is_fetching(),
+            Step::FinalHeartbeat => !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat),
+            Step::Deregister => {
+                self.deregister_everybody(now);
+                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register))
+            }
+            Step::NotYet | Step::Over => false,
+        };
+        if is_done {
+            let next = self.step_after(self.shutdown.step);
+            self.enter(next, now);
+        }
+        is_done
+    }
+
+    fn is_waiting_for(&self, is: impl Fn(&Purpose) -> bool) -> bool {
+        self.calls.values().any(is)
+    }
+
+    fn step_after(&self, step: Step) -> Step {
+        match step {
+            Step::NotYet | Step::Cancel => Step::Ask,
+            Step::Ask if self.phase == Phase::EndGame => Step::FinalHeartbeat,
+            Step::Ask | Step::Kill => Step::Report,
+            Step::Report => Step::FinalHeartbeat,
+            Step::FinalHeartbeat => Step::Deregister,
+            Step::Deregister | Step::Over => Step::Over,
+        }
+    }
+
+    /// The time of this step is over.
+    pub(super) fn step_is_over(&mut self, now: Moment) {
+        let next = match self.shutdown.step {
+            Step::Cancel | Step::Ask => Step::Kill,
+            other @ (Step::NotYet
+            | Step::Kill
+            | Step::Report
+            | Step::FinalHeartbeat
+            | Step::Deregister
+            | Step::Over) => self.step_after(other),
+        };
+        self.enter(next, now);
+    }
+
+    fn enter(&mut self, step: Step, now: Moment) {
+        self.shutdown.step = step;
+        match step {
+            Step::NotYet => {}
+            Step::Cancel => self.cancel_jobs(now),
+            Step::Ask => self.ask_worker_to_end(),
+            Step::Kill => self.kill_everything(now),
+            Step::Report => self.report_leftovers(now),
+            Step::FinalHeartbeat => self.say_goodbye(now),
+            Step::Deregister => self.deregister_everybody(now),
+            Step::Over => self.go(Trigger::Done, self.shutdown.reason, now),
+        }
+        if let Some(end) = self.end_of(step, now) {
+            self.timers.arm(Timer::Step, end);
+        }
+    }
+
+    /// When this step ends at the latest; the ones that have no time of their own keep that of the one before.
+    fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
+        let plan = self.shutdown.plan?;
+        let word = |end: Moment| match self.phase {
+            Phase::EndGame => end.min(now.after(LAST_WORD)),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => end,
+        };
+        match step {
+            Step::NotYet | Step::Ask | Step::Over => None,
+            Step::Cancel => Some(plan.cancel),
+            Step::Kill => Some(plan.kill),
+            Step::Report => Some(plan.report),
+            Step::FinalHeartbeat => Some(word(plan.heartbeat)),
+            Step::Deregister if self.is_waiting_for(|purpose| *purpose == Purpose::Register) => {
+                Some(plan.deregister.min(now.after(UNDO_WITHIN)))
+            }
+            Step::Deregister => Some(word(plan.deregister)),
+        }
+    }
+
+    /// Each handler may still answer.
+    fn cancel_jobs(&mut self, now: Moment) {
+        let grace = if self.shutdown.is_hurried {
+            Duration::ZERO
+        } else {
+            self.shutdown
+                .plan
+                .map_or(Duration::ZERO, |plan| plan.cancel.from_now(now))
+        };
+        let held: Vec<Claim> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| matches!(job.place, Place::Held(_)))
+            .map(|(claim, _)| claim)
+            .collect();
+        for claim in held {
+            self.cancel(claim, CancelReason::Shutdown, grace);
+        }
+    }
+
+    fn kill_everything(&mut self, now: Moment) {
+        self.timers.cancel(Timer::KillDescendants);
+        self.timers.cancel(Timer::GiveUpOnDescendants);
+        self.say(Remark::Killing);
+        self.order(Effect::KillEverything);
+        let holders: Vec<ProcessId> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| !connection.held.is_empty())
+            .map(|(_, connection)| connection.process)
+            .collect();
+        for process in holders {
+            self.kill_process(process);
+        }
+        // Whoever is reaped next may have left children.
+        self.timers.arm_at_latest(Timer::Rescan, now);
+    }
+
+    /// Everybody who could have answered has, or is gone; or the kernel holds the process, and its job may still be
+    /// worked on.
+    fn report_leftovers(&mut self, now: Moment) {
+        self.timers.cancel(Timer::Rescan);
+        if self.has_held_jobs() || !self.worker.is_over() {
+            self.say(Remark::KillGaveUp);
+        }
+        self.abandon_held("the kernel holds the process that has it");
+        self.hurry_reports(now);
+    }
+
+    pub(super) fn abandon_held(&mut self, why: &'static str) {
+        let held: Vec<Claim> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| {
+                let is_gone = self
+                    .connections
+                    .process(connection.process)
+                    .is_some_and(|process| process.is_gone);
+                !(is_gone && connection.is_closed)
+            })
+            .flat_map(|(_, connection)| connection.held.iter().copied())
+            .collect();
+        for claim in held {
+            if self.phase == Phase::Stop {
+                self.shutdown.cut_off += 1;
+            }
+            self.let_go(claim);
+            self.leave_to_lapse(claim, why);
+        }
+    }
+
+    /// What the backend has not taken by now it will not hear of any more; then the last heartbeat (GS 5.3).
+    fn say_goodbye(&mut self, now: Moment) {
+        for timer in [Timer::Deadline, Timer::Heartbeat, Timer::Rescan] {
+            self.timers.cancel(timer);
+        }
+        self.give_up_on_outcomes();
+        let Some(end) = self.end_of(Step::FinalHeartbeat, now) else {
+            return;
+        };
+        self.shutdown.calls_end = Some(end);
+        if let Some(worker) = self.agent.worker.clone()
+            && self.agent.is_known
+        {
+            let call = Call::Heartbeat {
+                worker,
+                state: WorkerState::Terminate,
+                active: Vec::new(),
+            };
+            self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
+        }
+    }
+
+    fn give_up_on_outcomes(&mut self) {
+        if self.is_fetching() {
+            self.say(Remark::FetchAbandoned);
+            self.calls.retain(|_, purpose| *purpose != Purpose::Fetch);
+        }
+        let left: Vec<(Claim, bool)> = self
+            .jobs
+            .iter()
+            .map(|(claim, job)| {
+                let is_ack = matches!(&job.place, Place::Reporting(report) if matches!(report.what, What::Ack { .. }));
+                (claim, is_ack)
+            })
+            .collect();
+        for (claim, is_ack) in left {
+            self.shutdown.unreported += usize::from(is_ack);
+            self.let_go(claim);
+            self.leave_to_lapse(claim, "the backend did not take its outcome in time");
+        }
+    }
+
+    pub(super) fn final_heartbeat_replied(&mut self, reply: &Reply) {
+        self.note_failure("final heartbeat", reply);
+    }
+
+    pub(super) fn deregister_replied(&mut self, worker: &WorkerId, reply: &Reply) {
+        let _ = worker;
+        self.note_failure("deregistration", reply);
+    }
+
+    fn note_failure(&mut self, what: &'static str, reply: &Reply) {
+        if let Reply::Failed(failure) = *reply {
+            self.say(Remark::CallFailed {
+                what,
+                failure,
+                retry_in: None,
+            });
+        }
+    }
+
+    /// Also whom a registration that was in flight has made known meanwhile.
+    fn deregister_everybody(&mut self, now: Moment) {
+        let known = self.take_registered();
+        if known.is_empty() {
+            return;
+        }
+        let end = self.shutdown.plan.map(|plan| plan.deregister);
+        let end = end.map(|end| match self.phase {
+            Phase::EndGame => end.min(now.after(LAST_WORD)),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => end,
+        });
+        self.shutdown.calls_end = end;
+        if let Some(end) = end {
+            self.timers.arm(Timer::Step, end);
+        }
+        for worker in known {
+            let call = Call::Deregister { worker: worker.clone() };
+            self.call(call, Purpose::Deregister(worker), self.options.request_timeout, now);
+        }
+    }
+
+    /// The last order of all.
+    pub(super) fn exit(&mut self) {
+        self.timers.clear();
+        if self.shutdown.abandoned_with.is_some() {
+            self.order(Effect::KillEverything);
+        }
+        let (cut_off, unreported) = (self.shutdown.cut_off, self.shutdown.unreported);
+        self.say(Remark::Summary { cut_off, unreported });
+        let status = self.exit_status();
+        self.order(Effect::Exit(status));
+    }
+}
+
+impl Reason {
+    /// Its name on the wire and in the log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sigterm => "sigterm",
+            Self::Sigint => "sigint",
+            Self::Sigquit => "sigquit",
+            Self::Sigtstp => "sigtstp",
+            Self::Sigcont => "sigcont",
+            Self::Server => "server",
+            Self::Control => "control",
+            Self::Worker => "worker",
+        }
+    }
+}
