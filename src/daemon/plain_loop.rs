@@ -1,14 +1,13 @@
 //! Mode none: the loop of the plain init. One blocking call, `rt_sigtimedwait`, until the machine orders the exit.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use log::{LevelFilter, debug, error, info, trace, warn};
 
 use crate::config::{Config, LogFormat, LogLevel};
+use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::{self as log_sink, Format, LogHandle};
 use crate::daemon::start::{self, NotStarted};
 use crate::exit::Exit;
@@ -194,10 +193,7 @@ struct Supervisor {
     child: Child,
     child_is_reaped: bool,
     warn_on_reap: bool,
-    /// Leftovers that had their SIGTERM. Never more than there are children: each is removed when it is reaped.
-    told: BTreeSet<Pid>,
-    /// Everybody had it at once, because nobody could be named; a second one would mean something else to many.
-    told_everybody: bool,
+    descendants: Descendants,
 }
 
 impl Supervisor {
@@ -208,8 +204,7 @@ impl Supervisor {
             child,
             child_is_reaped: false,
             warn_on_reap,
-            told: BTreeSet::new(),
-            told_everybody: false,
+            descendants: Descendants::default(),
         }
     }
 
@@ -265,7 +260,7 @@ impl Supervisor {
                     self.machine.handle(PlainEvent::ChildEnded(ended), now());
                 }
                 Ok(Reaped::Process(pid, ended)) => {
-                    self.told.remove(&pid);
+                    self.descendants.reaped(pid);
                     if self.warn_on_reap {
                         warn!("reaped adopted process {pid}: {ended}; its parent did not wait for it");
                     } else {
@@ -294,7 +289,7 @@ impl Supervisor {
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
                 PlainEffect::Send(signal, target) => self.send(signal, target),
-                PlainEffect::TerminateLeftovers => self.terminate_leftovers(),
+                PlainEffect::TerminateLeftovers => self.descendants.terminate(),
                 PlainEffect::KillEverything => self.kill_everything(),
                 PlainEffect::Say(remark) => say(remark),
                 PlainEffect::Exit(status) => return Some(Exit::Status(status)),
@@ -318,53 +313,16 @@ impl Supervisor {
         }
     }
 
-    fn terminate_leftovers(&mut self) {
-        match process::children() {
-            Ok(children) => {
-                for pid in children.into_iter().filter(|pid| self.told.insert(*pid)) {
-                    info!("SIGTERM to leftover process {pid}");
-                    forgive(pid, process::signal(pid, Signal::TERM));
-                    forgive(pid, process::signal(pid, Signal::CONT));
-                }
-            }
-            // Without /proc nobody can be named: PID 1 can still reach everybody at once.
-            Err(error) if !self.told_everybody => {
-                self.told_everybody = true;
-                debug!("cannot list leftover processes: {error}");
-                let _ = process::signal_namespace(Signal::TERM);
-                let _ = process::signal_namespace(Signal::CONT);
-            }
-            Err(_) => {}
-        }
-    }
-
     /// SIGKILL to the child and its group, unless it was reaped: then the pid may be anybody's.
     fn stop_child(&self) {
         if !self.child_is_reaped {
-            forgive(self.child.pid, process::signal_group(self.child.pid, Signal::KILL));
-            forgive(self.child.pid, process::signal(self.child.pid, Signal::KILL));
+            descendants::kill_group(self.child.pid);
         }
     }
 
     fn kill_everything(&self) {
         self.stop_child();
-        if init::is_pid_1() {
-            // ESRCH: nobody else is there, which is what we want.
-            let _ = process::signal_namespace(Signal::KILL);
-            return;
-        }
-        for pid in process::children().unwrap_or_default() {
-            forgive(pid, process::signal(pid, Signal::KILL));
-        }
-    }
-}
-
-/// A process that has just ended is no error; one that may not be signalled is worth a line.
-fn forgive(pid: Pid, result: io::Result<()>) {
-    if let Err(error) = result
-        && error.kind() == io::ErrorKind::PermissionDenied
-    {
-        warn!("cannot signal process {pid}: {error}");
+        descendants::kill_everybody();
     }
 }
 

@@ -1,0 +1,79 @@
+//! What the child leaves behind: asked to end one by one, killed together.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use log::{debug, info, warn};
+
+use crate::os::init;
+use crate::os::process::{self, Pid};
+use crate::signal::Signal;
+
+/// Who has been asked already.
+#[derive(Debug, Default)]
+pub struct Descendants {
+    /// Those that had their SIGTERM. Never more than there are children: each is removed when it is reaped.
+    asked: BTreeSet<Pid>,
+    /// Everybody had it at once, because nobody could be named; a second one would mean something else to many.
+    everybody_was_asked: bool,
+}
+
+impl Descendants {
+    /// This one was reaped: its pid is somebody else's from now on.
+    pub fn reaped(&mut self, pid: Pid) {
+        self.asked.remove(&pid);
+    }
+
+    /// SIGTERM and SIGCONT to each of our children that has not had them yet.
+    pub fn terminate(&mut self) {
+        match process::children() {
+            Ok(children) => {
+                for pid in children.into_iter().filter(|pid| self.asked.insert(*pid)) {
+                    info!("SIGTERM to leftover process {pid}");
+                    forgive(pid, process::signal(pid, Signal::TERM));
+                    forgive(pid, process::signal(pid, Signal::CONT));
+                }
+            }
+            // Without /proc nobody can be named: PID 1 can still reach everybody at once.
+            Err(error) if !self.everybody_was_asked => {
+                self.everybody_was_asked = true;
+                debug!("cannot list leftover processes: {error}");
+                let _ = process::signal_namespace(Signal::TERM);
+                let _ = process::signal_namespace(Signal::CONT);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// SIGKILL to the child and its group. Not for one that was reaped: then the pid may be anybody's.
+pub fn kill_group(child: Pid) {
+    forgive(child, process::signal_group(child, Signal::KILL));
+    forgive(child, process::signal(child, Signal::KILL));
+}
+
+/// SIGKILL to each of our children.
+pub fn kill_children() {
+    for pid in process::children().unwrap_or_default() {
+        forgive(pid, process::signal(pid, Signal::KILL));
+    }
+}
+
+/// SIGKILL to everything else that is ours: all of the namespace for PID 1, else our children.
+pub fn kill_everybody() {
+    if init::is_pid_1() {
+        // ESRCH: nobody else is there, which is what we want.
+        let _ = process::signal_namespace(Signal::KILL);
+    } else {
+        kill_children();
+    }
+}
+
+/// A process that has just ended is no error; one that may not be signalled is worth a line.
+pub fn forgive(pid: Pid, result: io::Result<()>) {
+    if let Err(error) = result
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        warn!("cannot signal process {pid}: {error}");
+    }
+}
