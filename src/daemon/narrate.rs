@@ -1,0 +1,175 @@
+//! What the lifecycle has to say, as lines of the log. Job ids may appear, arguments and results never.
+
+use std::time::Duration;
+
+use log::{debug, error, info, warn};
+
+use crate::lifecycle::effect::{Outcome, Reason, Remark, WorkerState};
+use crate::lifecycle::event::Failure;
+
+/// For a person: seconds to the millisecond, without zeros at the end.
+pub fn seconds(duration: Duration) -> String {
+    let milliseconds = (duration.as_secs_f64() * 1000.0).round();
+    format!("{} s", milliseconds / 1000.0)
+}
+
+/// Writes it to the log.
+pub fn narrate(remark: Remark) {
+    match remark {
+        Remark::StateChanged { .. }
+        | Remark::Stayed { .. }
+        | Remark::DrainBegan { .. }
+        | Remark::Draining { .. }
+        | Remark::Drained
+        | Remark::StopBegan { .. }
+        | Remark::Killing
+        | Remark::KillGaveUp
+        | Remark::PrestopLapsed
+        | Remark::Summary { .. } => of_the_shutdown(&remark),
+        Remark::WorkerEnded(_)
+        | Remark::DescendantsLeft(_)
+        | Remark::RestartIn(_)
+        | Remark::TooManyRestarts
+        | Remark::StartPostponed
+        | Remark::NotReady
+        | Remark::ConnectionReady { .. }
+        | Remark::EndingProcess { .. } => of_the_worker(&remark),
+        Remark::Claimed(_)
+        | Remark::HandedOver(..)
+        | Remark::Settled(..)
+        | Remark::Abandoned(..)
+        | Remark::Adopted(_)
+        | Remark::ReservationLost(_)
+        | Remark::TimedOut(_)
+        | Remark::ResultDropped(_)
+        | Remark::NoHandler(..) => of_a_job(&remark),
+        Remark::CallFailed {
+            what,
+            failure,
+            retry_in,
+        } => call_failed(what, failure, retry_in),
+        Remark::BackendIsBack => info!("the backend answers again"),
+        Remark::FetchAbandoned => warn!(
+            "a FETCH was not answered before the exit: jobs that it may have claimed wait for their visibility timeout"
+        ),
+    }
+}
+
+fn of_the_shutdown(remark: &Remark) {
+    match remark {
+        Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(*reason), what_follows(*state)),
+        Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(*what)),
+        Remark::DrainBegan { active, left } => {
+            info!("Worker draining, {active} jobs in progress; they have {}", seconds(*left));
+        }
+        Remark::Draining { active, left } => {
+            info!("Worker draining, {active} jobs in progress; {} left", seconds(*left));
+        }
+        Remark::Drained => info!("no job is active: asking the worker to end"),
+        Remark::StopBegan { active, is_forced } => {
+            let why = if *is_forced { "forced" } else { "the grace period is over" };
+            if *active == 0 {
+                info!("stop phase: {why}");
+            } else {
+                warn!("stop phase: {why}, {active} jobs are cut off");
+            }
+        }
+        Remark::Killing => info!("SIGKILL to what is left"),
+        Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
+        Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
+        Remark::Summary { cut_off: 0, unreported: 0 } => info!("Worker stopped gracefully"),
+        Remark::Summary { cut_off, unreported } => {
+            warn!("Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported");
+        }
+        other => debug!("{other:?}"),
+    }
+}
+
+fn of_the_worker(remark: &Remark) {
+    match remark {
+        Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
+        Remark::DescendantsLeft(left) => info!(
+            "the worker left processes behind: SIGTERM, and {} to end",
+            seconds(*left)
+        ),
+        Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(*pause)),
+        Remark::TooManyRestarts => error!("the worker ended too often (more than 10 restarts in 10 minutes): giving up"),
+        Remark::StartPostponed => warn!("the system has no process for the worker yet; trying again for 10 s"),
+        Remark::NotReady => warn!(
+            "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs \
+             before it does"
+        ),
+        Remark::ConnectionReady {
+            connection,
+            concurrency,
+            client,
+        } => {
+            let client = client.as_deref().unwrap_or("unnamed client");
+            info!("connection {connection} ({client}) takes up to {concurrency} jobs");
+        }
+        Remark::EndingProcess { process, why, jobs } => {
+            warn!("ending process {process}, which holds {jobs} jobs: {why}");
+        }
+        other => debug!("{other:?}"),
+    }
+}
+
+fn of_a_job(remark: &Remark) {
+    match remark {
+        Remark::Claimed(job) => debug!("job {job}: claimed"),
+        Remark::HandedOver(job, connection) => debug!("job {job}: given to connection {connection}"),
+        Remark::Settled(job, Outcome::Acked) => debug!("job {job}: done, the backend has the ACK"),
+        Remark::Settled(job, Outcome::Failed) => info!("job {job}: failed, the backend has the FAIL"),
+        Remark::Settled(job, Outcome::Requeued) => info!("job {job}: given back"),
+        Remark::Abandoned(job, why) => warn!("job {job}: left to its visibility timeout: {why}"),
+        Remark::Adopted(job) => warn!(
+            "job {job}: delivered again while it is being worked on; its handler goes on with the new reservation"
+        ),
+        Remark::ReservationLost(job) => warn!("job {job}: the reservation is lost; whatever comes of it is not reported"),
+        Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
+        Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; acknowledging without it"),
+        Remark::NoHandler(job, kind) => warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable"),
+        other => debug!("{other:?}"),
+    }
+}
+
+fn call_failed(what: &str, failure: Failure, retry_in: Option<Duration>) {
+    let why = match failure {
+        Failure::NotSent => "the backend cannot be reached",
+        Failure::Unanswered => "the backend did not answer clearly",
+        Failure::Declined { .. } => "the backend is busy",
+        Failure::Unauthorized => {
+            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
+        }
+        Failure::NotOffered => "the backend does not offer it; check backend.url",
+        Failure::Unregistered => "the backend does not know this worker",
+        Failure::Lost => "the job is not ours any more",
+        Failure::AlreadyCompleted => "the job is completed already",
+        Failure::Refused => "the backend refuses the request",
+    };
+    match retry_in {
+        Some(pause) => warn!("{what} failed: {why}; next attempt in {}", seconds(pause)),
+        None => warn!("{what} failed: {why}"),
+    }
+}
+
+fn reason_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Sigterm => "SIGTERM",
+        Reason::Sigint => "SIGINT",
+        Reason::Sigquit => "SIGQUIT",
+        Reason::Sigtstp => "SIGTSTP",
+        Reason::Sigcont => "SIGCONT",
+        Reason::Server => "asked by the backend",
+        Reason::Control => "asked by the operator",
+        Reason::Worker => "the worker ended by itself",
+    }
+}
+
+fn what_follows(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running, taking jobs",
+        WorkerState::Quiet => "quiet, taking no new jobs",
+        WorkerState::Terminate => "terminating, taking no new jobs",
+    }
+}
