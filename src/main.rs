@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
-use ojs_init::daemon::plain_loop::{self, report};
+use ojs_init::daemon::plain_loop;
+use ojs_init::daemon::prepare::report;
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
 use ojs_init::os::stdio;

@@ -60,14 +60,21 @@ fn of_the_shutdown(remark: &Remark) {
         Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(*reason), what_follows(*state)),
         Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(*what)),
         Remark::DrainBegan { active, left } => {
-            info!("Worker draining, {active} jobs in progress; they have {}", seconds(*left));
+            info!(
+                "Worker draining, {active} jobs in progress; they have {}",
+                seconds(*left)
+            );
         }
         Remark::Draining { active, left } => {
             info!("Worker draining, {active} jobs in progress; {} left", seconds(*left));
         }
         Remark::Drained => info!("no job is active: asking the worker to end"),
         Remark::StopBegan { active, is_forced } => {
-            let why = if *is_forced { "forced" } else { "the grace period is over" };
+            let why = if *is_forced {
+                "forced"
+            } else {
+                "the grace period is over"
+            };
             if *active == 0 {
                 info!("stop phase: {why}");
             } else {
@@ -77,7 +84,10 @@ fn of_the_shutdown(remark: &Remark) {
         Remark::Killing => info!("SIGKILL to what is left"),
         Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
         Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
-        Remark::Summary { cut_off: 0, unreported: 0 } => info!("Worker stopped gracefully"),
+        Remark::Summary {
+            cut_off: 0,
+            unreported: 0,
+        } => info!("Worker stopped gracefully"),
         Remark::Summary { cut_off, unreported } => {
             warn!("Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported");
         }
@@ -93,7 +103,9 @@ fn of_the_worker(remark: &Remark) {
             seconds(*left)
         ),
         Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(*pause)),
-        Remark::TooManyRestarts => error!("the worker ended too often (more than 10 restarts in 10 minutes): giving up"),
+        Remark::TooManyRestarts => {
+            error!("the worker ended too often (more than 10 restarts in 10 minutes): giving up")
+        }
         Remark::StartPostponed => warn!("the system has no process for the worker yet; trying again for 10 s"),
         Remark::NotReady => warn!(
             "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs \
@@ -125,10 +137,16 @@ fn of_a_job(remark: &Remark) {
         Remark::Adopted(job) => warn!(
             "job {job}: delivered again while it is being worked on; its handler goes on with the new reservation"
         ),
-        Remark::ReservationLost(job) => warn!("job {job}: the reservation is lost; whatever comes of it is not reported"),
+        Remark::ReservationLost(job) => {
+            warn!("job {job}: the reservation is lost; whatever comes of it is not reported")
+        }
         Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
-        Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; acknowledging without it"),
-        Remark::NoHandler(job, kind) => warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable"),
+        Remark::ResultDropped(job) => {
+            warn!("job {job}: the backend does not take its result; acknowledging without it")
+        }
+        Remark::NoHandler(job, kind) => {
+            warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable")
+        }
         other => debug!("{other:?}"),
     }
 }

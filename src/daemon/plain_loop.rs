@@ -4,14 +4,16 @@ use std::ffi::OsString;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use log::{LevelFilter, debug, error, info, trace, warn};
+use log::{debug, error, info, trace, warn};
 
-use crate::config::{Config, LogFormat, LogLevel};
+use crate::config::Config;
+use crate::daemon::agent_options::limits;
 use crate::daemon::descendants::{self, Descendants};
-use crate::daemon::log::{self as log_sink, Format, LogHandle};
+use crate::daemon::narrate::seconds;
+use crate::daemon::prepare::{become_init, install_log, report};
 use crate::daemon::start::{self, NotStarted};
 use crate::exit::Exit;
-use crate::lifecycle::budget::{Budget, Limits};
+use crate::lifecycle::budget::Budget;
 use crate::lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, Target};
 use crate::lifecycle::time::Moment;
 use crate::os::child::ChildPlan;
@@ -24,15 +26,6 @@ use crate::signal::Signal;
 
 /// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;
-
-/// Longest that an error message at the end may wait for a slow reader of standard error.
-const REPORT_LIMIT: Duration = Duration::from_secs(1);
-
-/// Writes a message for the user to standard error: `ojs-init: ...`.
-pub fn report(message: &str) {
-    // Nothing can be said about a standard error that takes nothing; the exit status still tells.
-    let _ = stdio::write_error(format!("ojs-init: {message}\n").as_bytes(), REPORT_LIMIT);
-}
 
 /// What a start would find wrong with this configuration although it is valid in itself.
 ///
@@ -66,35 +59,12 @@ pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
     exit
 }
 
-fn install_log(config: &Config) -> LogHandle {
-    let format = match config.log.format {
-        Some(LogFormat::Text) => Some(Format::Text),
-        Some(LogFormat::Json) => Some(Format::Json),
-        None => None,
-    };
-    let level = match config.log.level {
-        LogLevel::Error => LevelFilter::Error,
-        LogLevel::Warn => LevelFilter::Warn,
-        LogLevel::Info => LevelFilter::Info,
-        LogLevel::Debug => LevelFilter::Debug,
-        LogLevel::Trace => LevelFilter::Trace,
-    };
-    log_sink::install(format, level)
-}
-
 fn options(config: &Config) -> PlainOptions {
-    let limits = Limits {
-        grace_period: config.shutdown.grace_period,
-        grace_period_is_explicit: config.shutdown.grace_period_is_explicit,
-        termination_grace_period: config.shutdown.termination_grace_period,
-        stop_margin: config.shutdown.stop_margin,
-        prestop_time: config.shutdown.prestop_time,
-    };
     PlainOptions {
         rewrite: config.init.rewrite.clone(),
         process_group: config.init.process_group,
         remap_exit: config.init.remap_exit.clone(),
-        budget: Budget::of_plain_init(&limits),
+        budget: Budget::of_plain_init(&limits(config)),
     }
 }
 
@@ -132,23 +102,6 @@ fn start(config: &Config, budget: Option<Budget>, command: &[OsString], environ:
     Ok(Child { pid, has_terminal })
 }
 
-fn become_init(config: &Config) {
-    if let Some(signal) = config.init.parent_death_signal
-        && let Err(error) = init::set_parent_death_signal(signal)
-    {
-        warn!("--parent-death-signal: the kernel refused {signal}: {error}");
-    }
-    let is_pid_1 = init::is_pid_1();
-    if is_pid_1 && !config.init.subreaper {
-        return;
-    }
-    match init::become_subreaper() {
-        Ok(()) if is_pid_1 => {}
-        Ok(()) => info!("not PID 1: adopting orphans as a subreaper"),
-        Err(error) => warn!("cannot adopt orphans, which are left to the init above: {error}"),
-    }
-}
-
 /// The start-up line about the end: what the child will get, and who decided that.
 fn announce(config: &Config, budget: Budget) {
     let drain = seconds(budget.drain);
@@ -167,12 +120,6 @@ fn announce(config: &Config, budget: Budget) {
     } else {
         info!("after a stop signal the child gets {drain}, then SIGKILL");
     }
-}
-
-/// For a person: seconds to the millisecond, without zeros at the end.
-fn seconds(duration: Duration) -> String {
-    let milliseconds = (duration.as_secs_f64() * 1000.0).round();
-    format!("{} s", milliseconds / 1000.0)
 }
 
 /// Runs the loop. A bug in it must not leave a child without its init: the child is stopped first, then we say so.

@@ -23,13 +23,21 @@ macro_rules! numbers {
 numbers! {
     /// One connection to the worker socket; never used again after it was closed.
     ConnectionId(u64);
-    /// The process at the other end of a connection, by its pid; it is never 0. The shell holds on to the process, so
-    /// that a pid that is used again is not taken for it.
-    ProcessId(i32);
     /// One request to the backend.
     CallId(u64);
     /// One reservation of a job: the same job delivered twice is two claims.
     Claim(u64);
+}
+
+/// The process at the other end of a connection: its pid in the lower half, and above it a number that makes it unique
+/// over time, since the system uses pids again. It is shown as the pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u64);
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0 & u64::from(u32::MAX)).fmt(f)
+    }
 }
 
 /// What the backend calls a job. Not unique over time: a job that is delivered again keeps its id.

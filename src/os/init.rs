@@ -2,13 +2,16 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 use crate::os::process::Pid;
 use crate::signal::Signal;
 
 /// The first descriptor that is none of the three standard ones.
 const FIRST_EXTRA_DESCRIPTOR: u32 = 3;
+
+/// Where the search for descriptors ends when there is no /proc to list them.
+const HIGHEST_LOOKED_AT: i32 = 1024;
 
 /// Whether we are PID 1 of our PID namespace, to whom the kernel gives every orphan.
 #[must_use]
@@ -48,13 +51,62 @@ pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
     }
 }
 
+/// Descriptors that were open before we opened any of our own.
+#[derive(Debug)]
+pub struct Inherited(Vec<i32>);
+
+impl Inherited {
+    /// Looks which there are. To be called before anything is opened that is to stay.
+    #[must_use]
+    pub fn look() -> Self {
+        let descriptors = open_descriptors().unwrap_or_else(|_| {
+            // Without /proc: those that a shell or an orchestrator would hand on.
+            // SAFETY: asks for the flags of a number that need not be a descriptor.
+            (0..HIGHEST_LOOKED_AT)
+                .filter(|descriptor| unsafe { libc::fcntl(*descriptor, libc::F_GETFD) } >= 0)
+                .collect()
+        });
+        let further = descriptors
+            .into_iter()
+            .filter(|descriptor| *descriptor >= FIRST_EXTRA_DESCRIPTOR.cast_signed());
+        Self(further.collect())
+    }
+
+    /// Lets go of them, of the working directory, and of standard input and output, like [`release_inherited`], but
+    /// leaves what we have opened ourselves.
+    pub fn release(self) {
+        release_standard();
+        for descriptor in self.0 {
+            // SAFETY: it was open before we opened anything, so none of our own descriptors has its number.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
+
+/// Puts `/dev/null` in the place of a terminal on standard input: the worker is in the background there, and reading
+/// would stop it. We stay in the foreground, so that Ctrl-C and Ctrl-Z reach us.
+pub fn take_terminal_from_input() {
+    // SAFETY: asks about a number that need not be a descriptor.
+    if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
+        return;
+    }
+    if let Ok(null) = File::open("/dev/null") {
+        // SAFETY: two open descriptors; ours is closed on drop, the copy stays.
+        unsafe { libc::dup2(null.as_raw_fd(), libc::STDIN_FILENO) };
+    }
+}
+
 /// Lets go of what we inherited and only the child needs: the working directory (we would keep its file system
 /// mounted), standard input and output (a pipe's other end would wait for us), and every further descriptor. For after
 /// the child has been started. Best effort: nothing here is worth failing for.
 pub fn release_inherited() {
+    release_standard();
+    close_from(FIRST_EXTRA_DESCRIPTOR);
+}
+
+fn release_standard() {
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        // Leaked on purpose: it is closed below, unless it has the number of a closed standard descriptor and stays.
         let null = null.into_raw_fd();
         // SAFETY: plain descriptor numbers. Standard error stays as it is for our log; where it is closed it becomes
         // /dev/null too, so that no other file ever gets its number and our log lines.
@@ -64,9 +116,12 @@ pub fn release_inherited() {
             if libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) < 0 {
                 libc::dup2(null, libc::STDERR_FILENO);
             }
+            // It may itself have got the number of a closed standard descriptor; then it stays.
+            if null >= FIRST_EXTRA_DESCRIPTOR.cast_signed() {
+                libc::close(null);
+            }
         }
     }
-    close_from(FIRST_EXTRA_DESCRIPTOR);
 }
 
 /// Closes every descriptor from `first` on. None of them is ours at this point.
@@ -77,20 +132,26 @@ fn close_from(first: u32) {
         return;
     }
     // Before Linux 5.9, or forbidden by a seccomp filter that does not know the call.
-    let open = fs::read_dir("/proc/self/fd").map(|entries| {
-        let names = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
-        names.collect::<Vec<i32>>()
-    });
-    for descriptor in open
+    for descriptor in open_descriptors()
         .unwrap_or_default()
         .into_iter()
         .filter(|fd| *fd >= first.cast_signed())
     {
-        // SAFETY: as above. One of them is the directory just read, closed already: EBADF is harmless.
+        // SAFETY: as above.
         unsafe { libc::close(descriptor) };
     }
+}
+
+/// The descriptors of this process, without the one that this look itself takes.
+fn open_descriptors() -> io::Result<Vec<i32>> {
+    let names = fs::read_dir("/proc/self/fd")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
+    let found: Vec<i32> = names.collect();
+    // The directory is closed by now, so whatever is still open was open before.
+    // SAFETY: asks for the flags of a number that need not be a descriptor.
+    let is_open = |descriptor: &i32| unsafe { libc::fcntl(*descriptor, libc::F_GETFD) } >= 0;
+    Ok(found.into_iter().filter(is_open).collect())
 }
 
 fn check(result: i32) -> io::Result<()> {

@@ -1,0 +1,205 @@
+//! The agent: from the configuration to a running loop, and from its end to an exit status.
+
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+
+use log::{info, warn};
+use mio::{Poll, Waker};
+
+use crate::config::Config;
+use crate::daemon::admission::Allowed;
+use crate::daemon::agent_options::{announce, options, surroundings};
+use crate::daemon::backend_lanes::{LaneSettings, Lanes};
+use crate::daemon::descendants::Descendants;
+use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, now};
+use crate::daemon::log::LogHandle;
+use crate::daemon::prepare::{become_init, install_log, report};
+use crate::daemon::runtime_dir::{RuntimeDir, candidates};
+use crate::daemon::start::{self, NotStarted};
+use crate::daemon::worker_links::WorkerLinks;
+use crate::exit::Exit;
+use crate::lifecycle::event::Reply;
+use crate::lifecycle::ids::CallId;
+use crate::lifecycle::machine::Lifecycle;
+use crate::os::child::ChildPlan;
+use crate::os::entry::Environ;
+use crate::os::init::{self, Inherited};
+use crate::os::signal_fd::SignalFd;
+use crate::os::signals::{self, SignalSet};
+use crate::wire::backend::Identity;
+use crate::wire::worker::HelloContext;
+
+/// Where the worker finds our socket.
+const SOCKET_VARIABLE: &str = "OJS_SOCKET";
+
+/// Holds the token; the worker does not get it unless backend.pass_token says so.
+const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
+
+/// Answers of the backend that wait for the loop. A lane that finds it full waits, which holds up nobody but itself.
+const REPLY_QUEUE: usize = 1024;
+
+/// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
+#[must_use]
+pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
+    let log = install_log(config);
+    config.warnings.iter().for_each(|warning| warn!("{warning}"));
+    let exit = match set_up(config, command, environ, &log) {
+        Ok((event_loop, directory)) => {
+            let exit = supervise(event_loop);
+            if let Err(error) = directory.remove() {
+                warn!("cannot remove the runtime directory: {error}");
+            }
+            exit
+        }
+        Err(NotStarted { message, exit }) => {
+            report(&message);
+            exit
+        }
+    };
+    log.flush();
+    exit
+}
+
+/// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped first, then we say so.
+fn supervise(event_loop: EventLoop) -> Exit {
+    let event_loop = RefCell::new(event_loop);
+    let result = panic::catch_unwind(AssertUnwindSafe(|| event_loop.borrow_mut().run()));
+    match result {
+        Ok(Ok(exit)) => return exit,
+        Ok(Err(error)) => report(&format!("cannot wait for events: {error}; stopping the worker")),
+        // The panic hook has said what it was.
+        Err(_) => {}
+    }
+    if let Ok(event_loop) = event_loop.try_borrow() {
+        event_loop.kill_everything();
+    }
+    Exit::Internal
+}
+
+fn set_up(
+    config: &Config,
+    command: &[OsString],
+    mut environ: Environ,
+    log: &LogHandle,
+) -> Result<(EventLoop, RuntimeDir), NotStarted> {
+    signals::expect_children();
+    let credentials = start::credentials(&config.process)?;
+    become_init(config);
+    let inherited = Inherited::look();
+    let options = options(config, surroundings(&environ), seed());
+    announce(&options.times);
+    let restarts = options.restart != crate::lifecycle::options::Restart::Never;
+
+    let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
+    let directory = RuntimeDir::open(&candidates(&config.paths), &allowed).map_err(internal)?;
+    let listener = directory.worker_socket().map_err(internal)?;
+    let socket_path = listener.path().to_owned();
+
+    let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
+    let hello = HelloContext {
+        concurrency: config.worker.concurrency,
+        queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
+        max_frame: options.max_frame,
+    };
+    let links = WorkerLinks::new(listener, allowed, hello, poll.registry(), LISTENER)
+        .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
+    let signals = SignalFd::new(SignalSet::ALL)
+        .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
+    let (lanes, replies) = start_lanes(config, &poll)?;
+
+    // The token was read by the configuration; from here on only the lanes have it.
+    let plan = plan(config, command, &environ, socket_path.as_os_str())?.run_as(credentials);
+    environ.overwrite(TOKEN_VARIABLE);
+    if let Err(error) = init::forbid_dumps() {
+        warn!("cannot keep our memory from processes of the same user: {error}");
+    }
+    init::take_terminal_from_input();
+    let log = log.clone();
+    let event_loop = EventLoop {
+        machine: Lifecycle::new(options, now()),
+        poll,
+        signals,
+        links,
+        lanes,
+        replies,
+        plan,
+        program: command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        worker: None,
+        descendants: Descendants::default(),
+        happened: Default::default(),
+        warn_on_reap: config.init.warn_on_reap,
+        process_group: config.init.process_group,
+        on_first_start: Some(Box::new(move || {
+            log.stderr_is_shared();
+            // A worker that may be started again needs what the first one got.
+            if !restarts {
+                inherited.release();
+            }
+        })),
+        has_more: false,
+        reaps_again: false,
+    };
+    Ok((event_loop, directory))
+}
+
+fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr) -> Result<ChildPlan, NotStarted> {
+    let secrets: &[&str] = if config.backend.pass_token { &[] } else { &[TOKEN_VARIABLE] };
+    let plan = ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&[(SOCKET_VARIABLE, socket)], secrets));
+    plan.map_err(|_| NotStarted {
+        message: "an argument or the path of the worker socket contains a NUL byte".to_owned(),
+        exit: Exit::Usage,
+    })
+}
+
+/// The threads that talk to the backend; each answer wakes the loop.
+fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId, Reply)>), NotStarted> {
+    let waker = Waker::new(poll.registry(), LANES)
+        .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
+    let waker = Arc::new(waker);
+    let (sender, replies) = mpsc::sync_channel(REPLY_QUEUE);
+    let settings = LaneSettings {
+        backend: config.backend.clone(),
+        identity: identity(config),
+    };
+    let lanes = Lanes::start(settings, move |call, reply| {
+        // Without a loop there is nobody to tell.
+        let _ = sender.send((call, reply));
+        let _ = waker.wake();
+    })
+    .map_err(|error| NotStarted {
+        message: error.to_string(),
+        exit: Exit::Usage,
+    })?;
+    info!("backend: {}", config.backend.url.as_ref().map(ToString::to_string).unwrap_or_default());
+    Ok((lanes, replies))
+}
+
+fn identity(config: &Config) -> Identity {
+    todo!()
+}
+
+/// Where random pauses start: they need not be secret, only different from those of other workers.
+fn seed() -> u64 {
+    let time = crate::os::clock::monotonic();
+    u64::from(time.subsec_nanos()) << 32 | u64::from(std::process::id()) ^ time.as_secs()
+}
+
+fn internal(error: impl std::fmt::Display) -> NotStarted {
+    NotStarted {
+        message: error.to_string(),
+        exit: Exit::Internal,
+    }
+}
+
+/// What a start would find wrong with this configuration although it is valid in itself.
+///
+/// # Errors
+///
+/// The message of that start.
+pub fn check(_config: &Config) -> io::Result<()> {
+    Ok(())
+}

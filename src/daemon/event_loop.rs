@@ -1,0 +1,231 @@
+//! The loop of the agent: one event, then what the lifecycle orders, then the next; then wait until something happens
+//! or the next deadline. One blocking call, `epoll_wait`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use log::{debug, trace, warn};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::daemon::backend_lanes::Lanes;
+use crate::daemon::descendants::Descendants;
+use crate::daemon::worker_links::WorkerLinks;
+use crate::exit::Exit;
+use crate::lifecycle::event::{Event, Reply};
+use crate::lifecycle::ids::{CallId, ProcessId};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::time::Moment;
+use crate::os::child::ChildPlan;
+use crate::os::clock;
+use crate::os::process::Pid;
+use crate::os::reaper::{self, Reaped};
+use crate::os::signal_fd::SignalFd;
+use crate::signal::Signal;
+
+/// The signals.
+const SIGNALS: Token = Token(0);
+
+/// The worker socket.
+pub const LISTENER: Token = Token(1);
+
+/// The lanes: a request was answered.
+pub const LANES: Token = Token(2);
+
+/// Events taken from the kernel at a time.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Signals taken in one turn: more than there are kinds of them.
+const SIGNALS_PER_TURN: usize = 128;
+
+/// Answers of the backend taken in one turn.
+const REPLIES_PER_TURN: usize = 256;
+
+/// Most processes reaped in one turn; then everything else gets its share, however fast orphans die.
+const REAPS_PER_TURN: usize = 256;
+
+/// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The worker that runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Worker {
+    /// Its pid.
+    pub pid: Pid,
+    /// What the lifecycle calls it.
+    pub process: ProcessId,
+}
+
+/// The machine, and everything that it acts on.
+pub struct EventLoop {
+    pub(super) machine: Lifecycle,
+    pub(super) poll: Poll,
+    pub(super) signals: SignalFd,
+    pub(super) links: WorkerLinks,
+    pub(super) lanes: Lanes,
+    pub(super) replies: Receiver<(CallId, Reply)>,
+    pub(super) plan: ChildPlan,
+    pub(super) program: String,
+    pub(super) worker: Option<Worker>,
+    pub(super) descendants: Descendants,
+    /// What happened and was not told to the machine yet. One turn adds a bounded number, and the next begins when all
+    /// are told.
+    pub(super) happened: VecDeque<Event>,
+    pub(super) warn_on_reap: bool,
+    pub(super) process_group: bool,
+    /// Called once, when the first worker runs: from then on what we inherited is only its.
+    pub(super) on_first_start: Option<Box<dyn FnOnce()>>,
+    /// There may be more to do without waiting.
+    pub(super) has_more: bool,
+    /// There may be more to reap.
+    pub(super) reaps_again: bool,
+}
+
+impl EventLoop {
+    /// Runs until the machine orders the exit.
+    ///
+    /// # Errors
+    ///
+    /// epoll or the signal descriptor failed: nothing can be waited for any more.
+    pub fn run(&mut self) -> io::Result<Exit> {
+        let source = self.signals.as_raw_fd();
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&source), SIGNALS, Interest::READABLE)?;
+        let mut ready = Events::with_capacity(EVENTS_PER_TURN);
+        // Whoever exec'ed us may have left children that ended before we could be told.
+        self.reap();
+        loop {
+            if let Some(exit) = self.tell_the_machine() {
+                return Ok(exit);
+            }
+            self.wait(&mut ready)?;
+            self.gather(&ready)?;
+        }
+    }
+
+    /// One event, then its effects, then the next; at last what is due.
+    fn tell_the_machine(&mut self) -> Option<Exit> {
+        loop {
+            if let Some(exit) = self.perform() {
+                return Some(exit);
+            }
+            if let Some(event) = self.happened.pop_front() {
+                trace!("{event:?}");
+                self.machine.handle(event, now());
+            } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
+                self.machine.handle_timeout(now());
+            } else {
+                return None;
+            }
+        }
+    }
+
+    fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
+        let deadline = self.machine.poll_timeout().map(|(due, timer)| {
+            trace!("next deadline: {timer:?}");
+            due.from_now(now())
+        });
+        let timeout = if std::mem::take(&mut self.has_more) {
+            Some(Duration::ZERO)
+        } else if self.links.has_unwatchable() {
+            Some(deadline.map_or(LOOK_EVERY, |deadline| deadline.min(LOOK_EVERY)))
+        } else {
+            deadline
+        };
+        match self.poll.poll(ready, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                ready.clear();
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Collects what happened. The order among the sources means nothing: the machine does not rely on any.
+    fn gather(&mut self, ready: &Events) -> io::Result<()> {
+        for event in ready {
+            match event.token() {
+                SIGNALS | LANES => {}
+                LISTENER => self.links.is_acceptable(),
+                token => self.links.is_ready(token, event, &mut self.happened),
+            }
+        }
+        self.take_signals()?;
+        self.take_replies();
+        if self.links.has_unwatchable() {
+            self.links.look_at_unwatchable(&mut self.happened);
+        }
+        let more = self.links.turn(self.poll.registry(), &mut self.happened);
+        self.has_more |= more;
+        Ok(())
+    }
+
+    /// Asked each time: a signal may have been set aside while a thread was started, and the descriptor tells only once.
+    fn take_signals(&mut self) -> io::Result<()> {
+        let mut children_ended = std::mem::take(&mut self.reaps_again);
+        for _ in 0..SIGNALS_PER_TURN {
+            match self.signals.take()? {
+                Some(Signal::CHLD) => children_ended = true,
+                Some(signal) => {
+                    debug!("received {signal}");
+                    self.happened.push_back(Event::SignalArrived(signal));
+                }
+                None => {
+                    if children_ended {
+                        self.reap();
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        self.has_more = true;
+        self.reap();
+        Ok(())
+    }
+
+    fn take_replies(&mut self) {
+        for _ in 0..REPLIES_PER_TURN {
+            match self.replies.try_recv() {
+                Ok((call, reply)) => self.happened.push_back(Event::BackendReplied(call, reply)),
+                Err(_) => return,
+            }
+        }
+        self.has_more = true;
+    }
+
+    fn reap(&mut self) {
+        for _ in 0..REAPS_PER_TURN {
+            match reaper::reap_one() {
+                Ok(Reaped::Process(pid, ended)) if self.worker.is_some_and(|worker| worker.pid == pid) => {
+                    if let Some(worker) = self.worker.take() {
+                        self.links.worker_reaped(worker.process);
+                    }
+                    self.happened.push_back(Event::WorkerEnded(ended));
+                }
+                Ok(Reaped::Process(pid, ended)) => {
+                    self.descendants.reaped(pid);
+                    if self.warn_on_reap {
+                        warn!("reaped adopted process {pid}: {ended}; its parent did not wait for it");
+                    } else {
+                        debug!("reaped adopted process {pid}: {ended}");
+                    }
+                }
+                Ok(Reaped::NoneReady) => return self.happened.push_back(Event::Reaped { children_left: true }),
+                Ok(Reaped::NoChildren) => return self.happened.push_back(Event::Reaped { children_left: false }),
+                Err(error) => return warn!("cannot reap: {error}"),
+            }
+        }
+        // SIGCHLD told once for all of them.
+        self.reaps_again = true;
+        self.has_more = true;
+    }
+}
+
+/// The time, for the machine.
+pub fn now() -> Moment {
+    Moment::new(clock::monotonic())
+}

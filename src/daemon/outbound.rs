@@ -1,0 +1,143 @@
+//! What could not be written at once, with a bound.
+
+use std::io::{self, ErrorKind, Write};
+
+/// Bytes on their way to one connection.
+#[derive(Debug)]
+pub struct Outbound {
+    bytes: Vec<u8>,
+    written: usize,
+    most: usize,
+}
+
+/// What came of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// The kernel has everything.
+    All,
+    /// Some of it waits here.
+    Some,
+    /// More would wait than may: nothing of the last frame was taken.
+    Overflow,
+    /// The other end is closed.
+    Closed,
+}
+
+impl Outbound {
+    /// A buffer of at most `most` bytes.
+    pub fn new(most: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            written: 0,
+            most,
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Writes a frame after what waits already, as far as that goes without waiting.
+    pub fn send(&mut self, frame: &[u8], stream: &mut impl Write) -> Written {
+        if self.len() == 0 {
+            return match write_some(frame, stream) {
+                Ok(count) if count == frame.len() => Written::All,
+                Ok(count) => {
+                    self.bytes.extend_from_slice(frame.get(count..).unwrap_or_default());
+                    Written::Some
+                }
+                Err(_) => Written::Closed,
+            };
+        }
+        if self.len() + frame.len() > self.most {
+            return Written::Overflow;
+        }
+        self.bytes.drain(..self.written);
+        self.written = 0;
+        self.bytes.extend_from_slice(frame);
+        Written::Some
+    }
+
+    /// Writes what waits, as far as that goes without waiting.
+    pub fn flush(&mut self, stream: &mut impl Write) -> Written {
+        match write_some(self.bytes.get(self.written..).unwrap_or_default(), stream) {
+            Ok(count) => self.written += count,
+            Err(_) => return Written::Closed,
+        }
+        if self.len() > 0 {
+            return Written::Some;
+        }
+        // What a large frame needed is given back.
+        self.bytes = Vec::new();
+        self.written = 0;
+        Written::All
+    }
+}
+
+/// Writes until everything is written or there is no room. An error means that nothing can ever be written.
+fn write_some(bytes: &[u8], stream: &mut impl Write) -> io::Result<usize> {
+    let mut count = 0;
+    while let Some(rest) = bytes.get(count..).filter(|rest| !rest.is_empty()) {
+        match stream.write(rest) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `room` bytes, then would block.
+    struct Slow {
+        room: usize,
+        taken: Vec<u8>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.room).min(3);
+            if count == 0 {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            self.room -= count;
+            self.taken.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_at_once_follows_in_order() {
+        let mut slow = Slow { room: 4, taken: Vec::new() };
+        let mut outbound = Outbound::new(100);
+        assert_eq!(outbound.send(b"hello\n", &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"ok\n", &mut slow), Written::Some);
+        slow.room = 3;
+        assert_eq!(outbound.flush(&mut slow), Written::Some);
+        assert_eq!(outbound.send(b"ping\n", &mut slow), Written::Some);
+        slow.room = 100;
+        assert_eq!(outbound.flush(&mut slow), Written::All);
+        assert_eq!(slow.taken, b"hello\nok\nping\n");
+    }
+
+    #[test]
+    fn more_than_may_wait_is_refused_whole() {
+        let mut slow = Slow { room: 0, taken: Vec::new() };
+        let mut outbound = Outbound::new(10);
+        assert_eq!(outbound.send(b"12345678\n", &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"xx\n", &mut slow), Written::Overflow);
+        slow.room = 100;
+        assert_eq!(outbound.flush(&mut slow), Written::All);
+        assert_eq!(slow.taken, b"12345678\n");
+    }
+}

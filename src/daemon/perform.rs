@@ -1,0 +1,95 @@
+//! One order of the lifecycle, one call.
+
+use log::{debug, info, warn};
+use uuid::Uuid;
+
+use crate::daemon::descendants;
+use crate::daemon::event_loop::{EventLoop, Worker};
+use crate::daemon::narrate::narrate;
+use crate::daemon::start::{self, NotStartedNow};
+use crate::exit::Exit;
+use crate::lifecycle::effect::Effect;
+use crate::lifecycle::event::{Event, NotStarted};
+use crate::lifecycle::ids::{ConnectionId, WorkerId};
+use crate::os::process;
+use crate::signal::Signal;
+
+impl EventLoop {
+    /// Does what the machine ordered. Returns the exit status when that was the last order.
+    pub(super) fn perform(&mut self) -> Option<Exit> {
+        while let Some(effect) = self.machine.poll_effect() {
+            match effect {
+                Effect::StartWorker => self.start_worker(),
+                Effect::SignalWorker(signal) => self.signal_worker(signal),
+                Effect::SignalProcess(process, signal) => self.links.signal(process, signal),
+                Effect::TerminateDescendants => self.descendants.terminate(),
+                Effect::KillDescendants => descendants::kill_children(),
+                Effect::KillEverything => self.kill_everything(),
+                Effect::Tell(connection, word) => {
+                    let registry = self.poll.registry();
+                    self.links.tell(connection, &word, registry, &mut self.happened);
+                }
+                Effect::ReadToEnd(connection) => {
+                    let registry = self.poll.registry();
+                    self.links.read_to_end(connection, registry, &mut self.happened);
+                }
+                Effect::Close(connection) => self.close(connection),
+                Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
+                Effect::Say(remark) => narrate(remark),
+                Effect::Exit(status) => return Some(Exit::Status(status)),
+            }
+        }
+        None
+    }
+
+    fn start_worker(&mut self) {
+        let event = match start::try_spawn(&self.plan, &self.program) {
+            Ok(pid) => {
+                let process = self.links.worker_started(pid, self.poll.registry());
+                self.worker = Some(Worker { pid, process });
+                if let Some(act) = self.on_first_start.take() {
+                    act();
+                }
+                let worker = WorkerId(Uuid::now_v7().to_string().into());
+                info!("Worker started with pid {pid}, as {worker}");
+                Event::WorkerStarted { process, worker }
+            }
+            Err(NotStartedNow::Shortage(reason)) => {
+                debug!("no process to be had: {reason}");
+                Event::WorkerNotStarted(NotStarted::Shortage)
+            }
+            Err(NotStartedNow::Refused(refused)) => {
+                start::report(&refused.message);
+                Event::WorkerNotStarted(NotStarted::Refused(refused.exit.code()))
+            }
+        };
+        self.happened.push_back(event);
+    }
+
+    fn signal_worker(&self, signal: Signal) {
+        let Some(worker) = self.worker else { return };
+        let result = if self.process_group {
+            process::signal_group(worker.pid, signal)
+        } else {
+            process::signal(worker.pid, signal)
+        };
+        match result {
+            Ok(()) => debug!("{signal} to the worker"),
+            Err(error) => warn!("cannot send {signal} to the worker: {error}"),
+        }
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        warn!("connection {connection}: closed by us");
+        let registry = self.poll.registry();
+        self.links.hang_up(connection, registry, &mut self.happened);
+    }
+
+    /// SIGKILL to the worker, unless it was reaped, and to everything else that is ours.
+    pub(super) fn kill_everything(&self) {
+        if let Some(worker) = self.worker {
+            descendants::kill_group(worker.pid);
+        }
+        descendants::kill_everybody();
+    }
+}

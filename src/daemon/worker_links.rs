@@ -1,0 +1,320 @@
+//! Every connection on the worker socket, and a hold on each process that has one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use log::{debug, warn};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::daemon::admission::{Allowed, may_connect};
+use crate::daemon::worker_link::{Link, READ_BYTES, WorkerLink};
+use crate::lifecycle::effect::Word;
+use crate::lifecycle::event::Event;
+use crate::lifecycle::ids::{ConnectionId, ProcessId};
+use crate::os::process::Pid;
+use crate::os::socket::{AcceptError, Accepted, Listener};
+use crate::os::watch::ProcessWatch;
+use crate::signal::Signal;
+use crate::wire::worker::HelloContext;
+
+/// Most connections at the same time; the next ones wait in the socket's queue.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// Connections accepted in one turn; then the others get theirs.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Tokens of connections are even from here on, those of processes odd.
+const FIRST_TOKEN: usize = 16;
+
+/// The connections and their processes.
+#[derive(Debug)]
+pub struct WorkerLinks {
+    listener: Listener,
+    allowed: Allowed,
+    hello: HelloContext,
+    links: BTreeMap<ConnectionId, WorkerLink>,
+    processes: BTreeMap<ProcessId, Watched>,
+    next_connection: u64,
+    next_process: u64,
+    /// Somebody may be waiting to be accepted: the kernel tells only once.
+    may_accept: bool,
+    buffer: Vec<u8>,
+}
+
+/// A process that has connections, or is the worker itself.
+#[derive(Debug)]
+struct Watched {
+    watch: ProcessWatch,
+    connections: usize,
+    is_worker: bool,
+    /// It was said to be gone.
+    is_gone: bool,
+}
+
+impl WorkerLinks {
+    /// Listens; `token` is the listener's.
+    ///
+    /// # Errors
+    ///
+    /// What epoll says.
+    pub fn new(
+        listener: Listener,
+        allowed: Allowed,
+        hello: HelloContext,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<Self> {
+        registry.register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Self {
+            listener,
+            allowed,
+            hello,
+            links: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            next_connection: 0,
+            next_process: 0,
+            may_accept: true,
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// The worker was started with this pid: its name from here on.
+    pub fn worker_started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
+        let watch = ProcessWatch::of(pid);
+        let id = self.name_process(pid);
+        match watch {
+            Ok(watch) => self.watch(id, watch, true, registry),
+            // It is our child: its end is noticed in any case.
+            Err(error) => warn!("cannot watch the worker's process {pid}: {error}"),
+        }
+        id
+    }
+
+    /// The worker was reaped: its pid may be anybody's.
+    pub fn worker_reaped(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.is_worker = false;
+            watched.is_gone = true;
+        }
+        self.forget_unused(id);
+    }
+
+    /// Somebody wants to connect.
+    pub fn is_acceptable(&mut self) {
+        self.may_accept = true;
+    }
+
+    /// The kernel says that something happened at this token.
+    pub fn is_ready(&mut self, token: Token, event: &mio::event::Event, events: &mut VecDeque<Event>) {
+        let Some(number) = token.0.checked_sub(FIRST_TOKEN) else {
+            return;
+        };
+        // Half of a token always fits.
+        let half = u64::try_from(number / 2).unwrap_or(u64::MAX);
+        if number % 2 == 1 {
+            self.look_at(half, events);
+            return;
+        }
+        if let Some(link) = self.links.get_mut(&ConnectionId(half)) {
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                link.is_readable();
+            }
+            if event.is_writable() {
+                link.flush(events);
+            }
+        }
+    }
+
+    /// Accepts and reads, each connection its share. Returns whether there is more to do at once.
+    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) -> bool {
+        self.accept(registry, events);
+        let readable: Vec<ConnectionId> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.wants_read())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in readable {
+            let Some(link) = self.links.get_mut(&id) else { continue };
+            if link.read(&mut self.buffer, events) == Link::Closed {
+                self.hang_up(id, registry, events);
+            }
+        }
+        let can_accept = self.may_accept && self.links.len() < MAX_CONNECTIONS;
+        can_accept || self.links.values().any(WorkerLink::wants_read)
+    }
+
+    /// Whether some process can only be watched by asking for it from time to time (before Linux 5.3).
+    pub fn has_unwatchable(&self) -> bool {
+        self.processes
+            .values()
+            .any(|watched| !watched.is_gone && watched.watch.as_fd().is_none())
+    }
+
+    /// Asks for each process that can only be watched like that.
+    pub fn look_at_unwatchable(&mut self, events: &mut VecDeque<Event>) {
+        let unwatchable: Vec<u64> = self
+            .processes
+            .iter()
+            .filter(|(_, watched)| watched.watch.as_fd().is_none())
+            .map(|(id, _)| id.0 >> 32)
+            .collect();
+        for number in unwatchable {
+            self.look_at(number, events);
+        }
+    }
+
+    /// Writes a word to a connection.
+    pub fn tell(&mut self, id: ConnectionId, word: &Word, registry: &Registry, events: &mut VecDeque<Event>) {
+        if let Some(link) = self.links.get_mut(&id)
+            && link.tell(word, &self.hello, events) == Link::Closed
+        {
+            self.hang_up(id, registry, events);
+        }
+    }
+
+    /// Reads what the process that is gone has left on this connection, and closes it.
+    pub fn read_to_end(&mut self, id: ConnectionId, registry: &Registry, events: &mut VecDeque<Event>) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.read_to_end(&mut self.buffer, events);
+            self.hang_up(id, registry, events);
+        }
+    }
+
+    /// Closes a connection.
+    pub fn hang_up(&mut self, id: ConnectionId, registry: &Registry, events: &mut VecDeque<Event>) {
+        let Some(link) = self.links.remove(&id) else { return };
+        let _ = registry.deregister(&mut SourceFd(&link.stream.as_raw_fd()));
+        events.push_back(Event::HungUp(id));
+        if let Some(watched) = self.processes.get_mut(&link.process) {
+            watched.connections = watched.connections.saturating_sub(1);
+        }
+        // With one descriptor free there may be room for the next.
+        self.may_accept = true;
+        self.forget_unused(link.process);
+    }
+
+    /// Signals a process with connections, and nobody else: not even one that has its pid by now.
+    pub fn signal(&self, id: ProcessId, signal: Signal) {
+        let Some(watched) = self.processes.get(&id) else { return };
+        match watched.watch.signal(signal) {
+            Ok(()) => debug!("{signal} to process {id}"),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                warn!("cannot send {signal} to process {id}: {error}");
+            }
+            Err(error) => debug!("{signal} to process {id}: {error}"),
+        }
+    }
+
+    fn accept(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            if !self.may_accept || self.links.len() >= MAX_CONNECTIONS {
+                return;
+            }
+            match self.listener.accept() {
+                Ok(Some(accepted)) => self.admit(accepted, registry, events),
+                Ok(None) => self.may_accept = false,
+                Err(AcceptError::Aborted) => {}
+                Err(error) => {
+                    // Tried again when a connection was closed, or somebody else wants to connect.
+                    warn!("{error}");
+                    self.may_accept = false;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, accepted: Accepted, registry: &Registry, events: &mut VecDeque<Event>) {
+        let Accepted { stream, peer, process } = accepted;
+        if let Err(refusal) = may_connect(&peer, &self.allowed) {
+            warn!("a connection to the worker socket was refused: {refusal}");
+            return;
+        }
+        // Refused above when it has no pid.
+        let Some(watch) = process else { return };
+        let process = self.process_of(watch, registry);
+        self.next_connection += 1;
+        let id = ConnectionId(self.next_connection);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token(id.0, 0), interest) {
+            warn!("cannot watch a connection: {error}");
+            return;
+        }
+        if let Some(watched) = self.processes.get_mut(&process) {
+            watched.connections += 1;
+        }
+        debug!("connection {id} from process {process}");
+        self.links.insert(id, WorkerLink::new(id, process, stream, self.hello.max_frame));
+        events.push_back(Event::Connected { connection: id, process });
+        // A process whose descriptor is readable already would never make it readable again.
+        self.look_at(process.0 >> 32, events);
+    }
+
+    /// The name of a process: the one that it has, unless that was somebody with the same pid.
+    fn process_of(&mut self, watch: ProcessWatch, registry: &Registry) -> ProcessId {
+        let pid = watch.pid();
+        let known = self
+            .processes
+            .iter()
+            .find(|(_, watched)| watched.watch.pid() == pid && !watched.is_gone && !watched.watch.has_ended());
+        if let Some((id, _)) = known {
+            return *id;
+        }
+        let id = self.name_process(pid);
+        self.watch(id, watch, false, registry);
+        id
+    }
+
+    fn name_process(&mut self, pid: Pid) -> ProcessId {
+        self.next_process += 1;
+        ProcessId(self.next_process << 32 | u64::from(pid.number().unsigned_abs()))
+    }
+
+    fn watch(&mut self, id: ProcessId, watch: ProcessWatch, is_worker: bool, registry: &Registry) {
+        if let Some(descriptor) = watch.as_fd() {
+            let descriptor: RawFd = descriptor.as_raw_fd();
+            if let Err(error) = registry.register(&mut SourceFd(&descriptor), token(id.0 >> 32, 1), Interest::READABLE) {
+                warn!("cannot watch process {id}: {error}");
+            }
+        }
+        let watched = Watched {
+            watch,
+            connections: 0,
+            is_worker,
+            is_gone: false,
+        };
+        self.processes.insert(id, watched);
+    }
+
+    /// Says once that a process is gone.
+    fn look_at(&mut self, number: u64, events: &mut VecDeque<Event>) {
+        let range = ProcessId(number << 32)..=ProcessId(number << 32 | u64::from(u32::MAX));
+        let found = self.processes.range_mut(range).next();
+        if let Some((id, watched)) = found
+            && !watched.is_gone
+            && watched.watch.has_ended()
+        {
+            let id = *id;
+            watched.is_gone = true;
+            events.push_back(Event::ProcessGone(id));
+            self.forget_unused(id);
+        }
+    }
+
+    /// Lets go of a process that is gone and has no connection. One that is alive may still hold jobs of a connection
+    /// that was closed: it is watched until it is gone.
+    fn forget_unused(&mut self, id: ProcessId) {
+        let is_unused = |watched: &Watched| watched.connections == 0 && !watched.is_worker && watched.is_gone;
+        if self.processes.get(&id).is_some_and(is_unused) {
+            // Closing its descriptor takes it out of the poll as well.
+            self.processes.remove(&id);
+        }
+    }
+}
+
+fn token(number: u64, kind: usize) -> Token {
+    // A counter that wraps after 2^63 connections.
+    Token(FIRST_TOKEN + usize::try_from(number).unwrap_or(0) * 2 + kind)
+}
