@@ -9,6 +9,7 @@ pub mod entry;
 pub mod init;
 pub mod process;
 pub mod reaper;
+pub mod signal_fd;
 pub mod signals;
 pub mod stdio;
 pub mod tty;
