@@ -11,6 +11,8 @@ pub mod process;
 pub mod reaper;
 pub mod signal_fd;
 pub mod signals;
+pub mod socket;
 pub mod stdio;
 pub mod tty;
 pub mod user;
+pub mod watch;
