@@ -5,6 +5,7 @@
 
 pub mod child;
 pub mod clock;
+pub mod dirs;
 pub mod entry;
 pub mod init;
 pub mod process;
