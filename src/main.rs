@@ -18,13 +18,13 @@ ojs_init::entry!(run);
 /// Longest that help or a report may wait for a slow reader of standard output.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 
-fn run(invocation: &Invocation) -> u8 {
+fn run(invocation: Invocation) -> u8 {
     // The default hook writes to standard error without a bound.
     panic::set_hook(Box::new(|info| {
         report(&format!("internal error, please report it: {info}"))
     }));
     let exit = panic::catch_unwind(|| {
-        dispatch(invocation).unwrap_or_else(|message| {
+        dispatch(&invocation).unwrap_or_else(|message| {
             report(&message);
             Exit::Usage
         })
@@ -38,7 +38,7 @@ fn dispatch(invocation: &Invocation) -> Result<Exit, String> {
         Request::Run { flags, command } => {
             let config = load(invocation, &flags)?;
             match config.mode {
-                Mode::None => Ok(plain_loop::run(&config, &command, invocation.environ)),
+                Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
                 mode @ (Mode::Socket | Mode::Gateway | Mode::Exec) => Err(not_yet(mode)),
             }
         }

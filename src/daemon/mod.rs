@@ -1,10 +1,19 @@
 //! SHELL. Holds descriptors and processes, and does what the lifecycle says; it decides nothing itself.
 #![forbid(unsafe_code)]
 
+pub mod admission;
+pub mod agent;
 mod agent_options;
 mod descendants;
+mod event_loop;
 pub mod log;
 mod narrate;
+mod outbound;
+mod perform;
 pub mod plain_loop;
 pub mod prepare;
+pub mod runtime_base;
+pub mod runtime_dir;
 mod start;
+mod worker_link;
+mod worker_links;

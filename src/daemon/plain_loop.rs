@@ -40,7 +40,7 @@ pub fn check(config: &Config) -> Result<(), String> {
 
 /// Runs `command` under the plain init until it is time to exit.
 #[must_use]
-pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
+pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
     let log = install_log(config);
     config.warnings.iter().for_each(|warning| warn!("{warning}"));
     let options = options(config);
@@ -75,7 +75,12 @@ struct Child {
     has_terminal: bool,
 }
 
-fn start(config: &Config, budget: Option<Budget>, command: &[OsString], environ: Environ) -> Result<Child, NotStarted> {
+fn start(
+    config: &Config,
+    budget: Option<Budget>,
+    command: &[OsString],
+    environ: &Environ,
+) -> Result<Child, NotStarted> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config);

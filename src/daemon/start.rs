@@ -49,6 +49,25 @@ pub fn credentials(process: &Process) -> Result<Option<Credentials>, NotStarted>
     }
 }
 
+/// Why one attempt gave no child.
+#[derive(Debug)]
+pub enum NotStartedNow {
+    /// There is no process to be had at the moment (EAGAIN, ENOMEM): trying again may help.
+    Shortage(io::Error),
+    /// It will not get better.
+    Refused(NotStarted),
+}
+
+/// Starts the child in one attempt, without waiting.
+pub fn try_spawn(plan: &ChildPlan, program: &str) -> Result<Pid, NotStartedNow> {
+    plan.spawn().map_err(|error| match error {
+        SpawnError::NoProcess(error) if is_shortage(&error) => NotStartedNow::Shortage(error),
+        SpawnError::NoProcess(error) => NotStartedNow::Refused(no_process_allowed(program, &error)),
+        SpawnError::User { step, error } => NotStartedNow::Refused(not_this_user(step, &error)),
+        SpawnError::Exec(error) => NotStartedNow::Refused(not_this_program(program, &error)),
+    })
+}
+
 /// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a
 /// moment should not end a container. A stop signal ends that wait; every other signal stays pending for the child.
 pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, NotStarted> {
@@ -56,12 +75,10 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
     let stop_signals = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT]);
     let mut pause = FIRST_PAUSE;
     loop {
-        let error = match plan.spawn() {
+        let error = match try_spawn(plan, program) {
             Ok(pid) => return Ok(pid),
-            Err(SpawnError::NoProcess(error)) if is_shortage(&error) => error,
-            Err(SpawnError::NoProcess(error)) => return Err(no_process_allowed(program, &error)),
-            Err(SpawnError::User { step, error }) => return Err(not_this_user(step, &error)),
-            Err(SpawnError::Exec(error)) => return Err(not_this_program(program, &error)),
+            Err(NotStartedNow::Shortage(error)) => error,
+            Err(NotStartedNow::Refused(refused)) => return Err(refused),
         };
         reap_inherited();
         if clock::monotonic() >= give_up {

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-use crate::os::entry::Environ;
+use crate::os::entry::{Environ, value_of};
 use crate::os::process::Pid;
 use crate::os::signals;
 use crate::os::user::Credentials;
@@ -32,9 +32,18 @@ pub struct ChildPlan {
     candidates: Vec<CString>,
     /// Its arguments, the program's name first.
     args: Vec<CString>,
-    environ: Environ,
+    environment: Environment,
     credentials: Option<Credentials>,
     terminal: Option<OwnedFd>,
+}
+
+/// The environment that the child gets.
+#[derive(Debug)]
+enum Environment {
+    /// Ours, as the kernel gave it to us.
+    Inherited(Environ),
+    /// A copy with changes: the entries.
+    Changed(Vec<CString>),
 }
 
 /// Why there is no child.
@@ -68,7 +77,7 @@ impl ChildPlan {
     /// # Errors
     ///
     /// An argument contains a NUL byte, which no program can be given.
-    pub fn new(command: &[OsString], environ: Environ) -> Result<Self, NulError> {
+    pub fn new(command: &[OsString], environ: &Environ) -> Result<Self, NulError> {
         let args = command
             .iter()
             .map(|arg| CString::new(arg.as_bytes()))
@@ -78,7 +87,7 @@ impl ChildPlan {
         Ok(Self {
             candidates,
             args,
-            environ,
+            environment: Environment::Inherited(environ.alias()),
             credentials: None,
             terminal: None,
         })
@@ -89,6 +98,23 @@ impl ChildPlan {
     pub fn run_as(mut self, credentials: Option<Credentials>) -> Self {
         self.credentials = credentials;
         self
+    }
+
+    /// Gives it a copy of the environment with changes. Each entry of a name in `set` gets the new value: the first one
+    /// in its place, further ones are left out; a name that has none comes at the end. Entries of a name in `remove`
+    /// are left out. All others stay byte for byte and in order, duplicates and those without `=` included. PATH as it
+    /// was decides where the program is looked for.
+    ///
+    /// # Errors
+    ///
+    /// A name or value contains a NUL byte.
+    pub fn with_environment(mut self, set: &[(&str, &OsStr)], remove: &[&str]) -> Result<Self, NulError> {
+        let entries = match &self.environment {
+            Environment::Inherited(environ) => changed(environ.entries(), set, remove)?,
+            Environment::Changed(entries) => changed(entries.iter().map(|entry| entry.as_bytes()), set, remove)?,
+        };
+        self.environment = Environment::Changed(entries);
+        Ok(self)
     }
 
     /// Makes its process group the foreground one of this terminal.
@@ -108,9 +134,17 @@ impl ChildPlan {
         let args = null_terminated(&self.args);
         let mut shell_args = vec![SHELL.as_ptr(), ptr::null()];
         shell_args.extend(args.get(1..).unwrap_or_default());
+        let environment = match &self.environment {
+            Environment::Inherited(_) => Vec::new(),
+            Environment::Changed(entries) => null_terminated(entries),
+        };
         let mut job = Job {
             plan: self,
             args: args.as_ptr(),
+            environ: match &self.environment {
+                Environment::Inherited(environ) => environ.as_ptr(),
+                Environment::Changed(_) => environment.as_ptr(),
+            },
             candidates: null_terminated(&self.candidates),
             shell_args,
             failed_step: 0,
@@ -141,6 +175,7 @@ impl ChildPlan {
 struct Job<'a> {
     plan: &'a ChildPlan,
     args: *const *const c_char,
+    environ: *const *const c_char,
     candidates: Vec<*const c_char>,
     /// `/bin/sh`, a place for the script's path, the script's arguments.
     shell_args: Vec<*const c_char>,
@@ -227,7 +262,7 @@ fn change_user(job: &mut Job<'_>, credentials: &Credentials) {
 
 /// Tries each candidate as `execvp` does; returns the errno to report when none could be executed.
 fn exec(job: &mut Job<'_>) -> c_int {
-    let environ = job.plan.environ.as_ptr();
+    let environ = job.environ;
     let mut result = libc::ENOENT;
     for candidate in job
         .candidates
@@ -282,6 +317,32 @@ fn candidates(program: &OsStr, path: Option<&OsStr>) -> Result<Vec<CString>, Nul
         .collect()
 }
 
+/// These entries with the changes of [`ChildPlan::with_environment`].
+fn changed<'a>(
+    entries: impl Iterator<Item = &'a [u8]>,
+    set: &[(&str, &OsStr)],
+    remove: &[&str],
+) -> Result<Vec<CString>, NulError> {
+    let new = |(name, value): &(&str, &OsStr)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
+    let mut result = Vec::new();
+    let mut placed = vec![false; set.len()];
+    for entry in entries {
+        let mut names = set.iter().zip(&mut placed);
+        if let Some((change, placed)) = names.find(|((name, _), _)| value_of(entry, name).is_some()) {
+            if !std::mem::replace(placed, true) {
+                result.push(new(change)?);
+            }
+        } else if !remove.iter().any(|name| value_of(entry, name).is_some()) {
+            result.push(CString::new(entry)?);
+        }
+    }
+    let missing = set.iter().zip(placed).filter(|(_, placed)| !placed);
+    for (change, _) in missing {
+        result.push(new(change)?);
+    }
+    Ok(result)
+}
+
 /// The array form of C: pointers, then null. Valid as long as the strings live.
 fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
     strings
@@ -294,6 +355,7 @@ fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::entry::tests::block;
 
     fn found(program: &str, path: Option<&str>) -> Vec<String> {
         let found = candidates(OsStr::new(program), path.map(OsStr::new)).unwrap();
@@ -315,5 +377,94 @@ mod tests {
     #[test]
     fn an_empty_name_is_nowhere() {
         assert!(found("", Some("/a")).is_empty());
+    }
+
+    fn environment(before: &[&str], set: &[(&str, &str)], remove: &[&str]) -> Vec<String> {
+        let set: Vec<_> = set.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
+        let plan = ChildPlan::new(&[], &block(before)).unwrap();
+        let Environment::Changed(entries) = plan.with_environment(&set, remove).unwrap().environment else {
+            panic!("unchanged")
+        };
+        let text = |entry: CString| entry.into_string().unwrap();
+        entries.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn what_is_not_named_keeps_its_bytes_and_its_order() {
+        let before = [
+            "B=2",
+            "",
+            "A=1",
+            "no equals sign",
+            "=x",
+            "A=3",
+            "URLS=z",
+            "B=",
+            "MY_URL=y",
+            "URL",
+        ];
+        assert_eq!(environment(&before, &[], &[]), before);
+        assert_eq!(
+            environment(&before, &[("URL", "new")], &["TOKEN"]),
+            [&before[..], &["URL=new"]].concat()
+        );
+    }
+
+    #[test]
+    fn a_value_takes_the_place_of_the_first_entry_and_the_others_go() {
+        let before = ["A=1", "URL=old", "B=2", "URL=older", "URL", "C=3"];
+        assert_eq!(
+            environment(&before, &[("NEW", "n"), ("URL", "new"), ("LAST", "")], &[]),
+            ["A=1", "URL=new", "B=2", "URL", "C=3", "NEW=n", "LAST="]
+        );
+    }
+
+    #[test]
+    fn a_removed_variable_is_gone_with_all_its_duplicates() {
+        let before = ["TOKEN=1", "A=1", "TOKEN=", "TOKEN", "TOKENS=2", "MY_TOKEN=3"];
+        assert_eq!(
+            environment(&before, &[], &["TOKEN"]),
+            ["A=1", "TOKEN", "TOKENS=2", "MY_TOKEN=3"]
+        );
+    }
+
+    #[test]
+    fn what_is_both_set_and_removed_is_set() {
+        assert_eq!(environment(&["A=1"], &[("A", "2")], &["A"]), ["A=2"]);
+    }
+
+    #[test]
+    fn changes_add_up() {
+        let plan = ChildPlan::new(&[], &block(&["A=1", "B=2"])).unwrap();
+        let plan = plan.with_environment(&[("A", OsStr::new("3"))], &[]).unwrap();
+        let plan = plan.with_environment(&[], &["B"]).unwrap();
+        assert!(matches!(plan.environment, Environment::Changed(entries) if entries == [c"A=3".to_owned()]));
+    }
+
+    #[test]
+    fn a_nul_byte_in_a_value_is_refused() {
+        let plan = ChildPlan::new(&[], &block(&[])).unwrap();
+        assert!(plan.with_environment(&[("A", OsStr::new("x\0y"))], &[]).is_err());
+    }
+
+    #[test]
+    fn a_child_is_started_with_the_changed_environment_and_not_with_a_secret_that_was_overwritten_later() {
+        let mut environ = block(&["PATH=/usr/bin:/bin", "TOKEN=secret", "URL=old", "KEPT=secret"]);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let out = format!("of=/proc/self/fd/{}", writer.as_raw_fd());
+        let command = ["dd", "if=/proc/self/environ", &out, "status=none"].map(OsString::from);
+        let set = [("URL", OsStr::new("new"))];
+        let plan = ChildPlan::new(&command, &environ).unwrap();
+        let plan = plan.with_environment(&set, &["TOKEN"]).unwrap();
+        environ.overwrite("TOKEN");
+        environ.overwrite("KEPT");
+        nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+        let pid = plan.spawn().unwrap();
+        drop(writer);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        // SAFETY: reaps the child above and nobody else; its status is not asked for.
+        unsafe { libc::waitpid(pid.number(), ptr::null_mut(), 0) };
+        assert_eq!(text, "PATH=/usr/bin:/bin\0URL=new\0KEPT=secret\0");
     }
 }

@@ -96,6 +96,20 @@ pub fn take_terminal_from_input() {
     }
 }
 
+/// Keeps our memory from whoever runs as the same user: no core dump, no ptrace, and `/proc/PID/environ`, `mem` and the
+/// like belong to root.
+///
+/// A child that changes its user before exec shares our memory until then, and with it the kernel sets this back to
+/// what `fs.suid_dumpable` says: so once more after starting one.
+///
+/// # Errors
+///
+/// None is known but a seccomp filter.
+pub fn forbid_dumps() -> io::Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+}
+
 /// Lets go of what we inherited and only the child needs: the working directory (we would keep its file system
 /// mounted), standard input and output (a pipe's other end would wait for us), and every further descriptor. For after
 /// the child has been started. Best effort: nothing here is worth failing for.
@@ -159,5 +173,21 @@ fn check(result: i32) -> io::Result<()> {
         Err(io::Error::last_os_error())
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_forbid_dumps_the_kernel_makes_no_dump() {
+        // SAFETY: these prctls take and return numbers only.
+        let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
+        assert_eq!(dumpable(), 1);
+        forbid_dumps().unwrap();
+        assert_eq!(dumpable(), 0);
+        // SAFETY: as above; the other tests want it as it was.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
     }
 }

@@ -5,11 +5,15 @@
 
 pub mod child;
 pub mod clock;
+pub mod dirs;
 pub mod entry;
 pub mod init;
 pub mod process;
 pub mod reaper;
+pub mod signal_fd;
 pub mod signals;
+pub mod socket;
 pub mod stdio;
 pub mod tty;
 pub mod user;
+pub mod watch;

@@ -82,10 +82,8 @@ fn send(target: i32, signal: Signal) -> io::Result<()> {
 ///
 /// `/proc` is missing, or shows another PID namespace: its numbers would name strangers.
 pub fn children() -> io::Result<Vec<Pid>> {
+    check_proc()?;
     let own = Pid::own();
-    if fs::read_link("/proc/self")?.to_str() != Some(own.to_string().as_str()) {
-        return Err(io::Error::other("/proc shows another PID namespace"));
-    }
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry
@@ -100,32 +98,94 @@ pub fn children() -> io::Result<Vec<Pid>> {
         let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
             continue;
         };
-        if parent_of_living(&stat) == Some(own.0) {
+        if Stat::parse(&stat).is_some_and(|stat| !stat.has_ended && stat.parent == own.0) {
             found.push(Pid::new(pid));
         }
     }
     Ok(found)
 }
 
-/// The parent's pid in a line of `/proc/PID/stat`; none for a zombie, unless only its first thread has ended. The command name in it may hold anything, spaces
-/// and parentheses included, so reading starts behind the last `)`.
-fn parent_of_living(stat: &[u8]) -> Option<i32> {
-    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(stat.get(end_of_name + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    // The 20th field of the whole line; state is the third.
-    let threads = fields
-        .nth(15)
-        .and_then(|threads| threads.parse::<u32>().ok())
-        .unwrap_or(0);
-    (!["Z", "X"].contains(&state) || threads > 1).then_some(parent)
+/// When this process started, in clock ticks since the machine did: with the pid it tells one process from every other.
+/// `None`: it has ended, a zombie included.
+///
+/// # Errors
+///
+/// `/proc` is missing, shows another PID namespace or hides this process, or there is no descriptor left to read it.
+pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
+    check_proc()?;
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => {
+            let stat = Stat::parse(&stat).ok_or_else(|| io::Error::other("/proc/PID/stat makes no sense"))?;
+            let known = stat
+                .started
+                .ok_or_else(|| io::Error::other("/proc/PID/stat is cut short"));
+            if stat.has_ended { Ok(None) } else { known.map(Some) }
+        }
+        // It ended between open and read.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if exists(pid) {
+                Err(io::Error::other("/proc hides processes of other users (hidepid)"))
+            } else {
+                Ok(None)
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether there is a process, a zombie included, with this pid.
+fn exists(pid: Pid) -> bool {
+    // SAFETY: kill takes two numbers; signal 0 is never delivered.
+    let result = unsafe { libc::syscall(libc::SYS_kill, pid.0, 0) };
+    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Whether the numbers of `/proc` are ours.
+fn check_proc() -> io::Result<()> {
+    if fs::read_link("/proc/self")?.to_str() == Some(Pid::own().to_string().as_str()) {
+        Ok(())
+    } else {
+        Err(io::Error::other("/proc shows another PID namespace"))
+    }
+}
+
+/// What a line of `/proc/PID/stat` says.
+struct Stat {
+    /// A zombie, unless only its first thread has ended.
+    has_ended: bool,
+    parent: i32,
+    started: Option<u64>,
+}
+
+impl Stat {
+    /// The command name in the line may hold anything, spaces and parentheses included, so reading starts behind the
+    /// last `)`.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        // The 20th and the 22nd field of the whole line; state is the third.
+        let threads = fields.nth(15).and_then(|threads| threads.parse::<u32>().ok());
+        let started = fields.nth(1).and_then(|ticks| ticks.parse().ok());
+        let has_ended = ["Z", "X"].contains(&state) && threads.unwrap_or(0) <= 1;
+        Some(Self {
+            has_ended,
+            parent,
+            started,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parent_of_living(line: &[u8]) -> Option<i32> {
+        Stat::parse(line).filter(|stat| !stat.has_ended).map(|stat| stat.parent)
+    }
 
     #[test]
     fn the_parent_is_found_whatever_the_command_is_called() {
@@ -155,6 +215,20 @@ mod tests {
         for line in [&b""[..], b"12", b"12 (sleep)", b"12 (sleep) S", b"12 (sleep) S x"] {
             assert_eq!(parent_of_living(line), None);
         }
+    }
+
+    #[test]
+    fn the_start_time_is_the_twenty_second_field() {
+        let line = b"12 (a b) c) S 5 12 12 0 -1 4 9 9 9 9 9 9 9 9 20 0 1 7 4711 8 8";
+        assert_eq!(Stat::parse(line).unwrap().started, Some(4711));
+        assert_eq!(Stat::parse(b"12 (a) S 5 12").unwrap().started, None);
+    }
+
+    #[test]
+    fn we_started_after_the_machine_and_a_free_pid_never_did() {
+        assert!(start_time(Pid::own()).unwrap().unwrap() > 0);
+        // Above the highest pid that a kernel gives (PID_MAX_LIMIT).
+        assert_eq!(start_time(Pid::new(1 << 23)).unwrap(), None);
     }
 
     #[test]

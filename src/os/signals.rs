@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::signal::Signal;
 
 /// Size of the kernel's signal set in bytes; the C library's own type is larger and hides signals 32 to 34.
-const KERNEL_SET_BYTES: usize = 8;
+pub(in crate::os) const KERNEL_SET_BYTES: usize = 8;
 
 /// Longest wait in seconds, about a century: the kernel refuses numbers that it cannot add to its clock.
 const LONGEST_WAIT_SECONDS: u64 = 1 << 32;
@@ -31,7 +31,7 @@ static CHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// A set of signals, one bit each, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SignalSet(u64);
+pub struct SignalSet(pub(in crate::os) u64);
 
 impl SignalSet {
     /// Every signal; the kernel leaves out KILL and STOP by itself.
@@ -149,14 +149,17 @@ fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Optio
             Some(_) | None => Err(error),
         };
     };
-    let is_self_inflicted = [Signal::PIPE, Signal::XFSZ].contains(&signal) && is_from_ourselves(&info);
-    Ok(Some(signal).filter(|_| !is_self_inflicted))
+    // SAFETY: the two signals that this is read for always carry the sender's pid, and the others at worst a number
+    // that means something else.
+    let sender = unsafe { info.si_pid() };
+    Ok(Some(signal).filter(|signal| !is_self_inflicted(*signal, sender.unsigned_abs())))
 }
 
 /// Starts a thread without losing a signal to the C library: when musl starts one it unblocks the real-time signals that
 /// it wants for itself, and one that is pending, or comes then, would end us.
 ///
-/// Those that are pending are set aside for the next [`wait`]; one that comes in the few microseconds until the mask is
+/// Those that are pending are set aside for the next [`wait`] or
+/// [`SignalFd::take`](crate::os::signal_fd::SignalFd::take); one that comes in the few microseconds until the mask is
 /// complete again is dropped.
 pub fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
     let wanted = SignalSet(LIBRARY_SIGNALS.iter().fold(0, |set, number| set | 1 << (number - 1)));
@@ -170,7 +173,7 @@ pub fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
 }
 
 /// The next signal of `set` that was set aside.
-fn take_set_aside(set: SignalSet) -> Option<Signal> {
+pub(in crate::os) fn take_set_aside(set: SignalSet) -> Option<Signal> {
     let waiting = SET_ASIDE.load(Ordering::Relaxed) & set.0;
     if waiting == 0 {
         return None;
@@ -197,10 +200,8 @@ fn ignore(number: i32) {
 }
 
 /// Whether the kernel raised this signal because of a call of our own.
-fn is_from_ourselves(info: &libc::siginfo_t) -> bool {
-    // SAFETY: SIGPIPE always carries the sender's pid.
-    let sender = unsafe { info.si_pid() };
-    i64::from(sender) == i64::from(std::process::id())
+pub(in crate::os) fn is_self_inflicted(signal: Signal, sender: u32) -> bool {
+    [Signal::PIPE, Signal::XFSZ].contains(&signal) && sender == std::process::id()
 }
 
 /// A duration as the kernel takes it.

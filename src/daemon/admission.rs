@@ -1,0 +1,174 @@
+//! Who may connect to the worker socket. The kernel says who it was; the modes of file and directory are only the
+//! first hurdle.
+
+use std::fmt;
+
+use crate::os::socket::Peer;
+use crate::os::user::Credentials;
+
+/// The users that may connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    own: u32,
+    child: Option<Credentials>,
+    others: Vec<u32>,
+}
+
+/// Why somebody may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has no pid here, so it could not be watched, and where jobs are lost that would go unnoticed.
+    OtherPidNamespace,
+    /// It runs as a user that nobody allowed.
+    User(u32),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherPidNamespace => f.write_str(
+                "it is in another PID namespace, where its end could not be noticed; run it in the same container, or \
+                 share the process namespace",
+            ),
+            Self::User(uid) => write!(
+                f,
+                "user {uid} is not allowed; worker.socket_users (OJS_SOCKET_USERS) lists further ones"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Allowed {
+    /// Us, root, the child, which runs as `child` (`None`: as we do), and `socket_users`.
+    #[must_use]
+    pub fn new(child: Option<Credentials>, socket_users: &[u32]) -> Self {
+        let own = nix::unistd::geteuid().as_raw();
+        let others = socket_users.to_vec();
+        Self { own, child, others }
+    }
+
+    /// Our own user.
+    #[must_use]
+    pub fn own(&self) -> u32 {
+        self.own
+    }
+
+    /// The child, where it is another user than we are.
+    #[must_use]
+    pub fn other_child(&self) -> Option<&Credentials> {
+        self.child.as_ref().filter(|child| child.uid != self.own)
+    }
+
+    /// Whether anybody is allowed besides us, root and the child.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        let known = [0, self.own, self.child.as_ref().map_or(self.own, |child| child.uid)];
+        self.others.iter().any(|uid| !known.contains(uid))
+    }
+
+    fn contains(&self, uid: u32) -> bool {
+        let is_child = self.child.as_ref().is_some_and(|child| child.uid == uid);
+        uid == 0 || uid == self.own || is_child || self.others.contains(&uid)
+    }
+}
+
+/// Whether this peer may connect.
+///
+/// # Errors
+///
+/// It may not: see [`Refusal`].
+pub fn may_connect(peer: &Peer, allowed: &Allowed) -> Result<(), Refusal> {
+    if peer.pid.is_none() {
+        return Err(Refusal::OtherPidNamespace);
+    }
+    if allowed.contains(peer.uid) {
+        Ok(())
+    } else {
+        Err(Refusal::User(peer.uid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::process::Pid;
+
+    const CHILD: u32 = 1000;
+
+    fn allowed(others: &[u32]) -> Allowed {
+        let child = Credentials {
+            uid: CHILD,
+            gid: 1001,
+            groups: vec![1002],
+        };
+        Allowed {
+            own: 500,
+            child: Some(child),
+            others: others.to_vec(),
+        }
+    }
+
+    fn peer(uid: u32) -> Peer {
+        let pid = Some(Pid::own());
+        Peer { pid, uid, gid: uid }
+    }
+
+    #[test]
+    fn the_child_root_we_and_the_listed_users_may_connect_and_nobody_else() {
+        let allowed = allowed(&[2000, 2001]);
+        for uid in [CHILD, 0, 500, 2000, 2001] {
+            assert_eq!(may_connect(&peer(uid), &allowed), Ok(()), "{uid}");
+        }
+        // The child's groups are no users.
+        for uid in [1, 501, 1001, 1002, 2002, u32::MAX] {
+            assert_eq!(may_connect(&peer(uid), &allowed), Err(Refusal::User(uid)));
+        }
+    }
+
+    #[test]
+    fn a_child_that_runs_as_we_do_adds_nobody() {
+        let allowed = Allowed {
+            child: None,
+            ..allowed(&[])
+        };
+        assert_eq!(may_connect(&peer(500), &allowed), Ok(()));
+        assert_eq!(may_connect(&peer(CHILD), &allowed), Err(Refusal::User(CHILD)));
+    }
+
+    #[test]
+    fn a_peer_of_another_pid_namespace_is_refused_whoever_it_is() {
+        for uid in [0, 500, CHILD] {
+            let peer = Peer { pid: None, ..peer(uid) };
+            assert_eq!(may_connect(&peer, &allowed(&[])), Err(Refusal::OtherPidNamespace));
+        }
+    }
+
+    #[test]
+    fn users_that_may_connect_anyway_are_no_others() {
+        assert!(!allowed(&[]).has_others());
+        assert!(!allowed(&[0, 500, CHILD]).has_others());
+        assert!(allowed(&[0, 2000]).has_others());
+        assert_eq!(allowed(&[]).other_child().map(|child| child.uid), Some(CHILD));
+        assert_eq!(
+            Allowed {
+                own: CHILD,
+                ..allowed(&[])
+            }
+            .other_child(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        assert!(Refusal::User(7).to_string().contains("user 7"));
+        assert!(Refusal::User(7).to_string().contains("OJS_SOCKET_USERS"));
+        assert!(
+            Refusal::OtherPidNamespace
+                .to_string()
+                .contains("share the process namespace")
+        );
+    }
+}
