@@ -51,7 +51,8 @@ pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
     let sink = Arc::new(Sink::default());
     let mut builder = env_logger::Builder::new();
     builder
-        .filter_level(level)
+        // What our dependencies have to say is not in our hands, and they see the token.
+        .filter_module(env!("CARGO_CRATE_NAME"), level)
         .target(env_logger::Target::Pipe(Box::new(SinkWriter(Arc::clone(&sink)))));
     let preferred = move || {
         format.unwrap_or(if io::stderr().is_terminal() {
