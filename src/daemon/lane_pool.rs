@@ -169,10 +169,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next call for a thread; `None`: it shall end, and is no longer counted.
+    /// The next call for a thread that is counted as idle; `None`: it shall end, and is no longer counted.
     fn next(&self, plan: Plan) -> Option<Job> {
         let mut state = self.lock();
-        state.idle += 1;
         let mut is_over = false;
         loop {
             if let Some(job) = state.waiting.pop_front() {
@@ -209,12 +208,15 @@ struct Lane {
 impl Lane {
     fn run(self, first: Job) {
         SignalSet::ALL.set_as_mask();
-        let _counted = Counted(&self.shared);
         let mut work = None;
         let mut next = Some(first);
         while let Some(job) = next {
             let reply = self.carry_out(&mut work, &job);
-            (self.answer)(job.id, reply);
+            // Before the answer: who has it may at once send another call, and shall not start another thread for it.
+            self.shared.lock().idle += 1;
+            if panic::catch_unwind(AssertUnwindSafe(|| (self.answer)(job.id, reply))).is_err() {
+                log::error!("internal error while an answer of the backend was passed on");
+            }
             next = self.shared.next(self.plan);
         }
     }
@@ -227,17 +229,6 @@ impl Lane {
             *work = None;
             Reply::Failed(Failure::Unanswered)
         })
-    }
-}
-
-/// A thread that ends by a panic no longer counts either.
-struct Counted<'a>(&'a Shared);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.lock().threads -= 1;
-        }
     }
 }
 

@@ -40,7 +40,14 @@ impl Resolver for WithDeadline {
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         let addresses = match literal.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, port)],
-            Err(_) => look_up(host.to_owned(), port, *timeout.after)?.ok_or(Error::Timeout(timeout.reason))?,
+            Err(_) => match look_up(host.to_owned(), port, *timeout.after) {
+                Ok(Some(addresses)) => addresses,
+                Ok(None) => return Err(Error::Timeout(timeout.reason)),
+                Err(error) => {
+                    log::debug!("backend: {host}: {error}");
+                    return Err(Error::HostNotFound);
+                }
+            },
         };
         let mut resolved = self.empty();
         for address in addresses.into_iter().take(MOST_ADDRESSES) {
