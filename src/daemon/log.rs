@@ -49,10 +49,8 @@ pub struct LogHandle(Arc<Sink>);
 #[must_use]
 pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
     let sink = Arc::new(Sink::default());
-    let mut builder = env_logger::Builder::new();
-    builder
-        .filter_level(level)
-        .target(env_logger::Target::Pipe(Box::new(SinkWriter(Arc::clone(&sink)))));
+    let mut builder = only_ours(level);
+    builder.target(env_logger::Target::Pipe(Box::new(SinkWriter(Arc::clone(&sink)))));
     let preferred = move || {
         format.unwrap_or(if io::stderr().is_terminal() {
             Format::Text
@@ -72,6 +70,15 @@ pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
     // An error here means that a logger is installed already: then that one stays.
     let _ = builder.try_init();
     LogHandle(sink)
+}
+
+/// A log without the records of dependencies: at the finest level they show every byte of a request, token included.
+fn only_ours(level: LevelFilter) -> env_logger::Builder {
+    let mut builder = env_logger::Builder::new();
+    builder
+        .filter_level(LevelFilter::Off)
+        .filter_module(env!("CARGO_CRATE_NAME"), level);
+    builder
 }
 
 impl LogHandle {
@@ -216,5 +223,25 @@ impl Write for SinkWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use log::{Log, Metadata};
+
+    use super::*;
+
+    #[test]
+    fn no_level_lets_the_records_of_dependencies_through() {
+        let logger = only_ours(LevelFilter::Trace).build();
+        let is_written = |target, level| logger.enabled(&Metadata::builder().target(target).level(level).build());
+        for target in ["ureq_proto::util", "ureq", "rustls::conn", "mio", ""] {
+            assert!(
+                !is_written(target, Level::Trace) && !is_written(target, Level::Error),
+                "{target}"
+            );
+        }
+        assert!(is_written("ojs_init::daemon::backend_http", Level::Trace) && is_written("ojs_init", Level::Trace));
     }
 }

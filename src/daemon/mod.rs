@@ -4,14 +4,18 @@
 pub mod admission;
 pub mod agent;
 mod agent_options;
+mod backend_http;
+pub mod backend_lanes;
 mod descendants;
 mod event_loop;
+mod lane_pool;
 pub mod log;
 mod narrate;
 mod outbound;
 mod perform;
 pub mod plain_loop;
 pub mod prepare;
+mod resolver;
 pub mod runtime_base;
 pub mod runtime_dir;
 mod start;

@@ -1,0 +1,137 @@
+//! What the tests of this folder send and get.
+
+use std::time::Duration;
+
+use super::backend::{Answered, Identity, read};
+use crate::lifecycle::effect::{Call, WorkerState};
+use crate::lifecycle::event::{JobError, Progress, Reply};
+use crate::lifecycle::ids::{JobId, WorkerId};
+
+pub(super) fn us() -> Identity {
+    Identity {
+        hostname: "host".to_owned(),
+        pid: 7,
+        queues: vec!["high".to_owned(), "low".to_owned()],
+        concurrency: 3,
+        labels: vec!["gpu".to_owned()],
+        visibility_timeout: Duration::from_secs(120),
+    }
+}
+
+pub(super) fn worker() -> WorkerId {
+    WorkerId("w-1".into())
+}
+
+pub(super) fn job(id: &str) -> JobId {
+    JobId(id.into())
+}
+
+pub(super) fn ack() -> Call {
+    Call::Ack {
+        worker: worker(),
+        job: job("j"),
+        result: None,
+    }
+}
+
+pub(super) fn error() -> JobError {
+    JobError {
+        code: Some("shutdown".into()),
+        kind: Some("ShutdownError".into()),
+        message: "cut off".into(),
+        retryable: true,
+        details: Some(r#"{"reason":"shutdown"}"#.into()),
+        backtrace: Some(r#"["a"]"#.into()),
+    }
+}
+
+pub(super) fn fail(is_bare: bool) -> Call {
+    Call::Fail {
+        worker: worker(),
+        job: job("j"),
+        error: error(),
+        is_bare,
+    }
+}
+
+pub(super) fn requeue_call() -> Call {
+    Call::Requeue {
+        worker: worker(),
+        job: job("j"),
+        reason: "surplus".into(),
+    }
+}
+
+pub(super) fn fetch(count: u32) -> Call {
+    Call::Fetch {
+        worker: worker(),
+        count,
+    }
+}
+
+pub(super) fn beat() -> Call {
+    Call::Heartbeat {
+        worker: worker(),
+        state: WorkerState::Quiet,
+        active: vec![job("a"), job("b")],
+    }
+}
+
+pub(super) fn register() -> Call {
+    Call::Register { worker: worker() }
+}
+
+pub(super) fn deregister() -> Call {
+    Call::Deregister { worker: worker() }
+}
+
+pub(super) fn look() -> Call {
+    Call::Look { job: job("j") }
+}
+
+pub(super) fn progress() -> Call {
+    Call::Progress {
+        job: job("j"),
+        progress: Progress {
+            fraction: "0.50".into(),
+            message: Some("half".into()),
+            data: Some("[1]".into()),
+        },
+    }
+}
+
+pub(super) fn checkpoint() -> Call {
+    Call::Checkpoint {
+        job: job("j"),
+        state: r#"{"page": 3}"#.into(),
+    }
+}
+
+pub(super) fn every_call() -> Vec<Call> {
+    vec![
+        register(),
+        beat(),
+        fetch(2),
+        ack(),
+        fail(false),
+        fail(true),
+        requeue_call(),
+        look(),
+        progress(),
+        checkpoint(),
+        deregister(),
+    ]
+}
+
+pub(super) fn read_with(call: &Call, status: u16, retry_after: Option<&str>, body: &str) -> Reply {
+    let answered = Answered {
+        status,
+        retry_after,
+        body: body.as_bytes(),
+    };
+    read(call, answered).reply
+}
+
+pub(super) fn reply(call: &Call, status: u16, body: &str) -> Reply {
+    read_with(call, status, None, body)
+}

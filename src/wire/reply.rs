@@ -1,0 +1,274 @@
+//! From an HTTP answer to what it means. The status decides; a body is looked at only for what the status leaves open.
+
+use std::time::Duration;
+
+use crate::lifecycle::effect::Call;
+use crate::lifecycle::event::{Directive, Failure, JobState, JobView, Reply, Reservation};
+use crate::lifecycle::ids::{JobId, WorkerId};
+
+use super::delivery;
+use super::json::{self, Object};
+
+/// Time between heartbeats that we assume when the backend names only its heartbeat timeout (requirements C-15).
+const USUAL_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Shortest recommended time between heartbeats that we follow: below it they would be the backend's main load.
+const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How many heartbeats must fit into the backend's heartbeat timeout (worker protocol 10.3).
+const HEARTBEATS_IN_TIMEOUT: u32 = 3;
+
+/// Longest Retry-After that we believe, in bytes: what is longer is no number of seconds.
+const MAX_RETRY_AFTER_BYTES: usize = 16;
+
+/// An HTTP answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// Its status.
+    pub status: u16,
+    /// The header Retry-After.
+    pub retry_after: Option<&'a str>,
+    /// As much of the body as came.
+    pub body: &'a [u8],
+}
+
+/// What an answer means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// For the lifecycle.
+    pub reply: Reply,
+    /// For the person who reads the log: what is odd about the answer. Never holds anything of a job.
+    pub remark: Option<String>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self { reply, remark: None }
+    }
+}
+
+/// What an answer to this call means.
+#[must_use]
+pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
+    if !(200..300).contains(&answered.status) {
+        return refusal(call, answered).into();
+    }
+    match call {
+        Call::Register { .. } => registered(answered.body),
+        Call::Heartbeat { .. } => beaten(answered.body).into(),
+        Call::Fetch { count, .. } => fetched(answered, *count),
+        Call::Look { .. } => looked(answered.body).into(),
+        // The status says it all, whatever the body may be.
+        Call::Ack { .. }
+        | Call::Fail { .. }
+        | Call::Requeue { .. }
+        | Call::Progress { .. }
+        | Call::Checkpoint { .. }
+        | Call::Deregister { .. } => Reply::Accepted.into(),
+    }
+}
+
+fn registered(body: &[u8]) -> Answer {
+    let fields = Object::read_bytes(body);
+    if fields.as_ref().and_then(|fields| fields.raw("ok")) == Some("false") {
+        return Answer {
+            reply: Reply::Failed(Failure::Declined { retry_after: None }),
+            remark: Some("the backend answered the registration with ok: false".to_owned()),
+        };
+    }
+    let heartbeat_interval = fields.as_ref().and_then(heartbeat_interval);
+    Reply::Registered { heartbeat_interval }.into()
+}
+
+/// The recommended interval, at most a third of the timeout; a timeout alone matters when our usual interval is more.
+fn heartbeat_interval(fields: &Object<'_>) -> Option<Duration> {
+    let second = Duration::from_secs(1);
+    let recommended = fields.duration("heartbeat_interval", second);
+    let most = fields
+        .duration("heartbeat_timeout", second)
+        .map(|timeout| timeout / HEARTBEATS_IN_TIMEOUT);
+    let interval = match (recommended, most) {
+        (Some(recommended), Some(most)) => recommended.min(most),
+        (Some(recommended), None) => recommended,
+        (None, Some(most)) => Some(most).filter(|most| *most < USUAL_HEARTBEAT_INTERVAL)?,
+        (None, None) => return None,
+    };
+    Some(interval.max(SHORTEST_HEARTBEAT_INTERVAL))
+}
+
+fn beaten(body: &[u8]) -> Reply {
+    let fields = Object::read_bytes(body);
+    let word = |key| {
+        fields
+            .as_ref()
+            .and_then(|fields| fields.text(key))
+            .and_then(|word| directive(&word))
+    };
+    let extended = fields.as_ref().and_then(|fields| fields.texts("jobs_extended"));
+    Reply::Beaten {
+        directive: word("state").max(word("directive")),
+        extended: extended.map(|ids| ids.into_iter().map(|id| JobId(id.into())).collect()),
+    }
+}
+
+/// One word of either vocabulary (requirements C-09); what nobody knows asks for nothing.
+fn directive(word: &str) -> Option<Directive> {
+    let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known));
+    if is(&["terminate"]) {
+        Some(Directive::Terminate)
+    } else if is(&["quiet"]) {
+        Some(Directive::Quiet)
+    } else if is(&["running", "active", "continue"]) {
+        Some(Directive::Run)
+    } else {
+        None
+    }
+}
+
+/// No content is no job. Anything else that cannot be read may have been jobs.
+fn fetched(answered: Answered<'_>, count: u32) -> Answer {
+    const NO_CONTENT: u16 = 204;
+    if answered.status == NO_CONTENT {
+        return Reply::Fetched(Vec::new()).into();
+    }
+    let fetched = delivery::fetched(answered.body);
+    let brought = fetched.deliveries.len();
+    let mut oddities = Vec::new();
+    if !fetched.is_whole {
+        oddities.push(format!(
+            "it breaks off or is not JSON; jobs that could be read: {brought}"
+        ));
+    }
+    if fetched.unusable > 0 {
+        oddities.push(format!("elements that are no jobs with an id: {}", fetched.unusable));
+    }
+    if brought > usize::try_from(count).unwrap_or(usize::MAX) {
+        oddities.push(format!("{brought} jobs instead of at most {count}"));
+    }
+    let reply = if fetched.is_whole || brought > 0 {
+        Reply::Fetched(fetched.deliveries)
+    } else {
+        Reply::Failed(Failure::Unanswered)
+    };
+    let remark = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
+    Answer { reply, remark }
+}
+
+/// The job alone, or in `job`.
+fn looked(body: &[u8]) -> Reply {
+    let Some(fields) = Object::read_bytes(body) else {
+        return Reply::Failed(Failure::Unanswered);
+    };
+    let job = fields.object("job").unwrap_or(fields);
+    let Some(state) = job.text("state") else {
+        return Reply::Failed(Failure::Unanswered);
+    };
+    Reply::Looked(JobView {
+        state: match state.as_str() {
+            "active" => JobState::Active,
+            "cancelled" => JobState::Cancelled,
+            "completed" => JobState::Completed,
+            _ => JobState::Elsewhere,
+        },
+        worker: job
+            .text("worker_id")
+            .filter(|worker| !worker.is_empty())
+            .map(|worker| WorkerId(worker.into())),
+        reservation: delivery::reservation(&job),
+    })
+}
+
+/// A job of which nothing is known but this.
+fn nothing_but(state: JobState) -> Reply {
+    Reply::Looked(JobView {
+        state,
+        worker: None,
+        reservation: Reservation::default(),
+    })
+}
+
+/// What each call is about, as far as a refusal's meaning depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Matter {
+    /// Ourselves: register, deregister.
+    Worker,
+    Heartbeat,
+    Fetch,
+    Ack,
+    /// FAIL and requeue.
+    Nack,
+    Look,
+    /// Progress and checkpoint.
+    Side,
+}
+
+fn matter(call: &Call) -> Matter {
+    match call {
+        Call::Register { .. } | Call::Deregister { .. } => Matter::Worker,
+        Call::Heartbeat { .. } => Matter::Heartbeat,
+        Call::Fetch { .. } => Matter::Fetch,
+        Call::Ack { .. } => Matter::Ack,
+        Call::Fail { .. } | Call::Requeue { .. } => Matter::Nack,
+        Call::Look { .. } => Matter::Look,
+        Call::Progress { .. } | Call::Checkpoint { .. } => Matter::Side,
+    }
+}
+
+fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
+    let failure = match (answered.status, matter(call)) {
+        (403, Matter::Look) => return nothing_but(JobState::Hidden),
+        (404 | 410, Matter::Look) => return nothing_but(JobState::Elsewhere),
+        (429 | 503, _) => Failure::Declined {
+            retry_after: answered.retry_after.and_then(retry_after),
+        },
+        // Somebody in between, or a request that did not get through whole: it was not carried out.
+        (300..=399 | 408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
+        (401 | 403, _) => Failure::Unauthorized,
+        (409, Matter::Ack) if is_completed(answered.body) => Failure::AlreadyCompleted,
+        (404 | 409 | 410, Matter::Ack | Matter::Nack) | (409 | 410, Matter::Side) => Failure::Lost,
+        (404 | 410, Matter::Heartbeat) if is_unknown_worker(answered.body) => Failure::Unregistered,
+        (404 | 405 | 501, _) => Failure::NotOffered,
+        (400..=499, _) => Failure::Refused,
+        _ => Failure::Unanswered,
+    };
+    Reply::Failed(failure)
+}
+
+/// The error of an answer: nested as in the binding, or flat as in the error catalogue (requirements C-23).
+fn error_of(body: &[u8]) -> Option<Object<'_>> {
+    let fields = Object::read_bytes(body)?;
+    Some(fields.object("error").unwrap_or(fields))
+}
+
+fn is_completed(body: &[u8]) -> bool {
+    let state = error_of(body)
+        .and_then(|error| error.object("details"))
+        .and_then(|details| details.text("current_state"));
+    state.as_deref() == Some("completed")
+}
+
+/// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.
+fn is_unknown_worker(body: &[u8]) -> bool {
+    let Some(error) = error_of(body) else { return false };
+    let code = error.text("code").unwrap_or_default().to_ascii_lowercase();
+    let message = error.text("message").unwrap_or_default().to_ascii_lowercase();
+    let is_of_worker = error
+        .object("details")
+        .is_some_and(|details| details.raw("worker_id").is_some());
+    let says_so = ["unknown worker", "worker not found", "not registered"]
+        .iter()
+        .any(|words| message.contains(words));
+    code.contains("worker") || code.contains("registered") || is_of_worker || says_so
+}
+
+/// Whole or decimal seconds (requirements C-36).
+fn retry_after(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    let is_decimal =
+        value.len() <= MAX_RETRY_AFTER_BYTES && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_decimal.then(|| json::units(value, Duration::from_secs(1))).flatten()
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

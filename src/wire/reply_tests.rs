@@ -1,0 +1,306 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::given::*;
+
+#[test]
+fn of_state_and_directive_the_severest_counts() {
+    let cases = [
+        (r#"{"state":"active","directive":"quiet"}"#, Some(Directive::Quiet)),
+        (
+            r#"{"state":"terminate","directive":"continue"}"#,
+            Some(Directive::Terminate),
+        ),
+        (
+            r#"{"state":"quiet","directive":"terminate"}"#,
+            Some(Directive::Terminate),
+        ),
+        (r#"{"state":"quiet","directive":""}"#, Some(Directive::Quiet)),
+        (r#"{"state":"running","directive":""}"#, Some(Directive::Run)),
+        (r#"{"state":"active","directive":"continue"}"#, Some(Directive::Run)),
+        (r#"{"state":"RUNNING"}"#, Some(Directive::Run)),
+        (r#"{"state":"terminated","directive":"dance"}"#, None),
+        (r#"{"state":1,"directive":["quiet"]}"#, None),
+        ("{}", None),
+        ("", None),
+        ("OK", None),
+    ];
+    for (body, expected) in cases {
+        let Reply::Beaten { directive, .. } = reply(&beat(), 200, body) else {
+            panic!("{body}")
+        };
+        assert_eq!(directive, expected, "{body}");
+    }
+}
+
+#[test]
+fn extended_jobs_are_believed_only_as_an_array_of_ids() {
+    let extended = |value: &str| {
+        let answer = reply(&beat(), 200, &format!(r#"{{"jobs_extended":{value}}}"#));
+        let Reply::Beaten { extended, .. } = answer else {
+            panic!("{answer:?}")
+        };
+        extended
+    };
+    assert_eq!(extended(r#"["a","b"]"#), Some(vec![job("a"), job("b")]));
+    assert_eq!(extended("[]"), Some(Vec::new()));
+    for odd in ["2", "null", r#"["a",1]"#, r#"{"a":1}"#, r#""a""#] {
+        assert_eq!(extended(odd), None, "{odd}");
+    }
+}
+
+#[test]
+fn a_recommended_heartbeat_interval_is_at_most_a_third_of_the_timeout() {
+    let interval = |body: &str| {
+        let answer = reply(&register(), 201, body);
+        let Reply::Registered { heartbeat_interval } = answer else {
+            panic!("{answer:?}")
+        };
+        heartbeat_interval.map(|interval| interval.as_millis())
+    };
+    let cases = [
+        (
+            r#"{"ok":true,"heartbeat_interval":1,"heartbeat_timeout":30}"#,
+            Some(1000),
+        ),
+        (r#"{"heartbeat_interval":20,"heartbeat_timeout":30}"#, Some(10_000)),
+        (r#"{"heartbeat_timeout":3}"#, Some(1000)),
+        (r#"{"heartbeat_timeout":60}"#, None),
+        (r#"{"heartbeat_interval":0.25}"#, Some(250)),
+        (r#"{"heartbeat_interval":0.000001}"#, Some(100)),
+        (r#"{"heartbeat_interval":0}"#, None),
+        (r#"{"heartbeat_interval":-1,"heartbeat_timeout":"x"}"#, None),
+        ("", None),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(interval(body), expected, "{body}");
+    }
+}
+
+#[test]
+fn a_registration_answered_with_not_ok_is_no_registration() {
+    let declined = Reply::Failed(Failure::Declined { retry_after: None });
+    assert_eq!(reply(&register(), 200, r#"{"ok":false}"#), declined);
+}
+
+#[test]
+fn an_accepted_report_is_accepted_whatever_its_body_is() {
+    for call in [
+        ack(),
+        fail(false),
+        requeue_call(),
+        progress(),
+        checkpoint(),
+        deregister(),
+    ] {
+        for status in [200, 201, 202, 204, 299] {
+            for body in ["", "<html>", r#"{"acknowledged":"#] {
+                assert_eq!(reply(&call, status, body), Reply::Accepted);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_look_shows_the_job_alone_or_wrapped() {
+    let job = r#"{"id":"j","state":"active","worker_id":"w-2","attempt":1,"started_at":"x"}"#;
+    let expected = Reply::Looked(JobView {
+        state: JobState::Active,
+        worker: Some(WorkerId("w-2".into())),
+        reservation: Reservation {
+            attempt: Some(1),
+            started_at: Some("x".into()),
+        },
+    });
+    assert_eq!(reply(&look(), 200, job), expected);
+    assert_eq!(reply(&look(), 200, &format!(r#"{{"job":{job}}}"#)), expected);
+    for (state, expected) in [
+        ("cancelled", JobState::Cancelled),
+        ("completed", JobState::Completed),
+        ("available", JobState::Elsewhere),
+        ("dancing", JobState::Elsewhere),
+    ] {
+        let Reply::Looked(view) = reply(&look(), 200, &format!(r#"{{"state":"{state}","worker_id":""}}"#)) else {
+            panic!("{state}")
+        };
+        assert_eq!((view.state, view.worker), (expected, None));
+    }
+    for unreadable in ["", "{}", "[]", r#"{"state":1}"#] {
+        assert_eq!(reply(&look(), 200, unreadable), Reply::Failed(Failure::Unanswered));
+    }
+}
+
+#[test]
+fn a_look_that_is_refused_shows_little() {
+    let state = |status| {
+        let Reply::Looked(view) = reply(&look(), status, "") else {
+            return None;
+        };
+        Some(view.state)
+    };
+    assert_eq!(state(403), Some(JobState::Hidden));
+    assert_eq!(state(404), Some(JobState::Elsewhere));
+    assert_eq!(state(401), None);
+    assert_eq!(state(500), None);
+}
+
+#[test]
+fn each_refusal_has_its_meaning() {
+    let declined = Failure::Declined { retry_after: None };
+    let cases = [
+        (ack(), 429, declined),
+        (fetch(1), 503, declined),
+        (ack(), 308, declined),
+        (ack(), 408, declined),
+        (fetch(1), 409, declined),
+        (ack(), 401, Failure::Unauthorized),
+        (beat(), 403, Failure::Unauthorized),
+        (ack(), 404, Failure::Lost),
+        (ack(), 409, Failure::Lost),
+        (fail(false), 404, Failure::Lost),
+        (requeue_call(), 409, Failure::Lost),
+        (progress(), 409, Failure::Lost),
+        (checkpoint(), 409, Failure::Lost),
+        (register(), 404, Failure::NotOffered),
+        (register(), 405, Failure::NotOffered),
+        (deregister(), 501, Failure::NotOffered),
+        (progress(), 404, Failure::NotOffered),
+        (checkpoint(), 405, Failure::NotOffered),
+        (beat(), 404, Failure::NotOffered),
+        (fetch(1), 404, Failure::NotOffered),
+        (beat(), 400, Failure::Refused),
+        (ack(), 413, Failure::Refused),
+        (fail(false), 422, Failure::Refused),
+        (register(), 409, Failure::Refused),
+        (ack(), 418, Failure::Refused),
+        (ack(), 500, Failure::Unanswered),
+        (fetch(1), 502, Failure::Unanswered),
+        (fail(false), 504, Failure::Unanswered),
+        (ack(), 999, Failure::Unanswered),
+        (ack(), 0, Failure::Unanswered),
+    ];
+    for (call, status, expected) in cases {
+        assert_eq!(
+            reply(&call, status, ""),
+            Reply::Failed(expected),
+            "{status} to {call:?}"
+        );
+    }
+}
+
+#[test]
+fn an_ack_of_a_completed_job_has_what_it_wanted_and_a_fail_has_not() {
+    let nested = r#"{"error":{"code":"conflict","details":{"job_id":"j","current_state":"completed"}}}"#;
+    let flat = r#"{"code":"CONFLICT","details":{"current_state":"completed"}}"#;
+    for body in [nested, flat] {
+        assert_eq!(reply(&ack(), 409, body), Reply::Failed(Failure::AlreadyCompleted));
+        assert_eq!(reply(&fail(false), 409, body), Reply::Failed(Failure::Lost));
+        assert_eq!(reply(&ack(), 404, body), Reply::Failed(Failure::Lost));
+    }
+    let active = nested.replace("completed", "available");
+    assert_eq!(reply(&ack(), 409, &active), Reply::Failed(Failure::Lost));
+}
+
+#[test]
+fn a_heartbeat_that_finds_no_worker_is_told_from_one_that_finds_no_path() {
+    let unknown = [
+        r#"{"error":{"code":"worker_not_found"}}"#,
+        r#"{"error":{"code":"not_found","message":"Unknown worker w-1"}}"#,
+        r#"{"error":{"code":"not_found","details":{"worker_id":"w-1"}}}"#,
+        r#"{"code":"WORKER_NOT_REGISTERED"}"#,
+    ];
+    for body in unknown {
+        assert_eq!(
+            reply(&beat(), 404, body),
+            Reply::Failed(Failure::Unregistered),
+            "{body}"
+        );
+        assert_eq!(reply(&register(), 404, body), Reply::Failed(Failure::NotOffered));
+    }
+    let no_path = [
+        "404 page not found",
+        r#"{"error":{"code":"not_found","message":"no route /ojs/v1/workers/heartbeat"}}"#,
+        "",
+    ];
+    for body in no_path {
+        assert_eq!(reply(&beat(), 404, body), Reply::Failed(Failure::NotOffered), "{body}");
+    }
+}
+
+#[test]
+fn retry_after_is_read_in_whole_and_in_decimal_seconds() {
+    let cases = [
+        ("7", Some(7000)),
+        (" 0.25 ", Some(250)),
+        ("0", Some(0)),
+        ("-1", None),
+        ("1e3", None),
+        ("inf", None),
+        ("", None),
+        (".", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("99999999999999999999999", None),
+    ];
+    for (value, expected) in cases {
+        let declined = Failure::Declined {
+            retry_after: expected.map(Duration::from_millis),
+        };
+        assert_eq!(
+            read_with(&ack(), 429, Some(value), ""),
+            Reply::Failed(declined),
+            "{value:?}"
+        );
+    }
+}
+
+/// Bytes that look like an answer, for the way past the first check.
+fn nearly_an_answer() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"jobs\"",
+        "\"job\"",
+        "\"id\"",
+        "\"a\"",
+        "\"meta\"",
+        "\"checkpoint\"",
+        "\"state\"",
+        "\"error\"",
+        "\"details\"",
+        "\"timeout_ms\"",
+        "null",
+        "true",
+        "-1",
+        "1e999",
+        "\n",
+        "\"",
+        "\\",
+        "\u{fc}",
+    ]);
+    let text = prop::collection::vec(token, 0..40).prop_map(|tokens| tokens.concat().into_bytes());
+    prop_oneof![text, prop::collection::vec(any::<u8>(), 0..60)]
+}
+
+proptest! {
+    #[test]
+    fn no_answer_makes_reading_panic(
+        body in nearly_an_answer(), status in any::<u16>(), retry_after in prop::option::of(".{0,20}")
+    ) {
+        for call in every_call() {
+            let answered = Answered { status, retry_after: retry_after.as_deref(), body: &body };
+            let answer = read(&call, answered);
+            let is_empty = answer.remark.is_some_and(|remark| remark.is_empty());
+            prop_assert!(!is_empty);
+        }
+        let inside = [b"{\"jobs\":[".as_slice(), &body].concat();
+        for status in [200, 409, 404] {
+            for call in every_call() {
+                let _ = read(&call, Answered { status, retry_after: None, body: &inside });
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The jobs of the backend: who has them, and what was said about them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::{Value, json};
+
+use super::http::Response;
+
+/// How a hand-out ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// ACK, with this result.
+    Acked(Option<Value>),
+    /// FAIL, with this error.
+    Failed(Value),
+    /// Given back.
+    Requeued,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Available,
+    Active,
+    Completed,
+    /// After a FAIL that allows another attempt; nobody gets it again by itself.
+    Retryable,
+    Discarded,
+    Cancelled,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Retryable => "retryable",
+            Self::Discarded => "discarded",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Job {
+    envelope: String,
+    state: State,
+    worker: Option<String>,
+    /// Times that it was handed out.
+    handed_out: usize,
+    outcomes: Vec<Outcome>,
+}
+
+/// All jobs.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    jobs: BTreeMap<String, Job>,
+    /// Ids in the order in which they are handed out.
+    queue: VecDeque<String>,
+    most_active: usize,
+}
+
+impl Jobs {
+    pub fn enqueue(&mut self, envelope: &str) {
+        let id = id_of(envelope);
+        let job = Job {
+            envelope: envelope.to_owned(),
+            state: State::Available,
+            worker: None,
+            handed_out: 0,
+            outcomes: Vec::new(),
+        };
+        assert!(self.jobs.insert(id.clone(), job).is_none(), "the id {id} is taken");
+        self.queue.push_back(id);
+    }
+
+    pub fn cancel(&mut self, id: &str) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.state = State::Cancelled;
+        }
+    }
+
+    pub fn outcomes(&self) -> BTreeMap<String, Vec<Outcome>> {
+        let outcomes = |(id, job): (&String, &Job)| (id.clone(), job.outcomes.clone());
+        self.jobs.iter().map(outcomes).collect()
+    }
+
+    /// Jobs whose hand-outs and outcomes do not match, one sentence each.
+    pub fn without_exactly_one_outcome(&self) -> Vec<String> {
+        let wrong = self.jobs.iter().filter(|(_, job)| job.handed_out != job.outcomes.len());
+        wrong
+            .map(|(id, job)| format!("{id}: handed out {} times, outcomes {:?}", job.handed_out, job.outcomes))
+            .collect()
+    }
+
+    pub fn most_active(&self) -> usize {
+        self.most_active
+    }
+
+    pub fn fetch(&mut self, body: &Value) -> Response {
+        if body["queues"].as_array().is_none_or(Vec::is_empty) {
+            return Response::error(400, "invalid_request", "null");
+        }
+        let count = body["count"].as_u64().unwrap_or(1).max(1);
+        let mut envelopes = Vec::new();
+        for _ in 0..count {
+            let Some(job) = self.next_available() else { break };
+            job.state = State::Active;
+            job.worker = body["worker_id"].as_str().map(str::to_owned);
+            job.handed_out += 1;
+            envelopes.push(job.envelope.clone());
+        }
+        self.most_active = self.most_active.max(self.active().count());
+        Response::ok(format!(r#"{{"jobs":[{}]}}"#, envelopes.join(",")))
+    }
+
+    fn next_available(&mut self) -> Option<&mut Job> {
+        while let Some(id) = self.queue.pop_front() {
+            if self.jobs.get(&id).is_some_and(|job| job.state == State::Available) {
+                return self.jobs.get_mut(&id);
+            }
+        }
+        None
+    }
+
+    fn active(&self) -> impl Iterator<Item = &String> {
+        let active = self.jobs.iter().filter(|(_, job)| job.state == State::Active);
+        active.map(|(id, _)| id)
+    }
+
+    /// Extends the active ones among the named; anything but an array of ids is refused, as Go's decoder does.
+    pub fn heartbeat(&mut self, body: &Value, state: &str, directive: &str) -> Response {
+        let named = match &body["active_jobs"] {
+            Value::Null => Vec::new(),
+            Value::Array(ids) => ids.iter().filter_map(Value::as_str).collect(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                return Response::error(400, "invalid_request", "null");
+            }
+        };
+        let extended: Vec<&String> = self.active().filter(|id| named.contains(&id.as_str())).collect();
+        let answer = json!({
+            "state": state,
+            "directive": directive,
+            "jobs_extended": extended,
+            "server_time": "2026-01-01T00:00:00Z",
+        });
+        Response::ok(answer.to_string())
+    }
+
+    pub fn ack(&mut self, body: &Value) -> Response {
+        let outcome = Outcome::Acked(body.get("result").cloned());
+        self.settle(body, State::Completed, outcome)
+    }
+
+    pub fn nack(&mut self, body: &Value) -> Response {
+        let error = body["error"].clone();
+        if body["requeue"] == true {
+            let answer = self.settle(body, State::Available, Outcome::Requeued);
+            if answer.status == 200 {
+                self.queue.extend(body["job_id"].as_str().map(str::to_owned));
+            }
+            return answer;
+        }
+        let state = if error["retryable"] == false {
+            State::Discarded
+        } else {
+            State::Retryable
+        };
+        self.settle(body, state, Outcome::Failed(error))
+    }
+
+    fn settle(&mut self, body: &Value, state: State, outcome: Outcome) -> Response {
+        let Some(id) = body["job_id"].as_str() else {
+            return Response::error(400, "invalid_request", "null");
+        };
+        let Some(job) = self.jobs.get_mut(id) else {
+            return Response::error(404, "not_found", "null");
+        };
+        if job.state != State::Active {
+            let details = json!({"job_id": id, "current_state": job.state.name(), "expected_state": "active"});
+            return Response::error(409, "conflict", &details.to_string());
+        }
+        job.state = state;
+        job.outcomes.push(outcome);
+        Response::ok(json!({"acknowledged": true, "id": id, "state": state.name()}).to_string())
+    }
+
+    pub fn show(&self, id: &str) -> Response {
+        let Some(job) = self.jobs.get(id) else {
+            return Response::error(404, "not_found", "null");
+        };
+        let mut shown: Value = serde_json::from_str(&job.envelope).unwrap();
+        shown["state"] = job.state.name().into();
+        shown["worker_id"] = job.worker.clone().into();
+        Response::ok(json!({ "job": shown }).to_string())
+    }
+}
+
+fn id_of(envelope: &str) -> String {
+    let job: Value = serde_json::from_str(envelope).unwrap();
+    job["id"].as_str().unwrap().to_owned()
+}
