@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | [`signal`], [`exit`] | values | use anything |
 //! | [`lifecycle`] | PURE: decides | read a clock, do I/O, start anything |
-//! | [`wire`] | PURE: bytes to values and back | the same, nor decide |
+//! | [`wire`] | PURE: bytes to types and back | hold a socket, decide |
 //! | `os` | system calls, all `unsafe` | know phases, jobs, configuration |
 //! | `config`, `cli` | what the user said, checked | act on it |
 //! | `daemon` | holds descriptors, does what the lifecycle says | decide |

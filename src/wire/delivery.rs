@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 use crate::lifecycle::event::{Delivery, Reservation};
 use crate::lifecycle::ids::{JobId, Text};
 
-use super::json::{self, Object};
+use super::envelope::one_line;
+use super::lenient::Object;
 
 /// What an answer to a FETCH holds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -103,7 +104,7 @@ fn checkpoint(fields: &Object<'_>) -> Option<Text> {
 
 fn text(raw: &str) -> Text {
     if raw.contains(['\n', '\r']) {
-        Arc::from(json::on_one_line(raw))
+        Arc::from(one_line(raw))
     } else {
         Arc::from(raw)
     }

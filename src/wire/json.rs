@@ -1,69 +1,172 @@
-//! JSON objects of others, read leniently: a field of the wrong type is an absent field.
+//! Just enough of an object to know its fields: values stay text until somebody needs one.
 //!
-//! Nothing here recurses, however deep the text nests: the threads that call it have small stacks.
+//! Nothing here recurses, so that no depth of nesting can overflow the stack.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fmt;
 
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// An object whose values are still text. Of a field that is there twice the last one counts, as in the Go backends.
-pub(super) struct Object<'a>(BTreeMap<String, &'a RawValue>);
+/// The fields of one JSON object that somebody knows, each as the text of its value. Others are skipped; of a name
+/// that occurs twice the last value counts, as in the JSON readers of all languages that workers are written in.
+pub(super) struct Fields<'a, const N: usize> {
+    names: [&'static str; N],
+    values: [Option<&'a str>; N],
+}
 
-impl<'a> Object<'a> {
-    /// Reads one object, and nothing but one.
-    pub(super) fn read(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok().map(Self)
+impl<'a, const N: usize> Fields<'a, N> {
+    /// Reads one object and nothing after it.
+    pub(super) fn read(json: &'a str, names: [&'static str; N]) -> serde_json::Result<Self> {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        let values = deserializer.deserialize_map(KnownFields { names: &names })?;
+        deserializer.end()?;
+        Ok(Self { names, values })
     }
 
-    /// Reads a body; no UTF-8 is no object.
-    pub(super) fn read_bytes(body: &'a [u8]) -> Option<Self> {
-        std::str::from_utf8(body).ok().and_then(Self::read)
+    /// The value of a field, `null` included.
+    pub(super) fn any(&self, name: &str) -> Option<&'a str> {
+        let mut fields = self.names.iter().zip(self.values);
+        fields.find(|(known, _)| **known == name)?.1
     }
 
-    /// A field as it is spelled; null is absent.
-    pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
-        self.0.get(key).map(|value| value.get()).filter(|text| *text != "null")
-    }
-
-    /// How many fields there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// A string.
-    pub(super) fn text(&self, key: &str) -> Option<String> {
-        serde_json::from_str(self.raw(key)?).ok()
-    }
-
-    /// A whole number that is not negative, spelled as one: `3`, not `3.0`.
-    pub(super) fn whole(&self, key: &str) -> Option<u64> {
-        self.raw(key)?.parse().ok()
-    }
-
-    /// An object in the object.
-    pub(super) fn object(&self, key: &str) -> Option<Self> {
-        Self::read(self.raw(key)?)
-    }
-
-    /// An array of nothing but strings.
-    pub(super) fn texts(&self, key: &str) -> Option<Vec<String>> {
-        serde_json::from_str(self.raw(key)?).ok()
-    }
-
-    /// A time of more than nothing, in whole or decimal units of `unit`.
-    pub(super) fn duration(&self, key: &str, unit: Duration) -> Option<Duration> {
-        units(self.raw(key)?, unit).filter(|duration| !duration.is_zero())
+    /// The value of a field. Libraries that write every field write `null` for those that are not there.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.any(name).filter(|value| *value != "null")
     }
 }
 
-/// So many units of time, from a decimal number; `None` where no duration can hold it.
-pub(super) fn units(number: &str, unit: Duration) -> Option<Duration> {
-    let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * unit.as_secs_f64()).ok()
+struct KnownFields<'n, const N: usize> {
+    names: &'n [&'static str; N],
 }
 
-/// The text on one line. Valid JSON has raw line breaks only between its tokens, where a space means the same.
-pub(super) fn on_one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
+impl<'de, const N: usize> Visitor<'de> for KnownFields<'_, N> {
+    type Value = [Option<&'de str>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = [None; N];
+        while let Some(known) = map.next_key_seed(KnownName(self.names))? {
+            match known.and_then(|index| values.get_mut(index)) {
+                Some(value) => *value = Some(map.next_value::<&RawValue>()?.get()),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Which of the names a key is.
+struct KnownName<'n>(&'n [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for KnownName<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KnownName<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|name| *name == key))
+    }
+}
+
+/// The first elements of a JSON array, each as text; `None` if it is no array.
+pub(super) fn elements(json: &str, at_most: usize) -> Option<Vec<&str>> {
+    serde_json::Deserializer::from_str(json)
+        .deserialize_seq(FirstElements { at_most })
+        .ok()
+}
+
+struct FirstElements {
+    at_most: usize,
+}
+
+impl<'de> Visitor<'de> for FirstElements {
+    type Value = Vec<&'de str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut first = Vec::new();
+        while first.len() < self.at_most {
+            let Some(element) = array.next_element::<&RawValue>()? else {
+                return Ok(first);
+            };
+            first.push(element.get());
+        }
+        while array.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(first)
+    }
+}
+
+/// The text of a JSON string that has to be exact; `None` if it is no string, or no Unicode (`"\ud800"`).
+pub(super) fn exact_text(json: &str) -> Option<String> {
+    serde_json::from_str(json).ok()
+}
+
+/// The text of a JSON string for a person; `None` if it is no string. Half surrogate pairs, which JavaScript and Python
+/// write for what they could not decode themselves, become replacement characters.
+pub(super) fn text(json: &str) -> Option<String> {
+    serde_json::Deserializer::from_str(json)
+        .deserialize_bytes(LossyText)
+        .ok()
+}
+
+struct LossyText;
+
+impl Visitor<'_> for LossyText {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+        let mut text = String::with_capacity(bytes.len());
+        // A half pair is three bytes that are invalid one by one: one replacement for each run of them.
+        for chunk in bytes.utf8_chunks() {
+            let is_in_a_run = chunk.valid().is_empty() && text.ends_with(char::REPLACEMENT_CHARACTER);
+            text.push_str(chunk.valid());
+            if !chunk.invalid().is_empty() && !is_in_a_run {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// How deep arrays and objects of a valid JSON text are nested: 0 for a number.
+pub(super) fn depth(json: &str) -> usize {
+    let (mut deepest, mut depth) = (0_usize, 0_usize);
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b'[' | b'{' if !is_in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !is_in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }

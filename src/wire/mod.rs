@@ -1,13 +1,23 @@
-//! PURE. Bytes to values and back; no socket, no clock, no decision.
+//! PURE. Bytes to types and back; what they mean is decided in [`crate::lifecycle`].
 //!
+//! No socket, no clock, no state but that of a half-read line: every function here can be called from a fuzz target.
 //! What comes from outside is hostile until it was read here: every function takes any bytes, panics on none, and keeps
-//! what is readable. JSON that is only passed on stays the text that it is.
+//! what is readable. JSON that is only passed on (envelopes, results, checkpoints) stays the text that somebody wrote:
+//! numbers beyond 2^53, key order, escapes and doubled keys arrive byte for byte.
 #![forbid(unsafe_code)]
 
 pub mod backend;
 mod delivery;
+pub mod envelope;
+pub mod frame;
 mod json;
+mod lenient;
+pub mod names;
 mod reply;
+pub mod worker;
+mod worker_decode;
+mod worker_encode;
+mod worker_error;
 
 #[cfg(test)]
 mod given;

@@ -7,7 +7,7 @@ use crate::lifecycle::event::{Directive, Failure, JobState, JobView, Reply, Rese
 use crate::lifecycle::ids::{JobId, WorkerId};
 
 use super::delivery;
-use super::json::{self, Object};
+use super::lenient::{self, Object};
 
 /// Time between heartbeats that we assume when the backend names only its heartbeat timeout (requirements C-15).
 const USUAL_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -266,7 +266,7 @@ fn retry_after(value: &str) -> Option<Duration> {
     let value = value.trim();
     let is_decimal =
         value.len() <= MAX_RETRY_AFTER_BYTES && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_decimal.then(|| json::units(value, Duration::from_secs(1))).flatten()
+    is_decimal.then(|| lenient::units(value, Duration::from_secs(1))).flatten()
 }
 
 #[cfg(test)]

@@ -1,0 +1,33 @@
+//! The job envelope as text.
+
+use std::borrow::Cow;
+
+/// A JSON document on one line: line breaks between its tokens (`\n`, `\r`) become spaces, everything else stays byte
+/// for byte. Within a JSON string there is no raw line break.
+#[must_use]
+pub fn one_line(raw: &str) -> Cow<'_, str> {
+    const BREAKS: [char; 2] = ['\n', '\r'];
+    if raw.contains(BREAKS) {
+        Cow::Owned(raw.replace(BREAKS, " "))
+    } else {
+        Cow::Borrowed(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_one_line_is_not_copied() {
+        for raw in ["", "{}", r#"{"a":"x\ny", "b" :1e400}"#, "{\"a\":\t\"\u{2028}\"}"] {
+            assert!(matches!(one_line(raw), Cow::Borrowed(same) if same == raw), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn line_breaks_between_tokens_become_spaces_one_for_one() {
+        let pretty = "{\r\n  \"a\": \"x\\ny\",\n\t\"b\": [1,\r2]\n}\n";
+        assert_eq!(one_line(pretty), "{    \"a\": \"x\\ny\", \t\"b\": [1, 2] } ");
+    }
+}

@@ -1,0 +1,217 @@
+//! Lines out of a stream of bytes, however it was cut up, with a limit.
+//!
+//! ```
+//! use ojs_init::wire::frame::{Frame, FrameReader};
+//!
+//! let mut reader = FrameReader::new(4096);
+//! let mut read: &[u8] = b"{\"type\":\"pong\",\"id\":1}\n{\"type\":";
+//! assert_eq!(reader.next_frame(&mut read), Some(Frame::Line(b"{\"type\":\"pong\",\"id\":1}")));
+//! assert_eq!(reader.next_frame(&mut read), None);
+//! assert_eq!(reader.unfinished(), Some(&b"{\"type\":"[..]));
+//! ```
+
+/// Room that a reader keeps between lines, in bytes; what a longer line needed is given back after it.
+const KEPT: usize = 64 << 10;
+
+/// One line of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A complete line exactly as it was sent, without its `\n`; it may be empty, and may end with a `\r`.
+    Line(&'a [u8]),
+    /// A line is longer than the limit. Said once, as soon as it is known; what is left of the line is thrown away.
+    TooLong,
+}
+
+/// The reader of one stream. It holds at most the limit: a line that is complete in what was read is not copied.
+#[derive(Debug)]
+pub struct FrameReader {
+    max_bytes: usize,
+    /// What came of a line whose end did not come yet, or the line that was handed out last.
+    partial: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// `partial` is the beginning of a line.
+    Gathering,
+    /// `partial` was handed out.
+    HandedOut,
+    /// Until the end of a line that was too long.
+    Discarding,
+}
+
+impl FrameReader {
+    /// A reader for lines of at most `max_bytes`, the `\n` not counted.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            partial: Vec::new(),
+            state: State::Gathering,
+        }
+    }
+
+    /// The next frame of what was read, which shrinks by what was taken from it. With none, all of it was taken: call
+    /// again with what is read next. Each byte is looked at once.
+    pub fn next_frame<'a, 'input: 'a>(&'a mut self, input: &mut &'input [u8]) -> Option<Frame<'a>> {
+        match self.state {
+            State::Gathering => {}
+            State::HandedOut => self.start_line(),
+            State::Discarding => {
+                let end = position_of_line_feed(input);
+                *input = end.and_then(|end| input.get(end + 1..)).unwrap_or_default();
+                end?;
+                self.start_line();
+            }
+        }
+        let room = self.max_bytes.saturating_sub(self.partial.len());
+        let (within, _) = input.split_at(input.len().min(room.saturating_add(1)));
+        let Some(end) = position_of_line_feed(within) else {
+            return self.take_beginning(input, room);
+        };
+        let (line, rest) = input.split_at(end);
+        *input = rest.get(1..).unwrap_or_default();
+        if self.partial.is_empty() {
+            return Some(Frame::Line(line));
+        }
+        self.append(line);
+        self.state = State::HandedOut;
+        Some(Frame::Line(&self.partial))
+    }
+
+    /// What came after the last `\n`, once the stream is at its end: a line that somebody did not finish, to be logged.
+    /// It is not a frame, even if it reads like one: who died in the middle of a number has written another number.
+    #[must_use]
+    pub fn unfinished(&self) -> Option<&[u8]> {
+        match self.state {
+            State::Gathering => Some(self.partial.as_slice()).filter(|partial| !partial.is_empty()),
+            State::HandedOut | State::Discarding => None,
+        }
+    }
+
+    /// Memory that it holds on to, in bytes; never more than the limit.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.partial.capacity()
+    }
+
+    /// There is no `\n` in the first `room` + 1 bytes.
+    fn take_beginning<'input>(&mut self, input: &mut &'input [u8], room: usize) -> Option<Frame<'input>> {
+        if input.len() > room {
+            self.partial = Vec::new();
+            self.state = State::Discarding;
+            return Some(Frame::TooLong);
+        }
+        self.append(input);
+        *input = &[];
+        None
+    }
+
+    fn start_line(&mut self) {
+        self.state = State::Gathering;
+        self.partial.clear();
+        if self.partial.capacity() > KEPT {
+            self.partial = Vec::new();
+        }
+    }
+
+    /// Doubles the room, so that a byte is moved a bounded number of times, but never beyond the limit.
+    fn append(&mut self, bytes: &[u8]) {
+        let needed = self.partial.len() + bytes.len();
+        if needed > self.partial.capacity() {
+            let doubled = self.partial.capacity().saturating_mul(2).min(self.max_bytes);
+            self.partial.reserve_exact(needed.max(doubled) - self.partial.len());
+        }
+        self.partial.extend_from_slice(bytes);
+    }
+}
+
+fn position_of_line_feed(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(reader: &mut FrameReader, mut input: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let mut found = Vec::new();
+        while let Some(frame) = reader.next_frame(&mut input) {
+            found.push(match frame {
+                Frame::Line(line) => Some(line.to_vec()),
+                Frame::TooLong => None,
+            });
+        }
+        assert!(input.is_empty());
+        found
+    }
+
+    fn line(text: &str) -> Option<Vec<u8>> {
+        Some(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn lines_come_out_without_their_line_feed_and_otherwise_as_sent() {
+        let mut reader = FrameReader::new(8);
+        assert_eq!(
+            all(&mut reader, b"a\n\n b \r\n\0\n"),
+            [line("a"), line(""), line(" b \r"), line("\0")]
+        );
+        assert_eq!(reader.unfinished(), None);
+    }
+
+    #[test]
+    fn a_line_may_be_as_long_as_the_limit_and_no_longer() {
+        for cut in 0..=5 {
+            let mut reader = FrameReader::new(4);
+            let (first, second) = b"1234\n".split_at(cut);
+            let mut found = all(&mut reader, first);
+            found.extend(all(&mut reader, second));
+            assert_eq!(found, [line("1234")], "cut at {cut}");
+        }
+        for cut in 0..=6 {
+            let mut reader = FrameReader::new(4);
+            let (first, second) = b"12345\n".split_at(cut);
+            let mut found = all(&mut reader, first);
+            found.extend(all(&mut reader, second));
+            found.extend(all(&mut reader, b"next\n"));
+            assert_eq!(found, [None, line("next")], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_reported_before_it_ends_and_once() {
+        let mut reader = FrameReader::new(4);
+        assert_eq!(all(&mut reader, b"12345"), [None]);
+        assert_eq!(all(&mut reader, &[b'x'; 100_000]), []);
+        assert_eq!(reader.held(), 0);
+        assert_eq!(reader.unfinished(), None);
+        assert_eq!(all(&mut reader, b"\n1"), []);
+        assert_eq!(reader.unfinished(), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn a_line_that_was_handed_out_is_not_unfinished() {
+        let mut reader = FrameReader::new(100);
+        assert_eq!(all(&mut reader, b"abc"), []);
+        let mut input = &b"d\n"[..];
+        assert_eq!(reader.next_frame(&mut input), Some(Frame::Line(b"abcd")));
+        assert_eq!(reader.unfinished(), None);
+    }
+
+    #[test]
+    fn the_room_of_a_long_line_is_given_back() {
+        let mut reader = FrameReader::new(1 << 20);
+        assert_eq!(all(&mut reader, &vec![b'x'; 1 << 20]), []);
+        assert_eq!(reader.held(), 1 << 20);
+        assert_eq!(all(&mut reader, b"\n").len(), 1);
+        assert_eq!(reader.held(), 0);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_leaves_empty_lines_only() {
+        let mut reader = FrameReader::new(0);
+        assert_eq!(all(&mut reader, b"\na\n\n"), [line(""), None, line("")]);
+    }
+}

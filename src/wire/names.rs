@@ -1,0 +1,69 @@
+//! What the values of the lifecycle are called on the wire.
+
+use crate::lifecycle::effect::{About, CancelReason, Reason, WorkerState};
+use crate::lifecycle::event::ErrorCode;
+
+/// The `code` of an error frame.
+#[must_use]
+pub fn error_code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::NotJson => "not_json",
+        ErrorCode::InvalidFrame => "invalid_frame",
+        ErrorCode::FrameTooLong => "frame_too_long",
+        ErrorCode::UnknownType => "unknown_type",
+        ErrorCode::UnsupportedProtocol => "unsupported_protocol",
+        ErrorCode::NotHeld => "not_held",
+        ErrorCode::Lost => "lost",
+        ErrorCode::Refused => "refused",
+        ErrorCode::NotOffered => "not_offered",
+        ErrorCode::Unavailable => "unavailable",
+    }
+}
+
+/// The `state` of hello and lifecycle frames, and of heartbeats.
+#[must_use]
+pub fn worker_state(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running",
+        WorkerState::Quiet => "quiet",
+        WorkerState::Terminate => "terminate",
+    }
+}
+
+/// The `reason` of a lifecycle frame.
+#[must_use]
+pub fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Sigterm => "sigterm",
+        Reason::Sigint => "sigint",
+        Reason::Sigquit => "sigquit",
+        Reason::Sigtstp => "sigtstp",
+        Reason::Sigcont => "sigcont",
+        Reason::Server => "server",
+        Reason::Control => "control",
+        Reason::Worker => "worker",
+    }
+}
+
+/// The `reason` of a cancel frame.
+#[must_use]
+pub fn cancel_reason(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::Shutdown => "shutdown",
+        CancelReason::Timeout => "timeout",
+        CancelReason::Cancelled => "cancelled",
+        CancelReason::Lost => "lost",
+    }
+}
+
+/// The `for` of an ok frame.
+#[must_use]
+pub fn about(about: About) -> &'static str {
+    match about {
+        About::Ack => "ack",
+        About::Fail => "fail",
+        About::Release => "release",
+        About::Progress => "progress",
+        About::Checkpoint => "checkpoint",
+    }
+}
