@@ -316,7 +316,7 @@ def _describe(error: BaseException) -> Dict[str, Any]:
         origin = error.__cause__
         kind = error.type
         described.update(code=_clean(error.code, 200), retryable=error.retryable)
-        message = error.message or (str(origin) if origin is not None else "")
+        message = error.message or ("" if origin is None else _clean(origin, MAX_MESSAGE_CHARS))
         try:
             if error.details is not None:
                 if not isinstance(error.details, dict):
@@ -362,7 +362,7 @@ class _Link:
     def __init__(self, sock: socket.socket) -> None:
         self.pid = os.getpid()
         self.eof = False
-        self.before_fork_child: Optional[Callable[[], None]] = None
+        self.in_forked_child: Optional[Callable[[], None]] = None
         self._sock = sock
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -515,13 +515,26 @@ class _Link:
 
     def abandon(self) -> None:
         """In a forked child: let go of what is the parent's. Takes no lock: its owner may not exist here."""
-        if self.before_fork_child is not None:
-            self.before_fork_child()
+        if self.in_forked_child is not None:
+            self.in_forked_child()
         self._open = False
         self._close_descriptors()
 
 
 _links: List[_Link] = []
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    # A signal for the child that comes before it has its own handlers back would be lost, or taken for one for us.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _links else None
+
+
+def _after_fork() -> None:
+    mask = getattr(_forking, "mask", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _in_forked_child() -> None:
@@ -529,9 +542,10 @@ def _in_forked_child() -> None:
         with contextlib.suppress(Exception):
             link.abandon()
     _links.clear()
+    _after_fork()
 
 
-os.register_at_fork(after_in_child=_in_forked_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------
@@ -715,8 +729,6 @@ class AsyncJob(_AnyJob):
 
 _J = TypeVar("_J", bound=_AnyJob)
 _H = TypeVar("_H", bound=Callable[..., Any])
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_NO_RESULT = object()
 
 
 class _Core(Generic[_J]):
@@ -743,7 +755,7 @@ class _Core(Generic[_J]):
         self._state = "running"
         self._deadline: Optional[float] = None
         self._max_frame = DEFAULT_MAX_FRAME
-        # Guards `_held`, `_answers` and `_JobBase._is_over`; taken before the link's own lock, never after it.
+        # Guards `_held`, `_answers` and the jobs' `_is_over`; taken before the link's own lock, never after it.
         self._lock = threading.Lock()
         self._all_over = threading.Condition(self._lock)
         self._held: Set[_J] = set()
@@ -1277,11 +1289,11 @@ class Worker(_Core[Job]):
             signal.set_wakeup_fd(-1)
             restore()
 
-        link.before_fork_child = restore_in_child
+        link.in_forked_child = restore_in_child
         try:
             yield
         finally:
-            link.before_fork_child = None
+            link.in_forked_child = None
             signal.set_wakeup_fd(wakeup)
             restore()
 
@@ -1399,11 +1411,11 @@ class AsyncWorker(_Core[AsyncJob]):
         for number in numbers:
             self.loop.add_signal_handler(number, on_signal)
         if numbers:
-            link.before_fork_child = restore_in_child
+            link.in_forked_child = restore_in_child
         try:
             yield
         finally:
-            link.before_fork_child = None
+            link.in_forked_child = None
             for number in numbers:
                 self.loop.remove_signal_handler(number)
             restore()
