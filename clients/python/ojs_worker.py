@@ -631,6 +631,12 @@ def _typed(value: Any, kind: Type[Any], default: _T) -> _T:
     return value if is_right else default
 
 
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{_clean(value, 100)!r} is no integer")
+    return value
+
+
 class Job(_AnyJob):
     """A job, for the handlers of a :class:`Worker`. Its methods may be called from any thread of the process."""
 
@@ -973,7 +979,7 @@ class _Core(Generic[_J]):
                 start, end = spans["job"]
                 self._on_job(link, frame["job"], text[start:end], frame.get("checkpoint"))
             elif kind == "ping":
-                link.send(_frame("pong", id=frame["id"]), urgent=True)
+                link.send(_frame("pong", id=_integer(frame["id"])), urgent=True)
             elif kind == "cancel":
                 self._on_cancel(frame["job_id"], frame["reason"])
             elif kind == "lifecycle":

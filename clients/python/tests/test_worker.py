@@ -222,7 +222,7 @@ class Jobs(ClientTest):
         with self.assertLogs("ojs_worker", "WARNING"):
             self.init.sock.sendall(b'what?\n[1]\n{"type":1}\n{"type":"x_later"}\n{}\n\xff\xfe\n{"type":"job"}\n')
             self.init.sock.sendall(b'{"type":"job","job":7}\n{"type":"job","job":{"id":7}}\n{"type":"cancel"}\n{"a":1}}\n')
-            self.init.sock.sendall(b'{"type":"lifecycle","state":"x_later","reason":"r"}\n{"type":"ping"}\n{"type":"ok"}\n')
+            self.init.sock.sendall(b'{"type":"lifecycle","state":"x_later","reason":"r"}\n{"type":"ping"}\n{"type":"ping","id":null}\n')
             self.init.sock.sendall(b'{"type":"job","job":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
             self.init.sock.sendall(b'{"type":"lifecycle","state":"quiet","remaining_ms":"soon"}\n{"type":[],"x":\n')
             self.init.ping()
