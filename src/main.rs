@@ -2,13 +2,13 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
-use ojs_init::daemon::plain_loop;
 use ojs_init::daemon::prepare::report;
+use ojs_init::daemon::{agent, plain_loop};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
 use ojs_init::os::stdio;
@@ -18,28 +18,29 @@ ojs_init::entry!(run);
 /// Longest that help or a report may wait for a slow reader of standard output.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 
-fn run(invocation: Invocation) -> u8 {
+fn run(mut invocation: Invocation) -> u8 {
     // The default hook writes to standard error without a bound.
     panic::set_hook(Box::new(|info| {
         report(&format!("internal error, please report it: {info}"))
     }));
-    let exit = panic::catch_unwind(|| {
-        dispatch(&invocation).unwrap_or_else(|message| {
+    let exit = panic::catch_unwind(AssertUnwindSafe(|| {
+        dispatch(&mut invocation).unwrap_or_else(|message| {
             report(&message);
             Exit::Usage
         })
-    });
+    }));
     exit.unwrap_or(Exit::Internal).code()
 }
 
 /// Does what the command line asks for; an error is a message about wrong usage or configuration.
-fn dispatch(invocation: &Invocation) -> Result<Exit, String> {
+fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
     match cli::parse(&invocation.args).map_err(|error| error.to_string())? {
         Request::Run { flags, command } => {
             let config = load(invocation, &flags)?;
             match config.mode {
                 Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
-                mode @ (Mode::Socket | Mode::Gateway | Mode::Exec) => Err(not_yet(mode)),
+                Mode::Socket => Ok(agent::run(&config, &command, &mut invocation.environ)),
+                mode @ (Mode::Gateway | Mode::Exec) => Err(not_yet(mode)),
             }
         }
         Request::ConfigCheck { flags } => {
@@ -58,7 +59,7 @@ fn load(invocation: &Invocation, flags: &Flags) -> Result<Config, String> {
 }
 
 fn not_yet(mode: Mode) -> String {
-    format!("worker.mode = {mode}: this version has the plain init only; run it with --no-agent (mode none)")
+    format!("worker.mode = {mode}: this version has the modes socket and none; gateway and exec follow")
 }
 
 fn print(text: &str) -> Exit {

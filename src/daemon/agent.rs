@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -39,12 +38,9 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 /// Holds the token; the worker does not get it unless backend.pass_token says so.
 const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
 
-/// Answers of the backend that wait for the loop. A lane that finds it full waits, which holds up nobody but itself.
-const REPLY_QUEUE: usize = 1024;
-
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
-pub fn run(config: &Config, command: &[OsString], environ: Environ) -> Exit {
+pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
     let log = install_log(config);
     config.warnings.iter().for_each(|warning| warn!("{warning}"));
     let exit = match set_up(config, command, environ, &log) {
@@ -83,14 +79,14 @@ fn supervise(event_loop: EventLoop) -> Exit {
 fn set_up(
     config: &Config,
     command: &[OsString],
-    mut environ: Environ,
+    environ: &mut Environ,
     log: &LogHandle,
 ) -> Result<(EventLoop, RuntimeDir), NotStarted> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config);
     let inherited = Inherited::look();
-    let options = options(config, surroundings(&environ), seed());
+    let options = options(config, surroundings(environ), seed());
     announce(&options.times);
     let restarts = options.restart != crate::lifecycle::options::Restart::Never;
 
@@ -112,7 +108,7 @@ fn set_up(
     let (lanes, replies) = start_lanes(config, &poll)?;
 
     // The token was read by the configuration; from here on only the lanes have it.
-    let plan = plan(config, command, &environ, socket_path.as_os_str())?.run_as(credentials);
+    let plan = plan(config, command, environ, socket_path.as_os_str())?.run_as(credentials);
     environ.overwrite(TOKEN_VARIABLE);
     if let Err(error) = init::forbid_dumps() {
         warn!("cannot keep our memory from processes of the same user: {error}");
@@ -127,7 +123,10 @@ fn set_up(
         lanes,
         replies,
         plan,
-        program: command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        program: command
+            .first()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
@@ -147,8 +146,13 @@ fn set_up(
 }
 
 fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr) -> Result<ChildPlan, NotStarted> {
-    let secrets: &[&str] = if config.backend.pass_token { &[] } else { &[TOKEN_VARIABLE] };
-    let plan = ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&[(SOCKET_VARIABLE, socket)], secrets));
+    let secrets: &[&str] = if config.backend.pass_token {
+        &[]
+    } else {
+        &[TOKEN_VARIABLE]
+    };
+    let plan =
+        ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&[(SOCKET_VARIABLE, socket)], secrets));
     plan.map_err(|_| NotStarted {
         message: "an argument or the path of the worker socket contains a NUL byte".to_owned(),
         exit: Exit::Usage,
@@ -160,10 +164,13 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId,
     let waker = Waker::new(poll.registry(), LANES)
         .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
     let waker = Arc::new(waker);
-    let (sender, replies) = mpsc::sync_channel(REPLY_QUEUE);
+    // It holds at most one answer for each request, and the lifecycle bounds those. A bound of its own could block the
+    // loop, on whose thread a request without room is answered.
+    let (sender, replies) = mpsc::channel();
     let settings = LaneSettings {
         backend: config.backend.clone(),
         identity: identity(config),
+        max_frame: config.worker.max_frame,
     };
     let lanes = Lanes::start(settings, move |call, reply| {
         // Without a loop there is nobody to tell.
@@ -174,12 +181,24 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId,
         message: error.to_string(),
         exit: Exit::Usage,
     })?;
-    info!("backend: {}", config.backend.url.as_ref().map(ToString::to_string).unwrap_or_default());
+    info!(
+        "backend: {}",
+        config.backend.url.as_ref().map_or("", |url| url.as_str())
+    );
     Ok((lanes, replies))
 }
 
 fn identity(config: &Config) -> Identity {
-    todo!()
+    Identity {
+        hostname: nix::unistd::gethostname()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+        pid: std::process::id(),
+        queues: config.worker.queues.clone(),
+        concurrency: config.worker.concurrency,
+        labels: config.worker.labels.clone(),
+        visibility_timeout: config.worker.visibility_timeout,
+    }
 }
 
 /// Where random pauses start: they need not be secret, only different from those of other workers.
@@ -193,13 +212,4 @@ fn internal(error: impl std::fmt::Display) -> NotStarted {
         message: error.to_string(),
         exit: Exit::Internal,
     }
-}
-
-/// What a start would find wrong with this configuration although it is valid in itself.
-///
-/// # Errors
-///
-/// The message of that start.
-pub fn check(_config: &Config) -> io::Result<()> {
-    Ok(())
 }

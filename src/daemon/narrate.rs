@@ -6,6 +6,7 @@ use log::{debug, error, info, warn};
 
 use crate::lifecycle::effect::{Outcome, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
+use crate::lifecycle::ids::{ConnectionId, Text};
 
 /// For a person: seconds to the millisecond, without zeros at the end.
 pub fn seconds(duration: Duration) -> String {
@@ -16,138 +17,88 @@ pub fn seconds(duration: Duration) -> String {
 /// Writes it to the log.
 pub fn narrate(remark: Remark) {
     match remark {
-        Remark::StateChanged { .. }
-        | Remark::Stayed { .. }
-        | Remark::DrainBegan { .. }
-        | Remark::Draining { .. }
-        | Remark::Drained
-        | Remark::StopBegan { .. }
-        | Remark::Killing
-        | Remark::KillGaveUp
-        | Remark::PrestopLapsed
-        | Remark::Summary { .. } => of_the_shutdown(&remark),
-        Remark::WorkerEnded(_)
-        | Remark::DescendantsLeft(_)
-        | Remark::RestartIn(_)
-        | Remark::TooManyRestarts
-        | Remark::StartPostponed
-        | Remark::NotReady
-        | Remark::ConnectionReady { .. }
-        | Remark::EndingProcess { .. } => of_the_worker(&remark),
-        Remark::Claimed(_)
-        | Remark::HandedOver(..)
-        | Remark::Settled(..)
-        | Remark::Abandoned(..)
-        | Remark::Adopted(_)
-        | Remark::ReservationLost(_)
-        | Remark::TimedOut(_)
-        | Remark::ResultDropped(_)
-        | Remark::NoHandler(..) => of_a_job(&remark),
-        Remark::CallFailed {
-            what,
-            failure,
-            retry_in,
-        } => call_failed(what, failure, retry_in),
-        Remark::BackendIsBack => info!("the backend answers again"),
-        Remark::FetchAbandoned => warn!(
-            "a FETCH was not answered before the exit: jobs that it may have claimed wait for their visibility timeout"
-        ),
-    }
-}
-
-fn of_the_shutdown(remark: &Remark) {
-    match remark {
-        Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(*reason), what_follows(*state)),
-        Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(*what)),
-        Remark::DrainBegan { active, left } => {
-            info!(
-                "Worker draining, {active} jobs in progress; they have {}",
-                seconds(*left)
-            );
-        }
-        Remark::Draining { active, left } => {
-            info!("Worker draining, {active} jobs in progress; {} left", seconds(*left));
-        }
+        Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(reason), what_follows(state)),
+        Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
+        Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
         Remark::Drained => info!("no job is active: asking the worker to end"),
-        Remark::StopBegan { active, is_forced } => {
-            let why = if *is_forced {
-                "forced"
-            } else {
-                "the grace period is over"
-            };
-            if *active == 0 {
-                info!("stop phase: {why}");
-            } else {
-                warn!("stop phase: {why}, {active} jobs are cut off");
-            }
-        }
+        Remark::StopBegan { active, is_forced } => stop_began(active, is_forced),
         Remark::Killing => info!("SIGKILL to what is left"),
         Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
-        Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
-        Remark::Summary {
-            cut_off: 0,
-            unreported: 0,
-        } => info!("Worker stopped gracefully"),
-        Remark::Summary { cut_off, unreported } => {
-            warn!("Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported");
-        }
-        other => debug!("{other:?}"),
-    }
-}
-
-fn of_the_worker(remark: &Remark) {
-    match remark {
         Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
-        Remark::DescendantsLeft(left) => info!(
-            "the worker left processes behind: SIGTERM, and {} to end",
-            seconds(*left)
-        ),
-        Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(*pause)),
-        Remark::TooManyRestarts => {
-            error!("the worker ended too often (more than 10 restarts in 10 minutes): giving up")
-        }
+        Remark::DescendantsLeft(left) => info!("the worker left processes behind: they have {} to end", seconds(left)),
+        Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(pause)),
+        Remark::TooManyRestarts => error!("more than 10 restarts of the worker in 10 minutes: giving up"),
         Remark::StartPostponed => warn!("the system has no process for the worker yet; trying again for 10 s"),
-        Remark::NotReady => warn!(
-            "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs \
-             before it does"
-        ),
+        Remark::NotReady => not_ready(),
         Remark::ConnectionReady {
             connection,
             concurrency,
             client,
-        } => {
-            let client = client.as_deref().unwrap_or("unnamed client");
-            info!("connection {connection} ({client}) takes up to {concurrency} jobs");
-        }
+        } => ready(connection, concurrency, client),
         Remark::EndingProcess { process, why, jobs } => {
             warn!("ending process {process}, which holds {jobs} jobs: {why}");
         }
-        other => debug!("{other:?}"),
-    }
-}
-
-fn of_a_job(remark: &Remark) {
-    match remark {
         Remark::Claimed(job) => debug!("job {job}: claimed"),
         Remark::HandedOver(job, connection) => debug!("job {job}: given to connection {connection}"),
         Remark::Settled(job, Outcome::Acked) => debug!("job {job}: done, the backend has the ACK"),
         Remark::Settled(job, Outcome::Failed) => info!("job {job}: failed, the backend has the FAIL"),
         Remark::Settled(job, Outcome::Requeued) => info!("job {job}: given back"),
         Remark::Abandoned(job, why) => warn!("job {job}: left to its visibility timeout: {why}"),
-        Remark::Adopted(job) => warn!(
-            "job {job}: delivered again while it is being worked on; its handler goes on with the new reservation"
-        ),
-        Remark::ReservationLost(job) => {
-            warn!("job {job}: the reservation is lost; whatever comes of it is not reported")
-        }
+        Remark::Adopted(job) => warn!("job {job}: delivered again; its handler goes on with the new reservation"),
+        Remark::ReservationLost(job) => warn!("job {job}: the reservation is lost; its outcome is not reported"),
         Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
-        Remark::ResultDropped(job) => {
-            warn!("job {job}: the backend does not take its result; acknowledging without it")
-        }
+        Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; ACK without it"),
         Remark::NoHandler(job, kind) => {
             warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable")
         }
-        other => debug!("{other:?}"),
+        Remark::CallFailed {
+            what,
+            failure,
+            retry_in,
+        } => call_failed(what, failure, retry_in),
+        Remark::BackendIsBack => info!("the backend answers again"),
+        Remark::FetchAbandoned => {
+            warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
+        }
+        Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
+        Remark::Summary { cut_off, unreported } => summary(cut_off, unreported),
+    }
+}
+
+fn draining(active: usize, left: Duration) {
+    info!("Worker draining, {active} jobs in progress; {} left", seconds(left));
+}
+
+fn stop_began(active: usize, is_forced: bool) {
+    let why = if is_forced {
+        "forced"
+    } else {
+        "the grace period is over"
+    };
+    if active == 0 {
+        info!("stop phase: {why}");
+    } else {
+        warn!("stop phase: {why}, {active} jobs are cut off");
+    }
+}
+
+fn not_ready() {
+    warn!(
+        "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before \
+         it does"
+    );
+}
+
+fn ready(connection: ConnectionId, concurrency: u32, client: Option<Text>) {
+    let client = client.as_deref().unwrap_or("unnamed client");
+    info!("connection {connection} ({client}) takes up to {concurrency} jobs");
+}
+
+fn summary(cut_off: usize, unreported: usize) {
+    if cut_off + unreported == 0 {
+        info!("Worker stopped gracefully");
+    } else {
+        warn!("Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported");
     }
 }
 

@@ -118,7 +118,10 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_at_once_follows_in_order() {
-        let mut slow = Slow { room: 4, taken: Vec::new() };
+        let mut slow = Slow {
+            room: 4,
+            taken: Vec::new(),
+        };
         let mut outbound = Outbound::new(100);
         assert_eq!(outbound.send(b"hello\n", &mut slow), Written::Some);
         assert_eq!(outbound.send(b"ok\n", &mut slow), Written::Some);
@@ -132,7 +135,10 @@ mod tests {
 
     #[test]
     fn more_than_may_wait_is_refused_whole() {
-        let mut slow = Slow { room: 0, taken: Vec::new() };
+        let mut slow = Slow {
+            room: 0,
+            taken: Vec::new(),
+        };
         let mut outbound = Outbound::new(10);
         assert_eq!(outbound.send(b"12345678\n", &mut slow), Written::Some);
         assert_eq!(outbound.send(b"xx\n", &mut slow), Written::Overflow);

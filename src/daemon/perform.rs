@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker};
 use crate::daemon::narrate::narrate;
+use crate::daemon::prepare::report;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
 use crate::lifecycle::effect::Effect;
@@ -59,7 +60,7 @@ impl EventLoop {
                 Event::WorkerNotStarted(NotStarted::Shortage)
             }
             Err(NotStartedNow::Refused(refused)) => {
-                start::report(&refused.message);
+                report(&refused.message);
                 Event::WorkerNotStarted(NotStarted::Refused(refused.exit.code()))
             }
         };

@@ -21,7 +21,7 @@ use crate::os::entry::Environ;
 use crate::os::process::{self, Pid};
 use crate::os::reaper::{self, Reaped};
 use crate::os::signals::{self, SignalSet};
-use crate::os::{clock, init, stdio, tty};
+use crate::os::{clock, init, tty};
 use crate::signal::Signal;
 
 /// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.

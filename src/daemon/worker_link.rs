@@ -87,7 +87,11 @@ impl WorkerLink {
     pub fn read_to_end(&mut self, buffer: &mut [u8], events: &mut VecDeque<Event>) {
         let _ = self.read_up_to(READ_TO_END, buffer, events);
         if let Some(rest) = self.reader.unfinished() {
-            debug!("connection {}: {} bytes of an unfinished frame are dropped", self.id, rest.len());
+            debug!(
+                "connection {}: {} bytes of an unfinished frame are dropped",
+                self.id,
+                rest.len()
+            );
         }
     }
 

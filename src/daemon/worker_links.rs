@@ -246,8 +246,12 @@ impl WorkerLinks {
             watched.connections += 1;
         }
         debug!("connection {id} from process {process}");
-        self.links.insert(id, WorkerLink::new(id, process, stream, self.hello.max_frame));
-        events.push_back(Event::Connected { connection: id, process });
+        self.links
+            .insert(id, WorkerLink::new(id, process, stream, self.hello.max_frame));
+        events.push_back(Event::Connected {
+            connection: id,
+            process,
+        });
         // A process whose descriptor is readable already would never make it readable again.
         self.look_at(process.0 >> 32, events);
     }
@@ -275,7 +279,8 @@ impl WorkerLinks {
     fn watch(&mut self, id: ProcessId, watch: ProcessWatch, is_worker: bool, registry: &Registry) {
         if let Some(descriptor) = watch.as_fd() {
             let descriptor: RawFd = descriptor.as_raw_fd();
-            if let Err(error) = registry.register(&mut SourceFd(&descriptor), token(id.0 >> 32, 1), Interest::READABLE) {
+            if let Err(error) = registry.register(&mut SourceFd(&descriptor), token(id.0 >> 32, 1), Interest::READABLE)
+            {
                 warn!("cannot watch process {id}: {error}");
             }
         }

@@ -266,7 +266,9 @@ fn retry_after(value: &str) -> Option<Duration> {
     let value = value.trim();
     let is_decimal =
         value.len() <= MAX_RETRY_AFTER_BYTES && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_decimal.then(|| lenient::units(value, Duration::from_secs(1))).flatten()
+    is_decimal
+        .then(|| lenient::units(value, Duration::from_secs(1)))
+        .flatten()
 }
 
 #[cfg(test)]
