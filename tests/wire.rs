@@ -181,7 +181,19 @@ fn a_backtrace_over_its_limit_is_cut_within_a_frame_if_need_be() {
     assert_eq!(fail(&one_more), traced(&fitting));
     let frame_after = [whole, exact, "z".to_owned()];
     assert_eq!(fail(&frame_after), traced(&fitting));
-    assert_eq!(fail(&["a".repeat(1_000_000)]), traced(&["a".repeat(10_000)]));
+    let cut = ["a".repeat(10_000)];
+    assert_eq!(fail(&["a".repeat(1_000_000), String::new()]), traced(&cut));
+}
+
+#[test]
+fn a_backtrace_of_exactly_the_limit_stays_as_it_is_spelled() {
+    let backtrace = format!(r#"[ "{}" , "a" ]"#, "x".repeat(worker::MAX_BACKTRACE_CHARS - 1));
+    let line = format!(r#"{{"type":"fail","job_id":"job-1","error":{{"message":"m","backtrace":{backtrace}}}}}"#);
+    let expected = said::fail(JobError {
+        backtrace: Some(backtrace.into()),
+        ..said::error("m")
+    });
+    assert_eq!(decode(line.as_bytes()), expected);
 }
 
 #[test]
