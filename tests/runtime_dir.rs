@@ -86,10 +86,12 @@ fn what_a_killed_instance_left_is_removed_and_a_running_ones_is_not() {
     fs::create_dir(&without_lock).unwrap();
     let not_ours_to_judge = home(place.path()).join("something");
     fs::create_dir(&not_ours_to_judge).unwrap();
+    let somebody_elses = make_dead(place.path(), "9-0123abcd");
+    std::os::unix::fs::chown(&somebody_elses, Some(STRANGER), None).unwrap();
 
     let _next = open(place.path());
     assert!(!dead.exists() && !without_lock.exists());
-    assert!(not_ours_to_judge.exists());
+    assert!(not_ours_to_judge.exists() && somebody_elses.join("worker.sock").exists());
     drop(UnixStream::connect(listener.path()).unwrap());
 }
 
