@@ -21,7 +21,7 @@ pub fn narrate(remark: Remark) {
         Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
         Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
         Remark::Drained => info!("no job is active: asking the worker to end"),
-        Remark::StopBegan { active, is_forced } => stop_began(active, is_forced),
+        Remark::StopBegan { held, is_forced } => stop_began(held, is_forced),
         Remark::Killing => info!("SIGKILL to what is left"),
         Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
         Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
@@ -69,16 +69,16 @@ fn draining(active: usize, left: Duration) {
     info!("Worker draining, {active} jobs in progress; {} left", seconds(left));
 }
 
-fn stop_began(active: usize, is_forced: bool) {
+fn stop_began(held: usize, is_forced: bool) {
     let why = if is_forced {
         "forced"
     } else {
         "the grace period is over"
     };
-    if active == 0 {
+    if held == 0 {
         info!("stop phase: {why}");
     } else {
-        warn!("stop phase: {why}, {active} jobs are cut off");
+        warn!("stop phase: {why}, {held} jobs are cut off");
     }
 }
 

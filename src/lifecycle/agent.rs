@@ -18,6 +18,9 @@ const MAX_BEATS_IN_FLIGHT: usize = 2;
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
 
+/// Longest pause before a repeat once the end has begun: an ACK is tried to the last moment.
+const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
+
 /// Least time between two heartbeats that workers ask for.
 const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
 
@@ -341,7 +344,7 @@ impl Lifecycle {
     }
 
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
-        let pause = self.jitter.retry_pause(self.agent.fetch_failures, asked_for(failure));
+        let pause = self.retry_pause(self.agent.fetch_failures, asked_for(failure));
         self.agent.fetch_failures = self.agent.fetch_failures.saturating_add(1);
         self.pause_fetch(pause, now);
         self.say(Remark::CallFailed {
@@ -383,6 +386,16 @@ impl Lifecycle {
             all.push(worker);
         }
         all
+    }
+
+    /// How long to wait before a request is repeated. When the end is near nobody can wait long.
+    pub(super) fn retry_pause(&mut self, failures: u32, asked_for: Option<Duration>) -> Duration {
+        let pause = self.jitter.retry_pause(failures, asked_for);
+        if self.phase.is_terminating() {
+            pause.min(LONGEST_RETRY_AT_THE_END)
+        } else {
+            pause
+        }
     }
 
     pub(super) fn note_backend_health(&mut self, reply: &Reply) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::lifecycle::effect::{CancelReason, Effect, Remark, Word};
+use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Word};
 use crate::lifecycle::event::{Delivery, JobError};
 use crate::lifecycle::ids::{Claim, JobId};
 use crate::lifecycle::jobs::{Held, Place, What};
@@ -10,9 +10,6 @@ use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::Leftovers;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
-
-/// Bytes of a `job` frame around its envelope and checkpoint.
-const JOB_FRAME_BYTES: usize = 48;
 
 impl Lifecycle {
     /// Takes in what a FETCH brought.

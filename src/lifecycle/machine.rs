@@ -246,7 +246,7 @@ impl Lifecycle {
             self.fetch(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
-                return;
+                return self.watch_drain(now);
             }
         }
     }

@@ -212,7 +212,7 @@ impl Lifecycle {
         let failures = report.failures;
         report.failures = failures.saturating_add(1);
         let what = name(&report.what);
-        let pause = self.jitter.retry_pause(failures, asked_for);
+        let pause = self.retry_pause(failures, asked_for);
         self.jobs.step(claim, step);
         self.timers.arm(Timer::Report(claim), now.after(pause));
         self.say(Remark::CallFailed {

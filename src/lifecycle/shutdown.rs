@@ -38,6 +38,8 @@ pub(super) struct Shutdown {
     pub(super) reason: Reason,
     /// When it started.
     began: Option<Moment>,
+    /// How many active jobs the log knows of, and since when.
+    pub(super) logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
     pub(super) abandoned_with: Option<u8>,
     /// Jobs that were cut off.

@@ -33,8 +33,9 @@ impl Lifecycle {
             return;
         }
         self.plan_stop(now);
+        let held = self.connections.iter().map(|(_, connection)| connection.held.len());
         self.say(Remark::StopBegan {
-            active: self.jobs.active(),
+            held: held.sum(),
             is_forced: self.shutdown.is_forced,
         });
         if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
