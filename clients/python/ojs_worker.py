@@ -374,6 +374,7 @@ class _Link:
         self._queue: Deque[_Outgoing] = collections.deque()
         self._current: Optional[_Outgoing] = None
         self._sent = 0
+        self._is_broken = False
         self._buffer = bytearray()
         self._searched = 0
         # Not epoll: a forked child would share it with us.
@@ -436,6 +437,8 @@ class _Link:
                 self._write()
             if what & (select.POLLIN | select.POLLHUP | select.POLLERR) and not self.eof:
                 lines += self._read()
+            elif self._is_broken:
+                self.eof = True
         return lines
 
     def _write(self) -> None:
@@ -443,21 +446,25 @@ class _Link:
         budget = _WRITE_BUDGET
         with self._lock:
             while budget > 0:
-                if self._current is None:
-                    waiting = self._urgent or self._queue
-                    if not waiting:
-                        break
-                    self._current = waiting.popleft()
-                try:
-                    sent = self._sock.send(memoryview(self._current.data)[self._sent :])
-                except OSError:
-                    # Full; or closed at the other end: what that wrote before is still to be read, then comes the end.
+                waiting = self._urgent or self._queue
+                item = self._current or (waiting[0] if waiting else None)
+                if item is None:
                     break
+                try:
+                    sent = self._sock.send(memoryview(item.data)[self._sent :])
+                except BlockingIOError:
+                    break
+                except OSError:
+                    # What the other end wrote before it closed is still to be read.
+                    self._is_broken = True
+                    break
+                if self._current is None:
+                    self._current = waiting.popleft()
                 self._sent += sent
                 budget -= sent
-                if self._sent == len(self._current.data):
-                    self._current.written = True
-                    finished.append(self._current)
+                if self._sent == len(item.data):
+                    item.written = True
+                    finished.append(item)
                     self._current = None
                     self._sent = 0
         for item in finished:

@@ -923,6 +923,14 @@ class Lifecycle(ClientTest):
         self.init.hang_up()
         self.assertIsInstance(running.join(), ConnectionLost)
 
+    def test_an_ojs_init_that_reads_no_more(self) -> None:
+        running = self.waiting()
+        assert self.init.sock
+        self.init.reading.clear()
+        self.init.sock.shutdown(socket.SHUT_RD)
+        self.init.send({"type": "ping", "id": 1}, {"type": "ping", "id": 2})
+        self.assertIsInstance(running.join(), ConnectionLost)
+
     def test_the_end_of_the_connection_while_terminating(self) -> None:
         running = self.waiting()
         self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 60000})
