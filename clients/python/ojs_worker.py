@@ -969,6 +969,15 @@ class _Core(Generic[_J]):
         types = None if "*" in self._handlers else list(self._handlers)
         return _frame("ready", protocol=PROTOCOL, concurrency=concurrency, types=types, ping=True, client=_CLIENT)
 
+    def _restore_signals(self, before: Dict[signal.Signals, Any], in_child: bool = False) -> None:
+        if in_child:
+            signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            if number == signal.SIGTERM and handler == signal.SIG_DFL and self._is_ending and not in_child:
+                # The one that ojs-init sends when all is done may still come: the program ends well without it.
+                handler = signal.SIG_IGN
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
     # What comes in
 
     def _on_line(self, link: _Link, line: bytes) -> None:
@@ -1294,21 +1303,13 @@ class Worker(_Core[Job]):
         wakeup = signal.set_wakeup_fd(link.wake_fd, warn_on_full_buffer=False)
         before = {number: signal.signal(number, on_signal) for number in _SIGNALS if self._handles_signals}
 
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-        def restore_in_child() -> None:
-            signal.set_wakeup_fd(-1)
-            restore()
-
-        link.in_forked_child = restore_in_child
+        link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
         try:
             yield
         finally:
             link.in_forked_child = None
+            self._restore_signals(before)
             signal.set_wakeup_fd(wakeup)
-            restore()
 
     def _check_handler(self, handler: Callable[..., Any]) -> None:
         if inspect.iscoroutinefunction(handler):
@@ -1409,14 +1410,6 @@ class AsyncWorker(_Core[AsyncJob]):
             numbers = _SIGNALS
         before = {number: signal.getsignal(number) for number in numbers}
 
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-        def restore_in_child() -> None:
-            signal.set_wakeup_fd(-1)
-            restore()
-
         def on_signal() -> None:
             self._is_signalled = True
             link.wake()
@@ -1424,14 +1417,14 @@ class AsyncWorker(_Core[AsyncJob]):
         for number in numbers:
             self.loop.add_signal_handler(number, on_signal)
         if numbers:
-            link.in_forked_child = restore_in_child
+            link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
         try:
             yield
         finally:
             link.in_forked_child = None
             for number in numbers:
                 self.loop.remove_signal_handler(number)
-            restore()
+            self._restore_signals(before)
 
     def _check_handler(self, handler: Callable[..., Any]) -> None:
         if not callable(handler):
