@@ -910,7 +910,6 @@ class _Core(Generic[_J]):
         self._is_stopping = True
         if not self._is_greeted or self._state == "terminate":
             return
-        self._settled_at = math.inf
 
         def settle() -> None:
             self._settled_at = time.monotonic() + SETTLE_TIME
@@ -947,9 +946,7 @@ class _Core(Generic[_J]):
             return None if self._cut_off_at is None else self._cut_off_at - time.monotonic()
         if self._flushing_since is not None:
             return self._flushing_since + WRITE_TIMEOUT - time.monotonic()
-        if self._settled_at is None or self._settled_at == math.inf:
-            return None if self._settled_at else 0
-        return self._settled_at - time.monotonic()
+        return 0 if self._settled_at is None else self._settled_at - time.monotonic()
 
     def _on_eof(self) -> None:
         held = self._cancel_all("lost")
