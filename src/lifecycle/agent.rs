@@ -156,6 +156,10 @@ impl Lifecycle {
         if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
             return;
         }
+        // Whoever never heard of us does not have to hear of our end.
+        if self.phase.is_terminating() && !self.agent.is_known {
+            return;
+        }
         self.timers.arm(Timer::Heartbeat, now.after(self.agent.interval));
         if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
             self.agent.beats_again = true;
