@@ -272,6 +272,7 @@ impl Lifecycle {
     pub(super) fn kill_process(&mut self, id: ProcessId) {
         if self.connections.process(id).is_some_and(|process| !process.is_gone) {
             self.order(Effect::SignalProcess(id, Signal::KILL));
+            self.connections.forget_process(id);
         }
     }
 
@@ -291,6 +292,7 @@ impl Lifecycle {
         for connection in open {
             self.order(Effect::ReadToEnd(connection));
         }
+        self.connections.forget_process(id);
     }
 
     /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
