@@ -304,7 +304,7 @@ impl Lifecycle {
 
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(super) fn fetch(&mut self, now: Moment) {
-        if !self.is_taking_jobs() || !self.agent.is_settled || !self.worker.is_alive() {
+        if !self.is_taking_jobs() || !self.agent.is_settled {
             return;
         }
         if self.timers.due(Timer::Fetch).is_some() || self.is_fetching() {

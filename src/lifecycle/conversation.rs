@@ -332,8 +332,8 @@ impl Lifecycle {
             .any(|(_, connection)| !connection.held.is_empty())
     }
 
-    /// Whether new jobs may be given out.
+    /// Whether new jobs may be given out: not to what a worker that ended left behind, for that is being ended.
     pub(super) fn is_taking_jobs(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == Phase::Running && self.worker.is_alive()
     }
 }
