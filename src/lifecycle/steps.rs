@@ -310,11 +310,25 @@ impl Lifecycle {
         }
     }
 
+    /// Nothing was finished: for the summary.
+    fn count_what_is_left(&mut self) {
+        for (_, job) in self.jobs.iter() {
+            match &job.place {
+                Place::Waiting => {}
+                Place::Held(_) => self.shutdown.cut_off += 1,
+                Place::Reporting(report) => {
+                    self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
+                }
+            }
+        }
+    }
+
     /// The last order of all.
     pub(super) fn exit(&mut self) {
         self.timers.clear();
         if self.shutdown.abandoned_with.is_some() {
             self.order(Effect::KillEverything);
+            self.count_what_is_left();
         }
         let (cut_off, unreported) = (self.shutdown.cut_off, self.shutdown.unreported);
         self.say(Remark::Summary { cut_off, unreported });
