@@ -357,6 +357,12 @@ impl Lifecycle {
     }
 
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
+        if self.phase.is_terminating() {
+            if failure == Failure::Unanswered {
+                self.say(Remark::FetchAbandoned);
+            }
+            return;
+        }
         let pause = self.jitter.retry_pause(self.agent.fetch_failures, asked_for(failure));
         self.agent.fetch_failures = self.agent.fetch_failures.saturating_add(1);
         self.pause_fetch(pause, now);
