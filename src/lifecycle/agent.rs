@@ -98,15 +98,18 @@ impl Lifecycle {
         if self.phase.is_terminating() {
             return;
         }
-        self.call(
-            Call::Register { worker },
-            Purpose::Register,
-            self.options.request_timeout,
-            now,
-        );
+        let call = Call::Register { worker: worker.clone() };
+        self.call(call, Purpose::Register(worker), self.options.request_timeout, now);
     }
 
-    pub(super) fn register_replied(&mut self, reply: Reply, now: Moment) {
+    pub(super) fn register_replied(&mut self, worker: WorkerId, reply: Reply, now: Moment) {
+        if self.agent.worker.as_ref() != Some(&worker) {
+            // A former incarnation, which is deregistered if it was accepted after all.
+            if matches!(reply, Reply::Registered { .. }) {
+                self.heard_of(&worker);
+            }
+            return;
+        }
         match reply {
             Reply::Registered { heartbeat_interval } => {
                 self.agent.is_known = true;
@@ -123,6 +126,15 @@ impl Lifecycle {
             Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) => {
                 self.register_again(Failure::Unanswered, now);
             }
+        }
+    }
+
+    /// The backend has accepted something from this incarnation: it has to hear of its end.
+    fn heard_of(&mut self, worker: &WorkerId) {
+        if self.agent.worker.as_ref() == Some(worker) {
+            self.agent.is_known = true;
+        } else {
+            self.agent.retired.insert(worker.clone());
         }
     }
 
@@ -159,6 +171,10 @@ impl Lifecycle {
         if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
             return;
         }
+        // Whoever never heard of us does not have to hear of our end.
+        if self.phase.is_terminating() && !self.agent.is_known {
+            return;
+        }
         self.timers.arm(Timer::Heartbeat, now.after(self.agent.interval));
         if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
             self.agent.beats_again = true;
@@ -172,8 +188,9 @@ impl Lifecycle {
         let mut active: Vec<JobId> = named.iter().map(|(id, _)| id.clone()).collect();
         active.dedup();
         let patience = self.options.request_timeout.min(self.agent.interval);
+        let by = worker.clone();
         let call = Call::Heartbeat { worker, state, active };
-        self.call(call, Purpose::Heartbeat { named }, patience, now);
+        self.call(call, Purpose::Heartbeat { by, named }, patience, now);
         self.agent.beats_again = says_quiet;
     }
 
@@ -205,10 +222,10 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn heartbeat_replied(&mut self, named: &[(JobId, Claim)], reply: Reply, now: Moment) {
+    pub(super) fn heartbeat_replied(&mut self, worker: &WorkerId, named: &[(JobId, Claim)], reply: Reply, now: Moment) {
         match reply {
             Reply::Beaten { directive, extended } => {
-                self.agent.is_known = true;
+                self.agent.is_known |= self.agent.worker.as_ref() == Some(worker);
                 if let Some(extended) = extended {
                     self.look_for_lost(named, &extended, now);
                 }
@@ -290,7 +307,7 @@ impl Lifecycle {
 
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(super) fn fetch(&mut self, now: Moment) {
-        if !self.is_taking_jobs() || !self.agent.is_settled || !self.worker.is_alive() {
+        if !self.is_taking_jobs() || !self.agent.is_settled {
             return;
         }
         if self.timers.due(Timer::Fetch).is_some() || self.is_fetching() {
@@ -304,17 +321,16 @@ impl Lifecycle {
             return;
         };
         if let Ok(count @ 1..) = u32::try_from(credit) {
-            self.call(
-                Call::Fetch { worker, count },
-                Purpose::Fetch,
-                self.options.request_timeout,
-                now,
-            );
+            let call = Call::Fetch {
+                worker: worker.clone(),
+                count,
+            };
+            self.call(call, Purpose::Fetch(worker), self.options.request_timeout, now);
         }
     }
 
     pub(super) fn is_fetching(&self) -> bool {
-        self.calls.values().any(|purpose| *purpose == Purpose::Fetch)
+        self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(_)))
     }
 
     /// No FETCH before this pause is over.
@@ -325,16 +341,16 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn fetch_replied(&mut self, reply: Reply, now: Moment) {
+    pub(super) fn fetch_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
         match reply {
             Reply::Fetched(deliveries) => {
-                self.agent.is_known = true;
+                self.heard_of(worker);
                 self.agent.fetch_failures = 0;
                 if deliveries.is_empty() {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
                 }
-                self.claim(deliveries, now);
+                self.claim(worker, deliveries, now);
             }
             Reply::Failed(failure) => self.fetch_failed(failure, now),
             Reply::Registered { .. } | Reply::Beaten { .. } | Reply::Accepted | Reply::Looked(_) => {
@@ -344,6 +360,12 @@ impl Lifecycle {
     }
 
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
+        if self.phase.is_terminating() {
+            if failure == Failure::Unanswered {
+                self.say(Remark::FetchAbandoned);
+            }
+            return;
+        }
         let pause = self.retry_pause(self.agent.fetch_failures, asked_for(failure));
         self.agent.fetch_failures = self.agent.fetch_failures.saturating_add(1);
         self.pause_fetch(pause, now);
@@ -368,7 +390,13 @@ impl Lifecycle {
         if self.phase.is_terminating() || self.agent.retired.is_empty() {
             return;
         }
-        let done = |worker: &&WorkerId| self.jobs.iter().all(|(_, job)| job.worker != **worker);
+        let done = |worker: &&WorkerId| {
+            self.jobs.iter().all(|(_, job)| job.worker != **worker)
+                && !self
+                    .calls
+                    .values()
+                    .any(|purpose| matches!(purpose, Purpose::Fetch(by) if by == *worker))
+        };
         let done: Vec<WorkerId> = self.agent.retired.iter().filter(done).cloned().collect();
         for worker in done {
             self.agent.retired.remove(&worker);

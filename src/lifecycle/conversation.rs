@@ -272,6 +272,7 @@ impl Lifecycle {
     pub(super) fn kill_process(&mut self, id: ProcessId) {
         if self.connections.process(id).is_some_and(|process| !process.is_gone) {
             self.order(Effect::SignalProcess(id, Signal::KILL));
+            self.connections.forget_process(id);
         }
     }
 
@@ -291,6 +292,7 @@ impl Lifecycle {
         for connection in open {
             self.order(Effect::ReadToEnd(connection));
         }
+        self.connections.forget_process(id);
     }
 
     /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
@@ -330,8 +332,8 @@ impl Lifecycle {
             .any(|(_, connection)| !connection.held.is_empty())
     }
 
-    /// Whether new jobs may be given out.
+    /// Whether new jobs may be given out: not to what a worker that ended left behind, for that is being ended.
     pub(super) fn is_taking_jobs(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == Phase::Running && self.worker.is_alive()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Word};
 use crate::lifecycle::event::{Delivery, JobError};
-use crate::lifecycle::ids::{Claim, JobId};
+use crate::lifecycle::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::jobs::{Held, Place, What};
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::Leftovers;
@@ -13,17 +13,15 @@ use crate::lifecycle::time::Moment;
 
 impl Lifecycle {
     /// Takes in what a FETCH brought.
-    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, now: Moment) {
-        let Some(worker) = self.agent.worker.clone() else {
-            return;
-        };
+    pub(super) fn claim(&mut self, worker: &WorkerId, deliveries: Vec<Delivery>, now: Moment) {
+        let is_former = self.agent.worker.as_ref() != Some(worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             let id = delivery.id.clone();
             if !seen.insert(id.clone()) || self.adopt(&id, &delivery) {
                 continue;
             }
-            let is_surplus = !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
+            let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
             let is_too_large = self.is_too_large(&delivery);
             let claim = self.jobs.add(delivery, worker.clone());
             if is_surplus {

@@ -33,6 +33,7 @@ impl Lifecycle {
         now: Moment,
     ) {
         let is_requeue = matches!(what, What::Requeue { .. });
+        let is_ack = matches!(what, What::Ack { .. });
         if is_requeue && !self.phase.is_terminating() {
             // What went back must not come straight back to us.
             self.pause_fetch(self.options.poll_interval, now);
@@ -57,6 +58,11 @@ impl Lifecycle {
             return;
         }
         self.put_report_as(claim, what, connection, is_surplus);
+        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
+        self.timers.cancel(Timer::Checkpoint(claim));
+        if !is_ack {
+            self.send_checkpoint(claim, now);
+        }
     }
 
     pub(super) fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>) {
@@ -153,10 +159,10 @@ impl Lifecycle {
     fn reports_in_flight(&self) -> usize {
         let is_report = |purpose: &&Purpose| match purpose {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
-            Purpose::Register
+            Purpose::Register(_)
             | Purpose::Heartbeat { .. }
             | Purpose::FinalHeartbeat
-            | Purpose::Fetch
+            | Purpose::Fetch(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)

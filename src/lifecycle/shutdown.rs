@@ -186,11 +186,16 @@ impl Lifecycle {
         self.shutdown.is_asked = reason != Reason::Worker;
         self.shutdown.reason = reason;
         self.shutdown.began = Some(now);
-        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
-        self.set_deadline(now.after(self.options.times.drain(elapsed)));
+        self.set_deadline(self.latest_deadline(now));
         let state = self.state();
         self.say(Remark::StateChanged { state, reason });
         self.beat_for_terminate(from, now);
+    }
+
+    /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is gone.
+    fn latest_deadline(&self, now: Moment) -> Moment {
+        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
+        now.after(self.options.times.drain(elapsed))
     }
 
     fn set_deadline(&mut self, deadline: Moment) {
@@ -207,7 +212,7 @@ impl Lifecycle {
 
     /// A stop signal after a terminate that no orchestrator had asked for: the deadline may only come closer.
     pub(super) fn clock_started_late(&mut self, now: Moment) {
-        let deadline = now.after(self.options.times.drain(Duration::ZERO));
+        let deadline = self.latest_deadline(now);
         if self.timers.due(Timer::Deadline).is_some_and(|before| deadline < before) {
             self.set_deadline(deadline);
         }

@@ -81,7 +81,7 @@ impl Lifecycle {
             Step::FinalHeartbeat => !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat),
             Step::Deregister => {
                 self.deregister_everybody(now);
-                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register))
+                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register(_)))
             }
             Step::NotYet | Step::Over => false,
         };
@@ -151,7 +151,7 @@ impl Lifecycle {
             Step::Kill => Some(plan.kill),
             Step::Report => Some(plan.report),
             Step::FinalHeartbeat => Some(word(plan.heartbeat)),
-            Step::Deregister if self.is_waiting_for(|purpose| *purpose == Purpose::Register) => {
+            Step::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
                 Some(plan.deregister.min(now.after(UNDO_WITHIN)))
             }
             Step::Deregister => Some(word(plan.deregister)),
@@ -254,7 +254,7 @@ impl Lifecycle {
     fn give_up_on_outcomes(&mut self) {
         if self.is_fetching() {
             self.say(Remark::FetchAbandoned);
-            self.calls.retain(|_, purpose| *purpose != Purpose::Fetch);
+            self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(_)));
         }
         let left: Vec<(Claim, bool)> = self
             .jobs
@@ -311,11 +311,25 @@ impl Lifecycle {
         }
     }
 
+    /// Nothing was finished: for the summary.
+    fn count_what_is_left(&mut self) {
+        for (_, job) in self.jobs.iter() {
+            match &job.place {
+                Place::Waiting => {}
+                Place::Held(_) => self.shutdown.cut_off += 1,
+                Place::Reporting(report) => {
+                    self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
+                }
+            }
+        }
+    }
+
     /// The last order of all.
     pub(super) fn exit(&mut self) {
         self.timers.clear();
         if self.shutdown.abandoned_with.is_some() {
             self.order(Effect::KillEverything);
+            self.count_what_is_left();
         }
         let (cut_off, unreported) = (self.shutdown.cut_off, self.shutdown.unreported);
         self.say(Remark::Summary { cut_off, unreported });
