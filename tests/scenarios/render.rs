@@ -170,9 +170,9 @@ fn said(remark: &Remark) -> String {
         Remark::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
         Remark::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
         Remark::Drained => "drained".to_owned(),
-        Remark::StopBegan { active, is_forced } => {
+        Remark::StopBegan { held, is_forced } => {
             let why = if *is_forced { "forced" } else { "deadline" };
-            format!("stop phase ({why}): {active} active")
+            format!("stop phase ({why}): {held} held")
         }
         Remark::Killing => "killing".to_owned(),
         Remark::KillGaveUp => "the kernel holds processes".to_owned(),
