@@ -400,8 +400,8 @@ impl Lifecycle {
         let done: Vec<WorkerId> = self.agent.retired.iter().filter(done).cloned().collect();
         for worker in done {
             self.agent.retired.remove(&worker);
-            let call = Call::Deregister { worker: worker.clone() };
-            self.call(call, Purpose::Deregister(worker), self.options.request_timeout, now);
+            let call = Call::Deregister { worker };
+            self.call(call, Purpose::Deregister, self.options.request_timeout, now);
         }
     }
 

@@ -100,7 +100,7 @@ pub(super) enum Purpose {
     LookForLost(Claim),
     Progress(Claim),
     Checkpoint(Claim),
-    Deregister(WorkerId),
+    Deregister,
 }
 
 /// The life of one worker, its jobs and its conversation with the backend.
@@ -267,7 +267,7 @@ impl Lifecycle {
             Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
-            Purpose::Deregister(worker) => self.deregister_replied(&worker, &reply),
+            Purpose::Deregister => self.deregister_replied(&reply),
         }
     }
 

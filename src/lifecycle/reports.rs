@@ -166,7 +166,7 @@ impl Lifecycle {
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
-            | Purpose::Deregister(_) => false,
+            | Purpose::Deregister => false,
         };
         self.calls.values().filter(is_report).count()
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::lifecycle::effect::{Call, CancelReason, Effect, Reason, Remark, WorkerState};
-use crate::lifecycle::event::Reply;
-use crate::lifecycle::ids::{Claim, ProcessId, WorkerId};
+use crate::lifecycle::event::{Failure, Reply};
+use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::{Phase, Trigger};
@@ -81,7 +81,7 @@ impl Lifecycle {
             Step::FinalHeartbeat => !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat),
             Step::Deregister => {
                 self.deregister_everybody(now);
-                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register(_)))
+                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister | Purpose::Register(_)))
             }
             Step::NotYet | Step::Over => false,
         };
@@ -275,9 +275,11 @@ impl Lifecycle {
         self.note_failure("final heartbeat", reply);
     }
 
-    pub(super) fn deregister_replied(&mut self, worker: &WorkerId, reply: &Reply) {
-        let _ = worker;
-        self.note_failure("deregistration", reply);
+    pub(super) fn deregister_replied(&mut self, reply: &Reply) {
+        // Most backends have no such call (requirements C-16), and then there is nothing to say.
+        if *reply != Reply::Failed(Failure::NotOffered) {
+            self.note_failure("deregistration", reply);
+        }
     }
 
     fn note_failure(&mut self, what: &'static str, reply: &Reply) {
@@ -306,8 +308,8 @@ impl Lifecycle {
             self.timers.arm(Timer::Step, end);
         }
         for worker in known {
-            let call = Call::Deregister { worker: worker.clone() };
-            self.call(call, Purpose::Deregister(worker), self.options.request_timeout, now);
+            let call = Call::Deregister { worker };
+            self.call(call, Purpose::Deregister, self.options.request_timeout, now);
         }
     }
 
