@@ -198,6 +198,15 @@ fn a_base_in_which_everybody_may_replace_files_is_refused() {
 }
 
 #[test]
+fn a_volume_that_somebody_named_is_taken_although_others_may_write_to_it() {
+    let place = place();
+    set_mode(place.path(), 0o777);
+    let mut named = at(place.path());
+    named[0].is_configured = true;
+    drop(RuntimeDir::open(&named, &for_us()).unwrap());
+}
+
+#[test]
 fn a_directory_of_ours_that_is_too_open_is_closed_first() {
     let place = place();
     fs::create_dir(home(place.path())).unwrap();

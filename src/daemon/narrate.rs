@@ -8,6 +8,9 @@ use crate::lifecycle::effect::{Outcome, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
 use crate::lifecycle::ids::{ConnectionId, Text};
 
+/// Characters of a client's name that are logged; it may send a novel.
+const CLIENT_CHARS: usize = 100;
+
 /// For a person: seconds to the millisecond, without zeros at the end.
 pub fn seconds(duration: Duration) -> String {
     let milliseconds = (duration.as_secs_f64() * 1000.0).round();
@@ -90,7 +93,12 @@ fn not_ready() {
 }
 
 fn ready(connection: ConnectionId, concurrency: u32, client: Option<Text>) {
-    let client = client.as_deref().unwrap_or("unnamed client");
+    let client: String = client
+        .as_deref()
+        .unwrap_or("unnamed client")
+        .chars()
+        .take(CLIENT_CHARS)
+        .collect();
     info!("connection {connection} ({client}) takes up to {concurrency} jobs");
 }
 
