@@ -200,6 +200,7 @@ impl Lifecycle {
             ready_connections: self.connections.ready(),
             worker_is_alive: self.worker.is_alive(),
             exit_by: self.shutdown.exit_by(),
+            deadlines: self.timers.iter().count(),
         }
     }
 
