@@ -237,7 +237,7 @@ impl Lifecycle {
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
     fn settle(&mut self, now: Moment) {
-        loop {
+        while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
             self.return_surplus(now);
