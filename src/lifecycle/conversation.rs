@@ -278,6 +278,12 @@ impl Lifecycle {
             return;
         };
         process.is_gone = true;
+        let theirs: Vec<ConnectionId> = self.connections.of(id).map(|(id, _)| id).collect();
+        for connection in theirs {
+            if let Some(connection) = self.connections.get_mut(connection) {
+                connection.is_given_up = true;
+            }
+        }
         let open: Vec<ConnectionId> = self
             .connections
             .of(id)
@@ -326,8 +332,8 @@ impl Lifecycle {
             .any(|(_, connection)| !connection.held.is_empty())
     }
 
-    /// Whether new jobs may be given out.
+    /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.
     pub(super) fn is_taking_jobs(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == Phase::Running && self.worker.is_alive()
     }
 }
