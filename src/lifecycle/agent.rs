@@ -166,8 +166,12 @@ impl Lifecycle {
         let state = if says_quiet { WorkerState::Quiet } else { self.state() };
         let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
         let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
-        let mut active: Vec<JobId> = named.iter().map(|(id, _)| id.clone()).collect();
-        active.dedup();
+        let mut seen = BTreeSet::new();
+        let active: Vec<JobId> = named
+            .iter()
+            .map(|(id, _)| id.clone())
+            .filter(|id| seen.insert(id.clone()))
+            .collect();
         let patience = self.options.request_timeout.min(self.agent.interval);
         let call = Call::Heartbeat { worker, state, active };
         self.call(call, Purpose::Heartbeat { named }, patience, now);
