@@ -29,10 +29,16 @@ impl Lifecycle {
         for timer in [Timer::Deadline, Timer::DelayOver, Timer::DrainLog] {
             self.timers.cancel(timer);
         }
+        self.plan_stop(now);
         if self.shutdown.has_said_goodbye() {
+            // The last words are being said: whoever forces the end gets it no later for that.
+            let end = self.end_of(self.shutdown.step, now);
+            self.shutdown.calls_end = end;
+            if let Some(end) = end {
+                self.timers.arm_at_latest(Timer::Step, end);
+            }
             return;
         }
-        self.plan_stop(now);
         self.say(Remark::StopBegan {
             active: self.jobs.active(),
             is_forced: self.shutdown.is_forced,
