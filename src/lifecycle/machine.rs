@@ -91,10 +91,13 @@ pub enum Timer {
 /// What a request to the backend was for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    Register,
-    Heartbeat { named: Vec<(JobId, Claim)> },
+    Register(WorkerId),
+    Heartbeat {
+        worker: WorkerId,
+        named: Vec<(JobId, Claim)>,
+    },
     FinalHeartbeat,
-    Fetch,
+    Fetch(WorkerId),
     Report(Claim),
     LookBeforeRepeat(Claim),
     LookForLost(Claim),
@@ -259,10 +262,10 @@ impl Lifecycle {
         };
         self.note_backend_health(&reply);
         match purpose {
-            Purpose::Register => self.register_replied(reply, now),
-            Purpose::Heartbeat { named } => self.heartbeat_replied(&named, reply, now),
+            Purpose::Register(worker) => self.register_replied(&worker, reply, now),
+            Purpose::Heartbeat { worker, named } => self.heartbeat_replied(&worker, &named, reply, now),
             Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply),
-            Purpose::Fetch => self.fetch_replied(reply, now),
+            Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),

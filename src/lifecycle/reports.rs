@@ -157,10 +157,10 @@ impl Lifecycle {
     fn reports_in_flight(&self) -> usize {
         let is_report = |purpose: &&Purpose| match purpose {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
-            Purpose::Register
+            Purpose::Register(_)
             | Purpose::Heartbeat { .. }
             | Purpose::FinalHeartbeat
-            | Purpose::Fetch
+            | Purpose::Fetch(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)

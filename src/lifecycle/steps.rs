@@ -86,7 +86,7 @@ impl Lifecycle {
             Step::FinalHeartbeat => !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat),
             Step::Deregister => {
                 self.deregister_everybody(now);
-                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register))
+                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register(_)))
             }
             Step::NotYet | Step::Over => false,
         };
@@ -156,7 +156,7 @@ impl Lifecycle {
             Step::Kill => Some(plan.kill),
             Step::Report => Some(plan.report),
             Step::FinalHeartbeat => Some(word(plan.heartbeat)),
-            Step::Deregister if self.is_waiting_for(|purpose| *purpose == Purpose::Register) => {
+            Step::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
                 Some(plan.deregister.min(now.after(UNDO_WITHIN)))
             }
             Step::Deregister => Some(word(plan.deregister)),
@@ -259,7 +259,7 @@ impl Lifecycle {
     fn give_up_on_outcomes(&mut self) {
         if self.is_fetching() {
             self.say(Remark::FetchAbandoned);
-            self.calls.retain(|_, purpose| *purpose != Purpose::Fetch);
+            self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(_)));
         }
         let left: Vec<(Claim, bool)> = self
             .jobs
