@@ -205,10 +205,12 @@ impl Lifecycle {
     /// worked on.
     fn report_leftovers(&mut self, now: Moment) {
         self.timers.cancel(Timer::Rescan);
-        if self.has_held_jobs() || !self.worker.is_over() {
+        if self.worker.is_clearing() {
+            self.give_up_on_descendants(now);
+        } else if self.has_held_jobs() || !self.worker.is_over() {
             self.say(Remark::KillGaveUp);
+            self.abandon_held("the kernel holds the process that has it");
         }
-        self.abandon_held("the kernel holds the process that has it");
         self.hurry_reports(now);
     }
 
@@ -221,7 +223,9 @@ impl Lifecycle {
                     .connections
                     .process(connection.process)
                     .is_some_and(|process| process.is_gone);
-                !(is_gone && connection.is_closed)
+                // What the worker's own process held, a descendant that is left may be working on.
+                let is_with_descendants = self.worker.process() == Some(connection.process);
+                !(is_gone && connection.is_closed) || is_with_descendants
             })
             .flat_map(|(_, connection)| connection.held.iter().copied())
             .collect();
