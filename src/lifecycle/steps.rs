@@ -230,9 +230,8 @@ impl Lifecycle {
             .flat_map(|(_, connection)| connection.held.iter().copied())
             .collect();
         for claim in held {
-            if self.phase == Phase::Stop {
-                self.shutdown.cut_off += 1;
-            }
+            let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
+            self.shutdown.cut_off += usize::from(self.phase == Phase::Stop && !is_lost);
             self.let_go(claim);
             self.leave_to_lapse(claim, why);
         }
