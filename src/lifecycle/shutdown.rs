@@ -203,11 +203,24 @@ impl Lifecycle {
         self.timers.arm(Timer::Deadline, deadline);
     }
 
-    /// A stop signal after a terminate that no orchestrator had asked for: the deadline may only come closer.
+    /// A stop signal after a terminate that no orchestrator had asked for: the deadline, and every other end, may only
+    /// come closer.
     pub(super) fn clock_started_late(&mut self, now: Moment) {
-        let deadline = now.after(self.options.times.drain(Duration::ZERO));
-        if self.timers.due(Timer::Deadline).is_some_and(|before| deadline < before) {
-            self.set_deadline(deadline);
+        let times = self.options.times;
+        let (Some(clock), Some(limit), Some(plan)) = (self.shutdown.clock, times.limit, self.shutdown.plan) else {
+            return;
+        };
+        let exit_by = clock.after(limit);
+        if plan.exit_by <= exit_by {
+            return;
+        }
+        if let Some(before) = self.timers.due(Timer::Deadline) {
+            self.set_deadline(before.min(now.after(times.drain(clock.until(now)))));
+        } else {
+            let plan = Plan::new(&self.options, now, exit_by);
+            self.shutdown.plan = Some(plan);
+            self.shutdown.calls_end = Some(plan.report);
+            self.follow_plan(now);
         }
     }
 

@@ -32,12 +32,7 @@ impl Lifecycle {
         self.plan_stop(now);
         if self.shutdown.has_said_goodbye() {
             // The last words are being said: whoever forces the end gets it no later for that.
-            let end = self.end_of(self.shutdown.step, now);
-            self.shutdown.calls_end = end;
-            if let Some(end) = end {
-                self.timers.arm_at_latest(Timer::Step, end);
-            }
-            return;
+            return self.follow_plan(now);
         }
         self.say(Remark::StopBegan {
             active: self.jobs.active(),
@@ -140,6 +135,17 @@ impl Lifecycle {
         }
         if let Some(end) = self.end_of(step, now) {
             self.timers.arm(Timer::Step, end);
+        }
+    }
+
+    /// The plan has changed in the middle of a step: that may only come to an end earlier.
+    pub(super) fn follow_plan(&mut self, now: Moment) {
+        let end = self.end_of(self.shutdown.step, now);
+        if self.shutdown.has_said_goodbye() {
+            self.shutdown.calls_end = end;
+        }
+        if let Some(end) = end {
+            self.timers.arm_at_latest(Timer::Step, end);
         }
     }
 
