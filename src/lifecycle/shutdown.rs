@@ -114,7 +114,9 @@ impl Plan {
     fn new(options: &Options, begin: Moment, exit_by: Moment) -> Self {
         let margin = options.times.stop_margin;
         let reserve = RESERVE.min(margin / 10);
-        let span = exit_by.from_now(begin).min(margin).saturating_sub(reserve);
+        // A drain that the grace period cut short leaves more time than the stop phase may take.
+        let exit_by = exit_by.min(begin.after(margin));
+        let span = exit_by.from_now(begin).saturating_sub(reserve);
         let most = if options.cancel_grace > USUAL_CANCEL_GRACE {
             span / 2
         } else {
