@@ -12,13 +12,13 @@ use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
 
 impl Lifecycle {
-    /// Takes in what a FETCH brought.
-    pub(super) fn claim(&mut self, worker: &WorkerId, deliveries: Vec<Delivery>, now: Moment) {
-        let is_former = self.agent.worker.as_ref() != Some(worker);
+    /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now.
+    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) {
+        let is_former = self.agent.worker.as_ref() != Some(&worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             let id = delivery.id.clone();
-            if !seen.insert(id.clone()) || self.adopt(&id, &delivery) {
+            if !seen.insert(id.clone()) || self.adopt(&id, &delivery, &worker) {
                 continue;
             }
             let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
@@ -49,7 +49,7 @@ impl Lifecycle {
     }
 
     /// A job that we hold was delivered again: the handler goes on, with the new reservation.
-    fn adopt(&mut self, id: &JobId, delivery: &Delivery) -> bool {
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId) -> bool {
         let held = self.jobs.claims_of(id).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| match job.place {
                 Place::Waiting | Place::Held(_) => true,
@@ -60,6 +60,7 @@ impl Lifecycle {
             return false;
         };
         job.delivery.reservation = delivery.reservation.clone();
+        job.worker = worker.clone();
         job.is_lost = false;
         self.say(Remark::Adopted(id.clone()));
         true

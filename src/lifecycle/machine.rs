@@ -92,7 +92,10 @@ pub enum Timer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     Register(WorkerId),
-    Heartbeat { by: WorkerId, named: Vec<(JobId, Claim)> },
+    Heartbeat {
+        worker: WorkerId,
+        named: Vec<(JobId, Claim)>,
+    },
     FinalHeartbeat,
     Fetch(WorkerId),
     Report(Claim),
@@ -200,6 +203,7 @@ impl Lifecycle {
             ready_connections: self.connections.ready(),
             worker_is_alive: self.worker.is_alive(),
             exit_by: self.shutdown.exit_by(),
+            deadlines: self.timers.iter().count(),
         }
     }
 
@@ -236,7 +240,7 @@ impl Lifecycle {
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
     fn settle(&mut self, now: Moment) {
-        loop {
+        while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
             self.return_surplus(now);
@@ -258,10 +262,10 @@ impl Lifecycle {
         };
         self.note_backend_health(&reply);
         match purpose {
-            Purpose::Register(worker) => self.register_replied(worker, reply, now),
-            Purpose::Heartbeat { by, named } => self.heartbeat_replied(&by, &named, reply, now),
+            Purpose::Register(worker) => self.register_replied(&worker, reply, now),
+            Purpose::Heartbeat { worker, named } => self.heartbeat_replied(&worker, &named, reply, now),
             Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply),
-            Purpose::Fetch(worker) => self.fetch_replied(&worker, reply, now),
+            Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),

@@ -29,10 +29,11 @@ impl Lifecycle {
         for timer in [Timer::Deadline, Timer::DelayOver, Timer::DrainLog] {
             self.timers.cancel(timer);
         }
-        if self.shutdown.has_said_goodbye() {
-            return;
-        }
         self.plan_stop(now);
+        if self.shutdown.has_said_goodbye() {
+            // The last words are being said: whoever forces the end gets it no later for that.
+            return self.follow_plan(now);
+        }
         let held = self.connections.iter().map(|(_, connection)| connection.held.len());
         self.say(Remark::StopBegan {
             held: held.sum(),
@@ -138,6 +139,17 @@ impl Lifecycle {
         }
     }
 
+    /// The plan has changed in the middle of a step: that may only come to an end earlier.
+    pub(super) fn follow_plan(&mut self, now: Moment) {
+        let end = self.end_of(self.shutdown.step, now);
+        if self.shutdown.has_said_goodbye() {
+            self.shutdown.calls_end = end;
+        }
+        if let Some(end) = end {
+            self.timers.arm_at_latest(Timer::Step, end);
+        }
+    }
+
     /// When this step ends at the latest; the ones that have no time of their own keep that of the one before.
     fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
         let plan = self.shutdown.plan?;
@@ -200,10 +212,12 @@ impl Lifecycle {
     /// worked on.
     fn report_leftovers(&mut self, now: Moment) {
         self.timers.cancel(Timer::Rescan);
-        if self.has_held_jobs() || !self.worker.is_over() {
+        if self.worker.is_clearing() {
+            self.give_up_on_descendants(now);
+        } else if self.has_held_jobs() || !self.worker.is_over() {
             self.say(Remark::KillGaveUp);
+            self.abandon_held("the kernel holds the process that has it");
         }
-        self.abandon_held("the kernel holds the process that has it");
         self.hurry_reports(now);
     }
 
@@ -216,14 +230,15 @@ impl Lifecycle {
                     .connections
                     .process(connection.process)
                     .is_some_and(|process| process.is_gone);
-                !(is_gone && connection.is_closed)
+                // What the worker's own process held, a descendant that is left may be working on.
+                let is_with_descendants = self.worker.process() == Some(connection.process);
+                !(is_gone && connection.is_closed) || is_with_descendants
             })
             .flat_map(|(_, connection)| connection.held.iter().copied())
             .collect();
         for claim in held {
-            if self.phase == Phase::Stop {
-                self.shutdown.cut_off += 1;
-            }
+            let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
+            self.shutdown.cut_off += usize::from(self.phase == Phase::Stop && !is_lost);
             self.let_go(claim);
             self.leave_to_lapse(claim, why);
         }
