@@ -2,7 +2,12 @@
 //!
 //! `SEED=17 cargo test --test simulation` replays one run and prints what happened in it; `RUNS=1000000` runs more,
 //! `START=5000` others. A run that breaks a promise is made small before it is shown.
-#![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "the simulation is a test: it fails by panicking, and shows what it was asked to show"
+)]
 
 #[path = "simulation/backend.rs"]
 mod backend;

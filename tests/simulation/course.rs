@@ -35,6 +35,8 @@ pub struct Course {
     /// When terminate was asked for.
     pub t0: Option<Duration>,
     bound: Option<Duration>,
+    /// When the bound last came closer.
+    bound_at: Duration,
     pub abandoned: Option<u8>,
     is_asked: bool,
     was_told_terminate: bool,
@@ -57,6 +59,7 @@ impl Course {
             lapse: None,
             t0: None,
             bound: None,
+            bound_at: Duration::ZERO,
             abandoned: None,
             is_asked: true,
             was_told_terminate: false,
@@ -121,7 +124,7 @@ impl Course {
             self.force(now);
         } else {
             self.terminate(now, true);
-            self.bind_to_clock();
+            self.bind_to_clock(now);
         }
     }
 
@@ -192,25 +195,28 @@ impl Course {
             .limit
             .map(|limit| limit.saturating_sub(times.stop_margin + elapsed));
         let drain = room.map_or(times.grace_period, |room| room.min(times.grace_period));
-        self.bound = Some(now + drain + times.stop_margin);
-        self.bind_to_clock();
+        self.bind(now + drain + times.stop_margin, now);
+        self.bind_to_clock(now);
     }
 
     /// The orchestrator's SIGKILL is the end of everything.
-    fn bind_to_clock(&mut self) {
+    fn bind_to_clock(&mut self, now: Duration) {
         if let (Some(clock), Some(limit)) = (self.clock, self.options.times.limit) {
-            self.bind(clock + limit);
+            self.bind(clock + limit, now);
         }
     }
 
-    fn bind(&mut self, at: Duration) {
-        self.bound = Some(self.bound.map_or(at, |bound| bound.min(at)));
+    fn bind(&mut self, at: Duration, now: Duration) {
+        if self.bound.is_none_or(|bound| at < bound) {
+            self.bound = Some(at);
+            self.bound_at = now;
+        }
     }
 
     fn force(&mut self, now: Duration) {
         self.terminate(now, true);
-        self.bind(now + self.options.times.stop_margin);
-        self.bind_to_clock();
+        self.bind(now + self.options.times.stop_margin, now);
+        self.bind_to_clock(now);
     }
 
     pub fn time_passed(&mut self, now: Duration) {
@@ -303,7 +309,7 @@ impl Course {
     fn latest(&self) -> Option<Duration> {
         let reserve = Duration::from_millis(500).min(self.options.times.stop_margin / 10);
         let bound = self.bound?.saturating_sub(reserve);
-        Some(bound.max(self.t0?) + SLACK)
+        Some(bound.max(self.bound_at) + SLACK)
     }
 
     /// `cut_off` is how many jobs the shutdown cut off, at least and at most.

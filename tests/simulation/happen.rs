@@ -86,10 +86,11 @@ impl World {
     }
 
     pub fn life(&self, number: u64) -> Option<Life> {
-        self.plan.twists.iter().find_map(|twist| match twist {
-            Twist::Life(of, life) if *of == number => Some(life.clone()),
-            _other => None,
-        })
+        let of_number = |twist: &Twist| {
+            let Twist::Life(of, life) = twist else { return None };
+            (*of == number).then(|| life.clone())
+        };
+        self.plan.twists.iter().find_map(of_number)
     }
 
     fn start(&mut self, number: u64) -> Kept {
@@ -101,9 +102,11 @@ impl World {
         let pid_of = |index: usize| first + i32::try_from(index).unwrap();
         for (index, plan) in life.processes.iter().enumerate() {
             let total = self.scene.procs.len();
-            let stubborn = self.plan.twists.iter().find_map(|twist| match twist {
-                Twist::Stubborn(which, how) if *which == total => Some(*how),
-                _other => None,
+            let stubborn = self.plan.twists.iter().find_map(|twist| {
+                let Twist::Stubborn(which, how) = twist else {
+                    return None;
+                };
+                (*which == total).then_some(*how)
             });
             let proc = Proc {
                 parent: (index > 0).then(|| pid_of(plan.parent)),

@@ -175,7 +175,7 @@ impl Ledger {
     }
 
     /// What a FETCH brought.
-    pub fn brought(&mut self, deliveries: &[Delivery], worker: &WorkerId) {
+    pub fn brought(&mut self, deliveries: &[Delivery], worker: &WorkerId, state: WorkerState) {
         let mut seen: Vec<&JobId> = Vec::new();
         for delivery in deliveries {
             if seen.contains(&&delivery.id) {
@@ -196,7 +196,7 @@ impl Ledger {
                 answer: None,
                 is_open: true,
                 is_lost: false,
-                is_decided: false,
+                is_decided: state != WorkerState::Running,
                 is_doubtful: false,
                 needs_look: false,
                 is_taken: false,
@@ -283,56 +283,10 @@ impl Ledger {
 
     pub fn remark(&mut self, remark: &Remark) -> Kept {
         match remark {
-            Remark::Settled(id, outcome) => {
-                let Some(claim) = self.find(id) else {
-                    return Err(broken("what is settled was claimed", format!("{id}")));
-                };
-                promise!(
-                    "settled is what the backend took",
-                    claim.is_taken,
-                    "{id} {outcome:?}: {claim:?}"
-                );
-                let expected = match claim.answer {
-                    Some(Answer::Ack) => *outcome == Outcome::Acked,
-                    Some(Answer::Fail) => *outcome == Outcome::Failed,
-                    Some(Answer::Release) => *outcome == Outcome::Requeued,
-                    None => *outcome != Outcome::Acked,
-                };
-                promise!("the outcome is the worker's", expected, "{id} {outcome:?}: {claim:?}");
-                claim.is_open = false;
-            }
-            Remark::Abandoned(id, why) => {
-                // The one that came last is given back; everything else is about the one that came first.
-                let claim = if why.contains("discard") {
-                    self.claims
-                        .iter_mut()
-                        .rev()
-                        .find(|claim| claim.is_open && claim.id == *id)
-                } else {
-                    self.find(id)
-                };
-                let Some(claim) = claim else {
-                    // A lost one was closed here when nobody could answer any more.
-                    let was_lost = self.claims.iter().any(|claim| claim.id == *id && claim.is_lost);
-                    promise!("what is abandoned was claimed", was_lost, "{id}: {why}");
-                    return Ok(());
-                };
-                claim.is_open = false;
-            }
+            Remark::Settled(id, outcome) => self.settled(id, *outcome)?,
+            Remark::Abandoned(id, why) => self.abandoned(id, why)?,
             Remark::Adopted(id) => self.adopted(id)?,
-            Remark::ReservationLost(id) => {
-                let Some(claim) = self.find_lost(id) else {
-                    return Err(broken("what is lost was claimed", format!("{id}")));
-                };
-                claim.is_lost = true;
-                claim.is_open = claim.is_held();
-                let holder = claim
-                    .holder
-                    .filter(|holder| self.links.get(holder).is_some_and(|link| link.is_hung_up));
-                if let Some(holder) = holder {
-                    self.hung_up(holder);
-                }
-            }
+            Remark::ReservationLost(id) => self.lost(id)?,
             Remark::TimedOut(id) => {
                 if let Some(claim) = self.find(id) {
                     claim.may_be_decided = true;
@@ -346,7 +300,89 @@ impl Ledger {
                     claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
                 }
             }
-            _not_about_jobs => {}
+            Remark::StateChanged { state, .. } => {
+                for claim in &mut self.claims {
+                    // What waits goes back, now or when an earlier outcome of the same job is settled.
+                    claim.is_decided |= *state != WorkerState::Running && claim.is_waiting();
+                }
+            }
+            Remark::Stayed { .. }
+            | Remark::DrainBegan { .. }
+            | Remark::Draining { .. }
+            | Remark::Drained
+            | Remark::Killing
+            | Remark::KillGaveUp
+            | Remark::WorkerEnded(_)
+            | Remark::DescendantsLeft(_)
+            | Remark::RestartIn(_)
+            | Remark::TooManyRestarts
+            | Remark::StartPostponed
+            | Remark::NotReady
+            | Remark::ConnectionReady { .. }
+            | Remark::EndingProcess { .. }
+            | Remark::Claimed(_)
+            | Remark::HandedOver(..)
+            | Remark::ResultDropped(_)
+            | Remark::NoHandler(..)
+            | Remark::CallFailed { .. }
+            | Remark::BackendIsBack
+            | Remark::FetchAbandoned
+            | Remark::PrestopLapsed
+            | Remark::Summary { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, id: &JobId, outcome: Outcome) -> Kept {
+        let Some(claim) = self.find(id) else {
+            return Err(broken("what is settled was claimed", format!("{id}")));
+        };
+        promise!(
+            "settled is what the backend took",
+            claim.is_taken,
+            "{id} {outcome:?}: {claim:?}"
+        );
+        let expected = match claim.answer {
+            Some(Answer::Ack) => outcome == Outcome::Acked,
+            Some(Answer::Fail) => outcome == Outcome::Failed,
+            Some(Answer::Release) => outcome == Outcome::Requeued,
+            None => outcome != Outcome::Acked,
+        };
+        promise!("the outcome is the worker's", expected, "{id} {outcome:?}: {claim:?}");
+        claim.is_open = false;
+        Ok(())
+    }
+
+    fn abandoned(&mut self, id: &JobId, why: &str) -> Kept {
+        // The one that came last is given back; everything else is about the one that came first.
+        let claim = if why.contains("discard") {
+            self.claims
+                .iter_mut()
+                .rev()
+                .find(|claim| claim.is_open && claim.id == *id)
+        } else {
+            self.find(id)
+        };
+        if let Some(claim) = claim {
+            claim.is_open = false;
+            return Ok(());
+        }
+        // A lost one was closed here when nobody could answer any more.
+        let was_lost = self.claims.iter().any(|claim| claim.id == *id && claim.is_lost);
+        promise!("what is abandoned was claimed", was_lost, "{id}: {why}");
+        Ok(())
+    }
+
+    fn lost(&mut self, id: &JobId) -> Kept {
+        let Some(claim) = self.find_lost(id) else {
+            return Err(broken("what is lost was claimed", format!("{id}")));
+        };
+        claim.is_lost = true;
+        claim.is_open = claim.is_held();
+        let holder = claim.holder;
+        let is_hung_up = |holder: &ConnectionId| self.links.get(holder).is_some_and(|link| link.is_hung_up);
+        if let Some(holder) = holder.filter(is_hung_up) {
+            self.hung_up(holder);
         }
         Ok(())
     }

@@ -452,7 +452,7 @@ fn habit(chance: &mut Chance) -> Habit {
     let act = match chance.below(16) {
         0..=4 => Act::Answer(answer(chance)),
         5 => Act::Twice(answer(chance), answer(chance)),
-        6 | 7 | 8 => Act::Nothing,
+        6..=8 => Act::Nothing,
         9 | 10 => Act::AckThenDie,
         11 => Act::Die,
         12 => Act::CloseSocket,

@@ -211,9 +211,11 @@ impl World {
     }
 
     fn habit(&self, frame: usize) -> Habit {
-        let planned = self.plan.twists.iter().find_map(|twist| match twist {
-            Twist::Handler(number, habit) if usize::try_from(*number) == Ok(frame) => Some(habit.clone()),
-            _other => None,
+        let planned = self.plan.twists.iter().find_map(|twist| {
+            let Twist::Handler(number, habit) = twist else {
+                return None;
+            };
+            (usize::try_from(*number) == Ok(frame)).then(|| habit.clone())
         });
         planned.unwrap_or_else(usual_habit)
     }
@@ -237,14 +239,16 @@ impl World {
     /// What happens to a request: its own fault, else that of an outage.
     fn fault(&self, id: CallId) -> Option<Fault> {
         let twists = &self.plan.twists;
-        let own = twists.iter().find_map(|twist| match twist {
-            Twist::Call(number, fault) if *number == id.0 => Some(*fault),
-            _other => None,
+        let own = twists.iter().find_map(|twist| {
+            let Twist::Call(number, fault) = twist else { return None };
+            (*number == id.0).then_some(*fault)
         });
         let now = u64::try_from(self.now.as_millis()).unwrap_or(u64::MAX);
-        let outage = twists.iter().find_map(|twist| match twist {
-            Twist::Outage(from, to, fault) if (*from..*to).contains(&now) => Some(*fault),
-            _other => None,
+        let outage = twists.iter().find_map(|twist| {
+            let Twist::Outage(from, to, fault) = twist else {
+                return None;
+            };
+            (*from..*to).contains(&now).then_some(*fault)
         });
         own.or(outage)
     }

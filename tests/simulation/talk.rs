@@ -86,9 +86,17 @@ impl Talk {
             .retain(|_, pending| !matches!(pending.call, Call::Fetch { .. }));
     }
 
-    /// The backend has answered the registration: from here on heartbeats go out, but not just for the end.
-    fn settled(&mut self, state: WorkerState, now: Duration) {
-        if state != WorkerState::Terminate {
+    /// Once the backend has answered a registration heartbeats go out, but not just for the end.
+    fn registered(&mut self, worker: &WorkerId, reply: &Reply, state: WorkerState, now: Duration) {
+        let is_current = self.worker.as_ref() == Some(worker);
+        if let Reply::Registered { heartbeat_interval } = reply {
+            self.known.entry(worker.clone()).or_insert(now);
+            let is_free = is_current && !self.options.heartbeat_interval_is_fixed;
+            self.interval = heartbeat_interval.filter(|_| is_free).unwrap_or(self.interval);
+        } else if *reply != Reply::Failed(Failure::NotOffered) {
+            return;
+        }
+        if is_current && state != WorkerState::Terminate {
             self.beats_from.get_or_insert(now);
         }
     }
@@ -114,22 +122,7 @@ impl Talk {
         let pending = self.calls.remove(&id)?;
         ledger.is_looked_at = matches!(pending.call, Call::Look { .. });
         match &pending.call {
-            Call::Register { worker } => {
-                if matches!(reply, Reply::Registered { .. }) {
-                    self.known.entry(worker.clone()).or_insert(now);
-                }
-                match reply {
-                    Reply::Registered { heartbeat_interval } if self.worker.as_ref() == Some(worker) => {
-                        let is_free = !self.options.heartbeat_interval_is_fixed;
-                        self.interval = heartbeat_interval.filter(|_| is_free).unwrap_or(self.interval);
-                        self.settled(state, now);
-                    }
-                    _ if *reply == Reply::Failed(Failure::NotOffered) && self.worker.as_ref() == Some(worker) => {
-                        self.settled(state, now);
-                    }
-                    _ => {}
-                }
-            }
+            Call::Register { worker } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
                 if let Reply::Beaten { .. } = reply {
                     self.known.entry(worker.clone()).or_insert(now);
@@ -139,7 +132,7 @@ impl Talk {
             Call::Fetch { worker, .. } => {
                 if let Reply::Fetched(deliveries) = reply {
                     self.known.entry(worker.clone()).or_insert(now);
-                    ledger.brought(deliveries, worker);
+                    ledger.brought(deliveries, worker, state);
                 }
             }
             Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
