@@ -1,0 +1,336 @@
+//! The reference for the lifecycle itself: which state, until when, and with what status it ends. Written from the
+//! contract's table (section 8), with nothing of the machine in it.
+
+use std::time::Duration;
+
+use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark, Word, WorkerState};
+use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
+use ojs_init::lifecycle::options::{Options, StopSignal};
+use ojs_init::signal::Signal;
+
+use crate::promise::{Kept, promise};
+
+/// Longest stall of the shell.
+const SLACK: Duration = Duration::from_millis(60);
+
+/// Who wants quiet.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Wanted {
+    operator: bool,
+    server: bool,
+    prestop: bool,
+}
+
+/// What ought to be.
+#[derive(Debug)]
+pub struct Course {
+    options: Options,
+    pub state: WorkerState,
+    quiet: Wanted,
+    last_directive: Option<Directive>,
+    stop_signals: u32,
+    clock: Option<Duration>,
+    tstp: Option<Duration>,
+    lapse: Option<Duration>,
+    /// When terminate was asked for.
+    pub t0: Option<Duration>,
+    bound: Option<Duration>,
+    /// When the bound last came closer.
+    bound_at: Duration,
+    pub abandoned: Option<u8>,
+    is_asked: bool,
+    was_told_terminate: bool,
+    quiet_beats_after: u32,
+    worker_is_gone: bool,
+    own_status: u8,
+    pub exit: Option<u8>,
+}
+
+impl Course {
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            state: WorkerState::Running,
+            quiet: Wanted::default(),
+            last_directive: None,
+            stop_signals: 0,
+            clock: None,
+            tstp: None,
+            lapse: None,
+            t0: None,
+            bound: None,
+            bound_at: Duration::ZERO,
+            abandoned: None,
+            is_asked: true,
+            was_told_terminate: false,
+            quiet_beats_after: 0,
+            worker_is_gone: false,
+            own_status: 137,
+            exit: None,
+        }
+    }
+
+    pub fn event(&mut self, event: &Event, now: Duration) {
+        match event {
+            Event::SignalArrived(signal) => self.signal(*signal, now),
+            Event::OperatorAsked(request) => self.asked(*request, now),
+            Event::WorkerStarted { .. } => self.worker_is_gone = false,
+            Event::WorkerEnded(ended) => {
+                self.worker_is_gone = true;
+                self.own_status = self.options.remap_exit.apply(*ended);
+            }
+            Event::WorkerNotStarted(NotStarted::Refused(status)) => {
+                self.worker_is_gone = true;
+                self.own_status = *status;
+            }
+            Event::WorkerNotStarted(NotStarted::Shortage) => {
+                if !self.worker_is_gone {
+                    self.own_status = 70;
+                }
+                self.worker_is_gone = true;
+            }
+            Event::Reaped { .. }
+            | Event::Connected { .. }
+            | Event::Said(..)
+            | Event::OutboundFilled(_)
+            | Event::OutboundEmptied(_)
+            | Event::HungUp(_)
+            | Event::ProcessGone(_)
+            | Event::BackendReplied(..) => {}
+        }
+    }
+
+    fn signal(&mut self, signal: Signal, now: Duration) {
+        let meaning = match signal {
+            Signal::TERM => StopSignal::Graceful,
+            Signal::INT => self.options.sigint,
+            Signal::QUIT => self.options.sigquit,
+            Signal::TSTP => {
+                if self.options.tstp_starts_clock {
+                    self.tstp = Some(now);
+                }
+                self.quiet.operator = true;
+                return self.be_quiet();
+            }
+            Signal::CONT => return self.resume(),
+            _other => return,
+        };
+        self.start_clock(now);
+        self.stop_signals += 1;
+        if meaning == StopSignal::Exit || self.stop_signals >= 3 {
+            self.abandoned = Some(128 + u8::try_from(signal.number()).unwrap());
+            self.terminate(now, true);
+        } else if meaning == StopSignal::Stop || self.stop_signals == 2 {
+            self.force(now);
+        } else {
+            self.terminate(now, true);
+            self.bind_to_clock(now);
+        }
+    }
+
+    fn asked(&mut self, request: Request, now: Duration) {
+        match request {
+            Request::Quiet => {
+                self.quiet.operator = true;
+                self.be_quiet();
+            }
+            Request::Resume => self.resume(),
+            Request::Terminate => self.terminate(now, true),
+            Request::Stop => self.force(now),
+            Request::Prestop if self.state != WorkerState::Terminate => {
+                self.start_clock(now);
+                self.quiet.prestop = true;
+                let lapse = now + self.options.times.limit.unwrap_or(self.options.times.grace_period);
+                self.lapse = Some(self.lapse.map_or(lapse, |before| before.min(lapse)));
+                self.be_quiet();
+            }
+            Request::Prestop => {}
+        }
+    }
+
+    fn start_clock(&mut self, now: Duration) {
+        let limit = self.options.times.limit.unwrap_or_default();
+        let hook = self.tstp.filter(|at| now - *at < limit);
+        self.clock.get_or_insert(hook.unwrap_or(now));
+    }
+
+    pub fn directed(&mut self, directive: Option<Directive>, now: Duration) {
+        let is_new = self.last_directive != directive;
+        self.last_directive = directive;
+        let only_server = self.quiet.server && !self.quiet.operator && !self.quiet.prestop;
+        match directive {
+            Some(Directive::Terminate) => self.terminate(now, true),
+            Some(Directive::Quiet) => {
+                self.quiet.server = true;
+                self.be_quiet();
+            }
+            Some(Directive::Run) if is_new && self.options.server_resume && only_server => self.resume(),
+            Some(Directive::Run) | None => {}
+        }
+    }
+
+    fn be_quiet(&mut self) {
+        if self.state == WorkerState::Running {
+            self.state = WorkerState::Quiet;
+        }
+    }
+
+    fn resume(&mut self) {
+        self.quiet = Wanted::default();
+        if self.state == WorkerState::Quiet {
+            self.state = WorkerState::Running;
+        }
+    }
+
+    fn terminate(&mut self, now: Duration, is_asked: bool) {
+        if self.state == WorkerState::Terminate {
+            return;
+        }
+        self.state = WorkerState::Terminate;
+        self.is_asked = is_asked;
+        self.t0 = Some(now);
+        let times = self.options.times;
+        let elapsed = self.clock.map_or(Duration::ZERO, |clock| now - clock);
+        let room = times
+            .limit
+            .map(|limit| limit.saturating_sub(times.stop_margin + elapsed));
+        let drain = room.map_or(times.grace_period, |room| room.min(times.grace_period));
+        self.bind(now + drain + times.stop_margin, now);
+        self.bind_to_clock(now);
+    }
+
+    /// The orchestrator's SIGKILL is the end of everything.
+    fn bind_to_clock(&mut self, now: Duration) {
+        if let (Some(clock), Some(limit)) = (self.clock, self.options.times.limit) {
+            self.bind(clock + limit, now);
+        }
+    }
+
+    fn bind(&mut self, at: Duration, now: Duration) {
+        if self.bound.is_none_or(|bound| at < bound) {
+            self.bound = Some(at);
+            self.bound_at = now;
+        }
+    }
+
+    fn force(&mut self, now: Duration) {
+        self.terminate(now, true);
+        self.bind(now + self.options.times.stop_margin, now);
+        self.bind_to_clock(now);
+    }
+
+    pub fn time_passed(&mut self, now: Duration) {
+        if self.state != WorkerState::Terminate && self.lapse.is_some_and(|lapse| lapse <= now) {
+            self.lapse = None;
+            self.clock = None;
+            self.quiet.prestop = false;
+            if self.quiet == Wanted::default() && self.state == WorkerState::Quiet {
+                self.state = WorkerState::Running;
+            }
+        }
+    }
+
+    pub fn effect(&mut self, effect: &Effect, now: Duration) -> Kept {
+        promise!("nothing after exit", self.exit.is_none(), "{effect:?}");
+        match effect {
+            Effect::Say(Remark::StateChanged {
+                state: WorkerState::Terminate,
+                reason: Reason::Worker,
+            }) => {
+                promise!(
+                    "the worker's end is ours",
+                    self.worker_is_gone,
+                    "terminate because of a worker that runs"
+                );
+                self.terminate(now, false);
+            }
+            Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, true)?,
+            Effect::CallBackend {
+                call: Call::Heartbeat { state, .. },
+                ..
+            } => self.told(*state, false)?,
+            Effect::Exit(status) => self.exit = Some(*status),
+            Effect::StartWorker => promise!(
+                "terminate is irreversible",
+                self.state != WorkerState::Terminate,
+                "a worker is started"
+            ),
+            Effect::SignalWorker(_)
+            | Effect::SignalProcess(..)
+            | Effect::TerminateDescendants
+            | Effect::KillDescendants
+            | Effect::KillEverything
+            | Effect::Tell(..)
+            | Effect::ReadToEnd(_)
+            | Effect::Close(_)
+            | Effect::CallBackend { .. }
+            | Effect::Say(_) => {}
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, state: WorkerState, is_frame: bool) -> Kept {
+        let is_first_quiet =
+            !is_frame && state == WorkerState::Quiet && self.quiet_beats_after == 0 && self.t0.is_some();
+        if is_first_quiet {
+            self.quiet_beats_after += 1;
+            promise!(
+                "terminate is irreversible",
+                !self.was_told_terminate,
+                "a beat says quiet after terminate"
+            );
+            return Ok(());
+        }
+        promise!(
+            "the state told is the state",
+            state == self.state,
+            "told {state:?}, it is {:?}",
+            self.state
+        );
+        promise!(
+            "terminate is irreversible",
+            state == WorkerState::Terminate || !self.was_told_terminate,
+            "told {state:?} after terminate"
+        );
+        self.was_told_terminate |= !is_frame && state == WorkerState::Terminate;
+        Ok(())
+    }
+
+    pub fn is_overdue(&self, now: Duration) -> Kept {
+        let bound = self.latest();
+        promise!(
+            "gone in time",
+            bound.is_none_or(|bound| now <= bound),
+            "no exit at {now:?}, the end is {bound:?}"
+        );
+        Ok(())
+    }
+
+    fn latest(&self) -> Option<Duration> {
+        let reserve = Duration::from_millis(500).min(self.options.times.stop_margin / 10);
+        let bound = self.bound?.saturating_sub(reserve);
+        Some(bound.max(self.bound_at) + SLACK)
+    }
+
+    /// `cut_off` is how many jobs the shutdown cut off, at least and at most.
+    pub fn at_exit(&self, status: u8, cut_off: (usize, usize)) -> Kept {
+        promise!(
+            "exit follows a request",
+            self.abandoned.is_some() || self.t0.is_some(),
+            "nobody asked"
+        );
+        let expected: Vec<u8> = match (self.abandoned, self.is_asked) {
+            (Some(status), _) => vec![status],
+            (None, false) => vec![self.own_status],
+            (None, true) if cut_off.0 > 0 => vec![self.options.interrupted_exit],
+            (None, true) if cut_off.1 == 0 => vec![0],
+            (None, true) => vec![0, self.options.interrupted_exit],
+        };
+        promise!(
+            "exit status",
+            expected.contains(&status),
+            "{status}, expected {expected:?}; cut off {cut_off:?}"
+        );
+        Ok(())
+    }
+}

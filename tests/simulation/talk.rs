@@ -1,0 +1,440 @@
+//! The reference for the conversation with the backend: each request is held up against what it may be when it is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ojs_init::lifecycle::effect::{Call, WorkerState};
+use ojs_init::lifecycle::event::{Failure, JobState, JobView, Reply};
+use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
+use ojs_init::lifecycle::options::Options;
+
+use crate::backend::serial_of;
+use crate::ledger::{Claim, Ledger, broken};
+use crate::plan::Answer;
+use crate::promise::{Kept, promise};
+
+/// When a request counts as unanswered although nobody said so.
+const LEEWAY: Duration = Duration::from_millis(250);
+
+/// Longest stall of the shell, and what it may add to a gap between heartbeats.
+const SLACK: Duration = Duration::from_millis(60);
+
+/// Requests on their way at the same time.
+const MOST_CALLS: usize = 60;
+
+#[derive(Debug, Clone)]
+pub struct Pending {
+    call: Call,
+    give_up: Duration,
+    /// It was asked to find out about an outcome without an answer.
+    is_before_repeat: bool,
+}
+
+/// What is true about the world when a FAIL or requeue is ordered that no worker asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder {
+    /// The process and, if it is the main one, its descendants are dead.
+    pub is_dead: bool,
+    /// Everything that it wrote was read, or we gave up on reading it.
+    pub is_read: bool,
+    /// What it had written as its answer, where that could be read.
+    pub wrote: Option<Answer>,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Talk {
+    options: Options,
+    pub calls: BTreeMap<CallId, Pending>,
+    worker: Option<WorkerId>,
+    interval: Duration,
+    /// Since when heartbeats have to go out.
+    beats_from: Option<Duration>,
+    last_beat: Option<(WorkerState, usize)>,
+    since_last_beat: Vec<Call>,
+    known: BTreeMap<WorkerId, Duration>,
+    farewells: BTreeMap<WorkerId, Duration>,
+}
+
+impl Talk {
+    pub fn new(options: Options) -> Self {
+        Self {
+            interval: options.heartbeat_interval,
+            options,
+            calls: BTreeMap::new(),
+            worker: None,
+            beats_from: None,
+            last_beat: None,
+            since_last_beat: Vec::new(),
+            known: BTreeMap::new(),
+            farewells: BTreeMap::new(),
+        }
+    }
+
+    pub fn started(&mut self, worker: &WorkerId) {
+        self.worker = Some(worker.clone());
+        self.beats_from = None;
+    }
+
+    pub fn start_is_ordered(&mut self) {
+        self.worker = None;
+        self.beats_from = None;
+    }
+
+    pub fn fetch_is_abandoned(&mut self) {
+        self.calls
+            .retain(|_, pending| !matches!(pending.call, Call::Fetch { .. }));
+    }
+
+    /// Once the backend has answered a registration heartbeats go out, but not just for the end.
+    fn registered(&mut self, worker: &WorkerId, reply: &Reply, state: WorkerState, now: Duration) {
+        let is_current = self.worker.as_ref() == Some(worker);
+        if let Reply::Registered { heartbeat_interval } = reply {
+            self.known.entry(worker.clone()).or_insert(now);
+            let is_free = is_current && !self.options.heartbeat_interval_is_fixed;
+            self.interval = heartbeat_interval.filter(|_| is_free).unwrap_or(self.interval);
+        } else if *reply != Reply::Failed(Failure::NotOffered) {
+            return;
+        }
+        if is_current && state != WorkerState::Terminate {
+            self.beats_from.get_or_insert(now);
+        }
+    }
+
+    /// What nobody answered in time.
+    pub fn expire(&mut self, state: WorkerState, ledger: &mut Ledger, now: Duration) {
+        let over = |(id, pending): (&CallId, &Pending)| (pending.give_up + LEEWAY <= now).then_some(*id);
+        let over: Vec<CallId> = self.calls.iter().filter_map(over).collect();
+        for id in over {
+            self.replied(id, &Reply::Failed(Failure::Unanswered), state, ledger, now);
+        }
+    }
+
+    /// The directive in a heartbeat's reply, if this is one that somebody waits for.
+    pub fn replied(
+        &mut self,
+        id: CallId,
+        reply: &Reply,
+        state: WorkerState,
+        ledger: &mut Ledger,
+        now: Duration,
+    ) -> Option<Reply> {
+        let pending = self.calls.remove(&id)?;
+        ledger.is_looked_at = matches!(pending.call, Call::Look { .. });
+        match &pending.call {
+            Call::Register { worker } => self.registered(worker, reply, state, now),
+            Call::Heartbeat { worker, .. } => {
+                if let Reply::Beaten { .. } = reply {
+                    self.known.entry(worker.clone()).or_insert(now);
+                    return Some(reply.clone());
+                }
+            }
+            Call::Fetch { worker, .. } => {
+                if let Reply::Fetched(deliveries) = reply {
+                    self.known.entry(worker.clone()).or_insert(now);
+                    ledger.brought(deliveries, worker, state);
+                }
+            }
+            Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
+                let is_ack = matches!(pending.call, Call::Ack { .. });
+                if let Some(claim) = ledger.find(job) {
+                    outcome_replied(claim, is_ack, reply);
+                }
+            }
+            Call::Look { job } if pending.is_before_repeat => {
+                if let (Some(claim), Reply::Looked(view)) = (ledger.find(job), reply)
+                    && shows_ours(claim, view)
+                {
+                    claim.needs_look = false;
+                    claim.is_doubtful = false;
+                }
+            }
+            Call::Look { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => {}
+        }
+        None
+    }
+
+    /// A request is made.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact about this moment")]
+    pub fn ordered(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        give_up: Duration,
+        state: WorkerState,
+        ledger: &mut Ledger,
+        holder: Option<Holder>,
+        now: Duration,
+    ) -> Kept {
+        let mut is_before_repeat = false;
+        match call {
+            Call::Register { .. } => {
+                promise!(
+                    "no registration in terminate",
+                    state != WorkerState::Terminate,
+                    "{call:?}"
+                );
+            }
+            Call::Heartbeat { active, worker, state } => {
+                promise!(
+                    "each speaks for itself",
+                    self.worker.as_ref() == Some(worker),
+                    "{call:?}"
+                );
+                self.beaten(*state, active, ledger, now)?;
+            }
+            Call::Fetch { count, .. } => self.fetched(*count, state, ledger)?,
+            Call::Ack { job, worker, .. } => {
+                let Some(claim) = ledger.find(job) else {
+                    return Err(broken("an outcome is of a claim", format!("{call:?}")));
+                };
+                promise!(
+                    "an outcome is the claimer's",
+                    claim.worker == *worker,
+                    "{call:?}: {claim:?}"
+                );
+                promise!(
+                    "an ACK is the worker's",
+                    claim.answer == Some(Answer::Ack),
+                    "{call:?}: {claim:?}"
+                );
+            }
+            Call::Fail { job, worker, .. } | Call::Requeue { job, worker, .. } => {
+                self.unrepeatable(call, job, worker, ledger, holder)?;
+            }
+            Call::Look { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
+            Call::Progress { .. } | Call::Checkpoint { .. } => {}
+            Call::Deregister { worker } => {
+                let is_first = self.farewells.insert(worker.clone(), now).is_none();
+                promise!("one farewell each", is_first, "{call:?}");
+                promise!(
+                    "a farewell from whom the backend knows",
+                    self.known.contains_key(worker),
+                    "{call:?}"
+                );
+                let has_open = ledger.open().any(|claim| claim.worker == *worker && !claim.is_lost);
+                promise!("a farewell after the last outcome", !has_open, "{call:?}");
+            }
+        }
+        if !matches!(call, Call::Heartbeat { .. }) {
+            self.since_last_beat.push(call.clone());
+        }
+        let pending = Pending {
+            call: call.clone(),
+            give_up,
+            is_before_repeat,
+        };
+        self.calls.insert(id, pending);
+        promise!(
+            "requests are bounded",
+            self.calls.len() <= MOST_CALLS,
+            "{} on their way",
+            self.calls.len()
+        );
+        Ok(())
+    }
+
+    fn beaten(&mut self, state: WorkerState, active: &[JobId], ledger: &Ledger, now: Duration) -> Kept {
+        let kept = ledger.open().filter(|claim| !claim.is_lost && !claim.is_doubtful);
+        let kept: BTreeSet<&JobId> = kept.map(|claim| &claim.id).collect();
+        let named: BTreeSet<&JobId> = active.iter().collect();
+        promise!(
+            "a beat names what is kept",
+            kept == named,
+            "named {named:?}, kept {kept:?}"
+        );
+        promise!("a beat names each once", named.len() == active.len(), "{active:?}");
+        self.gap(now)?;
+        self.beats_from = Some(now);
+        self.last_beat = Some((state, active.len()));
+        self.since_last_beat.clear();
+        Ok(())
+    }
+
+    /// Held up at each heartbeat and at each step: an overdue one may also never come.
+    pub fn gap(&self, now: Duration) -> Kept {
+        let has_said_farewell = self
+            .worker
+            .as_ref()
+            .is_some_and(|worker| self.farewells.contains_key(worker));
+        let is_last = self.last_beat == Some((WorkerState::Terminate, 0));
+        if let Some(from) = self.beats_from
+            && !has_said_farewell
+            && !is_last
+        {
+            let gap = now - from;
+            let most = self.interval + LEEWAY + SLACK;
+            promise!(
+                "heartbeats at their interval",
+                gap <= most,
+                "none for {gap:?}, interval {:?}",
+                self.interval
+            );
+        }
+        Ok(())
+    }
+
+    fn fetched(&self, count: u32, state: WorkerState, ledger: &Ledger) -> Kept {
+        promise!(
+            "no FETCH outside running",
+            state == WorkerState::Running,
+            "in {state:?}"
+        );
+        let is_fetching = self
+            .calls
+            .values()
+            .any(|pending| matches!(pending.call, Call::Fetch { .. }));
+        promise!("one FETCH at a time", !is_fetching, "another is on its way");
+        let count = usize::try_from(count).unwrap();
+        let most = usize::try_from(self.options.concurrency).unwrap();
+        let open = ledger.open().count();
+        promise!(
+            "a FETCH within the concurrency",
+            count >= 1 && count + open <= most,
+            "{count} asked for, {open} of {most} are there"
+        );
+        let waiting = ledger.claims.iter().filter(|claim| claim.is_waiting()).count();
+        let credit = ledger.credit();
+        promise!(
+            "a FETCH within the credit",
+            count + waiting <= credit,
+            "{count} asked for, {waiting} wait, credit {credit}"
+        );
+        Ok(())
+    }
+
+    /// A FAIL or a requeue: whoever holds the job may not be able to do anything more with it.
+    fn unrepeatable(
+        &self,
+        call: &Call,
+        job: &JobId,
+        worker: &WorkerId,
+        ledger: &mut Ledger,
+        holder: Option<Holder>,
+    ) -> Kept {
+        let is_fail = matches!(call, Call::Fail { .. });
+        let is_same = |pending: &Pending| match &pending.call {
+            Call::Fail { job: other, .. } | Call::Requeue { job: other, .. } | Call::Ack { job: other, .. } => {
+                other == job
+            }
+            Call::Register { .. }
+            | Call::Heartbeat { .. }
+            | Call::Fetch { .. }
+            | Call::Look { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Deregister { .. } => false,
+        };
+        let is_in_flight = self.calls.values().any(is_same);
+        let Some(claim) = ledger.find(job) else {
+            return Err(broken("an outcome is of a claim", format!("{call:?}")));
+        };
+        promise!(
+            "an outcome is the claimer's",
+            claim.worker == *worker,
+            "{call:?}: {claim:?}"
+        );
+        promise!(
+            "never two outcomes of a job at once",
+            !is_in_flight,
+            "{call:?}: {claim:?}"
+        );
+        promise!("no blind repeat", !claim.needs_look, "{call:?}: {claim:?}");
+        promise!("nothing for a lost reservation", !claim.is_lost, "{call:?}: {claim:?}");
+        promise!(
+            "a requeue does not discard",
+            is_fail || !claim.is_last_attempt,
+            "{call:?}: {claim:?}"
+        );
+        let wanted = if is_fail { Answer::Fail } else { Answer::Release };
+        promise!(
+            "a finished job is never reported failed",
+            claim.answer.is_none_or(|answer| answer == wanted),
+            "{call:?}: {claim:?}"
+        );
+        if claim.answer.is_none()
+            && let Some(holder) = holder
+        {
+            promise!(
+                "an answer that can be read decides",
+                holder.wrote.is_none(),
+                "{call:?}: it wrote {holder:?}"
+            );
+            promise!(
+                "no FAIL before the holder is gone",
+                holder.is_dead,
+                "{call:?}: {claim:?}"
+            );
+            promise!(
+                "no FAIL before everything is read",
+                holder.is_read,
+                "{call:?}: {claim:?}"
+            );
+        }
+        if let Call::Fail { error, .. } = call
+            && claim.answer.is_none()
+            && claim.was_held_at_stop
+            && !claim.may_be_decided
+        {
+            let is_named = error.kind == Some(self.options.shutdown_error_type.clone());
+            promise!("a job that was cut off fails as such", is_named, "{call:?}: {claim:?}");
+        }
+        claim.is_decided = true;
+        claim.is_doubtful = true;
+        Ok(())
+    }
+
+    pub fn at_exit(&self) -> Kept {
+        for (worker, since) in &self.known {
+            let Some(farewell) = self.farewells.get(worker) else {
+                return Err(broken("everybody known is deregistered", format!("not {worker}")));
+            };
+            let only_farewells = || {
+                self.since_last_beat
+                    .iter()
+                    .all(|call| matches!(call, Call::Deregister { .. }))
+            };
+            if self.worker.as_ref() == Some(worker) && since < farewell {
+                let is_last = self.last_beat == Some((WorkerState::Terminate, 0)) && only_farewells();
+                promise!(
+                    "the last beat has no jobs",
+                    is_last,
+                    "{:?}, then {:?}",
+                    self.last_beat,
+                    self.since_last_beat
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
+    match reply {
+        Reply::Accepted => claim.is_taken = true,
+        Reply::Failed(Failure::AlreadyCompleted) => claim.is_taken |= is_ack,
+        Reply::Failed(Failure::Lost) => {}
+        Reply::Failed(Failure::Refused) => {
+            claim.ack_was_refused |= is_ack;
+            claim.is_doubtful = false;
+        }
+        Reply::Failed(
+            Failure::NotSent
+            | Failure::Declined { .. }
+            | Failure::Unauthorized
+            | Failure::NotOffered
+            | Failure::Unregistered,
+        ) => claim.is_doubtful = false,
+        Reply::Failed(Failure::Unanswered)
+        | Reply::Registered { .. }
+        | Reply::Beaten { .. }
+        | Reply::Fetched(_)
+        | Reply::Looked(_) => claim.needs_look = !is_ack,
+    }
+}
+
+/// Whether a look shows the reservation that we have: by what is shown.
+fn shows_ours(claim: &Claim, view: &JobView) -> bool {
+    let is_ours = view.worker.as_ref().is_none_or(|worker| *worker == claim.worker);
+    view.state == JobState::Active && is_ours && serial_of(&view.reservation) == claim.serial
+}
