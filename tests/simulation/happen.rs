@@ -15,7 +15,7 @@ use crate::scene::{Proc, Socket, chatter, garbage, process_id, ready};
 use crate::world::{Item, World};
 
 /// Pid of the first process.
-const FIRST_PID: i32 = 100;
+const FIRST_PID: u64 = 100;
 
 impl World {
     pub fn happen(&mut self, item: Item) -> Kept {
@@ -98,8 +98,8 @@ impl World {
         if let Err(why) = life.start {
             return self.tell(Event::WorkerNotStarted(why));
         }
-        let first = FIRST_PID + i32::try_from(self.scene.procs.len()).unwrap();
-        let pid_of = |index: usize| first + i32::try_from(index).unwrap();
+        let first = FIRST_PID + u64::try_from(self.scene.procs.len()).unwrap();
+        let pid_of = |index: usize| first + u64::try_from(index).unwrap();
         for (index, plan) in life.processes.iter().enumerate() {
             let total = self.scene.procs.len();
             let stubborn = self.plan.twists.iter().find_map(|twist| {
@@ -290,7 +290,7 @@ impl World {
     }
 
     fn kill_one(&mut self, index: usize, ended: Ended, is_hidden: bool) {
-        let alive: Vec<i32> = self
+        let alive: Vec<u64> = self
             .scene
             .procs
             .iter()
@@ -307,7 +307,7 @@ impl World {
         self.die(pid, ended);
     }
 
-    fn die(&mut self, pid: i32, ended: Ended) {
+    fn die(&mut self, pid: u64, ended: Ended) {
         if !self.scene.is_alive(pid) {
             return;
         }
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    fn reap(&mut self, pid: i32, ended: Ended) -> Kept {
+    fn reap(&mut self, pid: u64, ended: Ended) -> Kept {
         if self.scene.procs.get(&pid).is_some_and(|proc| proc.parent.is_none()) {
             self.tell(Event::WorkerEnded(ended))?;
         }

@@ -14,7 +14,7 @@ use crate::talk::Holder;
 /// A process of the worker.
 #[derive(Debug)]
 pub struct Proc {
-    pub parent: Option<i32>,
+    pub parent: Option<u64>,
     pub plan: ProcessPlan,
     pub is_alive: bool,
     pub is_ending: bool,
@@ -25,7 +25,7 @@ pub struct Proc {
 /// A connection.
 #[derive(Debug)]
 pub struct Socket {
-    pub process: i32,
+    pub process: u64,
     pub plan: LinkPlan,
     /// Written by the worker and not read yet.
     pub unread: VecDeque<Said>,
@@ -50,14 +50,14 @@ pub struct Handler {
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Scene {
-    pub procs: BTreeMap<i32, Proc>,
+    pub procs: BTreeMap<u64, Proc>,
     pub sockets: BTreeMap<ConnectionId, Socket>,
     pub handlers: Vec<Handler>,
-    pub main: Option<i32>,
+    pub main: Option<u64>,
 }
 
 impl Scene {
-    pub fn is_alive(&self, pid: i32) -> bool {
+    pub fn is_alive(&self, pid: u64) -> bool {
         self.procs.get(&pid).is_some_and(|proc| proc.is_alive)
     }
 
@@ -66,13 +66,13 @@ impl Scene {
     }
 
     /// Whether it is our child by now: whoever started it is dead.
-    pub fn is_ours(&self, pid: i32) -> bool {
+    pub fn is_ours(&self, pid: u64) -> bool {
         let parent = self.procs.get(&pid).and_then(|proc| proc.parent);
         parent.is_none_or(|parent| !self.is_alive(parent))
     }
 
     /// Dead: nothing more is written. Its connections end.
-    pub fn die(&mut self, pid: i32) -> Vec<ConnectionId> {
+    pub fn die(&mut self, pid: u64) -> Vec<ConnectionId> {
         if let Some(proc) = self.procs.get_mut(&pid) {
             proc.is_alive = false;
         }
@@ -132,7 +132,7 @@ impl Scene {
         })
     }
 
-    fn belongs_to(&self, proc: &Proc, main: i32) -> bool {
+    fn belongs_to(&self, proc: &Proc, main: u64) -> bool {
         match proc.parent {
             None => false,
             Some(parent) => {
@@ -214,7 +214,7 @@ pub fn usual_habit() -> Habit {
 }
 
 /// The process, as the machine names it.
-pub fn process_id(pid: i32) -> ProcessId {
+pub fn process_id(pid: u64) -> ProcessId {
     ProcessId(pid)
 }
 

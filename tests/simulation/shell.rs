@@ -119,7 +119,7 @@ impl World {
                 }
             }
             Effect::KillEverything => {
-                let all: Vec<i32> = self.scene.procs.keys().copied().collect();
+                let all: Vec<u64> = self.scene.procs.keys().copied().collect();
                 for pid in all {
                     self.signal(pid, Signal::KILL);
                 }
@@ -132,13 +132,13 @@ impl World {
         }
     }
 
-    fn descendants(&self) -> Vec<i32> {
+    fn descendants(&self) -> Vec<u64> {
         let procs = self.scene.procs.iter();
         let ours = procs.filter(|(pid, proc)| proc.is_alive && proc.parent.is_some() && self.scene.is_ours(**pid));
         ours.map(|(pid, _)| *pid).collect()
     }
 
-    fn signal(&mut self, pid: i32, signal: Signal) {
+    fn signal(&mut self, pid: u64, signal: Signal) {
         let Some(proc) = self.scene.procs.get_mut(&pid) else {
             return;
         };
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    pub fn process_gone(&mut self, pid: i32) -> Kept {
+    pub fn process_gone(&mut self, pid: u64) -> Kept {
         self.tell(ojs_init::lifecycle::event::Event::ProcessGone(process_id(pid)))
     }
 }

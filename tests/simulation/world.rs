@@ -53,10 +53,10 @@ pub enum Item {
     Emptied(ConnectionId),
     Deaf(usize),
     Death(usize, Ended, bool),
-    Die(i32, Ended),
+    Die(u64, Ended),
     /// The end of a process is seen by its pid.
-    Gone(i32),
-    Reap(i32, Ended),
+    Gone(u64),
+    Reap(u64, Ended),
     CarryOut(CallId),
     Reply(CallId, Option<Reply>),
 }
@@ -81,7 +81,7 @@ pub struct World {
     pub scene: Scene,
     pub requests: BTreeMap<CallId, Exchange>,
     pub lives: u64,
-    pub terminated: BTreeSet<i32>,
+    pub terminated: BTreeSet<u64>,
     pub course: Course,
     pub ledger: Ledger,
     pub talk: Talk,
