@@ -202,7 +202,7 @@ fn meaning_of_other(name: &str) -> Option<Said> {
         "checkpoint, null" => checkpoint("null"),
         "heartbeat" => Said::Heartbeat { job: job() },
         "pong" => Said::Pong { id: 7 },
-        "pong, the largest id" => Said::Pong { id: u64::MAX },
+        "pong, the largest id" => Said::Pong { id: (1 << 53) - 1 },
         _ => return None,
     })
 }

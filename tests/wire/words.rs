@@ -79,7 +79,10 @@ pub fn word(name: &str) -> Option<Word> {
             None,
         ),
         "job, as the backend spelled it" => job(
-            r#"{ "specversion":"1.0","id":"job-1","x":{"z":1,"a":9007199254740993,"z":1e400},"args":["\u00e9\/"] }"#,
+            concat!(
+                r#"{ "specversion":"1.0","id":"job-1","type":"mail.send","#,
+                r#""x":{"z":1,"a":9007199254740993,"z":1e400},"args":["\u00e9\/"] }"#
+            ),
             None,
         ),
         "job, with a checkpoint" => job(MAIL, Some(r#"{"row":9007199254740993}"#)),
@@ -102,7 +105,7 @@ pub fn word(name: &str) -> Option<Word> {
         "ok, progress" => ok(About::Progress),
         "ok, checkpoint" => ok(About::Checkpoint),
         "ping" => Word::Ping { id: 7 },
-        "ping, the largest id" => Word::Ping { id: u64::MAX },
+        "ping, the largest id" => Word::Ping { id: (1 << 53) - 1 },
         _ => return error_word(name),
     })
 }
