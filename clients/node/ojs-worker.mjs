@@ -815,7 +815,8 @@ export class Worker {
   #onSigterm = () => {
     if (this.#stopping) return;
     this.#stopping = true;
-    this.#deadline = setTimeout(() => this.#end(0), STOP_WITHIN_MS);
+    // Whoever starts workers again must see that this one left jobs behind: 128 + SIGTERM.
+    this.#deadline = setTimeout(() => this.#end(143), STOP_WITHIN_MS);
     this.#cancelAll("shutdown", STOP_WITHIN_MS);
     this.#exitIfIdle();
   };

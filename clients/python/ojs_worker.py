@@ -949,7 +949,7 @@ class _Core(Generic[_J]):
         return 0 if self._settled_at is None else self._settled_at - time.monotonic()
 
     def _on_eof(self) -> None:
-        held = self._cancel_all("lost")
+        held = self._cancel_all("closed")
         if held:
             log.error("ojs-init has closed the connection: %d jobs are abandoned", held)
             self._abandon_handlers()

@@ -16,6 +16,8 @@ pub struct Connection {
     pub held: BTreeSet<Claim>,
     /// Something that we wrote was not taken yet.
     pub is_busy: bool,
+    /// The job that it got last is among that.
+    pub has_unread_job: bool,
     /// Nothing more will come from it.
     pub is_closed: bool,
     /// It gets no more jobs: closing, silent, or not reading.
@@ -85,6 +87,7 @@ impl Connections {
             ready: None,
             held: BTreeSet::new(),
             is_busy: false,
+            has_unread_job: false,
             is_closed: false,
             is_given_up: false,
             malformed: 0,
@@ -198,6 +201,7 @@ impl Connections {
         if let Some(connection) = self.all.get_mut(&id) {
             connection.held.insert(claim);
             connection.is_busy = true;
+            connection.has_unread_job = true;
             connection.served = self.served;
         }
     }

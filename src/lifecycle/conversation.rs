@@ -200,6 +200,7 @@ impl Lifecycle {
             return;
         };
         connection.is_busy = is_busy;
+        connection.has_unread_job &= is_busy;
         if is_busy {
             self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {
@@ -213,7 +214,8 @@ impl Lifecycle {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let works = connection.held.len() > 1 && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
+        let works = connection.held.len() > usize::from(connection.has_unread_job)
+            && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {

@@ -209,7 +209,7 @@ class Async(ClientTest):
             self.init.hang_up()
             self.assertIsInstance(running.join(), ConnectionLost)
         self.assertTrue(told[0].cancelled.is_set())
-        self.assertEqual(told[0].cancel_reason, "lost")
+        self.assertEqual(told[0].cancel_reason, "closed")
 
     def test_ojs_init_that_does_not_read(self) -> None:
         outcome: List[Any] = []

@@ -978,7 +978,7 @@ class Lifecycle(ClientTest):
         with self.assertLogs("ojs_worker", "ERROR"):
             self.init.hang_up()
             self.assertIsInstance(running.join(), ConnectionLost)
-        self.assertEqual(told, ["began", "lost", ConnectionLost])
+        self.assertEqual(told, ["began", "closed", ConnectionLost])
 
     def test_what_ojs_init_wrote_before_it_closed_is_read(self) -> None:
         running = self.waiting()
