@@ -11,6 +11,7 @@ use crate::lifecycle::ids::{ProcessId, WorkerId};
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::Restart;
 use crate::lifecycle::phase::{Phase, Trigger};
+use crate::lifecycle::shutdown::Step;
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -144,7 +145,9 @@ impl Lifecycle {
         self.worker.shortages = 0;
         self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         self.begin_incarnation(worker, now);
-        if matches!(self.phase, Phase::EndGame | Phase::Stop) {
+        if self.shutdown.step >= Step::Kill {
+            self.order(Effect::KillEverything);
+        } else if matches!(self.phase, Phase::EndGame | Phase::Stop) {
             self.ask_worker_to_end();
         }
     }

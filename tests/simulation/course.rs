@@ -41,6 +41,10 @@ pub struct Course {
     is_asked: bool,
     was_told_terminate: bool,
     quiet_beats_after: u32,
+    /// Terminate was just asked for while running: a heartbeat has to say quiet.
+    pub owes_quiet_beat: bool,
+    /// The worker was asked or made to end.
+    was_asked_to_end: bool,
     worker_is_gone: bool,
     own_status: u8,
     pub exit: Option<u8>,
@@ -64,6 +68,8 @@ impl Course {
             is_asked: true,
             was_told_terminate: false,
             quiet_beats_after: 0,
+            owes_quiet_beat: false,
+            was_asked_to_end: false,
             worker_is_gone: false,
             own_status: 137,
             exit: None,
@@ -186,6 +192,7 @@ impl Course {
         if self.state == WorkerState::Terminate {
             return;
         }
+        self.owes_quiet_beat = self.state == WorkerState::Running;
         self.state = WorkerState::Terminate;
         self.is_asked = is_asked;
         self.t0 = Some(now);
@@ -249,6 +256,7 @@ impl Course {
                 call: Call::Heartbeat { state, .. },
                 ..
             } => self.told(*state, false)?,
+            Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
             Effect::StartWorker => promise!(
                 "terminate is irreversible",
@@ -259,7 +267,6 @@ impl Course {
             | Effect::SignalProcess(..)
             | Effect::TerminateDescendants
             | Effect::KillDescendants
-            | Effect::KillEverything
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
             | Effect::Close(_)
@@ -274,6 +281,7 @@ impl Course {
             !is_frame && state == WorkerState::Quiet && self.quiet_beats_after == 0 && self.t0.is_some();
         if is_first_quiet {
             self.quiet_beats_after += 1;
+            self.owes_quiet_beat = false;
             promise!(
                 "terminate is irreversible",
                 !self.was_told_terminate,
@@ -293,6 +301,21 @@ impl Course {
             "told {state:?} after terminate"
         );
         self.was_told_terminate |= !is_frame && state == WorkerState::Terminate;
+        Ok(())
+    }
+
+    /// Whether every connection has to know by now that the end has begun.
+    pub fn delay_is_over(&self, now: Duration) -> bool {
+        self.t0.is_some_and(|t0| t0 + self.options.term_delay + SLACK < now)
+    }
+
+    /// An end that has nothing to wait for begins at once.
+    pub fn is_idle(&self, now: Duration) -> Kept {
+        promise!(
+            "idle is the end of the drain",
+            self.worker_is_gone || self.was_asked_to_end || !self.delay_is_over(now),
+            "no job and no FETCH is left, and the worker was not asked to end"
+        );
         Ok(())
     }
 

@@ -113,6 +113,7 @@ impl World {
                 plan: plan.clone(),
                 is_alive: true,
                 is_ending: false,
+                was_killed: false,
                 stubborn,
                 has_connected: false,
             };

@@ -59,6 +59,8 @@ pub struct Link {
     pub is_busy: bool,
     pub is_hung_up: bool,
     pub is_closing: bool,
+    /// The state that it was told last.
+    pub told: Option<WorkerState>,
 }
 
 /// All of it.
@@ -111,6 +113,7 @@ impl Ledger {
                     is_busy: false,
                     is_hung_up: false,
                     is_closing: false,
+                    told: None,
                 };
                 self.links.insert(*connection, link);
             }
@@ -220,6 +223,29 @@ impl Ledger {
             .filter_map(|(id, link)| Some((id, usize::try_from(link.ready.as_ref()?.concurrency).unwrap())))
             .map(|(id, most)| most.saturating_sub(self.held_by(*id)))
             .sum()
+    }
+
+    /// Whether no job is left; a lost one may still be with its handler.
+    pub fn is_idle(&self) -> bool {
+        let is_over = |claim: &Claim| !claim.is_open && (!claim.is_lost || claim.answer.is_some());
+        self.claims.iter().all(is_over)
+    }
+
+    /// Every open connection knows the state.
+    pub fn is_told(&self, state: WorkerState) -> Kept {
+        for (connection, link) in self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.is_hung_up && !link.is_closing)
+        {
+            promise!(
+                "every connection is told the state",
+                link.told == Some(state),
+                "{connection} was told {:?}, it is {state:?}",
+                link.told
+            );
+        }
+        Ok(())
     }
 
     /// A job frame is written.

@@ -18,6 +18,7 @@ pub struct Proc {
     pub plan: ProcessPlan,
     pub is_alive: bool,
     pub is_ending: bool,
+    pub was_killed: bool,
     pub stubborn: Option<Stubbornness>,
     pub has_connected: bool,
 }

@@ -20,6 +20,11 @@ impl World {
         match effect {
             Effect::Tell(connection, word) => {
                 self.hold_up_connection(*connection, effect)?;
+                if let Word::Hello { state, .. } | Word::Lifecycle { state, .. } = word
+                    && let Some(link) = self.ledger.links.get_mut(connection)
+                {
+                    link.told = Some(*state);
+                }
                 if let Word::Job { envelope, .. } = word {
                     let most = usize::try_from(self.plan.options.concurrency).unwrap();
                     self.ledger.hand_over(*connection, envelope, self.course.state, most)?;
@@ -146,6 +151,7 @@ impl World {
             return;
         }
         let (delay, ended) = (proc.plan.term_delay, proc.plan.term_end);
+        proc.was_killed |= signal == Signal::KILL;
         if signal == Signal::KILL && proc.stubborn != Some(Stubbornness::HeldByKernel) {
             self.soon(0, Item::Die(pid, killed()));
         } else if signal == Signal::TERM && proc.stubborn.is_none() && !proc.is_ending {

@@ -81,6 +81,25 @@ impl Talk {
         self.beats_from = None;
     }
 
+    pub fn is_fetching(&self) -> bool {
+        self.calls
+            .values()
+            .any(|pending| matches!(pending.call, Call::Fetch { .. }))
+    }
+
+    /// Whether a heartbeat can go out now, and there is somebody to send it to.
+    pub fn can_beat(&self) -> bool {
+        let beats = self
+            .calls
+            .values()
+            .filter(|pending| matches!(pending.call, Call::Heartbeat { .. }));
+        let is_known = self
+            .worker
+            .as_ref()
+            .is_some_and(|worker| self.known.contains_key(worker));
+        is_known && self.beats_from.is_some() && beats.count() < 2
+    }
+
     pub fn fetch_is_abandoned(&mut self) {
         self.calls
             .retain(|_, pending| !matches!(pending.call, Call::Fetch { .. }));
@@ -280,11 +299,7 @@ impl Talk {
             state == WorkerState::Running,
             "in {state:?}"
         );
-        let is_fetching = self
-            .calls
-            .values()
-            .any(|pending| matches!(pending.call, Call::Fetch { .. }));
-        promise!("one FETCH at a time", !is_fetching, "another is on its way");
+        promise!("one FETCH at a time", !self.is_fetching(), "another is on its way");
         let count = usize::try_from(count).unwrap();
         let most = usize::try_from(self.options.concurrency).unwrap();
         let open = ledger.open().count();

@@ -17,7 +17,7 @@ use crate::course::Course;
 use crate::ledger::Ledger;
 use crate::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
 use crate::promise::{Broken, Kept, promise};
-use crate::scene::{Scene, ms};
+use crate::scene::{Proc, Scene, ms};
 use crate::talk::Talk;
 
 /// Most orders that one fact may cause.
@@ -331,6 +331,18 @@ impl World {
                 "{count} of reservation {serial}"
             );
         }
+        let owes_quiet_beat = std::mem::take(&mut self.course.owes_quiet_beat);
+        promise!(
+            "a heartbeat says quiet at t0",
+            !(owes_quiet_beat && self.talk.can_beat()),
+            "there is none"
+        );
+        if self.course.t0.is_none() || self.course.delay_is_over(self.now) {
+            self.ledger.is_told(self.course.state)?;
+        }
+        if self.ledger.main.is_some() && self.ledger.is_idle() && !self.talk.is_fetching() {
+            self.course.is_idle(self.now)?;
+        }
         self.talk.gap(self.now)?;
         self.course.is_overdue(self.now)
     }
@@ -353,6 +365,11 @@ impl World {
         );
         if self.course.abandoned.is_some() {
             return Ok(());
+        }
+        // What a process started that the kernel holds is nobody's child of ours.
+        let is_left = |(pid, proc): &(&i32, &Proc)| proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid);
+        if let Some((_, proc)) = self.scene.procs.iter().find(is_left) {
+            promise!("nobody is left without a SIGKILL", false, "{proc:?}");
         }
         if let Some(claim) = self.ledger.open().find(|claim| !claim.is_lost) {
             promise!("every claim is accounted for", false, "{claim:?}");
