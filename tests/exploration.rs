@@ -4,8 +4,10 @@
 //! What is bounded: each world says how often each kind of thing may happen on one path, and how many states are looked
 //! at. A world whose states are all seen says `all of them`. Time moves only to the machine's next timer, requests are
 //! answered at those moments or never, and the states in front of the bound are let run to the exit in a world that
-//! is silent. Two states are the same when they differ only in the time of day, in the numbers of requests and claims,
-//! and in the place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
+//! is silent. `EXPLORE_STATES=1000000 cargo test --test exploration -- --nocapture` looks further.
+//!
+//! Two states are the same when they differ only in the time of day, in the numbers of requests and claims, and in the
+//! place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
 
 #[path = "exploration/fingerprint.rs"]
 mod fingerprint;
@@ -67,6 +69,10 @@ struct Step {
     depth: u32,
 }
 
+#[allow(
+    clippy::print_stdout,
+    reason = "how far it came is half of the result: `-- --nocapture` shows it"
+)]
 fn explore(setting: &Setting) {
     let first = World::new(&setting.options, setting.budget, setting.connections, setting.each);
     let mut steps = vec![Step {
@@ -155,17 +161,33 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
     text
 }
 
-/// Most states of one world that are looked at.
-const MOST_STATES: usize = 40_000;
+/// Most states of one world that are looked at when it has more than `MOST_OF_A_SMALL_ONE`; `EXPLORE_STATES` sets both.
+const MOST_STATES: usize = 10_000;
 
+/// Worlds with no more states than this are looked through.
+const MOST_OF_A_SMALL_ONE: usize = 40_000;
+
+/// A world that is looked through.
+fn small_world(name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {
+    world_up_to(MOST_OF_A_SMALL_ONE, name, options, budget, connections, each);
+}
+
+/// A world that has too many states to look at all of them.
 fn world(name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {
+    world_up_to(MOST_STATES, name, options, budget, connections, each);
+}
+
+fn world_up_to(most: usize, name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {
+    let asked = std::env::var("EXPLORE_STATES")
+        .ok()
+        .and_then(|states| states.parse().ok());
     explore(&Setting {
         name,
         options,
         budget,
         connections,
         each,
-        most_states: MOST_STATES,
+        most_states: asked.unwrap_or(most),
     });
 }
 
@@ -176,7 +198,7 @@ fn one_job_and_one_sigterm() {
         jobs: 1,
         ..NOTHING
     };
-    world("one job, one SIGTERM", options(1), budget, 1, 1);
+    small_world("one job, one SIGTERM", options(1), budget, 1, 1);
 }
 
 #[test]
@@ -196,7 +218,7 @@ fn one_job_and_three_sigterms() {
         jobs: 1,
         ..NOTHING
     };
-    world("one job, three SIGTERMs", options(1), budget, 1, 1);
+    small_world("one job, three SIGTERMs", options(1), budget, 1, 1);
 }
 
 #[test]
@@ -214,6 +236,20 @@ fn one_job_and_every_signal() {
 }
 
 #[test]
+fn a_hook_a_terminate_and_a_sigterm() {
+    let mut options = options(1);
+    options.tstp_starts_clock = true;
+    let budget = Budget {
+        sigterm: 1,
+        sigtstp: 1,
+        terminate: 1,
+        waits: 2,
+        ..NOTHING
+    };
+    world("SIGTSTP as a hook, terminate, SIGTERM", options, budget, 1, 1);
+}
+
+#[test]
 fn one_job_a_sigterm_and_a_backend_that_fails() {
     let budget = Budget {
         sigterm: 1,
@@ -221,7 +257,7 @@ fn one_job_a_sigterm_and_a_backend_that_fails() {
         failures: 2,
         ..NOTHING
     };
-    world("one job, two failures", options(1), budget, 1, 1);
+    small_world("one job, two failures", options(1), budget, 1, 1);
 }
 
 #[test]
@@ -257,7 +293,7 @@ fn one_job_and_a_death() {
         hang_ups: 1,
         ..NOTHING
     };
-    world("one job, one death, one hang-up", options(1), budget, 1, 1);
+    small_world("one job, one death, one hang-up", options(1), budget, 1, 1);
 }
 
 #[test]

@@ -197,11 +197,8 @@ impl Lifecycle {
     }
 
     fn set_deadline(&mut self, deadline: Moment) {
-        let times = self.options.times;
-        let exit_by = match (self.shutdown.clock, times.limit) {
-            (Some(clock), Some(limit)) => clock.after(limit),
-            (_, None) | (None, _) => deadline.after(times.stop_margin),
-        };
+        let margin = deadline.after(self.options.times.stop_margin);
+        let exit_by = self.limit().unwrap_or(margin);
         let plan = Plan::new(&self.options, deadline, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);
@@ -211,9 +208,20 @@ impl Lifecycle {
     /// A stop signal after a terminate that no orchestrator had asked for: the deadline may only come closer.
     pub(super) fn clock_started_late(&mut self, now: Moment) {
         let deadline = self.latest_deadline(now);
+        let ends_before = |exit_by: Moment| self.limit().is_some_and(|limit| limit < exit_by);
+        let is_too_late = self.shutdown.exit_by().is_some_and(ends_before);
         if self.timers.due(Timer::Deadline).is_some_and(|before| deadline < before) {
             self.set_deadline(deadline);
+        } else if is_too_late {
+            self.plan_stop(now);
+            self.keep_to_the_plan(now);
         }
+    }
+
+    /// When the orchestrator's time is over, once we know when it began.
+    fn limit(&self) -> Option<Moment> {
+        let (clock, limit) = self.shutdown.clock.zip(self.options.times.limit)?;
+        Some(clock.after(limit))
     }
 
     pub(super) fn deadline_reached(&mut self, now: Moment) {
@@ -223,7 +231,8 @@ impl Lifecycle {
     /// The plan of a stop phase that begins now.
     pub(super) fn plan_stop(&mut self, now: Moment) {
         let margin = now.after(self.options.times.stop_margin);
-        let exit_by = self.shutdown.exit_by().map_or(margin, |exit_by| exit_by.min(margin));
+        let limits = [self.shutdown.exit_by(), self.limit()];
+        let exit_by = limits.into_iter().flatten().fold(margin, Moment::min);
         let plan = Plan::new(&self.options, now, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);

@@ -137,6 +137,23 @@ impl Lifecycle {
         }
     }
 
+    /// The plan has changed: the step that runs ends no later than it says now.
+    pub(super) fn keep_to_the_plan(&mut self, now: Moment) {
+        let step = match self.shutdown.step {
+            Step::Ask => Step::Cancel,
+            other @ (Step::NotYet
+            | Step::Cancel
+            | Step::Kill
+            | Step::Report
+            | Step::FinalHeartbeat
+            | Step::Deregister
+            | Step::Over) => other,
+        };
+        if let Some(end) = self.end_of(step, now) {
+            self.timers.arm_at_latest(Timer::Step, end);
+        }
+    }
+
     /// When this step ends at the latest; the ones that have no time of their own keep that of the one before.
     fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
         let plan = self.shutdown.plan?;

@@ -94,6 +94,8 @@ pub struct World {
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
     is_fetch_given_up: bool,
+    /// When a SIGTSTP came, and no SIGTERM since.
+    hook: Option<Moment>,
     /// When we have to be gone.
     pub gone_by: Option<Moment>,
     pub is_abandoned: bool,
@@ -120,6 +122,7 @@ impl World {
             links: BTreeMap::new(),
             jobs: BTreeMap::new(),
             is_fetch_given_up: false,
+            hook: None,
             gone_by: None,
             is_abandoned: false,
             exited: None,
@@ -145,6 +148,7 @@ impl World {
         let place = (&self.links, &self.processes, self.worker, self.start_is_ordered);
         let end = (
             self.is_fetch_given_up,
+            self.hook,
             self.gone_by,
             self.is_abandoned,
             self.exited,
@@ -331,13 +335,27 @@ impl World {
         }
     }
 
+    /// The first SIGTERM shows what a SIGTSTP not long before was: the orchestrator's first step.
+    fn note_hook(&mut self) {
+        let limit = self.options.times.limit.filter(|_| self.options.tstp_starts_clock);
+        if let Some((hook, limit)) = self.hook.take().zip(limit)
+            && hook.until(self.now) < limit
+        {
+            self.gone_by = self.gone_by.map(|end| end.min(hook.after(limit)));
+        }
+    }
+
     fn signal(&mut self, signal: Signal) {
         match signal {
             Signal::TERM => {
                 self.left.sigterm -= 1;
                 self.gone_within_the_limit();
+                self.note_hook();
             }
-            Signal::TSTP => self.left.sigtstp -= 1,
+            Signal::TSTP => {
+                self.left.sigtstp -= 1;
+                self.hook = Some(self.now);
+            }
             _ => self.left.sigcont -= 1,
         }
         self.happen(Event::SignalArrived(signal));
