@@ -108,9 +108,13 @@ impl Lifecycle {
     }
 
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
-    fn is_known_now(&mut self, worker: &WorkerId) {
+    fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
         if self.agent.worker.as_ref() == Some(worker) {
-            self.agent.is_known = !self.agent.has_left;
+            let was_known = std::mem::replace(&mut self.agent.is_known, !self.agent.has_left);
+            // Its first answer came after the end had begun: what was held back until then is due.
+            if self.phase.is_terminating() && self.agent.is_known && !was_known {
+                self.beat_now(now);
+            }
         } else if let Some(is_known) = self.agent.retired.get_mut(worker) {
             *is_known = true;
         }
@@ -118,7 +122,7 @@ impl Lifecycle {
 
     pub(super) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
         if matches!(reply, Reply::Registered { .. }) {
-            self.is_known_now(worker);
+            self.is_known_now(worker, now);
         }
         if self.agent.worker.as_ref() != Some(worker) {
             return;
@@ -172,11 +176,11 @@ impl Lifecycle {
         if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
             return;
         }
+        self.timers.arm(Timer::Heartbeat, now.after(self.agent.interval));
         // Whoever never heard of us does not have to hear of our end.
         if self.phase.is_terminating() && !self.agent.is_known {
             return;
         }
-        self.timers.arm(Timer::Heartbeat, now.after(self.agent.interval));
         if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
             self.agent.beats_again = true;
             return;
@@ -233,7 +237,7 @@ impl Lifecycle {
     pub(super) fn heartbeat_replied(&mut self, worker: &WorkerId, named: &[(JobId, Claim)], reply: Reply, now: Moment) {
         match reply {
             Reply::Beaten { directive, extended } => {
-                self.is_known_now(worker);
+                self.is_known_now(worker, now);
                 if let Some(extended) = extended {
                     self.look_for_lost(named, &extended, now);
                 }
@@ -354,13 +358,13 @@ impl Lifecycle {
     pub(super) fn fetch_replied(&mut self, worker: WorkerId, reply: Reply, now: Moment) {
         match reply {
             Reply::Fetched(deliveries) => {
-                self.is_known_now(&worker);
                 self.agent.fetch_failures = 0;
                 if deliveries.is_empty() {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
                 }
-                self.claim(deliveries, worker, now);
+                self.claim(deliveries, worker.clone(), now);
+                self.is_known_now(&worker, now);
             }
             Reply::Failed(failure) => self.fetch_failed(failure, now),
             Reply::Registered { .. } | Reply::Beaten { .. } | Reply::Accepted | Reply::Looked(_) => {

@@ -201,11 +201,8 @@ impl Lifecycle {
     }
 
     fn set_deadline(&mut self, deadline: Moment) {
-        let times = self.options.times;
-        let exit_by = match (self.shutdown.clock, times.limit) {
-            (Some(clock), Some(limit)) => clock.after(limit),
-            (_, None) | (None, _) => deadline.after(times.stop_margin),
-        };
+        let margin = deadline.after(self.options.times.stop_margin);
+        let exit_by = self.limit().unwrap_or(margin);
         let plan = Plan::new(&self.options, deadline, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);
@@ -215,22 +212,26 @@ impl Lifecycle {
     /// A stop signal after a terminate that no orchestrator had asked for: the deadline, and every other end, may only
     /// come closer.
     pub(super) fn clock_started_late(&mut self, now: Moment) {
-        let times = self.options.times;
-        let (Some(clock), Some(limit), Some(plan)) = (self.shutdown.clock, times.limit, self.shutdown.plan) else {
+        let (Some(exit_by), Some(before)) = (self.limit(), self.shutdown.exit_by()) else {
             return;
         };
-        let exit_by = clock.after(limit);
-        if plan.exit_by <= exit_by {
+        if before <= exit_by {
             return;
         }
         if let Some(before) = self.timers.due(Timer::Deadline) {
-            self.set_deadline(before.min(now.after(times.drain(clock.until(now)))));
+            self.set_deadline(before.min(self.latest_deadline(now)));
         } else {
             let plan = Plan::new(&self.options, now, exit_by);
             self.shutdown.plan = Some(plan);
             self.shutdown.calls_end = Some(plan.report);
             self.follow_plan(now);
         }
+    }
+
+    /// When the orchestrator's time is over, once we know when it began.
+    fn limit(&self) -> Option<Moment> {
+        let (clock, limit) = self.shutdown.clock.zip(self.options.times.limit)?;
+        Some(clock.after(limit))
     }
 
     pub(super) fn deadline_reached(&mut self, now: Moment) {
@@ -240,7 +241,8 @@ impl Lifecycle {
     /// The plan of a stop phase that begins now.
     pub(super) fn plan_stop(&mut self, now: Moment) {
         let margin = now.after(self.options.times.stop_margin);
-        let exit_by = self.shutdown.exit_by().map_or(margin, |exit_by| exit_by.min(margin));
+        let limits = [self.shutdown.exit_by(), self.limit()];
+        let exit_by = limits.into_iter().flatten().fold(margin, Moment::min);
         let plan = Plan::new(&self.options, now, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);

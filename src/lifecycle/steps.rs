@@ -141,7 +141,18 @@ impl Lifecycle {
 
     /// The plan has changed in the middle of a step: that may only come to an end earlier.
     pub(super) fn follow_plan(&mut self, now: Moment) {
-        let end = self.end_of(self.shutdown.step, now);
+        let step = match self.shutdown.step {
+            // It has no time of its own.
+            Step::Ask => Step::Cancel,
+            other @ (Step::NotYet
+            | Step::Cancel
+            | Step::Kill
+            | Step::Report
+            | Step::FinalHeartbeat
+            | Step::Deregister
+            | Step::Over) => other,
+        };
+        let end = self.end_of(step, now);
         if self.shutdown.has_said_goodbye() {
             self.shutdown.calls_end = end;
         }

@@ -367,7 +367,7 @@ impl World {
             return Ok(());
         }
         // What a process started that the kernel holds is nobody's child of ours.
-        let is_left = |(pid, proc): &(&i32, &Proc)| proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid);
+        let is_left = |(pid, proc): &(&u64, &Proc)| proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid);
         if let Some((_, proc)) = self.scene.procs.iter().find(is_left) {
             promise!("nobody is left without a SIGKILL", false, "{proc:?}");
         }
