@@ -6,7 +6,7 @@ use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Wo
 use crate::lifecycle::event::{Delivery, JobError};
 use crate::lifecycle::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::jobs::{Held, Place, What};
-use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::options::Leftovers;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
@@ -56,9 +56,13 @@ impl Lifecycle {
                 Place::Reporting(_) => false,
             })
         });
-        let Some(job) = held.and_then(|claim| self.jobs.get_mut(claim)) else {
+        let Some(claim) = held else { return false };
+        // A look that is on its way may still show what came before this reservation.
+        self.calls.retain(|_, purpose| *purpose != Purpose::LookForLost(claim));
+        let Some(job) = self.jobs.get_mut(claim) else {
             return false;
         };
+        job.is_looked_at = false;
         job.delivery.reservation = delivery.reservation.clone();
         job.worker = worker.clone();
         job.is_lost = false;

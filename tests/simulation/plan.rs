@@ -38,6 +38,8 @@ pub struct BackendHabits {
     pub shows_worker: bool,
     pub visibility: u64,
     pub delay: u64,
+    /// Looks at a job take this long, if not as long as everything else.
+    pub look_delay: Option<u64>,
 }
 
 /// Something out of the ordinary, or a job. Times are in ms.
@@ -283,6 +285,7 @@ fn backend(chance: &mut Chance) -> BackendHabits {
         shows_worker: chance.one_in(2),
         visibility: *chance.pick(&[3_000, 120_000]),
         delay: *chance.pick(&[0, 3, 40, 300]),
+        look_delay: chance.one_in(3).then_some(900),
     }
 }
 

@@ -260,7 +260,12 @@ impl World {
     }
 
     fn send(&mut self, id: CallId, call: Call, give_up: Duration) {
-        let fault = self.fault(id);
+        let slow_look = self
+            .plan
+            .backend
+            .look_delay
+            .filter(|_| matches!(call, Call::Look { .. }));
+        let fault = self.fault(id).or(slow_look.map(Fault::Slow));
         let meant = match &call {
             Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
                 self.ledger.find(job).map(|claim| claim.serial)
