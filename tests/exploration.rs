@@ -9,6 +9,8 @@
 //! Two states are the same when they differ only in the time of day, in the numbers of requests and claims, and in the
 //! place in the sequence of pseudo-random pauses (`exploration/fingerprint.rs`).
 
+#[path = "exploration/choices.rs"]
+mod choices;
 #[path = "exploration/fingerprint.rs"]
 mod fingerprint;
 #[path = "exploration/promises.rs"]
