@@ -62,19 +62,19 @@ pub enum Answer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    is_alive: bool,
+pub struct Process {
+    pub is_alive: bool,
     /// Somebody asked it to end, or will have killed it.
-    may_end: bool,
+    pub may_end: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Link {
-    process: ProcessId,
+pub struct Link {
+    pub process: ProcessId,
     /// The machine was told that nothing more comes.
-    is_over: bool,
+    pub is_over: bool,
     /// The machine waits for that.
-    is_awaited: bool,
+    pub is_awaited: bool,
 }
 
 /// Everything that a path has led to.
@@ -83,14 +83,14 @@ pub struct World {
     pub machine: Lifecycle,
     pub now: Moment,
     pub options: Options,
-    left: Budget,
+    pub left: Budget,
     /// Requests on their way, and until when they can be answered.
-    asked: Vec<(CallId, Call, Moment)>,
+    pub asked: Vec<(CallId, Call, Moment)>,
     worker: Option<ProcessId>,
     incarnations: u64,
-    start_is_ordered: bool,
-    processes: BTreeMap<ProcessId, Process>,
-    links: BTreeMap<ConnectionId, Link>,
+    pub start_is_ordered: bool,
+    pub processes: BTreeMap<ProcessId, Process>,
+    pub links: BTreeMap<ConnectionId, Link>,
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
     is_fetch_given_up: bool,
@@ -193,93 +193,6 @@ impl World {
                 client: None,
             };
             self.happen(Event::Said(connection, Said::Ready(ready)));
-        }
-    }
-
-    /// Everything that may happen next.
-    pub fn actions(&self) -> Vec<Action> {
-        if self.exited.is_some() || self.broken.is_some() {
-            return Vec::new();
-        }
-        let phase = self.machine.snapshot().phase;
-        let mut actions = Vec::new();
-        if self.machine.poll_timeout().is_some() && (phase.is_terminating() || self.left.waits > 0) {
-            actions.push(Action::TimeComesToTheNextTimer);
-        }
-        let signals = [
-            (self.left.sigterm, Signal::TERM),
-            (self.left.sigtstp, Signal::TSTP),
-            (self.left.sigcont, Signal::CONT),
-        ];
-        actions.extend(
-            signals
-                .into_iter()
-                .filter(|(left, _)| *left > 0)
-                .map(|(_, signal)| Action::Signal(signal)),
-        );
-        if self.left.terminate > 0 {
-            actions.push(Action::OperatorTerminates);
-        }
-        for (id, call, _) in &self.asked {
-            actions.extend(self.answers(call).into_iter().map(|answer| Action::Answer(*id, answer)));
-        }
-        self.acts_of_workers(&mut actions);
-        if self.start_is_ordered {
-            actions.push(Action::Starts);
-        }
-        actions
-    }
-
-    fn answers(&self, call: &Call) -> Vec<Answer> {
-        let mut answers = match call {
-            Call::Fetch { count, .. } => {
-                let most = u8::try_from(*count)
-                    .unwrap_or(u8::MAX)
-                    .saturating_add(self.left.surplus);
-                let mut answers: Vec<Answer> = (1..=most.min(self.left.jobs)).map(Answer::Jobs).collect();
-                if self.machine.snapshot().phase != Phase::Running || self.left.waits > 0 {
-                    answers.push(Answer::Jobs(0));
-                }
-                answers
-            }
-            Call::Look { .. } => vec![Answer::StillOurs, Answer::NoLongerOurs],
-            Call::Register { .. }
-            | Call::Heartbeat { .. }
-            | Call::Ack { .. }
-            | Call::Fail { .. }
-            | Call::Requeue { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Deregister { .. } => vec![Answer::Good],
-        };
-        if self.left.failures > 0 && !matches!(call, Call::Heartbeat { .. } | Call::Deregister { .. }) {
-            answers.push(Answer::Fails(Failure::NotSent));
-            answers.push(Answer::Fails(Failure::Unanswered));
-            if matches!(call, Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. }) {
-                answers.push(Answer::Fails(Failure::Lost));
-                answers.push(Answer::Fails(Failure::Refused));
-            }
-        }
-        answers
-    }
-
-    fn acts_of_workers(&self, actions: &mut Vec<Action>) {
-        for (connection, link) in self.links.iter().filter(|(_, link)| !link.is_over) {
-            // What a process that is gone had written can still be read; then the connection is over.
-            let held = self.jobs.iter().filter(|(_, fate)| fate.is_held_by(*connection));
-            for (job, _) in held {
-                for kind in [Kind::Ack, Kind::Fail, Kind::Requeue] {
-                    actions.push(Action::Worker(*connection, job.clone(), kind));
-                }
-            }
-            if link.is_awaited || self.left.hang_ups > 0 {
-                actions.push(Action::HangsUp(*connection));
-            }
-        }
-        for (process, state) in self.processes.iter().filter(|(_, state)| state.is_alive) {
-            if state.may_end || self.left.deaths > 0 {
-                actions.push(Action::Ends(*process));
-            }
         }
     }
 
