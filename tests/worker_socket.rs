@@ -29,3 +29,5 @@ mod stage;
 mod delivery;
 #[path = "worker_socket/deaths.rs"]
 mod deaths;
+#[path = "worker_socket/shutdown.rs"]
+mod shutdown;
