@@ -31,3 +31,9 @@ mod delivery;
 mod deaths;
 #[path = "worker_socket/shutdown.rs"]
 mod shutdown;
+#[path = "worker_socket/frames.rs"]
+mod frames;
+#[path = "worker_socket/admission.rs"]
+mod admission;
+#[path = "worker_socket/backend_trouble.rs"]
+mod backend_trouble;

@@ -83,6 +83,7 @@ impl Stage {
             stage: self,
             name: "init",
             variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            before: Vec::new(),
             options: Vec::new(),
             command: words.iter().cloned().map(Into::into).collect(),
         }
@@ -148,6 +149,7 @@ pub struct Start<'a> {
     stage: &'a Stage,
     name: &'a str,
     variables: BTreeMap<OsString, OsString>,
+    before: Vec<OsString>,
     options: Vec<OsString>,
     command: Vec<OsString>,
 }
@@ -170,6 +172,12 @@ impl<'a> Start<'a> {
         self
     }
 
+    /// A program that execs the init, with its arguments.
+    pub fn through(mut self, words: &[&str]) -> Self {
+        self.before.extend(words.iter().map(OsString::from));
+        self
+    }
+
     /// Another name for its files, where a test has several.
     pub fn named(mut self, name: &'a str) -> Self {
         self.name = name;
@@ -180,8 +188,10 @@ impl<'a> Start<'a> {
     pub fn start(self) -> Init {
         let files = [self.stage.at(&format!("{}.log", self.name)), self.stage.at(&format!("{}.notes", self.name))];
         let [log, notes] = files;
-        let mut command = Command::new(under_test::init());
+        let mut words = self.before.into_iter().chain([under_test::init().into()]);
+        let mut command = Command::new(words.next().unwrap());
         command
+            .args(words)
             .args(&self.options)
             .arg("--")
             .args(&self.command)
