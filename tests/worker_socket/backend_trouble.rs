@@ -237,7 +237,7 @@ fn an_idle_init_wakes_for_its_heartbeats_and_fetches_only() {
 #[test]
 fn an_init_that_waits_for_its_worker_hardly_wakes_at_all() {
     let stage = Stage::new();
-    let mut init = stage.worker("rest()").with("OJS_HEARTBEAT_INTERVAL", "60s").start();
+    let mut init = stage.worker("rest()").with("OJS_HEARTBEAT_INTERVAL", "40s").start();
     stage.backend.wait_for_count(Endpoint::Heartbeat, 1, PATIENCE);
     wait_until(Duration::from_millis(200), || false);
     let before = wakeups(init.pid);
