@@ -1,6 +1,7 @@
 //! The tests of the worker libraries and of the runner that keeps them alike, each with what its own language brings.
 #![allow(
     clippy::unwrap_used,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "the test is the outside world: it starts and waits for processes"
 )]
@@ -35,6 +36,15 @@ fn passes(folder: &Path, words: &[&str]) {
     );
 }
 
+/// The same for several at once: most of their time they wait.
+fn all_pass(folder: &Path, commands: &[&[&str]]) {
+    std::thread::scope(|scope| {
+        for words in commands {
+            scope.spawn(|| passes(folder, words));
+        }
+    });
+}
+
 /// Whether this machine has the program.
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output();
@@ -43,7 +53,27 @@ fn has(program: &str) -> bool {
 
 #[test]
 fn the_runner_passes_right_workers_and_fails_wrong_ones() {
-    passes(&root().join("clients/fixtures"), &["python3", "test_play.py"]);
+    let folder = root().join("clients/fixtures");
+    let tests = unit_tests(&std::fs::read_to_string(folder.join("test_play.py")).unwrap());
+    assert!(tests.len() > 10, "{tests:?}");
+    let commands: Vec<[&str; 3]> = tests.iter().map(|test| ["python3", "test_play.py", test]).collect();
+    let commands: Vec<&[&str]> = commands.iter().map(<[&str; 3]>::as_slice).collect();
+    all_pass(&folder, &commands);
+}
+
+/// `Class.test` of each test of a Python file.
+fn unit_tests(source: &str) -> Vec<String> {
+    let name = |line: &str, before: &str| Some(line.strip_prefix(before)?.split('(').next()?.to_owned());
+    let mut class = String::new();
+    let mut tests = Vec::new();
+    for line in source.lines() {
+        if let Some(found) = name(line, "class ") {
+            class = found;
+        } else if let Some(found) = name(line, "    def test_") {
+            tests.push(format!("{class}.test_{found}"));
+        }
+    }
+    tests
 }
 
 #[test]
@@ -55,16 +85,16 @@ fn the_python_client_passes_its_own_tests() {
 }
 
 #[test]
-fn the_python_client_passes_every_session_with_threads() {
-    let words = ["python3", "clients/fixtures/play.py", "--", "python3", "clients/python/tests/fixture_worker.py"];
-    passes(root(), &words);
-}
-
-#[test]
-fn the_python_client_passes_every_session_with_asyncio() {
-    let worker = "clients/python/tests/fixture_worker.py";
-    let words = ["python3", "clients/fixtures/play.py", "--", "python3", worker, "--async"];
-    passes(root(), &words);
+fn the_python_client_passes_every_session_with_threads_and_with_asyncio() {
+    let threads = [
+        "python3",
+        "clients/fixtures/play.py",
+        "--",
+        "python3",
+        "clients/python/tests/fixture_worker.py",
+    ];
+    let asyncio = [threads.as_slice(), &["--async"]].concat();
+    all_pass(root(), &[&threads, &asyncio]);
 }
 
 /// A client in a language that this machine may not have: what is there is tested, and what is not says so.
@@ -90,7 +120,16 @@ fn the_node_client_passes_its_own_tests() {
 #[test]
 fn the_ruby_client_passes_its_own_tests() {
     if let Some(folder) = client("ruby", "ruby") {
-        passes(&folder, &["ruby", "-Ilib", "-Itest", "-e", "Dir['./test/*_test.rb', './test/test_*.rb'].each { |file| require file }"]);
+        passes(
+            &folder,
+            &[
+                "ruby",
+                "-Ilib",
+                "-Itest",
+                "-e",
+                "Dir['./test/*_test.rb', './test/test_*.rb'].each { |file| require file }",
+            ],
+        );
     }
 }
 

@@ -13,27 +13,27 @@
 )]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/backend.rs"]
+mod backend;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "support/mod.rs"]
 mod support;
 #[path = "support/under_test.rs"]
 mod under_test;
-#[allow(dead_code, reason = "each test program uses a part of it")]
-#[path = "support/backend.rs"]
-mod backend;
 use support::wait;
 
 #[path = "worker_socket/stage.rs"]
 mod stage;
 
-#[path = "worker_socket/delivery.rs"]
-mod delivery;
-#[path = "worker_socket/deaths.rs"]
-mod deaths;
-#[path = "worker_socket/shutdown.rs"]
-mod shutdown;
-#[path = "worker_socket/frames.rs"]
-mod frames;
 #[path = "worker_socket/admission.rs"]
 mod admission;
 #[path = "worker_socket/backend_trouble.rs"]
 mod backend_trouble;
+#[path = "worker_socket/deaths.rs"]
+mod deaths;
+#[path = "worker_socket/delivery.rs"]
+mod delivery;
+#[path = "worker_socket/frames.rs"]
+mod frames;
+#[path = "worker_socket/shutdown.rs"]
+mod shutdown;

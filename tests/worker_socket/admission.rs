@@ -85,7 +85,14 @@ link.ready()
 link.work()";
     let mut init = stage
         .worker(script)
-        .through(&["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--no-new-privs", "--inh-caps=-all"])
+        .through(&[
+            "setpriv",
+            "--reuid=54321",
+            "--regid=54321",
+            "--clear-groups",
+            "--no-new-privs",
+            "--inh-caps=-all",
+        ])
         .with("OJS_AUTH_TOKEN", "sekrit")
         .start();
     stage.wait_for_outcomes();
@@ -155,7 +162,10 @@ fn a_runtime_directory_whose_path_is_too_long_is_an_error_that_says_so() {
     let mut init = stage.worker("note('started')").with("OJS_RUNTIME_DIR", &long).start();
     assert!(wait_until(PATIENCE, || !init.is_running()));
     let log = init.log();
-    assert!(log.contains(&long) && log.contains("OJS_RUNTIME_DIR") && log.contains("bytes, and the path of a socket"), "{log}");
+    assert!(
+        log.contains(&long) && log.contains("OJS_RUNTIME_DIR") && log.contains("bytes, and the path of a socket"),
+        "{log}"
+    );
     assert!(init.notes().is_empty());
 }
 
@@ -178,11 +188,18 @@ rest()";
     let run = stage.at("run").display().to_string();
     let notes = init.notes();
     let ours = |line: &&String| line.contains("anon_inode") || line.contains("socket:") || line.contains(&run);
-    let found: Vec<&String> = notes.iter().filter(|line| line.starts_with("descriptor")).filter(ours).collect();
+    let found: Vec<&String> = notes
+        .iter()
+        .filter(|line| line.starts_with("descriptor"))
+        .filter(ours)
+        .collect();
     assert!(found.is_empty(), "{found:?}");
     assert_eq!(init.noted("blocked"), "0000000000000000");
     let variables = init.noted("variables");
-    assert!(variables.contains("OJS_SOCKET") && variables.contains("OJS_URL"), "{variables}");
+    assert!(
+        variables.contains("OJS_SOCKET") && variables.contains("OJS_URL"),
+        "{variables}"
+    );
     init.stops();
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage, never};
-use crate::support::wait::wait_until;
 use crate::support::proc;
+use crate::support::wait::wait_until;
 
 const WORKS: &str = "link = Link(); link.ready(5); link.work()";
 
@@ -138,7 +138,9 @@ link.note_all()";
     stage.backend.wait_for_count(Endpoint::Heartbeat, 4, PATIENCE);
     stage.backend.cancel("j1");
     init.notes_line("cancel cancelled j1");
-    never("the other job was cancelled", || init.notes().contains(&"cancel cancelled j2".to_owned()));
+    never("the other job was cancelled", || {
+        init.notes().contains(&"cancel cancelled j2".to_owned())
+    });
 }
 
 #[test]
@@ -167,7 +169,10 @@ link.note_all()";
 fn a_worker_that_never_says_ready_is_warned_about_and_nothing_is_fetched() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = stage.worker("Link(); rest()").with("OJS_READY_TIMEOUT", "200ms").start();
+    let mut init = stage
+        .worker("Link(); rest()")
+        .with("OJS_READY_TIMEOUT", "200ms")
+        .start();
     init.logs("has not said ready");
     never("a FETCH", || !stage.backend.records_of(Endpoint::Fetch).is_empty());
     assert!(init.is_running());
@@ -212,7 +217,9 @@ fn the_token_stays_with_a_worker_that_is_to_have_it() {
 fn wakeups(pid: i32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let of = |status: String| proc::field_of(&status, "voluntary_ctxt_switches")?.parse::<u64>().ok();
-    tasks.filter_map(|task| of(std::fs::read_to_string(task.path().join("status")).ok()?)).sum()
+    tasks
+        .filter_map(|task| of(std::fs::read_to_string(task.path().join("status")).ok()?))
+        .sum()
 }
 
 #[test]
@@ -220,7 +227,11 @@ fn an_idle_init_wakes_for_its_heartbeats_and_fetches_only() {
     let stage = Stage::new();
     let mut init = stage
         .worker("link = Link(); link.ready(); link.note_all()")
-        .with_all(&[("OJS_POLL_INTERVAL", "1s"), ("OJS_HEARTBEAT_INTERVAL", "2s"), ("OJS_LOG_LEVEL", "warn")])
+        .with_all(&[
+            ("OJS_POLL_INTERVAL", "1s"),
+            ("OJS_HEARTBEAT_INTERVAL", "2s"),
+            ("OJS_LOG_LEVEL", "warn"),
+        ])
         .start();
     stage.backend.wait_for_count(Endpoint::Fetch, 2, PATIENCE);
     let requests = || stage.backend.records().len();
@@ -229,7 +240,10 @@ fn an_idle_init_wakes_for_its_heartbeats_and_fetches_only() {
     let (woken, said) = (wakeups(init.pid) - before, requests() - said_before);
     println!("idle for 8 s: {woken} wakeups for {said} requests");
     // Each request: the loop wakes to order it, its lane to send it and again for the answer, the loop to take that.
-    assert!(woken <= 8 * u64::try_from(said).unwrap() + 8, "{woken} wakeups for {said} requests");
+    assert!(
+        woken <= 8 * u64::try_from(said).unwrap() + 8,
+        "{woken} wakeups for {said} requests"
+    );
     assert!((8..=24).contains(&said), "{said} requests");
     init.stops();
 }

@@ -13,10 +13,17 @@ fn is_worker_death(error: &serde_json::Value) -> bool {
 
 #[test]
 fn a_worker_that_ends_with_a_job_ends_the_init_with_its_status_after_one_fail() {
-    for (end, status) in [("os._exit(9)", 9), ("die()", 137), ("die(signal.SIGSEGV)", 139), ("os._exit(0)", 0)] {
+    for (end, status) in [
+        ("os._exit(9)", 9),
+        ("die()", 137),
+        ("die(signal.SIGSEGV)", 139),
+        ("os._exit(0)", 0),
+    ] {
         let stage = Stage::new();
         stage.enqueue([1]);
-        let mut init = stage.worker(&format!("link = Link(); link.ready(); link.job(); {end}")).start();
+        let mut init = stage
+            .worker(&format!("link = Link(); link.ready(); link.job(); {end}"))
+            .start();
         init.ends_with(status);
         let error = stage.failure("j1");
         assert!(is_worker_death(&error), "{error}");
@@ -55,10 +62,17 @@ die()";
     stage.enqueue([2]);
     stage.wait_for_outcomes();
     assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)]);
-    let names: Vec<String> = init.notes().iter().filter_map(|line| line.strip_prefix("me ").map(str::to_owned)).collect();
+    let names: Vec<String> = init
+        .notes()
+        .iter()
+        .filter_map(|line| line.strip_prefix("me ").map(str::to_owned))
+        .collect();
     assert_eq!(names.len(), 2, "{names:?}");
     let registered = stage.backend.records_of(Endpoint::Register);
-    let registered: Vec<String> = registered.iter().filter_map(|record| record.text("worker_id")).collect();
+    let registered: Vec<String> = registered
+        .iter()
+        .filter_map(|record| record.text("worker_id"))
+        .collect();
     assert_eq!(registered, names);
     assert_ne!(names[0], names[1]);
     let left = stage.backend.records_of(Endpoint::Deregister);
@@ -74,7 +88,10 @@ die()";
 #[test]
 fn a_worker_that_ended_in_good_order_is_not_started_again_on_failure_only() {
     let stage = Stage::new();
-    let mut init = stage.worker("link = Link(); link.ready()").with("OJS_RESTART", "on-failure").start();
+    let mut init = stage
+        .worker("link = Link(); link.ready()")
+        .with("OJS_RESTART", "on-failure")
+        .start();
     init.ends_with(0);
     assert_eq!(stage.backend.records_of(Endpoint::Register).len(), 1);
 }
@@ -146,7 +163,11 @@ die()";
     let mut init = stage.worker(script).with("OJS_CANCEL_GRACE", "5s").start();
     let error = stage.failure("j1");
     assert!(is_worker_death(&error), "{error}");
-    assert!(stage.settled_at("j1") > moment(&init.noted("daemon")), "{}", init.story());
+    assert!(
+        stage.settled_at("j1") > moment(&init.noted("daemon")),
+        "{}",
+        init.story()
+    );
     init.ends_with(137);
 }
 
@@ -224,7 +245,11 @@ fn a_process_that_closes_its_connection_with_a_job_is_asked_and_killed_before_th
     assert!(is_worker_death(&error), "{error}");
     let notes = init.notes();
     let position = |wanted: &str| notes.iter().position(|line| line == wanted);
-    assert!(position("signal 15").is_some() && position("signal 18").is_some(), "{}", init.story());
+    assert!(
+        position("signal 15").is_some() && position("signal 18").is_some(),
+        "{}",
+        init.story()
+    );
     let last = notes.iter().rev().find_map(|line| line.strip_prefix("alive ")).unwrap();
     let first = notes.iter().find_map(|line| line.strip_prefix("alive ")).unwrap();
     assert!(stage.settled_at("j1") > moment(last));
@@ -247,7 +272,11 @@ fn the_reservation_is_kept_while_a_process_without_its_connection_is_being_ended
     stage.failure("j1");
     let beats = stage.backend.records_of(Endpoint::Heartbeat);
     let failed_at = stage.settled_at("j1");
-    let named: Vec<_> = beats[before..].iter().filter(|beat| beat.at < failed_at).map(|beat| beat.json()["active_jobs"].clone()).collect();
+    let named: Vec<_> = beats[before..]
+        .iter()
+        .filter(|beat| beat.at < failed_at)
+        .map(|beat| beat.json()["active_jobs"].clone())
+        .collect();
     assert!(named.len() >= 3, "{named:?}");
     assert!(named.iter().all(|jobs| *jobs == serde_json::json!(["j1"])), "{named:?}");
 }
@@ -327,7 +356,9 @@ link.work()";
     let process = init.outer_pid(&process);
     stage.enqueue([1]);
     stage.wait_for_outcomes();
-    never("a process that holds no job was ended", || !proc::lives(process) || signalled(&init));
+    never("a process that holds no job was ended", || {
+        !proc::lives(process) || signalled(&init)
+    });
 }
 
 fn signalled(init: &Init) -> bool {

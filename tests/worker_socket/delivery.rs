@@ -8,7 +8,8 @@ use crate::support::wait::now;
 fn the_example_worker_acks_fifty_jobs_once_each_and_ends_in_good_order() {
     let stage = Stage::new();
     for number in 0..50 {
-        let envelope = format!(r#"{{"id":"j{number}","type":"email.send","args":["ann@example.org",0.02],"attempt":0}}"#);
+        let envelope =
+            format!(r#"{{"id":"j{number}","type":"email.send","args":["ann@example.org",0.02],"attempt":0}}"#);
         stage.backend.enqueue(&envelope);
     }
     let mut init = stage
@@ -24,7 +25,9 @@ fn the_example_worker_acks_fifty_jobs_once_each_and_ends_in_good_order() {
     init.stops();
     let records = stage.backend.records();
     assert_eq!(records.first().unwrap().endpoint, Endpoint::Register);
-    let [.., before, last] = records.as_slice() else { panic!() };
+    let [.., before, last] = records.as_slice() else {
+        panic!()
+    };
     assert_eq!(last.endpoint, Endpoint::Deregister);
     assert_eq!(before.endpoint, Endpoint::Heartbeat);
     assert_eq!(before.text("state").as_deref(), Some("terminate"));
@@ -54,7 +57,9 @@ fn envelopes_arrive_byte_for_byte() {
 #[test]
 fn line_breaks_between_tokens_arrive_as_spaces() {
     let stage = Stage::new();
-    stage.backend.enqueue("{\n  \"id\": \"broken\",\r\n  \"type\": \"t\",\n\"args\": [\"\\n\",\n1.50]\n}");
+    stage
+        .backend
+        .enqueue("{\n  \"id\": \"broken\",\r\n  \"type\": \"t\",\n\"args\": [\"\\n\",\n1.50]\n}");
     let mut init = stage.worker(NOTE_ENVELOPES).start();
     stage.wait_for_outcomes();
     init.notes_line(r#"{   "id": "broken",    "type": "t", "args": ["\n", 1.50] }"#);
@@ -81,7 +86,12 @@ fn an_ack_written_by_the_worker_just_before_it_is_killed_is_an_ack() {
         let mut init = stage.worker(script).start();
         init.ends_with(137);
         let outcomes = stage.outcomes(&format!("j{round}"));
-        assert_eq!(outcomes, [Outcome::Acked(Some(serde_json::json!([1])))], "{}", init.story());
+        assert_eq!(
+            outcomes,
+            [Outcome::Acked(Some(serde_json::json!([1])))],
+            "{}",
+            init.story()
+        );
     }
 }
 
@@ -154,7 +164,12 @@ die()
     stage.wait_for_outcomes();
     let failed = |outcomes: &&Vec<Outcome>| matches!(outcomes.as_slice(), [Outcome::Failed(_)]);
     // The last one was cut off in the middle of its frame.
-    assert_eq!(stage.backend.outcomes().values().filter(failed).count(), 1, "{}", init.story());
+    assert_eq!(
+        stage.backend.outcomes().values().filter(failed).count(),
+        1,
+        "{}",
+        init.story()
+    );
 }
 
 #[test]
@@ -181,7 +196,11 @@ rest()
     stage.wait_for_outcomes();
     assert!(stage.backend.most_active() <= 7, "{}", stage.backend.most_active());
     let counts = stage.backend.records_of(Endpoint::Fetch);
-    assert!(counts.iter().all(|fetch| (1..=7).contains(&fetch.json()["count"].as_u64().unwrap_or(1))));
+    assert!(
+        counts
+            .iter()
+            .all(|fetch| (1..=7).contains(&fetch.json()["count"].as_u64().unwrap_or(1)))
+    );
     assert!(!init.notes().contains(&"too many".to_owned()));
     init.stops();
 }

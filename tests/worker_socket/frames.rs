@@ -27,7 +27,10 @@ while 'steady' not in open(os.environ['NOTES']).read():
 fn beside_a_steady_one(stage: &Stage, bad: &str) -> Init {
     let bad = bad.replace('\n', "\n    ");
     let script = format!("{STEADY}\ndef bad():\n    {bad}\nnote('bad', child(bad))\nrest()");
-    stage.worker(&script).with_all(&[("OJS_CANCEL_GRACE", "200ms"), ("OJS_LOG_LEVEL", "info")]).start()
+    stage
+        .worker(&script)
+        .with_all(&[("OJS_CANCEL_GRACE", "200ms"), ("OJS_LOG_LEVEL", "info")])
+        .start()
 }
 
 /// The steady one gets its jobs done.
@@ -64,7 +67,11 @@ rest()";
     init.notes_line("over");
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
     let notes = init.notes();
-    assert_eq!(notes.iter().filter(|line| line.starts_with("error")).count(), 3, "{notes:?}");
+    assert_eq!(
+        notes.iter().filter(|line| line.starts_with("error")).count(),
+        3,
+        "{notes:?}"
+    );
     assert_eq!(&notes[2..6], ["not_json", "invalid_frame", "not_json", "invalid_frame"]);
 }
 
@@ -90,12 +97,21 @@ link.note_all()";
 #[test]
 fn an_envelope_over_the_limit_fails_for_good_and_never_reaches_the_worker() {
     let stage = Stage::new();
-    stage.backend.enqueue(&job(1, &format!(r#","meta":"{}""#, "x".repeat(70_000))));
+    stage
+        .backend
+        .enqueue(&job(1, &format!(r#","meta":"{}""#, "x".repeat(70_000))));
     stage.enqueue([2]);
-    let mut init = stage.worker("link = Link(); link.ready(2); link.work()").with("OJS_MAX_FRAME", "64KiB").start();
+    let mut init = stage
+        .worker("link = Link(); link.ready(2); link.work()")
+        .with("OJS_MAX_FRAME", "64KiB")
+        .start();
     stage.wait_for_outcomes();
     let error = stage.failure("j1");
-    assert_eq!((&error["code"], &error["retryable"]), (&"job_too_large".into(), &false.into()), "{error}");
+    assert_eq!(
+        (&error["code"], &error["retryable"]),
+        (&"job_too_large".into(), &false.into()),
+        "{error}"
+    );
     assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)]);
     assert!(!init.notes().contains(&"job j1".to_owned()));
     init.stops();
@@ -145,7 +161,9 @@ rest()";
     init.noted("bad");
     assert_jobs_flow(&stage, 0..50);
     let ended = wait_until(PATIENCE, || {
-        init.notes().iter().any(|line| line.starts_with("stuck") || line.starts_with("thrown out"))
+        init.notes()
+            .iter()
+            .any(|line| line.starts_with("stuck") || line.starts_with("thrown out"))
     });
     assert!(ended, "{}", init.story());
     assert_jobs_flow(&stage, 50..100);
@@ -171,7 +189,11 @@ rest()";
     let mut init = beside_a_steady_one(&stage, bad);
     let process = init.noted("stuck");
     let process = init.outer_pid(&process);
-    assert!(wait_until(Duration::from_secs(60), || !proc::lives(process)), "{}", init.story());
+    assert!(
+        wait_until(Duration::from_secs(60), || !proc::lives(process)),
+        "{}",
+        init.story()
+    );
     assert_jobs_flow(&stage, 0..5);
     init.stops();
 }
@@ -225,7 +247,9 @@ fn a_worker_that_does_not_read_its_large_jobs_holds_up_nobody_and_gets_one_at_a_
     let stage = Stage::new();
     let large = format!(r#""{}""#, "x".repeat(2 << 20));
     for number in 0..4 {
-        stage.backend.enqueue(&format!(r#"{{"id":"large{number}","type":"large","args":[{large}]}}"#));
+        stage
+            .backend
+            .enqueue(&format!(r#"{{"id":"large{number}","type":"large","args":[{large}]}}"#));
     }
     let bad = "link = Link()
 link.ready(4, types=['large'])
@@ -235,7 +259,13 @@ rest()";
     init.notes_line("deaf");
     assert_jobs_flow(&stage, 0..30);
     // Only the one that was begun is with it; the others could go to somebody else.
-    never("a job ended", || stage.backend.outcomes().iter().any(|(id, outcomes)| id.starts_with("large") && !outcomes.is_empty()));
+    never("a job ended", || {
+        stage
+            .backend
+            .outcomes()
+            .iter()
+            .any(|(id, outcomes)| id.starts_with("large") && !outcomes.is_empty())
+    });
     let peak = init.memory_kib("VmHWM");
     println!("peak memory with unread large jobs: {peak} KiB");
     assert!(peak < MOST_MEMORY_KIB, "{peak} KiB");
@@ -244,7 +274,11 @@ rest()";
     crate::support::sys::send(pid, libc::SIGKILL).unwrap();
     let failed = wait_until(PATIENCE, || {
         let outcomes = stage.backend.outcomes();
-        outcomes.values().filter(|outcomes| matches!(outcomes.as_slice(), [Outcome::Failed(_)])).count() == 1
+        outcomes
+            .values()
+            .filter(|outcomes| matches!(outcomes.as_slice(), [Outcome::Failed(_)]))
+            .count()
+            == 1
     });
     assert!(failed, "{:?}", stage.backend.outcomes());
     init.stops();
@@ -256,7 +290,9 @@ fn a_worker_that_reads_slowly_gets_every_byte_of_its_large_jobs() {
     let stage = Stage::new();
     let large = "y".repeat(1 << 20);
     for number in 0..3 {
-        stage.backend.enqueue(&format!(r#"{{"id":"large{number}","type":"t","args":["{large}"]}}"#));
+        stage
+            .backend
+            .enqueue(&format!(r#"{{"id":"large{number}","type":"t","args":["{large}"]}}"#));
     }
     let script = "
 link = Link()
@@ -299,7 +335,9 @@ rest()"
     let before = proc::descriptors(init.pid).len();
     init.notes_line("done");
     assert_jobs_flow(&stage, 1..5);
-    let settled = wait_until(Duration::from_secs(5), || proc::descriptors(init.pid).len() <= before + 1);
+    let settled = wait_until(Duration::from_secs(5), || {
+        proc::descriptors(init.pid).len() <= before + 1
+    });
     assert!(settled, "{before}: {:#?}", proc::descriptors(init.pid));
     init.stops();
 }
@@ -340,7 +378,11 @@ fn a_worker_whose_types_take_nothing_gets_no_job_and_the_backend_hears_why() {
         .with("OJS_READY_TIMEOUT", "500ms")
         .start();
     let error = stage.failure("j1");
-    assert_eq!((&error["code"], &error["retryable"]), (&"handler_not_found".into(), &true.into()), "{error}");
+    assert_eq!(
+        (&error["code"], &error["retryable"]),
+        (&"handler_not_found".into(), &true.into()),
+        "{error}"
+    );
     init.stops();
 }
 
@@ -360,7 +402,11 @@ link.work()";
     let given_back = stage.settled_at("j1");
     let fetches = stage.backend.records_of(Endpoint::Fetch);
     let next = fetches.iter().find(|fetch| fetch.at > given_back).unwrap();
-    assert!(next.at - given_back > Duration::from_millis(200), "{:?}", next.at - given_back);
+    assert!(
+        next.at - given_back > Duration::from_millis(200),
+        "{:?}",
+        next.at - given_back
+    );
     init.notes_line("release");
     init.stops();
 }

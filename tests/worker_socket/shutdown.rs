@@ -62,13 +62,19 @@ fn sigtstp_stops_the_fetching_and_sigcont_resumes_it() {
     stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
     init.signal(libc::SIGTSTP);
     init.notes_line("lifecycle quiet sigtstp");
-    stage.backend.wait_for("a heartbeat that says quiet", PATIENCE, |records| {
-        records.iter().any(|record| record.endpoint == Endpoint::Heartbeat && record.text("state").as_deref() == Some("quiet"))
-    });
+    stage
+        .backend
+        .wait_for("a heartbeat that says quiet", PATIENCE, |records| {
+            records.iter().any(|record| {
+                record.endpoint == Endpoint::Heartbeat && record.text("state").as_deref() == Some("quiet")
+            })
+        });
     // One may have been on its way.
     crate::support::wait::wait_until(Duration::from_millis(50), || false);
     let before = stage.backend.records_of(Endpoint::Fetch).len();
-    never("a FETCH in quiet", || stage.backend.records_of(Endpoint::Fetch).len() > before);
+    never("a FETCH in quiet", || {
+        stage.backend.records_of(Endpoint::Fetch).len() > before
+    });
     assert!(init.is_running());
     init.signal(libc::SIGCONT);
     init.notes_line("lifecycle running sigcont");
@@ -107,7 +113,10 @@ fn a_job_that_is_left_at_the_deadline_is_cancelled_and_has_its_grace() {
     init.signal(libc::SIGTERM);
     init.notes_line("cancel shutdown j1");
     let took = init.ends_with(0);
-    assert!(took > Duration::from_millis(200) && took < Duration::from_secs(8), "{took:?}");
+    assert!(
+        took > Duration::from_millis(200) && took < Duration::from_secs(8),
+        "{took:?}"
+    );
     assert_eq!(stage.failure("j1")["type"], "ShutdownError");
 }
 
@@ -139,7 +148,11 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
         }
         init.signal([libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT][round % 5]);
     }
-    assert!(crate::support::wait::wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+    assert!(
+        crate::support::wait::wait_until(PATIENCE, || !init.is_running()),
+        "{}",
+        init.story()
+    );
     assert!(!proc::lives(child));
 }
 
@@ -149,7 +162,11 @@ fn a_worker_that_neither_answers_nor_ends_is_gone_before_the_limit() {
     stage.enqueue([1, 2]);
     let mut init = stage
         .worker(STUCK)
-        .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "4s"), ("OJS_STOP_MARGIN", "2s"), ("OJS_INTERRUPTED_EXIT", "9")])
+        .with_all(&[
+            ("OJS_TERMINATION_GRACE_PERIOD", "4s"),
+            ("OJS_STOP_MARGIN", "2s"),
+            ("OJS_INTERRUPTED_EXIT", "9"),
+        ])
         .start();
     init.notes_line("job j1");
     let began = now();
@@ -169,7 +186,8 @@ fn a_worker_that_neither_answers_nor_ends_is_gone_before_the_limit() {
 fn a_job_acked_when_it_is_cancelled_in_the_stop_phase_is_acked() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let script = "link = Link(); link.ready(); held = link.job(); link.until('cancel'); link.ack(held); link.note_all()";
+    let script =
+        "link = Link(); link.ready(); held = link.job(); link.until('cancel'); link.ack(held); link.note_all()";
     let mut init = stage.worker(script).with("OJS_GRACE_PERIOD", "100ms").start();
     init.notes_line("job j1");
     init.stops();
@@ -224,7 +242,10 @@ rest()";
         init.notes_line(&format!("signal {signal}"));
     }
     init.stops();
-    assert_eq!(init.notes().iter().filter(|line| line.starts_with("signal")).count(), signals.len());
+    assert_eq!(
+        init.notes().iter().filter(|line| line.starts_with("signal")).count(),
+        signals.len()
+    );
 }
 
 #[test]
@@ -244,7 +265,9 @@ link.note_all()";
         signals_read(&mut init, count + 1);
     }
     init.notes_line("lifecycle terminate sigint");
-    never("a signal for the worker", || init.notes().iter().any(|line| line.starts_with("signal")));
+    never("a signal for the worker", || {
+        init.notes().iter().any(|line| line.starts_with("signal"))
+    });
 }
 
 #[test]
@@ -256,7 +279,11 @@ Link().ready()
 rest()";
     let mut init = stage
         .worker(script)
-        .with_all(&[("OJS_ON_QUIET", "USR1"), ("OJS_ON_RESUME", "USR2"), ("OJS_ON_TERMINATE", "HUP")])
+        .with_all(&[
+            ("OJS_ON_QUIET", "USR1"),
+            ("OJS_ON_RESUME", "USR2"),
+            ("OJS_ON_TERMINATE", "HUP"),
+        ])
         .start();
     init.notes_line("ready");
     init.signal(libc::SIGTSTP);
@@ -273,7 +300,9 @@ fn a_sigterm_before_the_worker_has_connected_ends_at_once_and_nothing_was_fetche
     stage.enqueue([1]);
     let mut init = stage.worker("note('here'); rest()").start();
     init.notes_line("here");
-    never("a FETCH for a worker that is not there", || !stage.backend.records_of(Endpoint::Fetch).is_empty());
+    never("a FETCH for a worker that is not there", || {
+        !stage.backend.records_of(Endpoint::Fetch).is_empty()
+    });
     init.signal(libc::SIGTERM);
     let took = init.ends_with(0);
     assert!(took < Duration::from_secs(3), "{took:?}");
@@ -347,9 +376,13 @@ rest()";
 #[test]
 fn a_job_that_comes_with_a_late_fetch_is_handed_back() {
     let stage = Stage::new();
-    stage.backend.once(Endpoint::Fetch, Behaviour::Delay(Duration::from_millis(700)));
+    stage
+        .backend
+        .once(Endpoint::Fetch, Behaviour::Delay(Duration::from_millis(700)));
     stage.enqueue([1]);
-    let mut init = stage.worker("link = Link(); link.ready(); link.note_all(); rest()").start();
+    let mut init = stage
+        .worker("link = Link(); link.ready(); link.note_all(); rest()")
+        .start();
     stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
     init.stops();
     assert_eq!(stage.outcomes("j1"), [Outcome::Requeued], "{}", init.story());
@@ -360,7 +393,10 @@ fn a_job_that_comes_with_a_late_fetch_is_handed_back() {
 fn a_server_that_says_terminate_is_obeyed() {
     let stage = Stage::new();
     stage.backend.direct("active", "terminate");
-    let mut init = stage.worker("link = Link(); link.ready(); link.note_all()").with("OJS_HEARTBEAT_INTERVAL", "100ms").start();
+    let mut init = stage
+        .worker("link = Link(); link.ready(); link.note_all()")
+        .with("OJS_HEARTBEAT_INTERVAL", "100ms")
+        .start();
     init.ends_with(0);
 }
 
@@ -379,7 +415,11 @@ while True:
     note('beat', time.monotonic_ns())";
     let mut init = stage
         .worker(script)
-        .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "3s"), ("OJS_GRACE_PERIOD", "0s"), ("OJS_CANCEL_GRACE", "200ms")])
+        .with_all(&[
+            ("OJS_TERMINATION_GRACE_PERIOD", "3s"),
+            ("OJS_GRACE_PERIOD", "0s"),
+            ("OJS_CANCEL_GRACE", "200ms"),
+        ])
         .start();
     init.notes_line("job j1");
     init.stops();

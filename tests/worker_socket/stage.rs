@@ -82,7 +82,10 @@ impl Stage {
         Start {
             stage: self,
             name: "init",
-            variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            variables: variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
             before: Vec::new(),
             options: Vec::new(),
             command: words.iter().cloned().map(Into::into).collect(),
@@ -186,7 +189,10 @@ impl<'a> Start<'a> {
 
     /// Starts it.
     pub fn start(self) -> Init {
-        let files = [self.stage.at(&format!("{}.log", self.name)), self.stage.at(&format!("{}.notes", self.name))];
+        let files = [
+            self.stage.at(&format!("{}.log", self.name)),
+            self.stage.at(&format!("{}.notes", self.name)),
+        ];
         let [log, notes] = files;
         let mut words = self.before.into_iter().chain([under_test::init().into()]);
         let mut command = Command::new(words.next().unwrap());
@@ -216,13 +222,22 @@ impl<'a> Start<'a> {
 /// A `/proc` that shows the new namespace.
 fn own_proc() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )?;
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>)?;
     Ok(())
 }
 
 /// A thread's new PID namespace holds only the thread's children.
-#[expect(clippy::disallowed_methods, reason = "the test is the outside world: it starts the init")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is the outside world: it starts the init"
+)]
 fn spawn(mut command: Command) -> i32 {
     let start = move || {
         unshare(CloneFlags::CLONE_NEWPID).expect("making a PID namespace needs root");
@@ -303,7 +318,9 @@ impl Init {
     pub fn noted(&mut self, word: &str) -> String {
         let prefix = format!("{word} ");
         let found = wait_for(PATIENCE, || {
-            self.notes().iter().find_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+            self.notes()
+                .iter()
+                .find_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
         });
         found.unwrap_or_else(|| panic!("no note {word:?}: {}", self.story()))
     }
