@@ -38,7 +38,7 @@ fn a_sigterm_while_the_backend_is_away_ends_at_once() {
 fn heartbeats_go_on_while_a_fetch_hangs() {
     let stage = Stage::new();
     stage.backend.always(Endpoint::Fetch, Behaviour::Hang);
-    let mut init = stage.worker(WORKS).with("OJS_HEARTBEAT_INTERVAL", "50ms").start();
+    let init = stage.worker(WORKS).with("OJS_HEARTBEAT_INTERVAL", "50ms").start();
     stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
     let before = stage.backend.records_of(Endpoint::Heartbeat).len();
     stage.backend.wait_for_count(Endpoint::Heartbeat, before + 10, PATIENCE);
@@ -49,7 +49,7 @@ fn heartbeats_go_on_while_a_fetch_hangs() {
 #[test]
 fn heartbeats_and_acks_go_on_while_a_heartbeat_hangs() {
     let stage = Stage::new();
-    let mut init = stage.worker(WORKS).with("OJS_HEARTBEAT_INTERVAL", "50ms").start();
+    let init = stage.worker(WORKS).with("OJS_HEARTBEAT_INTERVAL", "50ms").start();
     stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
     stage.backend.once(Endpoint::Heartbeat, Behaviour::Hang);
     stage.enqueue(0..20);

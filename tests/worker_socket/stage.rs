@@ -87,7 +87,6 @@ impl Stage {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             before: Vec::new(),
-            options: Vec::new(),
             command: words.iter().cloned().map(Into::into).collect(),
         }
     }
@@ -153,7 +152,6 @@ pub struct Start<'a> {
     name: &'a str,
     variables: BTreeMap<OsString, OsString>,
     before: Vec<OsString>,
-    options: Vec<OsString>,
     command: Vec<OsString>,
 }
 
@@ -167,12 +165,6 @@ impl<'a> Start<'a> {
     /// Sets a variable for each pair.
     pub fn with_all(self, pairs: &[(&str, &str)]) -> Self {
         pairs.iter().fold(self, |start, (name, value)| start.with(name, value))
-    }
-
-    /// More words before the command.
-    pub fn option(mut self, words: &[&str]) -> Self {
-        self.options.extend(words.iter().map(OsString::from));
-        self
     }
 
     /// A program that execs the init, with its arguments.
@@ -198,7 +190,6 @@ impl<'a> Start<'a> {
         let mut command = Command::new(words.next().unwrap());
         command
             .args(words)
-            .args(&self.options)
             .arg("--")
             .args(&self.command)
             .env_clear()
