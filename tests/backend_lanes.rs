@@ -145,8 +145,10 @@ fn an_answer_that_never_comes_is_given_up_in_time() {
 fn a_call_whose_time_is_over_is_not_sent() {
     let backend = backend::Backend::start();
     let mut rig = Rig::of(&backend);
-    rig.send(ack("a"), Duration::ZERO);
-    assert_eq!(rig.next().1, failed(Failure::NotSent));
+    for call in [ack("a"), look("a")] {
+        rig.send(call, Duration::ZERO);
+        assert_eq!(rig.next().1, failed(Failure::NotSent));
+    }
     assert!(backend.records().is_empty());
 }
 

@@ -86,10 +86,12 @@ fn what_a_killed_instance_left_is_removed_and_a_running_ones_is_not() {
     fs::create_dir(&without_lock).unwrap();
     let not_ours_to_judge = home(place.path()).join("something");
     fs::create_dir(&not_ours_to_judge).unwrap();
+    let somebody_elses = make_dead(place.path(), "9-0123abcd");
+    std::os::unix::fs::chown(&somebody_elses, Some(STRANGER), None).unwrap();
 
     let _next = open(place.path());
     assert!(!dead.exists() && !without_lock.exists());
-    assert!(not_ours_to_judge.exists());
+    assert!(not_ours_to_judge.exists() && somebody_elses.join("worker.sock").exists());
     drop(UnixStream::connect(listener.path()).unwrap());
 }
 
@@ -193,6 +195,15 @@ fn a_base_in_which_everybody_may_replace_files_is_refused() {
     assert!(refused.to_string().contains("chmod +t"), "{refused}");
     set_mode(place.path(), 0o1777);
     drop(open(place.path()));
+}
+
+#[test]
+fn a_volume_that_somebody_named_is_taken_although_others_may_write_to_it() {
+    let place = place();
+    set_mode(place.path(), 0o777);
+    let mut named = at(place.path());
+    named[0].is_configured = true;
+    drop(RuntimeDir::open(&named, &for_us()).unwrap());
 }
 
 #[test]

@@ -374,6 +374,7 @@ class _Link:
         self._queue: Deque[_Outgoing] = collections.deque()
         self._current: Optional[_Outgoing] = None
         self._sent = 0
+        self._is_broken = False
         self._buffer = bytearray()
         self._searched = 0
         # Not epoll: a forked child would share it with us.
@@ -436,6 +437,8 @@ class _Link:
                 self._write()
             if what & (select.POLLIN | select.POLLHUP | select.POLLERR) and not self.eof:
                 lines += self._read()
+            elif self._is_broken:
+                self.eof = True
         return lines
 
     def _write(self) -> None:
@@ -443,21 +446,25 @@ class _Link:
         budget = _WRITE_BUDGET
         with self._lock:
             while budget > 0:
-                if self._current is None:
-                    waiting = self._urgent or self._queue
-                    if not waiting:
-                        break
-                    self._current = waiting.popleft()
-                try:
-                    sent = self._sock.send(memoryview(self._current.data)[self._sent :])
-                except OSError:
-                    # Full; or closed at the other end: what that wrote before is still to be read, then comes the end.
+                waiting = self._urgent or self._queue
+                item = self._current or (waiting[0] if waiting else None)
+                if item is None:
                     break
+                try:
+                    sent = self._sock.send(memoryview(item.data)[self._sent :])
+                except BlockingIOError:
+                    break
+                except OSError:
+                    # What the other end wrote before it closed is still to be read.
+                    self._is_broken = True
+                    break
+                if self._current is None:
+                    self._current = waiting.popleft()
                 self._sent += sent
                 budget -= sent
-                if self._sent == len(self._current.data):
-                    self._current.written = True
-                    finished.append(self._current)
+                if self._sent == len(item.data):
+                    item.written = True
+                    finished.append(item)
                     self._current = None
                     self._sent = 0
         for item in finished:
@@ -903,7 +910,6 @@ class _Core(Generic[_J]):
         self._is_stopping = True
         if not self._is_greeted or self._state == "terminate":
             return
-        self._settled_at = math.inf
 
         def settle() -> None:
             self._settled_at = time.monotonic() + SETTLE_TIME
@@ -940,9 +946,7 @@ class _Core(Generic[_J]):
             return None if self._cut_off_at is None else self._cut_off_at - time.monotonic()
         if self._flushing_since is not None:
             return self._flushing_since + WRITE_TIMEOUT - time.monotonic()
-        if self._settled_at is None or self._settled_at == math.inf:
-            return None if self._settled_at else 0
-        return self._settled_at - time.monotonic()
+        return 0 if self._settled_at is None else self._settled_at - time.monotonic()
 
     def _on_eof(self) -> None:
         held = self._cancel_all("lost")
@@ -961,6 +965,15 @@ class _Core(Generic[_J]):
     def _ready_frame(self, concurrency: int) -> bytes:
         types = None if "*" in self._handlers else list(self._handlers)
         return _frame("ready", protocol=PROTOCOL, concurrency=concurrency, types=types, ping=True, client=_CLIENT)
+
+    def _restore_signals(self, before: Dict[signal.Signals, Any], in_child: bool = False) -> None:
+        if in_child:
+            signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            if number == signal.SIGTERM and handler == signal.SIG_DFL and self._is_ending and not in_child:
+                # The one that ojs-init sends when all is done may still come: the program ends well without it.
+                handler = signal.SIG_IGN
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     # What comes in
 
@@ -1287,21 +1300,13 @@ class Worker(_Core[Job]):
         wakeup = signal.set_wakeup_fd(link.wake_fd, warn_on_full_buffer=False)
         before = {number: signal.signal(number, on_signal) for number in _SIGNALS if self._handles_signals}
 
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-        def restore_in_child() -> None:
-            signal.set_wakeup_fd(-1)
-            restore()
-
-        link.in_forked_child = restore_in_child
+        link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
         try:
             yield
         finally:
             link.in_forked_child = None
+            self._restore_signals(before)
             signal.set_wakeup_fd(wakeup)
-            restore()
 
     def _check_handler(self, handler: Callable[..., Any]) -> None:
         if inspect.iscoroutinefunction(handler):
@@ -1402,14 +1407,6 @@ class AsyncWorker(_Core[AsyncJob]):
             numbers = _SIGNALS
         before = {number: signal.getsignal(number) for number in numbers}
 
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-        def restore_in_child() -> None:
-            signal.set_wakeup_fd(-1)
-            restore()
-
         def on_signal() -> None:
             self._is_signalled = True
             link.wake()
@@ -1417,14 +1414,14 @@ class AsyncWorker(_Core[AsyncJob]):
         for number in numbers:
             self.loop.add_signal_handler(number, on_signal)
         if numbers:
-            link.in_forked_child = restore_in_child
+            link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
         try:
             yield
         finally:
             link.in_forked_child = None
             for number in numbers:
                 self.loop.remove_signal_handler(number)
-            restore()
+            self._restore_signals(before)
 
     def _check_handler(self, handler: Callable[..., Any]) -> None:
         if not callable(handler):

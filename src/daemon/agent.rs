@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use log::{info, warn};
 use mio::{Poll, Waker};
 
-use crate::config::Config;
+use crate::config::{Config, KeyId};
 use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
@@ -38,11 +38,17 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 /// Holds the token; the worker does not get it unless backend.pass_token says so.
 const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
 
+/// Settings that mean something in a later version.
+const LATER: [KeyId; 3] = [KeyId::Listen, KeyId::TerminationLog, KeyId::FinalState];
+
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
     let log = install_log(config);
     config.warnings.iter().for_each(|warning| warn!("{warning}"));
+    for key in LATER.into_iter().filter(|key| config.settings.get(*key).is_some()) {
+        warn!("{}: this version does not act on it yet", config.settings.describe(key));
+    }
     let exit = match set_up(config, command, environ, &log) {
         Ok((event_loop, directory)) => {
             let exit = supervise(event_loop);

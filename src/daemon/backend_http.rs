@@ -225,7 +225,7 @@ impl Work for Http {
         let request = backend::request(&job.call, &self.target.settings.identity);
         match self.exchange(job, &request) {
             Ok(received) => {
-                log::debug!("backend: {:?} {}: {}", request.method, request.path, received.status);
+                log::debug!("backend: {} {}: {}", request.method, request.path, received.status);
                 let answered = Answered {
                     status: received.status,
                     retry_after: received.retry_after.as_deref(),
@@ -238,7 +238,7 @@ impl Work for Http {
                 answer.reply
             }
             Err(trouble) => {
-                log::debug!("backend: {:?} {}: {}", request.method, request.path, trouble.text);
+                log::debug!("backend: {} {}: {}", request.method, request.path, trouble.text);
                 Reply::Failed(trouble.failure)
             }
         }

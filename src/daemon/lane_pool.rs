@@ -19,7 +19,8 @@ use crate::os::signals::{self, SignalSet};
 /// How long a thread stays without a call. The report threads of one drain live through it.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Stack of a lane in bytes. A request over TLS, certificates included, was measured to touch less than half of it.
+/// Stack of a lane in bytes. Requests over TLS with certificates of both sides were measured to touch 60 KiB of it in the
+/// static release build, and 150 KiB in a debug build.
 pub(super) const STACK_BYTES: usize = 256 * 1024;
 
 /// One request on its way.

@@ -63,13 +63,25 @@ pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
             out,
             "ojs-init: {}: {}",
             name(record.level()).to_lowercase(),
-            record.args()
+            printable(&record.args().to_string())
         ),
         Format::Json => writeln!(out, "{}", json(record)),
     });
     // An error here means that a logger is installed already: then that one stays.
     let _ = builder.try_init();
     LogHandle(sink)
+}
+
+/// A line stays a line, and a terminal stays as it is, whatever a job's id or a client's name consists of.
+fn printable(text: &str) -> String {
+    let escape = |c: char| -> String {
+        if c.is_control() {
+            c.escape_default().collect()
+        } else {
+            c.to_string()
+        }
+    };
+    text.chars().map(escape).collect()
 }
 
 /// A log without the records of dependencies: at the finest level they show every byte of a request, token included.

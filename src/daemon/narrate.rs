@@ -8,6 +8,9 @@ use crate::lifecycle::effect::{Outcome, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
 use crate::lifecycle::ids::{ConnectionId, Text};
 
+/// Characters of a client's name that are logged; it may send a novel.
+const CLIENT_CHARS: usize = 100;
+
 /// For a person: seconds to the millisecond, without zeros at the end.
 pub fn seconds(duration: Duration) -> String {
     let milliseconds = (duration.as_secs_f64() * 1000.0).round();
@@ -21,7 +24,7 @@ pub fn narrate(remark: Remark) {
         Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
         Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
         Remark::Drained => info!("no job is active: asking the worker to end"),
-        Remark::StopBegan { active, is_forced } => stop_began(active, is_forced),
+        Remark::StopBegan { held, is_forced } => stop_began(held, is_forced),
         Remark::Killing => info!("SIGKILL to what is left"),
         Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
         Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
@@ -69,16 +72,16 @@ fn draining(active: usize, left: Duration) {
     info!("Worker draining, {active} jobs in progress; {} left", seconds(left));
 }
 
-fn stop_began(active: usize, is_forced: bool) {
+fn stop_began(held: usize, is_forced: bool) {
     let why = if is_forced {
         "forced"
     } else {
         "the grace period is over"
     };
-    if active == 0 {
+    if held == 0 {
         info!("stop phase: {why}");
     } else {
-        warn!("stop phase: {why}, {active} jobs are cut off");
+        warn!("stop phase: {why}, {held} jobs are cut off");
     }
 }
 
@@ -90,7 +93,12 @@ fn not_ready() {
 }
 
 fn ready(connection: ConnectionId, concurrency: u32, client: Option<Text>) {
-    let client = client.as_deref().unwrap_or("unnamed client");
+    let client: String = client
+        .as_deref()
+        .unwrap_or("unnamed client")
+        .chars()
+        .take(CLIENT_CHARS)
+        .collect();
     info!("connection {connection} ({client}) takes up to {concurrency} jobs");
 }
 

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::lifecycle::effect::Effect;
 use crate::lifecycle::event::{Event, NotStarted};
 use crate::lifecycle::ids::{ConnectionId, WorkerId};
-use crate::os::process;
+use crate::os::{init, process};
 use crate::signal::Signal;
 
 impl EventLoop {
@@ -50,6 +50,10 @@ impl EventLoop {
                 self.worker = Some(Worker { pid, process });
                 if let Some(act) = self.on_first_start.take() {
                     act();
+                }
+                // A child that changed its user shared our memory until then, and the kernel made it readable again.
+                if let Err(error) = init::forbid_dumps() {
+                    debug!("PR_SET_DUMPABLE: {error}");
                 }
                 let worker = WorkerId(Uuid::now_v7().to_string().into());
                 info!("Worker started with pid {pid}, as {worker}");

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use log::warn;
 use nix::errno::Errno;
 
 use crate::daemon::admission::Allowed;
@@ -134,18 +135,18 @@ impl std::error::Error for NoRuntimeDir {}
 pub(in crate::daemon) fn open(candidate: &Candidate, allowed: &Allowed) -> Result<(Directory, PathBuf), Unusable> {
     let Some(name) = candidate.path.file_name() else {
         let path = resolve(&candidate.path)?;
-        let base = check_way(&path, allowed)?;
+        let base = check_way(&path, allowed, candidate)?;
         return Ok((base, path));
     };
     let parent = candidate.path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent_path = resolve(parent.unwrap_or(Path::new(".")))?;
     let path = parent_path.join(name);
-    let parent = check_way(&parent_path, allowed)?;
+    let parent = check_way(&parent_path, allowed, candidate)?;
     let base = match parent.open_in(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && candidate.make => make(&parent, name, &path)?,
         opened => opened.map_err(|error| not_opened(&path, error))?,
     };
-    check(&base, &path, allowed)?;
+    check(&base, &path, allowed, candidate)?;
     Ok((base, path))
 }
 
@@ -171,19 +172,19 @@ fn make(parent: &Directory, name: &OsStr, path: &Path) -> Result<Directory, Unus
 }
 
 /// Checks every directory on the way to this one, which is absolute and has no links, and returns it.
-fn check_way(path: &Path, allowed: &Allowed) -> Result<Directory, Unusable> {
+fn check_way(path: &Path, allowed: &Allowed, candidate: &Candidate) -> Result<Directory, Unusable> {
     let mut ways: Vec<&Path> = path.ancestors().collect();
     ways.reverse();
     let mut last = Err(Unusable::because("looking up", path)(Errno::ENOENT.into()));
     for way in ways {
         let directory = Directory::open(way).map_err(|error| not_opened(way, error))?;
-        check(&directory, way, allowed)?;
+        check(&directory, way, allowed, candidate)?;
         last = Ok(directory);
     }
     last
 }
 
-fn check(directory: &Directory, path: &Path, allowed: &Allowed) -> Result<(), Unusable> {
+fn check(directory: &Directory, path: &Path, allowed: &Allowed, candidate: &Candidate) -> Result<(), Unusable> {
     let owner = directory.owner().map_err(Unusable::because("looking at", path))?;
     let path = path.to_owned();
     let is_trusted = [0, allowed.own()].contains(&owner.uid) || dirs::is_from_above(owner.uid);
@@ -192,7 +193,11 @@ fn check(directory: &Directory, path: &Path, allowed: &Allowed) -> Result<(), Un
         return Err(Unusable::Foreign { path, uid });
     }
     if owner.mode & WRITABLE_BY_OTHERS != 0 && owner.mode & STICKY == 0 {
-        return Err(Unusable::Unprotected(path));
+        let unprotected = Unusable::Unprotected(path.clone());
+        if !candidate.is_configured {
+            return Err(unprotected);
+        }
+        warn!("paths.runtime_dir: {unprotected}, unless nobody else has this volume");
     }
     match allowed.other_child().filter(|child| !may_pass(owner, child)) {
         Some(child) => Err(Unusable::OutOfReach { path, uid: child.uid }),

@@ -49,18 +49,26 @@ pub struct Candidate {
     pub path: PathBuf,
     /// Whether to make it where it is missing.
     pub make: bool,
+    /// Whether somebody named it: then it is taken with a warning where others may write, as in every volume of type
+    /// emptyDir under Kubernetes, whose mode only root can change.
+    pub is_configured: bool,
 }
 
 /// The places to try: the configured one alone, else the usual ones in order.
 #[must_use]
 pub fn candidates(paths: &Paths) -> Vec<Candidate> {
+    if let Some(configured) = &paths.runtime_dir {
+        return vec![Candidate {
+            path: configured.clone(),
+            make: true,
+            is_configured: true,
+        }];
+    }
     let candidate = |path: &Path, make| Candidate {
         path: path.to_owned(),
         make,
+        is_configured: false,
     };
-    if let Some(configured) = &paths.runtime_dir {
-        return vec![candidate(configured, true)];
-    }
     let usual = [
         Some(candidate(Path::new("/run/ojs-init"), true)),
         paths.user_runtime_dir.as_deref().map(|path| candidate(path, false)),
@@ -330,6 +338,7 @@ mod tests {
         let expected = Candidate {
             path: PathBuf::from("/x"),
             make: true,
+            is_configured: true,
         };
         assert_eq!(candidates(&paths(Some("/x"), Some("/run/user/7"))), [expected]);
     }

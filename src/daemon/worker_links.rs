@@ -40,6 +40,8 @@ pub struct WorkerLinks {
     next_process: u64,
     /// Somebody may be waiting to be accepted: the kernel tells only once.
     may_accept: bool,
+    /// There were no descriptors or was no memory for the last one.
+    is_short: bool,
     buffer: Vec<u8>,
 }
 
@@ -76,6 +78,7 @@ impl WorkerLinks {
             next_connection: 0,
             next_process: 0,
             may_accept: true,
+            is_short: false,
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -129,6 +132,7 @@ impl WorkerLinks {
 
     /// Accepts and reads, each connection its share. Returns whether there is more to do at once.
     pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) -> bool {
+        self.is_short = false;
         self.accept(registry, events);
         let readable: Vec<ConnectionId> = self
             .links
@@ -142,7 +146,7 @@ impl WorkerLinks {
                 self.hang_up(id, registry, events);
             }
         }
-        let can_accept = self.may_accept && self.links.len() < MAX_CONNECTIONS;
+        let can_accept = self.may_accept && !self.is_short && self.links.len() < MAX_CONNECTIONS;
         can_accept || self.links.values().any(WorkerLink::wants_read)
     }
 
@@ -217,10 +221,11 @@ impl WorkerLinks {
                 Ok(Some(accepted)) => self.admit(accepted, registry, events),
                 Ok(None) => self.may_accept = false,
                 Err(AcceptError::Aborted) => {}
+                // Whoever waits is tried again in a later turn: with descriptors short there is no point in haste.
                 Err(error) => {
-                    // Tried again when a connection was closed, or somebody else wants to connect.
                     warn!("{error}");
-                    self.may_accept = false;
+                    self.is_short = true;
+                    return;
                 }
             }
         }

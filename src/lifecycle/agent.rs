@@ -1,6 +1,6 @@
 //! The conversation with the backend: registration, heartbeats, FETCH, and what their answers mean.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::lifecycle::effect::{Call, CancelReason, Remark, WorkerState};
@@ -17,6 +17,9 @@ const MAX_BEATS_IN_FLIGHT: usize = 2;
 
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
+
+/// Longest pause before a repeat once the end has begun: an ACK is tried to the last moment.
+const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
 
 /// Least time between two heartbeats that workers ask for.
 const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -52,8 +55,11 @@ pub(super) struct Agent {
     pub(super) has_no_progress: bool,
     /// The backend saves no checkpoints.
     pub(super) has_no_checkpoints: bool,
-    /// Former incarnations whose outcomes are not all delivered.
-    retired: BTreeSet<WorkerId>,
+    /// The present incarnation was deregistered: a late answer does not make it known again.
+    has_left: bool,
+    /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
+    /// knows them.
+    retired: BTreeMap<WorkerId, bool>,
 }
 
 impl Agent {
@@ -73,7 +79,8 @@ impl Agent {
             is_unreachable: false,
             has_no_progress: false,
             has_no_checkpoints: false,
-            retired: BTreeSet::new(),
+            has_left: false,
+            retired: BTreeMap::new(),
         }
     }
 }
@@ -84,6 +91,7 @@ impl Lifecycle {
         self.agent.worker = Some(worker);
         self.agent.is_settled = false;
         self.agent.is_known = false;
+        self.agent.has_left = false;
         self.agent.register_failures = 0;
         self.register(now);
     }
@@ -95,18 +103,28 @@ impl Lifecycle {
         if self.phase.is_terminating() {
             return;
         }
-        self.call(
-            Call::Register { worker },
-            Purpose::Register,
-            self.options.request_timeout,
-            now,
-        );
+        let purpose = Purpose::Register(worker.clone());
+        self.call(Call::Register { worker }, purpose, self.options.request_timeout, now);
     }
 
-    pub(super) fn register_replied(&mut self, reply: Reply, now: Moment) {
+    /// The backend has accepted something from this incarnation, perhaps a former one by now.
+    fn is_known_now(&mut self, worker: &WorkerId) {
+        if self.agent.worker.as_ref() == Some(worker) {
+            self.agent.is_known = !self.agent.has_left;
+        } else if let Some(is_known) = self.agent.retired.get_mut(worker) {
+            *is_known = true;
+        }
+    }
+
+    pub(super) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
+        if matches!(reply, Reply::Registered { .. }) {
+            self.is_known_now(worker);
+        }
+        if self.agent.worker.as_ref() != Some(worker) {
+            return;
+        }
         match reply {
             Reply::Registered { heartbeat_interval } => {
-                self.agent.is_known = true;
                 if let Some(interval) = heartbeat_interval
                     && !self.options.heartbeat_interval_is_fixed
                 {
@@ -124,9 +142,7 @@ impl Lifecycle {
     }
 
     fn register_again(&mut self, failure: Failure, now: Moment) {
-        let pause = self
-            .jitter
-            .retry_pause(self.agent.register_failures, asked_for(failure));
+        let pause = self.retry_pause(self.agent.register_failures, asked_for(failure));
         self.agent.register_failures = self.agent.register_failures.saturating_add(1);
         self.timers.arm(Timer::Register, now.after(pause));
         self.say(Remark::CallFailed {
@@ -156,6 +172,10 @@ impl Lifecycle {
         if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
             return;
         }
+        // Whoever never heard of us does not have to hear of our end.
+        if self.phase.is_terminating() && !self.agent.is_known {
+            return;
+        }
         self.timers.arm(Timer::Heartbeat, now.after(self.agent.interval));
         if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
             self.agent.beats_again = true;
@@ -166,11 +186,19 @@ impl Lifecycle {
         let state = if says_quiet { WorkerState::Quiet } else { self.state() };
         let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
         let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
-        let mut active: Vec<JobId> = named.iter().map(|(id, _)| id.clone()).collect();
-        active.dedup();
+        let mut seen = BTreeSet::new();
+        let active: Vec<JobId> = named
+            .iter()
+            .map(|(id, _)| id.clone())
+            .filter(|id| seen.insert(id.clone()))
+            .collect();
         let patience = self.options.request_timeout.min(self.agent.interval);
-        let call = Call::Heartbeat { worker, state, active };
-        self.call(call, Purpose::Heartbeat { named }, patience, now);
+        let call = Call::Heartbeat {
+            worker: worker.clone(),
+            state,
+            active,
+        };
+        self.call(call, Purpose::Heartbeat { worker, named }, patience, now);
         self.agent.beats_again = says_quiet;
     }
 
@@ -202,10 +230,10 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn heartbeat_replied(&mut self, named: &[(JobId, Claim)], reply: Reply, now: Moment) {
+    pub(super) fn heartbeat_replied(&mut self, worker: &WorkerId, named: &[(JobId, Claim)], reply: Reply, now: Moment) {
         match reply {
             Reply::Beaten { directive, extended } => {
-                self.agent.is_known = true;
+                self.is_known_now(worker);
                 if let Some(extended) = extended {
                     self.look_for_lost(named, &extended, now);
                 }
@@ -287,7 +315,7 @@ impl Lifecycle {
 
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(super) fn fetch(&mut self, now: Moment) {
-        if !self.is_taking_jobs() || !self.agent.is_settled || !self.worker.is_alive() {
+        if !self.is_taking_jobs() || !self.agent.is_settled {
             return;
         }
         if self.timers.due(Timer::Fetch).is_some() || self.is_fetching() {
@@ -301,9 +329,10 @@ impl Lifecycle {
             return;
         };
         if let Ok(count @ 1..) = u32::try_from(credit) {
+            let purpose = Purpose::Fetch(worker.clone());
             self.call(
                 Call::Fetch { worker, count },
-                Purpose::Fetch,
+                purpose,
                 self.options.request_timeout,
                 now,
             );
@@ -311,7 +340,7 @@ impl Lifecycle {
     }
 
     pub(super) fn is_fetching(&self) -> bool {
-        self.calls.values().any(|purpose| *purpose == Purpose::Fetch)
+        self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(_)))
     }
 
     /// No FETCH before this pause is over.
@@ -322,16 +351,16 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn fetch_replied(&mut self, reply: Reply, now: Moment) {
+    pub(super) fn fetch_replied(&mut self, worker: WorkerId, reply: Reply, now: Moment) {
         match reply {
             Reply::Fetched(deliveries) => {
-                self.agent.is_known = true;
+                self.is_known_now(&worker);
                 self.agent.fetch_failures = 0;
                 if deliveries.is_empty() {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
                 }
-                self.claim(deliveries, now);
+                self.claim(deliveries, worker, now);
             }
             Reply::Failed(failure) => self.fetch_failed(failure, now),
             Reply::Registered { .. } | Reply::Beaten { .. } | Reply::Accepted | Reply::Looked(_) => {
@@ -341,7 +370,13 @@ impl Lifecycle {
     }
 
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
-        let pause = self.jitter.retry_pause(self.agent.fetch_failures, asked_for(failure));
+        if self.phase.is_terminating() {
+            if failure == Failure::Unanswered {
+                self.say(Remark::FetchAbandoned);
+            }
+            return;
+        }
+        let pause = self.retry_pause(self.agent.fetch_failures, asked_for(failure));
         self.agent.fetch_failures = self.agent.fetch_failures.saturating_add(1);
         self.pause_fetch(pause, now);
         self.say(Remark::CallFailed {
@@ -354,10 +389,8 @@ impl Lifecycle {
     /// The incarnation is over: it is deregistered as soon as its last outcome is delivered.
     pub(super) fn retire(&mut self) {
         self.timers.cancel(Timer::Register);
-        if let Some(worker) = self.agent.worker.take()
-            && self.agent.is_known
-        {
-            self.agent.retired.insert(worker);
+        if let Some(worker) = self.agent.worker.take() {
+            self.agent.retired.insert(worker, self.agent.is_known);
         }
     }
 
@@ -365,24 +398,55 @@ impl Lifecycle {
         if self.phase.is_terminating() || self.agent.retired.is_empty() {
             return;
         }
-        let done = |worker: &&WorkerId| self.jobs.iter().all(|(_, job)| job.worker != **worker);
-        let done: Vec<WorkerId> = self.agent.retired.iter().filter(done).cloned().collect();
+        let done = |worker: &&WorkerId| {
+            self.jobs.iter().all(|(_, job)| job.worker != **worker) && !self.is_waiting_for_answers(worker)
+        };
+        let done: Vec<WorkerId> = self.agent.retired.keys().filter(done).cloned().collect();
         for worker in done {
-            self.agent.retired.remove(&worker);
-            let call = Call::Deregister { worker: worker.clone() };
-            self.call(call, Purpose::Deregister(worker), self.options.request_timeout, now);
+            if self.agent.retired.remove(&worker) != Some(true) {
+                continue;
+            }
+            let call = Call::Deregister { worker };
+            self.call(call, Purpose::Deregister, self.options.request_timeout, now);
         }
+    }
+
+    /// Whether an answer may still make this incarnation known, or bring it a job.
+    fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
+        self.calls.values().any(|purpose| match purpose {
+            Purpose::Register(worker) | Purpose::Fetch(worker) | Purpose::Heartbeat { worker, .. } => worker == former,
+            Purpose::FinalHeartbeat
+            | Purpose::Report(_)
+            | Purpose::LookBeforeRepeat(_)
+            | Purpose::LookForLost(_)
+            | Purpose::Progress(_)
+            | Purpose::Checkpoint(_)
+            | Purpose::Deregister => false,
+        })
     }
 
     /// Everybody whom the backend knows and who has not been deregistered.
     pub(super) fn take_registered(&mut self) -> Vec<WorkerId> {
-        let mut all: Vec<WorkerId> = std::mem::take(&mut self.agent.retired).into_iter().collect();
+        let former = self.agent.retired.iter().filter(|(_, is_known)| **is_known);
+        let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
+        self.agent.retired.retain(|_, is_known| !*is_known);
         if let Some(worker) = self.agent.worker.clone()
             && std::mem::take(&mut self.agent.is_known)
         {
+            self.agent.has_left = true;
             all.push(worker);
         }
         all
+    }
+
+    /// How long to wait before a request is repeated. When the end is near nobody can wait long.
+    pub(super) fn retry_pause(&mut self, failures: u32, asked_for: Option<Duration>) -> Duration {
+        let pause = self.jitter.retry_pause(failures, asked_for);
+        if self.phase.is_terminating() {
+            pause.min(LONGEST_RETRY_AT_THE_END)
+        } else {
+            pause
+        }
     }
 
     pub(super) fn note_backend_health(&mut self, reply: &Reply) {

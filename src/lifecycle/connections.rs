@@ -70,7 +70,8 @@ pub struct Process {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
-    /// Who opened them. An entry stays as long as one of its connections does.
+    /// Who opened them. An entry stays as long as one of its connections does; that of a process
+    /// which is being ended until it is gone, or SIGKILL was sent.
     processes: BTreeMap<ProcessId, Process>,
     served: u64,
 }
@@ -93,11 +94,22 @@ impl Connections {
         self.all.insert(id, connection);
     }
 
-    /// Forgets a connection, and its process with the last of them.
+    /// Forgets a connection, and its process with the last of them, unless that is being ended.
     pub fn forget(&mut self, id: ConnectionId) {
         let Some(connection) = self.all.remove(&id) else { return };
-        if !self.all.values().any(|other| other.process == connection.process) {
-            self.processes.remove(&connection.process);
+        if self
+            .processes
+            .get(&connection.process)
+            .is_some_and(|process| !process.is_ending || process.is_gone)
+        {
+            self.forget_process(connection.process);
+        }
+    }
+
+    /// Forgets a process that has no connection.
+    pub fn forget_process(&mut self, id: ProcessId) {
+        if !self.all.values().any(|other| other.process == id) {
+            self.processes.remove(&id);
         }
     }
 

@@ -103,7 +103,7 @@ impl Lifecycle {
 
     /// The one answer to a job.
     fn answered(&mut self, id: ConnectionId, job: &JobId, what: What, now: Moment) {
-        if self.answered_differently(id, job, &what) {
+        if self.answered_differently(id, job, &what, now) {
             return;
         }
         let Some(claim) = self.held_by(id, job) else { return };
@@ -119,7 +119,7 @@ impl Lifecycle {
     }
 
     /// Whether this is another answer to a job whose result the backend does not take.
-    fn answered_differently(&mut self, id: ConnectionId, job: &JobId, what: &What) -> bool {
+    fn answered_differently(&mut self, id: ConnectionId, job: &JobId, what: &What, now: Moment) -> bool {
         let refused = self.jobs.claims_of(job).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| {
                 matches!(&job.place, Place::Reporting(report)
@@ -127,11 +127,7 @@ impl Lifecycle {
             })
         });
         let Some(claim) = refused else { return false };
-        if let Some(report) = self.jobs.report_mut(claim) {
-            report.what = what.clone();
-        }
-        self.timers.cancel(Timer::WithoutResult(claim));
-        self.jobs.step(claim, Step::Due);
+        self.decide(claim, what.clone(), Some(id), false, now);
         true
     }
 
@@ -272,6 +268,7 @@ impl Lifecycle {
     pub(super) fn kill_process(&mut self, id: ProcessId) {
         if self.connections.process(id).is_some_and(|process| !process.is_gone) {
             self.order(Effect::SignalProcess(id, Signal::KILL));
+            self.connections.forget_process(id);
         }
     }
 
@@ -282,6 +279,12 @@ impl Lifecycle {
             return;
         };
         process.is_gone = true;
+        let theirs: Vec<ConnectionId> = self.connections.of(id).map(|(id, _)| id).collect();
+        for connection in theirs {
+            if let Some(connection) = self.connections.get_mut(connection) {
+                connection.is_given_up = true;
+            }
+        }
         let open: Vec<ConnectionId> = self
             .connections
             .of(id)
@@ -291,6 +294,7 @@ impl Lifecycle {
         for connection in open {
             self.order(Effect::ReadToEnd(connection));
         }
+        self.connections.forget_process(id);
     }
 
     /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
@@ -330,8 +334,8 @@ impl Lifecycle {
             .any(|(_, connection)| !connection.held.is_empty())
     }
 
-    /// Whether new jobs may be given out.
+    /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.
     pub(super) fn is_taking_jobs(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == Phase::Running && self.worker.is_alive()
     }
 }

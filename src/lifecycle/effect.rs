@@ -45,6 +45,9 @@ pub enum Effect {
     Exit(u8),
 }
 
+/// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is held to this number.
+pub const JOB_FRAME_BYTES: usize = 35;
+
 /// A frame to a worker. How it is spelled is the business of `wire::worker`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Word {
@@ -278,8 +281,8 @@ pub enum Remark {
     Drained,
     /// The stop phase began.
     StopBegan {
-        /// Jobs that are active.
-        active: usize,
+        /// Jobs that workers have not answered.
+        held: usize,
         /// Whether somebody forced it, or the deadline came.
         is_forced: bool,
     },

@@ -2,31 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use crate::lifecycle::effect::{CancelReason, Effect, Remark, Word};
+use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Word};
 use crate::lifecycle::event::{Delivery, JobError};
-use crate::lifecycle::ids::{Claim, JobId};
+use crate::lifecycle::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::jobs::{Held, Place, What};
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::Leftovers;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
 
-/// Bytes of a `job` frame around its envelope and checkpoint.
-const JOB_FRAME_BYTES: usize = 48;
-
 impl Lifecycle {
-    /// Takes in what a FETCH brought.
-    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, now: Moment) {
-        let Some(worker) = self.agent.worker.clone() else {
-            return;
-        };
+    /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now.
+    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) {
+        let is_former = self.agent.worker.as_ref() != Some(&worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             let id = delivery.id.clone();
-            if !seen.insert(id.clone()) || self.adopt(&id, &delivery) {
+            if !seen.insert(id.clone()) || self.adopt(&id, &delivery, &worker) {
                 continue;
             }
-            let is_surplus = !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
+            let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
             let is_too_large = self.is_too_large(&delivery);
             let claim = self.jobs.add(delivery, worker.clone());
             if is_surplus {
@@ -54,7 +49,7 @@ impl Lifecycle {
     }
 
     /// A job that we hold was delivered again: the handler goes on, with the new reservation.
-    fn adopt(&mut self, id: &JobId, delivery: &Delivery) -> bool {
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId) -> bool {
         let held = self.jobs.claims_of(id).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| match job.place {
                 Place::Waiting | Place::Held(_) => true,
@@ -65,6 +60,7 @@ impl Lifecycle {
             return false;
         };
         job.delivery.reservation = delivery.reservation.clone();
+        job.worker = worker.clone();
         job.is_lost = false;
         self.say(Remark::Adopted(id.clone()));
         true

@@ -13,6 +13,9 @@ use crate::signal::Signal;
 /// How often the jobs that are left are logged during the drain (GS-R003).
 const DRAIN_LOG_EVERY: Duration = Duration::from_secs(5);
 
+/// Least time between two such lines when the number changes.
+const DRAIN_LOG_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+
 /// Base of the exit status after a signal.
 const SIGNAL_BASE: i32 = 128;
 
@@ -207,19 +210,29 @@ impl Lifecycle {
         let left = self.time_to_deadline(now);
         self.signal_worker_if_set(self.options.signals.on_terminate);
         self.announce(self.shutdown.reason, Some(left), now);
-        self.say(Remark::DrainBegan {
-            active: self.jobs.active(),
-            left,
-        });
+        let active = self.jobs.active();
+        self.say(Remark::DrainBegan { active, left });
+        self.shutdown.logged = Some((active, now));
         self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
+    }
+
+    /// A change is logged too, but not each of many.
+    pub(super) fn watch_drain(&mut self, now: Moment) {
+        if let Some((active, at)) = self.shutdown.logged
+            && self.phase == Phase::Drain
+            && active != self.jobs.active()
+        {
+            self.timers
+                .arm_at_latest(Timer::DrainLog, at.after(DRAIN_LOG_AT_MOST_EVERY).max(now));
+        }
     }
 
     pub(super) fn log_drain(&mut self, now: Moment) {
         if self.phase == Phase::Drain {
-            self.say(Remark::Draining {
-                active: self.jobs.active(),
-                left: self.time_to_deadline(now),
-            });
+            let active = self.jobs.active();
+            let left = self.time_to_deadline(now);
+            self.say(Remark::Draining { active, left });
+            self.shutdown.logged = Some((active, now));
             self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
         }
     }

@@ -91,16 +91,19 @@ pub enum Timer {
 /// What a request to the backend was for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    Register,
-    Heartbeat { named: Vec<(JobId, Claim)> },
+    Register(WorkerId),
+    Heartbeat {
+        worker: WorkerId,
+        named: Vec<(JobId, Claim)>,
+    },
     FinalHeartbeat,
-    Fetch,
+    Fetch(WorkerId),
     Report(Claim),
     LookBeforeRepeat(Claim),
     LookForLost(Claim),
     Progress(Claim),
     Checkpoint(Claim),
-    Deregister(WorkerId),
+    Deregister,
 }
 
 /// The life of one worker, its jobs and its conversation with the backend.
@@ -200,6 +203,7 @@ impl Lifecycle {
             ready_connections: self.connections.ready(),
             worker_is_alive: self.worker.is_alive(),
             exit_by: self.shutdown.exit_by(),
+            deadlines: self.timers.iter().count(),
         }
     }
 
@@ -236,7 +240,7 @@ impl Lifecycle {
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
     fn settle(&mut self, now: Moment) {
-        loop {
+        while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
             self.return_surplus(now);
@@ -246,7 +250,7 @@ impl Lifecycle {
             self.fetch(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
-                return;
+                return self.watch_drain(now);
             }
         }
     }
@@ -258,16 +262,16 @@ impl Lifecycle {
         };
         self.note_backend_health(&reply);
         match purpose {
-            Purpose::Register => self.register_replied(reply, now),
-            Purpose::Heartbeat { named } => self.heartbeat_replied(&named, reply, now),
+            Purpose::Register(worker) => self.register_replied(&worker, reply, now),
+            Purpose::Heartbeat { worker, named } => self.heartbeat_replied(&worker, &named, reply, now),
             Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply),
-            Purpose::Fetch => self.fetch_replied(reply, now),
+            Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
-            Purpose::Deregister(worker) => self.deregister_replied(&worker, &reply),
+            Purpose::Deregister => self.deregister_replied(&reply),
         }
     }
 

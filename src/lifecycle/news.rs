@@ -142,7 +142,7 @@ impl Lifecycle {
                 } else if is_held && job.news.checkpoint.is_none() {
                     let failures = job.news.checkpoint_failures;
                     job.news.checkpoint = Some(state);
-                    let pause = self.jitter.retry_pause(failures, None);
+                    let pause = self.retry_pause(failures, None);
                     self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
                     return;
                 }

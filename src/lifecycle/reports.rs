@@ -33,6 +33,7 @@ impl Lifecycle {
         now: Moment,
     ) {
         let is_requeue = matches!(what, What::Requeue { .. });
+        let is_ack = matches!(what, What::Ack { .. });
         if is_requeue && !self.phase.is_terminating() {
             // What went back must not come straight back to us.
             self.pause_fetch(self.options.poll_interval, now);
@@ -57,6 +58,11 @@ impl Lifecycle {
             return;
         }
         self.put_report_as(claim, what, connection, is_surplus);
+        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
+        self.timers.cancel(Timer::Checkpoint(claim));
+        if !is_ack {
+            self.send_checkpoint(claim, now);
+        }
     }
 
     pub(super) fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>) {
@@ -137,10 +143,14 @@ impl Lifecycle {
         }
     }
 
-    /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved.
+    /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved. And as long as
+    /// an earlier outcome of the same job is on its way, a second one could only undo it.
     fn may_go(&self, claim: Claim) -> bool {
         self.jobs.get(claim).is_some_and(|job| match &job.place {
-            Place::Reporting(report) => matches!(report.what, What::Ack { .. }) || job.news.checkpoint_call.is_none(),
+            Place::Reporting(report) => {
+                self.jobs.claims_of(job.id()).next() == Some(claim)
+                    && (matches!(report.what, What::Ack { .. }) || job.news.checkpoint_call.is_none())
+            }
             Place::Waiting | Place::Held(_) => false,
         })
     }
@@ -153,14 +163,14 @@ impl Lifecycle {
     fn reports_in_flight(&self) -> usize {
         let is_report = |purpose: &&Purpose| match purpose {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
-            Purpose::Register
+            Purpose::Register(_)
             | Purpose::Heartbeat { .. }
             | Purpose::FinalHeartbeat
-            | Purpose::Fetch
+            | Purpose::Fetch(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
-            | Purpose::Deregister(_) => false,
+            | Purpose::Deregister => false,
         };
         self.calls.values().filter(is_report).count()
     }
@@ -212,7 +222,7 @@ impl Lifecycle {
         let failures = report.failures;
         report.failures = failures.saturating_add(1);
         let what = name(&report.what);
-        let pause = self.jitter.retry_pause(failures, asked_for);
+        let pause = self.retry_pause(failures, asked_for);
         self.jobs.step(claim, step);
         self.timers.arm(Timer::Report(claim), now.after(pause));
         self.say(Remark::CallFailed {

@@ -38,6 +38,8 @@ pub(super) struct Shutdown {
     pub(super) reason: Reason,
     /// When it started.
     began: Option<Moment>,
+    /// How many active jobs the log knows of, and since when.
+    pub(super) logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
     pub(super) abandoned_with: Option<u8>,
     /// Jobs that were cut off.
@@ -114,7 +116,9 @@ impl Plan {
     fn new(options: &Options, begin: Moment, exit_by: Moment) -> Self {
         let margin = options.times.stop_margin;
         let reserve = RESERVE.min(margin / 10);
-        let span = exit_by.from_now(begin).min(margin).saturating_sub(reserve);
+        // A drain that the grace period cut short leaves more time than the stop phase may take.
+        let exit_by = exit_by.min(begin.after(margin));
+        let span = exit_by.from_now(begin).saturating_sub(reserve);
         let most = if options.cancel_grace > USUAL_CANCEL_GRACE {
             span / 2
         } else {
@@ -184,11 +188,16 @@ impl Lifecycle {
         self.shutdown.is_asked = reason != Reason::Worker;
         self.shutdown.reason = reason;
         self.shutdown.began = Some(now);
-        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
-        self.set_deadline(now.after(self.options.times.drain(elapsed)));
+        self.set_deadline(self.latest_deadline(now));
         let state = self.state();
         self.say(Remark::StateChanged { state, reason });
         self.beat_for_terminate(from, now);
+    }
+
+    /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is gone.
+    fn latest_deadline(&self, now: Moment) -> Moment {
+        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
+        now.after(self.options.times.drain(elapsed))
     }
 
     fn set_deadline(&mut self, deadline: Moment) {
@@ -203,11 +212,24 @@ impl Lifecycle {
         self.timers.arm(Timer::Deadline, deadline);
     }
 
-    /// A stop signal after a terminate that no orchestrator had asked for: the deadline may only come closer.
+    /// A stop signal after a terminate that no orchestrator had asked for: the deadline, and every other end, may only
+    /// come closer.
     pub(super) fn clock_started_late(&mut self, now: Moment) {
-        let deadline = now.after(self.options.times.drain(Duration::ZERO));
-        if self.timers.due(Timer::Deadline).is_some_and(|before| deadline < before) {
-            self.set_deadline(deadline);
+        let times = self.options.times;
+        let (Some(clock), Some(limit), Some(plan)) = (self.shutdown.clock, times.limit, self.shutdown.plan) else {
+            return;
+        };
+        let exit_by = clock.after(limit);
+        if plan.exit_by <= exit_by {
+            return;
+        }
+        if let Some(before) = self.timers.due(Timer::Deadline) {
+            self.set_deadline(before.min(now.after(times.drain(clock.until(now)))));
+        } else {
+            let plan = Plan::new(&self.options, now, exit_by);
+            self.shutdown.plan = Some(plan);
+            self.shutdown.calls_end = Some(plan.report);
+            self.follow_plan(now);
         }
     }
 

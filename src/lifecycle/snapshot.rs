@@ -25,4 +25,6 @@ pub struct Snapshot {
     pub worker_is_alive: bool,
     /// When we are gone at the latest; set from terminate on.
     pub exit_by: Option<Moment>,
+    /// Deadlines that are set: bounded by the jobs, the requests and the connections.
+    pub deadlines: usize,
 }

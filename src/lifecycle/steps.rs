@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::lifecycle::effect::{Call, CancelReason, Effect, Reason, Remark, WorkerState};
-use crate::lifecycle::event::Reply;
-use crate::lifecycle::ids::{Claim, ProcessId, WorkerId};
+use crate::lifecycle::event::{Failure, Reply};
+use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::{Phase, Trigger};
@@ -29,12 +29,14 @@ impl Lifecycle {
         for timer in [Timer::Deadline, Timer::DelayOver, Timer::DrainLog] {
             self.timers.cancel(timer);
         }
-        if self.shutdown.has_said_goodbye() {
-            return;
-        }
         self.plan_stop(now);
+        if self.shutdown.has_said_goodbye() {
+            // The last words are being said: whoever forces the end gets it no later for that.
+            return self.follow_plan(now);
+        }
+        let held = self.connections.iter().map(|(_, connection)| connection.held.len());
         self.say(Remark::StopBegan {
-            active: self.jobs.active(),
+            held: held.sum(),
             is_forced: self.shutdown.is_forced,
         });
         if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
@@ -80,7 +82,7 @@ impl Lifecycle {
             Step::FinalHeartbeat => !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat),
             Step::Deregister => {
                 self.deregister_everybody(now);
-                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(_) | Purpose::Register))
+                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister | Purpose::Register(_)))
             }
             Step::NotYet | Step::Over => false,
         };
@@ -137,6 +139,17 @@ impl Lifecycle {
         }
     }
 
+    /// The plan has changed in the middle of a step: that may only come to an end earlier.
+    pub(super) fn follow_plan(&mut self, now: Moment) {
+        let end = self.end_of(self.shutdown.step, now);
+        if self.shutdown.has_said_goodbye() {
+            self.shutdown.calls_end = end;
+        }
+        if let Some(end) = end {
+            self.timers.arm_at_latest(Timer::Step, end);
+        }
+    }
+
     /// When this step ends at the latest; the ones that have no time of their own keep that of the one before.
     fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
         let plan = self.shutdown.plan?;
@@ -150,7 +163,7 @@ impl Lifecycle {
             Step::Kill => Some(plan.kill),
             Step::Report => Some(plan.report),
             Step::FinalHeartbeat => Some(word(plan.heartbeat)),
-            Step::Deregister if self.is_waiting_for(|purpose| *purpose == Purpose::Register) => {
+            Step::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
                 Some(plan.deregister.min(now.after(UNDO_WITHIN)))
             }
             Step::Deregister => Some(word(plan.deregister)),
@@ -199,10 +212,12 @@ impl Lifecycle {
     /// worked on.
     fn report_leftovers(&mut self, now: Moment) {
         self.timers.cancel(Timer::Rescan);
-        if self.has_held_jobs() || !self.worker.is_over() {
+        if self.worker.is_clearing() {
+            self.give_up_on_descendants(now);
+        } else if self.has_held_jobs() || !self.worker.is_over() {
             self.say(Remark::KillGaveUp);
+            self.abandon_held("the kernel holds the process that has it");
         }
-        self.abandon_held("the kernel holds the process that has it");
         self.hurry_reports(now);
     }
 
@@ -215,14 +230,15 @@ impl Lifecycle {
                     .connections
                     .process(connection.process)
                     .is_some_and(|process| process.is_gone);
-                !(is_gone && connection.is_closed)
+                // What the worker's own process held, a descendant that is left may be working on.
+                let is_with_descendants = self.worker.process() == Some(connection.process);
+                !(is_gone && connection.is_closed) || is_with_descendants
             })
             .flat_map(|(_, connection)| connection.held.iter().copied())
             .collect();
         for claim in held {
-            if self.phase == Phase::Stop {
-                self.shutdown.cut_off += 1;
-            }
+            let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
+            self.shutdown.cut_off += usize::from(self.phase == Phase::Stop && !is_lost);
             self.let_go(claim);
             self.leave_to_lapse(claim, why);
         }
@@ -253,7 +269,7 @@ impl Lifecycle {
     fn give_up_on_outcomes(&mut self) {
         if self.is_fetching() {
             self.say(Remark::FetchAbandoned);
-            self.calls.retain(|_, purpose| *purpose != Purpose::Fetch);
+            self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(_)));
         }
         let left: Vec<(Claim, bool)> = self
             .jobs
@@ -274,9 +290,11 @@ impl Lifecycle {
         self.note_failure("final heartbeat", reply);
     }
 
-    pub(super) fn deregister_replied(&mut self, worker: &WorkerId, reply: &Reply) {
-        let _ = worker;
-        self.note_failure("deregistration", reply);
+    pub(super) fn deregister_replied(&mut self, reply: &Reply) {
+        // Most backends have no such call (requirements C-16), and then there is nothing to say.
+        if *reply != Reply::Failed(Failure::NotOffered) {
+            self.note_failure("deregistration", reply);
+        }
     }
 
     fn note_failure(&mut self, what: &'static str, reply: &Reply) {
@@ -305,8 +323,21 @@ impl Lifecycle {
             self.timers.arm(Timer::Step, end);
         }
         for worker in known {
-            let call = Call::Deregister { worker: worker.clone() };
-            self.call(call, Purpose::Deregister(worker), self.options.request_timeout, now);
+            let call = Call::Deregister { worker };
+            self.call(call, Purpose::Deregister, self.options.request_timeout, now);
+        }
+    }
+
+    /// Nothing was finished: for the summary.
+    fn count_what_is_left(&mut self) {
+        for (_, job) in self.jobs.iter() {
+            match &job.place {
+                Place::Waiting => {}
+                Place::Held(_) => self.shutdown.cut_off += 1,
+                Place::Reporting(report) => {
+                    self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
+                }
+            }
         }
     }
 
@@ -315,6 +346,7 @@ impl Lifecycle {
         self.timers.clear();
         if self.shutdown.abandoned_with.is_some() {
             self.order(Effect::KillEverything);
+            self.count_what_is_left();
         }
         let (cut_off, unreported) = (self.shutdown.cut_off, self.shutdown.unreported);
         self.say(Remark::Summary { cut_off, unreported });

@@ -3,6 +3,7 @@
 //! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it lacks (register,
 //! deregister, progress, checkpoint) is asked for where the extensions put it.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -52,6 +53,16 @@ pub enum Method {
     Post,
     /// It sets something.
     Put,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+        })
+    }
 }
 
 /// One HTTP request, without what every request has.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::lifecycle::effect::Word;
+use crate::lifecycle::effect::{JOB_FRAME_BYTES, Word};
 use crate::lifecycle::ids::Text;
 use crate::wire::envelope::one_line;
 use crate::wire::names;
@@ -13,6 +13,9 @@ use crate::wire::worker::PROTOCOL;
 
 /// Bytes of a job frame beside the envelope and the checkpoint, its `\n` not counted.
 pub const JOB_OVERHEAD: usize = r#"{"type":"job","job":,"checkpoint":}"#.len();
+
+// What is too large is decided where nobody knows how a frame is spelled.
+const _: () = assert!(JOB_OVERHEAD == JOB_FRAME_BYTES);
 
 /// What a hello says beside the word itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

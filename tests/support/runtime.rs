@@ -43,6 +43,7 @@ pub fn at(path: &Path) -> Vec<Candidate> {
     vec![Candidate {
         path: path.to_owned(),
         make: true,
+        is_configured: false,
     }]
 }
 

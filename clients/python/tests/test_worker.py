@@ -29,6 +29,25 @@ from ojs_worker import (
 )
 
 
+class Lines(unittest.TestCase):
+    def test_lines_are_cut_where_they_end(self) -> None:
+        text = '{"a":"é"}\n\n{"b":1}\r\n{"c'.encode()
+        for first in range(len(text)):
+            for second in (first, first + 1, len(text)):
+                ours, theirs = socket.socketpair()
+                link = ojs_worker._Link(ours)
+                ours.setblocking(False)
+                lines: List[bytes] = []
+                for piece in (text[:first], text[first:second], text[second:]):
+                    theirs.sendall(piece)
+                    lines += link.round(0)
+                self.assertEqual(lines, ['{"a":"é"}'.encode(), b"", b'{"b":1}\r'], (first, second))
+                theirs.close()
+                self.assertEqual(link.round(0), [])
+                self.assertTrue(link.eof)
+                link.close()
+
+
 class Handshake(ClientTest):
     def test_ready_says_what_the_worker_takes(self) -> None:
         worker = self.worker(7)
@@ -360,12 +379,13 @@ class Jobs(ClientTest):
         self.init.reading.clear()
         for number in range(100):  # 12 MiB that we write while 100 MiB wait to be read
             self.init.send(job(str(number), "t", "a" * 128 * 1024))
+        wait_until(lambda: not worker._held, "all handlers are done")
         self.init.send({"type": "ping", "id": 1})
         self.init.read_pause = 0.001
         self.init.reading.set()
         self.init.expect("pong")
         left = [frame for frame in self.init.frames if frame["type"] == "ack"]
-        self.assertLess(len(left), 100, "the pong does not wait behind the results")
+        self.assertLess(len(left), 50, "the pong does not wait behind the results")
         self.init.read_pause = 0.0
         for number in range(100):
             self.assertEqual(len(self.init.expect("ack", str(number))["result"]), 1024 * 1024)
@@ -923,6 +943,14 @@ class Lifecycle(ClientTest):
         self.init.hang_up()
         self.assertIsInstance(running.join(), ConnectionLost)
 
+    def test_an_ojs_init_that_reads_no_more(self) -> None:
+        running = self.waiting()
+        assert self.init.sock
+        self.init.reading.clear()
+        self.init.sock.shutdown(socket.SHUT_RD)
+        self.init.send({"type": "ping", "id": 1}, {"type": "ping", "id": 2})
+        self.assertIsInstance(running.join(), ConnectionLost)
+
     def test_the_end_of_the_connection_while_terminating(self) -> None:
         running = self.waiting()
         self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 60000})
@@ -1038,6 +1066,16 @@ print("after run", flush=True)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
         self.init.expect("ack", "1", result="done")
+        self.assertEqual(self.exit_status(process), 0)
+
+    def test_a_sigterm_after_run_does_no_harm(self) -> None:
+        process = self.script("options = {}" + self.WORKER + "time.sleep(0.3); print('well', flush=True)")
+        self.init.hello()
+        self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 9000})
+        assert process.stdout
+        self.assertEqual(process.stdout.readline(), "after run\n")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.stdout.readline(), "well\n")
         self.assertEqual(self.exit_status(process), 0)
 
     def test_signals_left_to_the_program(self) -> None:

@@ -1,0 +1,220 @@
+//! Effects as a person says them: one line each.
+
+use std::time::Duration;
+
+use ojs_init::lifecycle::effect::{About, Call, CancelReason, Effect, Outcome, Remark, Word, WorkerState};
+use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
+use ojs_init::lifecycle::ids::JobId;
+
+/// One effect.
+pub fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::StartWorker => "start the worker".to_owned(),
+        Effect::SignalWorker(signal) => format!("signal the worker {signal}"),
+        Effect::SignalProcess(process, signal) => format!("signal process {process} {signal}"),
+        Effect::TerminateDescendants => "ask the descendants to end".to_owned(),
+        Effect::KillDescendants => "kill the descendants".to_owned(),
+        Effect::KillEverything => "kill everything".to_owned(),
+        Effect::Tell(connection, told) => format!("tell {connection}: {}", word(told)),
+        Effect::ReadToEnd(connection) => format!("read {connection} to the end"),
+        Effect::Close(connection) => format!("close {connection}"),
+        Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
+        Effect::Say(remark) => format!("log: {}", said(remark)),
+        Effect::Exit(status) => format!("exit {status}"),
+    }
+}
+
+/// A period, in seconds.
+pub fn seconds(period: Duration) -> String {
+    format!("{:.3} s", period.as_secs_f64())
+}
+
+fn state(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running",
+        WorkerState::Quiet => "quiet",
+        WorkerState::Terminate => "terminate",
+    }
+}
+
+fn word(word: &Word) -> String {
+    match word {
+        Word::Hello { worker, state: now } => format!("hello {worker}, {}", state(*now)),
+        Word::Job { envelope, checkpoint } => {
+            let shown: String = envelope.chars().take(40).collect();
+            match checkpoint {
+                Some(checkpoint) => format!("job {shown}, checkpoint {checkpoint}"),
+                None => format!("job {shown}"),
+            }
+        }
+        Word::Lifecycle {
+            state: now,
+            reason,
+            remaining,
+        } => {
+            let left = remaining.map_or(String::new(), |left| format!(", {} left", seconds(left)));
+            format!("lifecycle {} ({}){left}", state(*now), reason.name())
+        }
+        Word::Cancel { job, reason, grace } => {
+            let reason = match reason {
+                CancelReason::Shutdown => "shutdown",
+                CancelReason::Timeout => "timeout",
+                CancelReason::Cancelled => "cancelled",
+                CancelReason::Lost => "lost",
+            };
+            format!("cancel {job} ({reason}), answer within {}", seconds(*grace))
+        }
+        Word::Ok { job, about } => {
+            let about = match about {
+                About::Ack => "ack",
+                About::Fail => "fail",
+                About::Release => "release",
+                About::Progress => "progress",
+                About::Checkpoint => "checkpoint",
+            };
+            format!("ok {about} {job}")
+        }
+        Word::Error { code, message, job } => {
+            let job = job.as_ref().map_or(String::new(), |job| format!(" {job}"));
+            format!("error {}{job}: {message}", self::code(*code))
+        }
+        Word::Ping { id } => format!("ping {id}"),
+    }
+}
+
+fn code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::NotJson => "not-json",
+        ErrorCode::InvalidFrame => "invalid-frame",
+        ErrorCode::FrameTooLong => "frame-too-long",
+        ErrorCode::UnknownType => "unknown-type",
+        ErrorCode::UnsupportedProtocol => "unsupported-protocol",
+        ErrorCode::NotHeld => "not-held",
+        ErrorCode::Lost => "lost",
+        ErrorCode::Refused => "refused",
+        ErrorCode::NotOffered => "not-offered",
+        ErrorCode::Unavailable => "unavailable",
+    }
+}
+
+/// A request to the backend.
+pub fn call(call: &Call) -> String {
+    match call {
+        Call::Register { worker } => format!("register {worker}"),
+        Call::Heartbeat {
+            worker,
+            state: now,
+            active,
+        } => format!("heartbeat {worker} {} {}", state(*now), list(active)),
+        Call::Fetch { worker, count } => format!("fetch {worker}, at most {count}"),
+        Call::Ack { worker, job, result } => {
+            let result = result
+                .as_ref()
+                .map_or(String::new(), |result| format!(", result {result}"));
+            format!("ack {job} by {worker}{result}")
+        }
+        Call::Fail {
+            worker,
+            job,
+            error,
+            is_bare,
+        } => {
+            let bare = if *is_bare { ", bare form" } else { "" };
+            format!("fail {job} by {worker}: {}{bare}", self::error(error))
+        }
+        Call::Requeue { worker, job, reason } => format!("requeue {job} by {worker}: {reason}"),
+        Call::Look { job } => format!("look at {job}"),
+        Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
+        Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
+        Call::Deregister { worker } => format!("deregister {worker}"),
+    }
+}
+
+fn error(error: &JobError) -> String {
+    let name = |name: &Option<_>| name.as_ref().map_or("-".to_owned(), ToString::to_string);
+    let retry = if error.retryable { "retryable" } else { "final" };
+    let details = error
+        .details
+        .as_ref()
+        .map_or(String::new(), |details| format!(" {details}"));
+    let (kind, code) = (name(&error.kind), name(&error.code));
+    format!("{kind} ({code}), {retry}, {:?}{details}", error.message)
+}
+
+fn list(jobs: &[JobId]) -> String {
+    let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    format!("[{}]", names.join(" "))
+}
+
+fn failure(failure: Failure) -> String {
+    match failure {
+        Failure::Declined { retry_after } => {
+            let after = retry_after.map_or(String::new(), |after| format!(", come back after {}", seconds(after)));
+            format!("declined{after}")
+        }
+        Failure::NotSent => "not sent".to_owned(),
+        Failure::Unanswered => "unanswered".to_owned(),
+        Failure::Unauthorized => "unauthorized".to_owned(),
+        Failure::NotOffered => "not offered".to_owned(),
+        Failure::Unregistered => "unregistered".to_owned(),
+        Failure::Lost => "lost".to_owned(),
+        Failure::AlreadyCompleted => "already completed".to_owned(),
+        Failure::Refused => "refused".to_owned(),
+    }
+}
+
+fn said(remark: &Remark) -> String {
+    match remark {
+        Remark::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
+        Remark::Stayed { what, why } => format!("{} changes nothing: {why}", what.name()),
+        Remark::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
+        Remark::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
+        Remark::Drained => "drained".to_owned(),
+        Remark::StopBegan { held, is_forced } => {
+            let why = if *is_forced { "forced" } else { "deadline" };
+            format!("stop phase ({why}): {held} held")
+        }
+        Remark::Killing => "killing".to_owned(),
+        Remark::KillGaveUp => "the kernel holds processes".to_owned(),
+        Remark::WorkerEnded(ended) => format!("worker ended: {ended}"),
+        Remark::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
+        Remark::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
+        Remark::TooManyRestarts => "too many restarts".to_owned(),
+        Remark::StartPostponed => "start postponed: no process to be had".to_owned(),
+        Remark::NotReady => "the worker has not said ready in time".to_owned(),
+        Remark::ConnectionReady {
+            connection,
+            concurrency,
+            ..
+        } => format!("connection {connection} is ready for {concurrency}"),
+        Remark::EndingProcess { process, why, jobs } => format!("ending process {process} with {jobs} jobs: {why}"),
+        Remark::Claimed(job) => format!("claimed {job}"),
+        Remark::HandedOver(job, connection) => format!("handed {job} to {connection}"),
+        Remark::Settled(job, outcome) => {
+            let outcome = match outcome {
+                Outcome::Acked => "acked",
+                Outcome::Failed => "failed",
+                Outcome::Requeued => "requeued",
+            };
+            format!("{job} is {outcome}")
+        }
+        Remark::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
+        Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
+        Remark::ReservationLost(job) => format!("the reservation of {job} is lost"),
+        Remark::TimedOut(job) => format!("{job} timed out"),
+        Remark::ResultDropped(job) => format!("the result of {job} is dropped"),
+        Remark::NoHandler(job, kind) => format!("nobody takes {job} of type {kind}"),
+        Remark::CallFailed {
+            what,
+            failure: how,
+            retry_in,
+        } => {
+            let retry = retry_in.map_or(String::new(), |pause| format!(", again in {}", seconds(pause)));
+            format!("{what} failed: {}{retry}", failure(*how))
+        }
+        Remark::BackendIsBack => "the backend is back".to_owned(),
+        Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
+        Remark::PrestopLapsed => "preStop came to nothing".to_owned(),
+        Remark::Summary { cut_off, unreported } => format!("{cut_off} cut off, {unreported} unreported"),
+    }
+}

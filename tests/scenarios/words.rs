@@ -1,0 +1,323 @@
+//! What a line of a scenario means: events and answers in a person's words.
+
+use std::time::Duration;
+
+use ojs_init::exit::Ended;
+use ojs_init::lifecycle::event::{
+    Delivery, Directive, ErrorCode, Event, Failure, JobError, JobState, JobView, NotStarted, Progress, Ready, Reply,
+    Request, Reservation, Said,
+};
+use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::signal::Signal;
+
+/// Why a line is not understood.
+pub type Wrong = String;
+
+fn wrong(what: &str, text: &str) -> Wrong {
+    format!("{what}: `{text}`")
+}
+
+/// `250ms`, `1.5s`, `2m`.
+pub fn period(text: &str) -> Result<Duration, Wrong> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
+    units
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?.parse::<f64>().ok()?, factor)))
+        .map(|(number, factor)| Duration::from_millis((number * factor * 1000.0).round() as u64))
+        .ok_or_else(|| wrong("not a period", text))
+}
+
+/// A number.
+pub fn number<T: std::str::FromStr>(text: &str) -> Result<T, Wrong> {
+    text.trim().parse().map_err(|_| wrong("not a number", text))
+}
+
+/// The name of a signal.
+pub fn signal(text: &str) -> Result<Signal, Wrong> {
+    text.parse().map_err(|_| wrong("not a signal", text))
+}
+
+fn job(text: &str) -> JobId {
+    JobId(text.into())
+}
+
+/// What a line says, less the answers of the backend. `incarnation` numbers the workers.
+pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match first {
+        "signal" => Ok(Event::SignalArrived(signal(rest)?)),
+        "operator" => operator(rest),
+        "worker" => worker(rest, incarnation),
+        "reaped:" => match rest {
+            "children are left" => Ok(Event::Reaped { children_left: true }),
+            "nobody is left" => Ok(Event::Reaped { children_left: false }),
+            other => Err(wrong("who is left", other)),
+        },
+        "process" => Ok(Event::ProcessGone(ProcessId(number(
+            rest.trim_end_matches(" is gone"),
+        )?))),
+        "connection" => connection(rest),
+        other => Err(wrong("not an event", other)),
+    }
+}
+
+fn operator(text: &str) -> Result<Event, Wrong> {
+    Ok(Event::OperatorAsked(match text {
+        "quiet" => Request::Quiet,
+        "resume" => Request::Resume,
+        "terminate" => Request::Terminate,
+        "stop" => Request::Stop,
+        "prestop" => Request::Prestop,
+        other => return Err(wrong("not a request", other)),
+    }))
+}
+
+fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
+    if let Some(process) = text.strip_prefix("started as ") {
+        *incarnation += 1;
+        return Ok(Event::WorkerStarted {
+            process: ProcessId(number(process)?),
+            worker: WorkerId(format!("w{incarnation}").into()),
+        });
+    }
+    if text == "not started: no process to be had" {
+        return Ok(Event::WorkerNotStarted(NotStarted::Shortage));
+    }
+    if let Some(status) = text.strip_prefix("not started: status ") {
+        return Ok(Event::WorkerNotStarted(NotStarted::Refused(number(status)?)));
+    }
+    if let Some(status) = text.strip_prefix("ended with status ") {
+        return Ok(Event::WorkerEnded(Ended::Exited(number(status)?)));
+    }
+    if let Some(name) = text.strip_prefix("ended by signal ") {
+        return Ok(Event::WorkerEnded(Ended::Signalled(signal(name)?)));
+    }
+    Err(wrong("what about the worker", text))
+}
+
+fn connection(text: &str) -> Result<Event, Wrong> {
+    let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which connection", text))?;
+    let id = ConnectionId(number(id.trim_end_matches(':'))?);
+    if let Some(process) = rest.strip_prefix("opened by ") {
+        return Ok(Event::Connected {
+            connection: id,
+            process: ProcessId(number(process)?),
+        });
+    }
+    match rest {
+        "does not take all" => Ok(Event::OutboundFilled(id)),
+        "has taken all" => Ok(Event::OutboundEmptied(id)),
+        "hung up" => Ok(Event::HungUp(id)),
+        frame => Ok(Event::Said(id, said(frame)?)),
+    }
+}
+
+fn said(text: &str) -> Result<Said, Wrong> {
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
+    let more_text = || Text::from(more);
+    let optional = || (!more.is_empty()).then(more_text);
+    Ok(match first {
+        "ready" => Said::Ready(ready(rest)?),
+        "ack" => Said::Ack {
+            job: job(name),
+            result: optional(),
+        },
+        "fail" => Said::Fail {
+            job: job(name),
+            error: JobError {
+                code: Some("handler_error".into()),
+                kind: Some("Oops".into()),
+                message: more_text(),
+                retryable: true,
+                details: None,
+                backtrace: None,
+            },
+        },
+        "release" => Said::Release {
+            job: job(name),
+            reason: optional(),
+        },
+        "progress" => Said::Progress {
+            job: job(name),
+            progress: Progress {
+                fraction: more_text(),
+                message: None,
+                data: None,
+            },
+        },
+        "checkpoint" => Said::Checkpoint {
+            job: job(name),
+            state: more_text(),
+        },
+        "heartbeat" => Said::Heartbeat { job: job(name) },
+        "pong" => Said::Pong { id: number(rest)? },
+        "garbage" => Said::Garbage {
+            code: ErrorCode::NotJson,
+            message: "not a JSON object".into(),
+            job: None,
+        },
+        "unknown" => Said::Garbage {
+            code: ErrorCode::UnknownType,
+            message: "unknown type".into(),
+            job: None,
+        },
+        other => return Err(wrong("not a frame", other)),
+    })
+}
+
+/// `for 2, types mail sms, ping`
+fn ready(text: &str) -> Result<Ready, Wrong> {
+    let mut ready = Ready {
+        concurrency: 1,
+        types: None,
+        ping: false,
+        client: None,
+    };
+    for part in text.split(", ") {
+        let (key, value) = part.split_once(' ').unwrap_or((part, ""));
+        match key {
+            "for" => ready.concurrency = number(value)?,
+            "types" => ready.types = Some(value.split(' ').map(Text::from).collect()),
+            "ping" => ready.ping = true,
+            other => return Err(wrong("not a condition", other)),
+        }
+    }
+    Ok(ready)
+}
+
+/// An answer of the backend.
+pub fn reply(text: &str) -> Result<Reply, Wrong> {
+    if let Some(failure) = failure(text)? {
+        return Ok(Reply::Failed(failure));
+    }
+    if let Some(jobs) = text.strip_prefix("jobs ") {
+        return Ok(Reply::Fetched(deliveries(jobs)?));
+    }
+    if let Some(period_text) = text.strip_prefix("registered, every ") {
+        let heartbeat_interval = Some(period(period_text)?);
+        return Ok(Reply::Registered { heartbeat_interval });
+    }
+    if let Some(jobs) = text.strip_prefix("extended") {
+        let jobs = jobs.split_whitespace().map(job).collect();
+        return Ok(Reply::Beaten {
+            directive: None,
+            extended: Some(jobs),
+        });
+    }
+    if let Some(view) = text.strip_prefix("it is ") {
+        return looked(view);
+    }
+    let directive = |directive| Reply::Beaten {
+        directive,
+        extended: None,
+    };
+    Ok(match text {
+        "ok" => Reply::Accepted,
+        "registered" => Reply::Registered {
+            heartbeat_interval: None,
+        },
+        "no jobs" => Reply::Fetched(Vec::new()),
+        "beaten" => directive(None),
+        "be running" => directive(Some(Directive::Run)),
+        "be quiet" => directive(Some(Directive::Quiet)),
+        "terminate" => directive(Some(Directive::Terminate)),
+        other => return Err(wrong("not an answer", other)),
+    })
+}
+
+fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
+    Ok(Some(match text {
+        "unanswered" => Failure::Unanswered,
+        "not sent" => Failure::NotSent,
+        "declined" => Failure::Declined { retry_after: None },
+        "unauthorized" => Failure::Unauthorized,
+        "not offered" => Failure::NotOffered,
+        "unregistered" => Failure::Unregistered,
+        "lost" => Failure::Lost,
+        "already completed" => Failure::AlreadyCompleted,
+        "refused" => Failure::Refused,
+        other => match other.strip_prefix("declined, come back after ") {
+            Some(after) => Failure::Declined {
+                retry_after: Some(period(after)?),
+            },
+            None => return Ok(None),
+        },
+    }))
+}
+
+/// `active`, `active by w1, attempt 2`, `cancelled` ...
+fn looked(text: &str) -> Result<Reply, Wrong> {
+    let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
+    let state = match words.next() {
+        Some("active") => JobState::Active,
+        Some("cancelled") => JobState::Cancelled,
+        Some("completed") => JobState::Completed,
+        Some("elsewhere") => JobState::Elsewhere,
+        Some("hidden") => JobState::Hidden,
+        other => return Err(format!("not a state: {other:?}")),
+    };
+    let mut view = JobView {
+        state,
+        worker: None,
+        reservation: Reservation::default(),
+    };
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        match key {
+            "by" => view.worker = Some(WorkerId(value.into())),
+            "attempt" => view.reservation.attempt = Some(number(value)?),
+            other => return Err(wrong("not shown", other)),
+        }
+    }
+    Ok(Reply::Looked(view))
+}
+
+/// `job-1 job-2(type sms, timeout 5s, attempt 3/3, size 500, checkpoint {})`
+pub fn deliveries(text: &str) -> Result<Vec<Delivery>, Wrong> {
+    let mut jobs = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let name_ends = rest.find([' ', '(']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(name_ends);
+        let (conditions, after) = match after.strip_prefix('(') {
+            Some(inside) => inside
+                .split_once(')')
+                .ok_or_else(|| wrong("no closing parenthesis", rest))?,
+            None => ("", after),
+        };
+        jobs.push(delivery(name, conditions)?);
+        rest = after.trim_start();
+    }
+    Ok(jobs)
+}
+
+fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
+    let mut delivery = Delivery {
+        id: job(name),
+        kind: "mail".into(),
+        envelope: format!(r#"{{"id":"{name}"}}"#).into(),
+        checkpoint: None,
+        timeout: None,
+        reservation: Reservation {
+            attempt: Some(1),
+            started_at: None,
+        },
+        max_attempts: None,
+    };
+    for condition in conditions.split(", ").filter(|condition| !condition.is_empty()) {
+        let (key, value) = condition.split_once(' ').unwrap_or((condition, ""));
+        match key {
+            "type" => delivery.kind = value.into(),
+            "timeout" => delivery.timeout = Some(period(value)?),
+            "attempt" => {
+                let (attempt, most) = value.split_once('/').map_or((value, None), |(a, m)| (a, Some(m)));
+                delivery.reservation.attempt = Some(number(attempt)?);
+                delivery.max_attempts = most.map(number).transpose()?;
+            }
+            "size" => delivery.envelope = "x".repeat(number(value)?).into(),
+            "checkpoint" => delivery.checkpoint = Some(value.into()),
+            other => return Err(wrong("not a condition of a job", other)),
+        }
+    }
+    Ok(delivery)
+}
