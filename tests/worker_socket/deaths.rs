@@ -83,7 +83,10 @@ die()";
     assert!(pause > Duration::from_millis(400), "{pause:?}");
     init.stops();
     let last = stage.backend.records().pop().unwrap();
-    assert_eq!((last.endpoint, last.text("worker_id").as_ref()), (Endpoint::Deregister, Some(&names[1])));
+    assert_eq!(
+        (last.endpoint, last.text("worker_id").as_ref()),
+        (Endpoint::Deregister, Some(&names[1]))
+    );
 }
 
 #[test]

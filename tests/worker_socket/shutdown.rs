@@ -80,7 +80,7 @@ fn sigtstp_stops_the_fetching_and_sigcont_resumes_it() {
     init.notes_line("lifecycle running sigcont");
     stage.backend.wait_for_count(Endpoint::Fetch, before + 2, PATIENCE);
     init.stops();
-    assert_eq!(stage.states(), ["running", "quiet", "running", "terminate"]);
+    assert_eq!(stage.states(), ["running", "quiet", "running", "quiet", "terminate"]);
 }
 
 #[test]
