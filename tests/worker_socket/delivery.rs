@@ -150,6 +150,39 @@ die()";
 }
 
 #[test]
+fn an_ack_counts_although_its_process_ended_while_a_large_job_waited_to_be_read() {
+    let script = "
+link = Link()
+link.ready(2)
+first = link.job()
+# Enough of the large one is with us that nothing more of ours is read before it is.
+time.sleep(0.1)
+while not os.path.exists(os.environ['NOTES'] + '.go'):
+    time.sleep(0.005)
+link.ack(first, result=7)
+die()";
+    for _ in 0..3 {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        let mut init = stage.worker(script).start();
+        init.notes_line("job j1");
+        let large = format!(r#"{{"id":"large","type":"t","args":["{}"]}}"#, "x".repeat(2 << 20));
+        stage.backend.enqueue(&large);
+        init.logs("job large: given to");
+        std::fs::write(stage.at("init.notes.go"), "").unwrap();
+        init.ends_with(137);
+        stage.wait_for_outcomes();
+        assert_eq!(
+            stage.outcomes("j1"),
+            [Outcome::Acked(Some(7.into()))],
+            "{}",
+            init.story()
+        );
+        assert!(matches!(stage.outcomes("large").as_slice(), [Outcome::Failed(_)]));
+    }
+}
+
+#[test]
 fn many_answers_written_at_once_before_the_end_all_count() {
     let stage = Stage::new();
     stage.enqueue(0..40);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::{Endpoint, Outcome};
-use crate::stage::{Init, PATIENCE, Stage, job, never};
+use crate::stage::{Init, PATIENCE, Stage, job, moment, never};
 use crate::support::proc;
 use crate::support::wait::wait_until;
 
@@ -73,6 +73,28 @@ rest()";
         "{notes:?}"
     );
     assert_eq!(&notes[2..6], ["not_json", "invalid_frame", "not_json", "invalid_frame"]);
+}
+
+#[test]
+fn a_process_that_talks_garbage_while_it_holds_a_job_is_ended_before_the_job_fails() {
+    let stage = Stage::new();
+    let bad = "link = Link()
+link.ready(types=['bad'])
+link.job()
+link.raw(b'garbage\\n' * 3)
+while True:
+    time.sleep(0.01)
+    note('alive', time.monotonic_ns())";
+    let mut init = beside_a_steady_one(&stage, bad);
+    stage.backend.enqueue(r#"{"id":"j1","type":"bad","args":[]}"#);
+    let error = stage.failure("j1");
+    assert_eq!(error["code"], "worker_death", "{error}");
+    let notes = init.notes();
+    if let Some(last) = notes.iter().rev().find_map(|line| line.strip_prefix("alive ")) {
+        assert!(stage.settled_at("j1") > moment(last), "{}", init.story());
+    }
+    assert_jobs_flow(&stage, 10..15);
+    init.stops();
 }
 
 #[test]

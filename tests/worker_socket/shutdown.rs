@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::stage::{Init, PATIENCE, Stage, moment, never};
-use crate::support::wait::now;
+use crate::support::wait::{now, spin, wait_until};
 use crate::support::{proc, sys};
 
 /// A worker that takes jobs, answers none and notes what it is told.
@@ -26,7 +26,7 @@ rest()";
 
 /// Waits until the init has read this many signals of its own: two that are pending at once are one.
 fn signals_read(init: &mut Init, count: usize) {
-    let read = crate::support::wait::wait_until(PATIENCE, || init.log().matches("received SIG").count() >= count);
+    let read = wait_until(PATIENCE, || init.log().matches("received SIG").count() >= count);
     assert!(read, "{}", init.story());
 }
 
@@ -70,7 +70,7 @@ fn sigtstp_stops_the_fetching_and_sigcont_resumes_it() {
             })
         });
     // One may have been on its way.
-    crate::support::wait::wait_until(Duration::from_millis(50), || false);
+    wait_until(Duration::from_millis(50), || false);
     let before = stage.backend.records_of(Endpoint::Fetch).len();
     never("a FETCH in quiet", || {
         stage.backend.records_of(Endpoint::Fetch).len() > before
@@ -146,11 +146,7 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
         }
         init.signal([libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT][round % 5]);
     }
-    assert!(
-        crate::support::wait::wait_until(PATIENCE, || !init.is_running()),
-        "{}",
-        init.story()
-    );
+    assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
     assert!(!proc::lives(child));
 }
 
@@ -314,8 +310,8 @@ fn a_sigterm_as_soon_as_signals_are_blocked_is_never_lost() {
         // Before that the kernel itself drops what the first process of a namespace has no handler for.
         let term = sys::bit(libc::SIGTERM);
         let blocks = || proc::signal_mask(init.pid, "SigBlk").is_some_and(|mask| mask & term != 0);
-        assert!(crate::support::wait::wait_until(PATIENCE, blocks));
-        crate::support::wait::spin(Duration::from_micros(700 * round));
+        assert!(wait_until(PATIENCE, blocks));
+        spin(Duration::from_micros(700 * round));
         init.signal(libc::SIGTERM);
         let took = init.ends_with(0);
         assert!(took < Duration::from_secs(5), "{took:?}");
@@ -366,13 +362,47 @@ rest()";
         .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "3s"), ("OJS_GRACE_PERIOD", "500ms")])
         .start();
     init.notes_line("ready");
-    let counted = crate::support::wait::wait_until(PATIENCE, || {
+    let counted = wait_until(PATIENCE, || {
         init.notes().iter().filter(|line| line.starts_with("daemon")).count() == 5
     });
     assert!(counted);
     let all = proc::descendants(init.pid);
     init.stops();
     assert!(all.iter().all(|pid| !proc::lives(*pid)));
+}
+
+#[test]
+fn behind_another_process_it_adopts_and_ends_what_its_worker_leaves() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+def daemon():
+    note_signals(signal.SIGTERM)
+    note('daemon', os.getpid())
+    rest()
+for _ in range(3):
+    child(lambda: child(daemon, session=True))
+link = Link()
+link.ready()
+link.work()";
+    let status = stage.at("status").display().to_string();
+    let shell = format!(r#""$0" "$@"; echo $? > {status}.new; mv {status}.new {status}; sleep 60"#);
+    let init = stage
+        .worker(script)
+        .through(&["sh", "-c", &shell])
+        .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "3s"), ("OJS_GRACE_PERIOD", "300ms")])
+        .start();
+    let is_there = || init.notes().iter().filter(|line| line.starts_with("daemon")).count() == 3;
+    assert!(wait_until(PATIENCE, is_there), "{}", init.story());
+    stage.wait_for_outcomes();
+    let ours = proc::children(init.pid)[0];
+    let all = proc::descendants(ours);
+    assert!(all.len() >= 4, "{all:?}");
+    sys::send(ours, libc::SIGTERM).unwrap();
+    assert!(wait_until(PATIENCE, || stage.at("status").exists()), "{}", init.story());
+    let left: Vec<i32> = all.into_iter().filter(|pid| proc::lives(*pid)).collect();
+    assert!(left.is_empty(), "{left:?}: {}", init.story());
+    assert_eq!(std::fs::read_to_string(status).unwrap(), "0\n");
 }
 
 #[test]
