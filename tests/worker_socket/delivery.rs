@@ -208,6 +208,26 @@ die()
 }
 
 #[test]
+fn more_than_one_turn_reads_counts_too_although_its_process_is_gone() {
+    let stage = Stage::new();
+    stage.enqueue(0..40);
+    // SO_SNDBUFFORCE: without it a socket holds less than that.
+    let script = r#"
+link = Link()
+link.socket.setsockopt(socket.SOL_SOCKET, 32, 16 << 20)
+link.ready(40)
+answers = [{"type": "ack", "job_id": link.job(), "result": "x" * 60000} for _ in range(40)]
+link.raw(b"".join(json.dumps(answer).encode() + b"\n" for answer in answers))
+die()
+"#;
+    let mut init = stage.worker(script).with("OJS_CONCURRENCY", "40").start();
+    init.ends_with(137);
+    stage.wait_for_outcomes();
+    let acked = |outcomes: &Vec<Outcome>| matches!(outcomes.as_slice(), [Outcome::Acked(_)]);
+    assert!(stage.backend.outcomes().values().all(acked), "{}", init.story());
+}
+
+#[test]
 fn no_more_jobs_are_active_than_the_concurrency_whatever_the_connections_could_take() {
     let stage = Stage::new();
     stage.enqueue(0..60);
