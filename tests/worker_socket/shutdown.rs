@@ -1,0 +1,462 @@
+//! Signals: what each makes of the worker, its jobs and the conversation with the backend.
+
+use std::time::Duration;
+
+use crate::backend::{Behaviour, Endpoint, Outcome};
+use crate::stage::{Init, PATIENCE, Stage, moment, never};
+use crate::support::wait::{now, spin, wait_until};
+use crate::support::{proc, sys};
+
+/// A worker that takes jobs, answers none and notes what it is told.
+const HOLDS: &str = "
+link = Link()
+link.ready(2)
+link.job()
+link.note_all()
+rest()";
+
+/// The same, and no SIGTERM ends it.
+const STUCK: &str = "
+note_signals(signal.SIGTERM)
+link = Link()
+link.ready(2)
+link.job()
+link.note_all()
+rest()";
+
+/// Waits until the init has read this many signals of its own: two that are pending at once are one.
+fn signals_read(init: &mut Init, count: usize) {
+    let read = wait_until(PATIENCE, || init.log().matches("received SIG").count() >= count);
+    assert!(read, "{}", init.story());
+}
+
+#[test]
+fn a_job_in_progress_is_finished_before_the_end() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+link = Link()
+link.ready()
+held = link.job()
+link.until('lifecycle')
+note_signals(signal.SIGTERM)
+time.sleep(0.2)
+link.ack(held)
+link.note_all()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("job j1");
+    init.signal(libc::SIGTERM);
+    init.notes_line("signal 15");
+    sys::send(proc::children(init.pid)[0], libc::SIGKILL).unwrap();
+    init.ends_with(0);
+    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
+    assert_eq!(stage.states().last().map(String::as_str), Some("terminate"));
+    let fetches = stage.backend.records_of(Endpoint::Fetch);
+    assert!(stage.settled_at("j1") > fetches.last().unwrap().at + Duration::from_millis(150));
+}
+
+#[test]
+fn sigtstp_stops_the_fetching_and_sigcont_resumes_it() {
+    let stage = Stage::new();
+    let mut init = stage.worker("link = Link(); link.ready(); link.note_all()").start();
+    stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
+    init.signal(libc::SIGTSTP);
+    init.notes_line("lifecycle quiet sigtstp");
+    stage
+        .backend
+        .wait_for("a heartbeat that says quiet", PATIENCE, |records| {
+            records.iter().any(|record| {
+                record.endpoint == Endpoint::Heartbeat && record.text("state").as_deref() == Some("quiet")
+            })
+        });
+    // One may have been on its way.
+    wait_until(Duration::from_millis(50), || false);
+    let before = stage.backend.records_of(Endpoint::Fetch).len();
+    never("a FETCH in quiet", || {
+        stage.backend.records_of(Endpoint::Fetch).len() > before
+    });
+    assert!(init.is_running());
+    init.signal(libc::SIGCONT);
+    init.notes_line("lifecycle running sigcont");
+    stage.backend.wait_for_count(Endpoint::Fetch, before + 2, PATIENCE);
+    init.stops();
+    assert_eq!(stage.states(), ["running", "quiet", "running", "quiet", "terminate"]);
+}
+
+#[test]
+fn a_second_sigterm_cuts_the_drain_short_and_the_job_fails_as_interrupted() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage.worker(HOLDS).with("OJS_INTERRUPTED_EXIT", "75").start();
+    init.notes_line("job j1");
+    init.signal(libc::SIGTERM);
+    init.notes_line("lifecycle terminate sigterm");
+    init.signal(libc::SIGTERM);
+    let took = init.ends_with(75);
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    let error = stage.failure("j1");
+    assert_eq!(error["type"], "ShutdownError", "{error}");
+    assert_eq!(error["retryable"], true);
+}
+
+#[test]
+fn a_job_that_is_left_at_the_deadline_is_cancelled_and_has_its_grace() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage
+        .worker(HOLDS)
+        .with_all(&[("OJS_GRACE_PERIOD", "100ms"), ("OJS_CANCEL_GRACE", "300ms")])
+        .start();
+    init.notes_line("job j1");
+    init.signal(libc::SIGTERM);
+    init.notes_line("cancel shutdown j1");
+    let took = init.ends_with(0);
+    assert!(
+        took > Duration::from_millis(200) && took < Duration::from_secs(8),
+        "{took:?}"
+    );
+    assert_eq!(stage.failure("j1")["type"], "ShutdownError");
+}
+
+#[test]
+fn a_third_stop_signal_ends_at_once_with_143() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    stage.backend.always(Endpoint::Nack, Behaviour::Hang);
+    let mut init = stage.worker(STUCK).start();
+    init.notes_line("job j1");
+    for count in 1..=3 {
+        init.signal(libc::SIGTERM);
+        signals_read(&mut init, count);
+    }
+    let took = init.ends_with(143);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage.worker(STUCK).start();
+    init.notes_line("job j1");
+    let child = proc::children(init.pid)[0];
+    for round in 0..2000 {
+        if !init.is_running() {
+            break;
+        }
+        init.signal([libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT][round % 5]);
+    }
+    assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+    assert!(!proc::lives(child));
+}
+
+#[test]
+fn a_worker_that_neither_answers_nor_ends_is_gone_before_the_limit() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let mut init = stage
+        .worker(STUCK)
+        .with_all(&[
+            ("OJS_TERMINATION_GRACE_PERIOD", "4s"),
+            ("OJS_STOP_MARGIN", "2s"),
+            ("OJS_INTERRUPTED_EXIT", "9"),
+        ])
+        .start();
+    init.notes_line("job j1");
+    let began = now();
+    init.signal(libc::SIGTERM);
+    init.ends_with(9);
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(4000), "{took:?}");
+    assert!(took > Duration::from_millis(1800), "the drain was too short: {took:?}");
+    let error = stage.failure("j1");
+    assert_eq!(error["type"], "ShutdownError", "{error}");
+    let last = stage.backend.records().pop().unwrap();
+    assert_eq!(last.endpoint, Endpoint::Deregister);
+    stage.backend.assert_one_outcome_each();
+}
+
+#[test]
+fn a_job_acked_when_it_is_cancelled_in_the_stop_phase_is_acked() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script =
+        "link = Link(); link.ready(); held = link.job(); link.until('cancel'); link.ack(held); link.note_all()";
+    let mut init = stage.worker(script).with("OJS_GRACE_PERIOD", "100ms").start();
+    init.notes_line("job j1");
+    init.stops();
+    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
+}
+
+#[test]
+fn a_stopped_worker_is_woken_up_to_end() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage.worker(HOLDS).with("OJS_GRACE_PERIOD", "100ms").start();
+    init.notes_line("job j1");
+    let worker = proc::children(init.pid)[0];
+    sys::send(worker, libc::SIGSTOP).unwrap();
+    init.signal(libc::SIGTERM);
+    let took = init.ends_with(0);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(stage.failure("j1")["type"], "ShutdownError");
+}
+
+#[test]
+fn an_idle_stopped_worker_is_woken_up_and_ends_by_itself() {
+    let stage = Stage::new();
+    let script = "
+def leave(*_):
+    note('left')
+    os._exit(0)
+signal.signal(signal.SIGTERM, leave)
+link = Link()
+link.ready()
+rest()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("ready");
+    sys::send(proc::children(init.pid)[0], libc::SIGSTOP).unwrap();
+    init.stops();
+    init.notes_line("left");
+}
+
+#[test]
+fn other_signals_reach_the_worker_and_the_init_goes_on() {
+    let stage = Stage::new();
+    let rt = 41;
+    let signals = [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, rt];
+    let script = "
+note_signals(signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, 41)
+Link().ready()
+rest()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("ready");
+    for signal in signals {
+        init.signal(signal);
+        init.notes_line(&format!("signal {signal}"));
+    }
+    init.stops();
+    assert_eq!(
+        init.notes().iter().filter(|line| line.starts_with("signal")).count(),
+        signals.len()
+    );
+}
+
+#[test]
+fn the_signals_of_the_lifecycle_do_not_reach_the_worker_as_they_come() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+note_signals(signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT)
+link = Link()
+link.ready()
+link.job()
+link.note_all()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("job j1");
+    for (count, signal) in [libc::SIGTSTP, libc::SIGCONT, libc::SIGINT].into_iter().enumerate() {
+        init.signal(signal);
+        signals_read(&mut init, count + 1);
+    }
+    init.notes_line("lifecycle terminate sigint");
+    never("a signal for the worker", || {
+        init.notes().iter().any(|line| line.starts_with("signal"))
+    });
+}
+
+#[test]
+fn the_worker_gets_the_signals_that_stand_for_transitions() {
+    let stage = Stage::new();
+    let script = "
+note_signals(signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+Link().ready()
+rest()";
+    let mut init = stage
+        .worker(script)
+        .with_all(&[
+            ("OJS_ON_QUIET", "USR1"),
+            ("OJS_ON_RESUME", "USR2"),
+            ("OJS_ON_TERMINATE", "HUP"),
+        ])
+        .start();
+    init.notes_line("ready");
+    init.signal(libc::SIGTSTP);
+    init.notes_line("signal 10");
+    init.signal(libc::SIGCONT);
+    init.notes_line("signal 12");
+    init.signal(libc::SIGTERM);
+    init.ends_with(0);
+}
+
+#[test]
+fn a_sigterm_before_the_worker_has_connected_ends_at_once_and_nothing_was_fetched() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage.worker("note('here'); rest()").start();
+    init.notes_line("here");
+    never("a FETCH for a worker that is not there", || {
+        !stage.backend.records_of(Endpoint::Fetch).is_empty()
+    });
+    init.signal(libc::SIGTERM);
+    let took = init.ends_with(0);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_sigterm_as_soon_as_signals_are_blocked_is_never_lost() {
+    for round in 0..20 {
+        let stage = Stage::new();
+        let mut init = stage.worker("Link().ready(); rest()").start();
+        // Before that the kernel itself drops what the first process of a namespace has no handler for.
+        let term = sys::bit(libc::SIGTERM);
+        let blocks = || proc::signal_mask(init.pid, "SigBlk").is_some_and(|mask| mask & term != 0);
+        assert!(wait_until(PATIENCE, blocks));
+        spin(Duration::from_micros(700 * round));
+        init.signal(libc::SIGTERM);
+        let took = init.ends_with(0);
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        let has = |endpoint| !stage.backend.records_of(endpoint).is_empty();
+        assert_eq!(has(Endpoint::Deregister), has(Endpoint::Register), "{}", init.story());
+    }
+}
+
+#[test]
+fn a_worker_that_connects_during_the_drain_learns_that_no_job_will_come() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+def late():
+    note('late', json.loads(Link().line())['state'])
+    rest()
+link = Link()
+link.ready()
+held = link.job()
+link.until('lifecycle')
+child(late)
+while 'late' not in open(os.environ['NOTES']).read():
+    time.sleep(0.01)
+link.ack(held)
+link.note_all()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("job j1");
+    stage.enqueue([2]);
+    init.stops();
+    init.notes_line("late terminate");
+    assert!(stage.outcomes("j2").is_empty());
+}
+
+#[test]
+fn daemons_that_the_worker_leaves_in_a_shutdown_are_gone_with_the_init() {
+    let stage = Stage::new();
+    let script = "
+def daemon():
+    note_signals(signal.SIGTERM)
+    note('daemon', os.getpid())
+    rest()
+for _ in range(5):
+    child(lambda: child(daemon, session=True))
+Link().ready()
+rest()";
+    let mut init = stage
+        .worker(script)
+        .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "3s"), ("OJS_GRACE_PERIOD", "500ms")])
+        .start();
+    init.notes_line("ready");
+    let counted = wait_until(PATIENCE, || {
+        init.notes().iter().filter(|line| line.starts_with("daemon")).count() == 5
+    });
+    assert!(counted);
+    let all = proc::descendants(init.pid);
+    init.stops();
+    assert!(all.iter().all(|pid| !proc::lives(*pid)));
+}
+
+#[test]
+fn behind_another_process_it_adopts_and_ends_what_its_worker_leaves() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+def daemon():
+    note_signals(signal.SIGTERM)
+    note('daemon', os.getpid())
+    rest()
+for _ in range(3):
+    child(lambda: child(daemon, session=True))
+link = Link()
+link.ready()
+link.work()";
+    let status = stage.at("status").display().to_string();
+    let shell = format!(r#""$0" "$@"; echo $? > {status}.new; mv {status}.new {status}; sleep 60"#);
+    let init = stage
+        .worker(script)
+        .through(&["sh", "-c", &shell])
+        .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "3s"), ("OJS_GRACE_PERIOD", "300ms")])
+        .start();
+    let is_there = || init.notes().iter().filter(|line| line.starts_with("daemon")).count() == 3;
+    assert!(wait_until(PATIENCE, is_there), "{}", init.story());
+    stage.wait_for_outcomes();
+    let ours = proc::children(init.pid)[0];
+    let all = proc::descendants(ours);
+    assert!(all.len() >= 4, "{all:?}");
+    sys::send(ours, libc::SIGTERM).unwrap();
+    assert!(wait_until(PATIENCE, || stage.at("status").exists()), "{}", init.story());
+    let left: Vec<i32> = all.into_iter().filter(|pid| proc::lives(*pid)).collect();
+    assert!(left.is_empty(), "{left:?}: {}", init.story());
+    assert_eq!(std::fs::read_to_string(status).unwrap(), "0\n");
+}
+
+#[test]
+fn a_job_that_comes_with_a_late_fetch_is_handed_back() {
+    let stage = Stage::new();
+    stage
+        .backend
+        .once(Endpoint::Fetch, Behaviour::Delay(Duration::from_millis(700)));
+    stage.enqueue([1]);
+    let mut init = stage
+        .worker("link = Link(); link.ready(); link.note_all(); rest()")
+        .start();
+    stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
+    init.stops();
+    assert_eq!(stage.outcomes("j1"), [Outcome::Requeued], "{}", init.story());
+    assert!(!init.notes().contains(&"job j1".to_owned()));
+}
+
+#[test]
+fn a_server_that_says_terminate_is_obeyed() {
+    let stage = Stage::new();
+    stage.backend.direct("active", "terminate");
+    let mut init = stage
+        .worker("link = Link(); link.ready(); link.note_all()")
+        .with("OJS_HEARTBEAT_INTERVAL", "100ms")
+        .start();
+    init.ends_with(0);
+}
+
+#[test]
+fn nothing_is_reported_after_the_fail_of_a_shutdown_although_the_worker_wrote_until_it_was_killed() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+note_signals(signal.SIGTERM)
+link = Link()
+link.ready()
+held = link.job()
+while True:
+    time.sleep(0.002)
+    link.say('heartbeat', job_id=held)
+    note('beat', time.monotonic_ns())";
+    let mut init = stage
+        .worker(script)
+        .with_all(&[
+            ("OJS_TERMINATION_GRACE_PERIOD", "3s"),
+            ("OJS_GRACE_PERIOD", "0s"),
+            ("OJS_CANCEL_GRACE", "200ms"),
+        ])
+        .start();
+    init.notes_line("job j1");
+    init.stops();
+    assert_eq!(stage.failure("j1")["type"], "ShutdownError");
+    let notes = init.notes();
+    let last = notes.iter().rev().find_map(|line| line.strip_prefix("beat ")).unwrap();
+    assert!(stage.settled_at("j1") > moment(last), "{}", init.story());
+}

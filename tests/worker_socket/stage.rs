@@ -1,0 +1,359 @@
+//! The real binary as PID 1 of a fresh PID namespace, with a backend in front of it and a worker behind it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::backend::{Backend, Endpoint, Outcome, Record};
+use crate::support::sys::{self, Ended};
+use crate::support::temp::TempDir;
+use crate::support::wait::{now, wait_for, wait_until};
+use crate::support::{proc, wait};
+use crate::under_test;
+
+/// Longest that anything may take which does happen. Much more than it needs: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long something is watched that must not happen.
+pub const WATCH: Duration = Duration::from_millis(300);
+
+/// Everything of one test: it goes away with it.
+pub struct Stage {
+    pub backend: Backend,
+    dir: TempDir,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ojs-ws-{}-{number}", std::process::id()));
+        let dir = TempDir::new(path).unwrap();
+        // As /tmp: some workers run as other users, and none may replace what belongs to others.
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        Self {
+            backend: Backend::start(),
+            dir,
+        }
+    }
+
+    /// A file of this test.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes jobs `first`, `first+1` ... available.
+    pub fn enqueue(&self, jobs: impl IntoIterator<Item = u32>) {
+        for number in jobs {
+            self.backend.enqueue(&job(number, ""));
+        }
+    }
+
+    /// The init with a raw worker that executes this script.
+    pub fn worker(&self, script: &str) -> Start<'_> {
+        let raw = root().join("tests/support/raw_worker.py");
+        let words: [OsString; 5] = ["python3".into(), "-S".into(), "-E".into(), raw.into(), script.into()];
+        self.command(&words)
+    }
+
+    /// The init with this command.
+    pub fn command<S: Into<OsString> + Clone>(&self, words: &[S]) -> Start<'_> {
+        let variables = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".into()),
+            ("OJS_URL", self.backend.url()),
+            ("OJS_RUNTIME_DIR", self.at("run").display().to_string()),
+            ("OJS_HEALTH_LISTEN", "off".to_owned()),
+            ("OJS_POLL_INTERVAL", "50ms".to_owned()),
+            ("OJS_TERMINATION_GRACE_PERIOD", "40s".to_owned()),
+            ("OJS_LOG_LEVEL", "debug".to_owned()),
+            ("OJS_LOG_FORMAT", "text".to_owned()),
+            ("OJS_TERMINATION_LOG", String::new()),
+        ];
+        Start {
+            stage: self,
+            name: "init",
+            variables: variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            before: Vec::new(),
+            command: words.iter().cloned().map(Into::into).collect(),
+        }
+    }
+
+    /// What became of a job so far.
+    pub fn outcomes(&self, job: &str) -> Vec<Outcome> {
+        self.backend.outcomes().remove(job).unwrap_or_default()
+    }
+
+    /// Waits until every job has an outcome, which must be one only.
+    pub fn wait_for_outcomes(&self) {
+        let all = || self.backend.outcomes().values().all(|outcomes| !outcomes.is_empty());
+        assert!(wait_until(PATIENCE, all), "{:?}", self.backend.outcomes());
+        self.backend.assert_one_outcome_each();
+    }
+
+    /// Waits for the one FAIL of a job and returns its error.
+    pub fn failure(&self, job: &str) -> serde_json::Value {
+        wait_until(PATIENCE, || !self.outcomes(job).is_empty());
+        let outcomes = self.outcomes(job);
+        let [Outcome::Failed(error)] = outcomes.as_slice() else {
+            panic!("{job}: {outcomes:?}")
+        };
+        error.clone()
+    }
+
+    /// When its outcome reached the backend.
+    pub fn settled_at(&self, job: &str) -> Instant {
+        let of_it = |record: &&Record| {
+            matches!(record.endpoint, Endpoint::Ack | Endpoint::Nack) && record.job().as_deref() == Some(job)
+        };
+        self.backend.records().iter().find(of_it).unwrap().at
+    }
+
+    /// The states that the heartbeats have said until now, repetitions left out.
+    pub fn states(&self) -> Vec<String> {
+        let beats = self.backend.records_of(Endpoint::Heartbeat);
+        let mut states: Vec<String> = beats.iter().filter_map(|beat| beat.text("state")).collect();
+        states.dedup();
+        states
+    }
+}
+
+/// An envelope with further fields, which begin with a comma.
+pub fn job(number: u32, more: &str) -> String {
+    format!(r#"{{"id":"j{number}","type":"t","queue":"default","args":[],"attempt":0{more}}}"#)
+}
+
+/// The sources.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A moment that a script noted with `time.monotonic_ns()`.
+pub fn moment(noted: &str) -> Instant {
+    let then: u64 = noted.parse().unwrap();
+    now() - Duration::from_nanos(sys::monotonic_ns().saturating_sub(then))
+}
+
+/// A start that is being put together.
+pub struct Start<'a> {
+    stage: &'a Stage,
+    name: &'a str,
+    variables: BTreeMap<OsString, OsString>,
+    before: Vec<OsString>,
+    command: Vec<OsString>,
+}
+
+impl<'a> Start<'a> {
+    /// Sets a variable.
+    pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets a variable for each pair.
+    pub fn with_all(self, pairs: &[(&str, &str)]) -> Self {
+        pairs.iter().fold(self, |start, (name, value)| start.with(name, value))
+    }
+
+    /// A program that execs the init, with its arguments.
+    pub fn through(mut self, words: &[&str]) -> Self {
+        self.before.extend(words.iter().map(OsString::from));
+        self
+    }
+
+    /// Another name for its files, where a test has several.
+    pub fn named(mut self, name: &'a str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Init {
+        let files = [
+            self.stage.at(&format!("{}.log", self.name)),
+            self.stage.at(&format!("{}.notes", self.name)),
+        ];
+        let [log, notes] = files;
+        let mut words = self.before.into_iter().chain([under_test::init().into()]);
+        let mut command = Command::new(words.next().unwrap());
+        command
+            .args(words)
+            .arg("--")
+            .args(&self.command)
+            .env_clear()
+            .envs(&self.variables)
+            .env("NOTES", &notes)
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(File::create(&log).unwrap()));
+        // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their stacks.
+        unsafe { command.pre_exec(own_proc) };
+        Init {
+            pid: spawn(command),
+            log,
+            notes,
+            ended: None,
+        }
+    }
+}
+
+/// A `/proc` that shows the new namespace.
+fn own_proc() -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>)?;
+    Ok(())
+}
+
+/// A thread's new PID namespace holds only the thread's children.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is the outside world: it starts the init"
+)]
+fn spawn(mut command: Command) -> i32 {
+    let start = move || {
+        unshare(CloneFlags::CLONE_NEWPID).expect("making a PID namespace needs root");
+        command.spawn().unwrap().id().cast_signed()
+    };
+    std::thread::spawn(start).join().unwrap()
+}
+
+/// An init that runs, or has run. Dropping it ends everything in its namespace.
+pub struct Init {
+    pub pid: i32,
+    log: PathBuf,
+    notes: PathBuf,
+    ended: Option<Ended>,
+}
+
+impl Init {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        sys::send(self.pid, signal).unwrap();
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = sys::reap(self.pid, false).unwrap();
+        }
+        self.ended.is_none()
+    }
+
+    /// Waits for its end, which must be this exit status; how long that took.
+    pub fn ends_with(&mut self, status: i32) -> Duration {
+        let began = now();
+        let is_over = wait_until(PATIENCE, || !self.is_running());
+        assert!(is_over, "still there after {PATIENCE:?}: {}", self.story());
+        assert_eq!(self.ended, Some(Ended::Code(status)), "{}", self.story());
+        began.elapsed()
+    }
+
+    /// SIGTERM, and the end with status 0.
+    pub fn stops(&mut self) {
+        self.signal(libc::SIGTERM);
+        self.ends_with(0);
+    }
+
+    /// What it wrote to its log, and its worker to standard error.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the log has this.
+    pub fn logs(&mut self, text: &str) {
+        let said = wait_until(PATIENCE, || self.log().contains(text));
+        assert!(said, "{text:?} is not in the log: {}", self.story());
+    }
+
+    /// What its worker noted, line by line.
+    pub fn notes(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.notes).unwrap_or_default();
+        // The last line may still be on its way.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until the worker has noted this line.
+    pub fn notes_line(&mut self, line: &str) {
+        self.notes_times(line, 1);
+    }
+
+    /// Waits until the worker has noted this line so many times.
+    pub fn notes_times(&mut self, line: &str, times: usize) {
+        let count = |init: &Self| init.notes().iter().filter(|noted| *noted == line).count();
+        let noted = wait_until(PATIENCE, || count(self) >= times);
+        assert!(noted, "{line:?} was not noted {times} times: {}", self.story());
+    }
+
+    /// Waits for a note that begins with this word, and returns the rest of it.
+    pub fn noted(&mut self, word: &str) -> String {
+        let prefix = format!("{word} ");
+        let found = wait_for(PATIENCE, || {
+            self.notes()
+                .iter()
+                .find_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+        });
+        found.unwrap_or_else(|| panic!("no note {word:?}: {}", self.story()))
+    }
+
+    /// The pid as we see it of a process that calls itself `inner`.
+    pub fn outer_pid(&self, inner: &str) -> i32 {
+        let inner: i32 = inner.parse().unwrap();
+        let is_it = |pid: &i32| proc::inner_pid(*pid) == Some(inner);
+        proc::descendants(self.pid).into_iter().find(is_it).unwrap()
+    }
+
+    /// A number in KiB of its `/proc/PID/status`.
+    pub fn memory_kib(&self, name: &str) -> u64 {
+        let text = proc::status_field(self.pid, name).unwrap();
+        text.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Everything that may tell what went wrong.
+    pub fn story(&self) -> String {
+        let log = self.log();
+        let from = log.len().saturating_sub(8000);
+        let log = log.get(from..).unwrap_or(&log);
+        let notes = self.notes();
+        let notes = notes.get(notes.len().saturating_sub(60)..).unwrap_or_default();
+        format!("\nended: {:?}\nlog: {log}\nnotes: {notes:#?}", self.ended)
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        if self.is_running() {
+            // The kernel ends everything else in the namespace before it lets go of its first process.
+            let _ = sys::send(self.pid, libc::SIGKILL);
+            let _ = sys::reap(self.pid, true);
+        }
+        if std::thread::panicking() {
+            println!("{}", self.story());
+        }
+    }
+}
+
+/// Watches for a short time that something does not happen.
+pub fn never(what: &str, mut happened: impl FnMut() -> bool) {
+    assert!(!wait::wait_until(WATCH, &mut happened), "{what}");
+}
