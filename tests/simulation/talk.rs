@@ -263,7 +263,7 @@ impl Talk {
             "named {named:?}, kept {kept:?}"
         );
         promise!("a beat names each once", named.len() == active.len(), "{active:?}");
-        self.gap(now)?;
+        self.gap(state, now)?;
         self.beats_from = Some(now);
         self.last_beat = Some((state, active.len()));
         self.since_last_beat.clear();
@@ -271,15 +271,21 @@ impl Talk {
     }
 
     /// Held up at each heartbeat and at each step: an overdue one may also never come.
-    pub fn gap(&self, now: Duration) -> Kept {
+    pub fn gap(&self, state: WorkerState, now: Duration) -> Kept {
         let has_said_farewell = self
             .worker
             .as_ref()
             .is_some_and(|worker| self.farewells.contains_key(worker));
         let is_last = self.last_beat == Some((WorkerState::Terminate, 0));
+        // Whom the backend does not know needs no last words.
+        let is_known = self
+            .worker
+            .as_ref()
+            .is_some_and(|worker| self.known.contains_key(worker));
         if let Some(from) = self.beats_from
             && !has_said_farewell
             && !is_last
+            && (is_known || state != WorkerState::Terminate)
         {
             let gap = now - from;
             let most = self.interval + LEEWAY + SLACK;
