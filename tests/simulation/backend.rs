@@ -9,6 +9,9 @@ use ojs_init::lifecycle::ids::{JobId, WorkerId};
 
 use crate::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
 
+/// What makes an envelope too large for any frame of these runs.
+pub const PADDING: usize = 2_000;
+
 /// From a FAIL to the next attempt.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
@@ -271,7 +274,7 @@ pub fn serial_of(reservation: &Reservation) -> u64 {
 }
 
 fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
-    let padding = if job.plan.is_large { 2_000 } else { 0 };
+    let padding = if job.plan.is_large { PADDING } else { 0 };
     Delivery {
         id: id.clone(),
         kind: if job.plan.is_rare { RARE_KIND } else { "usual" }.into(),

@@ -6,7 +6,7 @@ use ojs_init::lifecycle::effect::{Outcome, Remark, WorkerState};
 use ojs_init::lifecycle::event::{Delivery, Event, Ready, Said};
 use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
 
-use crate::backend::serial_of;
+use crate::backend::{PADDING, serial_of};
 use crate::plan::Answer;
 use crate::promise::{Broken, Kept, promise};
 
@@ -199,7 +199,8 @@ impl Ledger {
                 answer: None,
                 is_open: true,
                 is_lost: false,
-                is_decided: state != WorkerState::Running,
+                // Nobody is ever given it: it goes back, or is too large.
+                is_decided: state != WorkerState::Running || delivery.envelope.len() > PADDING,
                 is_doubtful: false,
                 needs_look: false,
                 is_taken: false,

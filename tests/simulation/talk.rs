@@ -54,7 +54,6 @@ pub struct Talk {
     since_last_beat: Vec<Call>,
     known: BTreeMap<WorkerId, Duration>,
     farewells: BTreeMap<WorkerId, Duration>,
-    is_terminating: bool,
 }
 
 impl Talk {
@@ -69,7 +68,6 @@ impl Talk {
             since_last_beat: Vec::new(),
             known: BTreeMap::new(),
             farewells: BTreeMap::new(),
-            is_terminating: false,
         }
     }
 
@@ -102,15 +100,6 @@ impl Talk {
         is_known && self.beats_from.is_some() && beats.count() < 2
     }
 
-    /// The backend has accepted something; heartbeats that were not owed until then are owed from now on.
-    fn is_known_now(&mut self, worker: &WorkerId, now: Duration) {
-        let is_news = !self.known.contains_key(worker);
-        self.known.entry(worker.clone()).or_insert(now);
-        if is_news && self.is_terminating && self.beats_from.is_some() && self.worker.as_ref() == Some(worker) {
-            self.beats_from = Some(now);
-        }
-    }
-
     pub fn fetch_is_abandoned(&mut self) {
         self.calls
             .retain(|_, pending| !matches!(pending.call, Call::Fetch { .. }));
@@ -120,7 +109,7 @@ impl Talk {
     fn registered(&mut self, worker: &WorkerId, reply: &Reply, state: WorkerState, now: Duration) {
         let is_current = self.worker.as_ref() == Some(worker);
         if let Reply::Registered { heartbeat_interval } = reply {
-            self.is_known_now(worker, now);
+            self.known.entry(worker.clone()).or_insert(now);
             let is_free = is_current && !self.options.heartbeat_interval_is_fixed;
             self.interval = heartbeat_interval.filter(|_| is_free).unwrap_or(self.interval);
         } else if *reply != Reply::Failed(Failure::NotOffered) {
@@ -133,7 +122,6 @@ impl Talk {
 
     /// What nobody answered in time.
     pub fn expire(&mut self, state: WorkerState, ledger: &mut Ledger, now: Duration) {
-        self.is_terminating = state == WorkerState::Terminate;
         let over = |(id, pending): (&CallId, &Pending)| (pending.give_up + LEEWAY <= now).then_some(*id);
         let over: Vec<CallId> = self.calls.iter().filter_map(over).collect();
         for id in over {
@@ -156,13 +144,13 @@ impl Talk {
             Call::Register { worker } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
                 if let Reply::Beaten { .. } = reply {
-                    self.is_known_now(worker, now);
+                    self.known.entry(worker.clone()).or_insert(now);
                     return Some(reply.clone());
                 }
             }
             Call::Fetch { worker, .. } => {
                 if let Reply::Fetched(deliveries) = reply {
-                    self.is_known_now(worker, now);
+                    self.known.entry(worker.clone()).or_insert(now);
                     ledger.brought(deliveries, worker, state);
                 }
             }
@@ -275,7 +263,7 @@ impl Talk {
             "named {named:?}, kept {kept:?}"
         );
         promise!("a beat names each once", named.len() == active.len(), "{active:?}");
-        self.gap(now)?;
+        self.gap(state, now)?;
         self.beats_from = Some(now);
         self.last_beat = Some((state, active.len()));
         self.since_last_beat.clear();
@@ -283,13 +271,13 @@ impl Talk {
     }
 
     /// Held up at each heartbeat and at each step: an overdue one may also never come.
-    pub fn gap(&self, now: Duration) -> Kept {
+    pub fn gap(&self, state: WorkerState, now: Duration) -> Kept {
         let has_said_farewell = self
             .worker
             .as_ref()
             .is_some_and(|worker| self.farewells.contains_key(worker));
         let is_last = self.last_beat == Some((WorkerState::Terminate, 0));
-        // Who has accepted nothing from us need not hear of our end.
+        // Whom the backend does not know needs no last words.
         let is_known = self
             .worker
             .as_ref()
@@ -297,7 +285,7 @@ impl Talk {
         if let Some(from) = self.beats_from
             && !has_said_farewell
             && !is_last
-            && (is_known || !self.is_terminating)
+            && (is_known || state != WorkerState::Terminate)
         {
             let gap = now - from;
             let most = self.interval + LEEWAY + SLACK;

@@ -343,7 +343,7 @@ impl World {
         if self.ledger.main.is_some() && self.ledger.is_idle() && !self.talk.is_fetching() {
             self.course.is_idle(self.now)?;
         }
-        self.talk.gap(self.now)?;
+        self.talk.gap(self.course.state, self.now)?;
         self.course.is_overdue(self.now)
     }
 
