@@ -26,6 +26,7 @@ if [ "$want" = test ]; then
     need bash bash
     need ps procps
     need python3 python3
+    need node nodejs
     need strace strace
     need tini tini
     need dumb-init dumb-init

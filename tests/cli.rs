@@ -472,8 +472,11 @@ fn a_secret_is_never_shown() {
 }
 
 #[test]
-fn a_mode_of_the_agent_is_refused_in_this_version() {
-    Scene::new()
-        .variable("OJS_URL", "http://backend")
-        .assert_refused(&[], &["worker.mode = socket", "--no-agent"]);
+fn a_mode_that_this_version_does_not_have_is_refused() {
+    for mode in ["gateway", "exec"] {
+        Scene::new()
+            .variable("OJS_URL", "http://backend")
+            .variable("OJS_MODE", mode)
+            .assert_refused(&[], &["worker.mode", mode, "this version"]);
+    }
 }
