@@ -266,6 +266,34 @@ fn a_process_that_closes_its_connection_with_a_job_is_asked_and_killed_before_th
 }
 
 #[test]
+fn a_process_that_is_being_ended_gets_no_job_on_its_other_connection() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+note_signals(signal.SIGTERM)
+def serve():
+    link, other = Link(), Link()
+    link.ready()
+    link.job()
+    other.ready()
+    link.socket.close()
+    other.job()
+    note('took another')
+    rest()
+
+child(serve)
+rest()";
+    let mut init = stage.worker(script).with("OJS_CANCEL_GRACE", "700ms").start();
+    init.notes_line("signal 15");
+    stage.enqueue([2]);
+    assert!(is_worker_death(&stage.failure("j1")), "{}", init.story());
+    assert!(!init.notes().contains(&"took another".to_owned()), "{}", init.story());
+    never("a job that nobody had fails", || {
+        stage.outcomes("j2").iter().any(|outcome| *outcome != Outcome::Requeued)
+    });
+}
+
+#[test]
 fn the_reservation_is_kept_while_a_process_without_its_connection_is_being_ended() {
     let stage = Stage::new();
     stage.enqueue([1]);
