@@ -39,6 +39,7 @@ fn a_job_goes_through_every_call_of_its_life() {
 
     let registered = Reply::Registered {
         heartbeat_interval: None,
+        longest_interval: None,
     };
     assert_eq!(rig.ask(register()), registered);
     let Reply::Fetched(deliveries) = rig.ask(fetch(3)) else {

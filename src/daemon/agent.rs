@@ -97,8 +97,18 @@ fn set_up(
     let restarts = options.restart != crate::lifecycle::options::Restart::Never;
 
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
-    let directory = RuntimeDir::open(&candidates(&config.paths), &allowed).map_err(internal)?;
-    let listener = directory.worker_socket().map_err(internal)?;
+    // A place that somebody named is a matter of configuration, one that we chose is not.
+    let no_place = |error: String| NotStarted {
+        message: error,
+        exit: if config.paths.runtime_dir.is_some() {
+            Exit::Usage
+        } else {
+            Exit::Internal
+        },
+    };
+    let directory =
+        RuntimeDir::open(&candidates(&config.paths), &allowed).map_err(|error| no_place(error.to_string()))?;
+    let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
     let socket_path = listener.path().to_owned();
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;

@@ -57,6 +57,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         poll_interval: worker.poll_interval,
         heartbeat_interval: worker.heartbeat_interval,
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
+        visibility_timeout: worker.visibility_timeout,
         request_timeout: config.backend.request_timeout,
         server_resume: worker.server_resume,
         times: ShutdownTimes::of_agent(&limits(config), surroundings),

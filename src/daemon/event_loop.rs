@@ -114,7 +114,6 @@ impl EventLoop {
                 return Some(exit);
             }
             if let Some(event) = self.happened.pop_front() {
-                trace!("{event:?}");
                 self.machine.handle(event, now());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.machine.handle_timeout(now());

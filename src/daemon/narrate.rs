@@ -64,7 +64,12 @@ pub fn narrate(remark: Remark) {
             warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
         }
         Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
-        Remark::Summary { cut_off, unreported } => summary(cut_off, unreported),
+        Remark::Summary {
+            cut_off,
+            unreported,
+            is_asked,
+            status,
+        } => summary(cut_off + unreported, cut_off, is_asked, status),
     }
 }
 
@@ -102,11 +107,17 @@ fn ready(connection: ConnectionId, concurrency: u32, client: Option<Text>) {
     info!("connection {connection} ({client}) takes up to {concurrency} jobs");
 }
 
-fn summary(cut_off: usize, unreported: usize) {
-    if cut_off + unreported == 0 {
-        info!("Worker stopped gracefully");
+fn summary(lost: usize, cut_off: usize, is_asked: bool, status: u8) {
+    if lost > 0 {
+        let unreported = lost - cut_off;
+        warn!(
+            "Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported; exit status \
+             {status}"
+        );
+    } else if is_asked {
+        info!("Worker stopped gracefully; exit status {status}");
     } else {
-        warn!("Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported");
+        info!("nothing is left to do without the worker; exit status {status}");
     }
 }
 

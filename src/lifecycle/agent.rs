@@ -128,12 +128,11 @@ impl Lifecycle {
             return;
         }
         match reply {
-            Reply::Registered { heartbeat_interval } => {
-                if let Some(interval) = heartbeat_interval
-                    && !self.options.heartbeat_interval_is_fixed
-                {
-                    self.agent.interval = interval;
-                }
+            Reply::Registered {
+                heartbeat_interval,
+                longest_interval,
+            } => {
+                self.set_interval(heartbeat_interval, longest_interval, now);
                 self.registration_is_settled(now);
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
@@ -142,6 +141,20 @@ impl Lifecycle {
             Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) => {
                 self.register_again(Failure::Unanswered, now);
             }
+        }
+    }
+
+    /// What was configured, else recommended; but never more than the backend and the reservations bear (WP 10.3).
+    fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, now: Moment) {
+        let configured = self.options.heartbeat_interval;
+        let wanted = recommended
+            .filter(|_| !self.options.heartbeat_interval_is_fixed)
+            .unwrap_or(configured);
+        let longest = longest.unwrap_or(wanted).min(self.options.visibility_timeout / 3);
+        self.agent.interval = wanted.min(longest);
+        if self.timers.due(Timer::Heartbeat).is_some() {
+            self.timers
+                .arm_at_latest(Timer::Heartbeat, now.after(self.agent.interval));
         }
     }
 
@@ -156,16 +169,13 @@ impl Lifecycle {
         });
     }
 
+    /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
+    /// registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, now: Moment) {
-        self.agent.is_settled = true;
-        self.agent.register_failures = 0;
-        if !self.phase.is_terminating() {
+        let was_settled = std::mem::replace(&mut self.agent.is_settled, true);
+        if !was_settled && !self.phase.is_terminating() {
             self.beat_now(now);
         }
-    }
-
-    pub(super) fn heartbeat_is_due(&mut self, now: Moment) {
-        self.beat_now(now);
     }
 
     /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.
@@ -206,7 +216,7 @@ impl Lifecycle {
         self.agent.beats_again = says_quiet;
     }
 
-    fn beats_in_flight(&self) -> usize {
+    pub(super) fn beats_in_flight(&self) -> usize {
         let is_beat = |purpose: &&Purpose| matches!(purpose, Purpose::Heartbeat { .. });
         self.calls.values().filter(is_beat).count()
     }
@@ -235,15 +245,23 @@ impl Lifecycle {
     }
 
     pub(super) fn heartbeat_replied(&mut self, worker: &WorkerId, named: &[(JobId, Claim)], reply: Reply, now: Moment) {
+        // One that this very answer causes is not sent twice.
+        let beats_again = std::mem::take(&mut self.agent.beats_again);
         match reply {
             Reply::Beaten { directive, extended } => {
                 self.is_known_now(worker, now);
+                self.agent.register_failures = 0;
                 if let Some(extended) = extended {
                     self.look_for_lost(named, &extended, now);
                 }
                 self.directed(directive, now);
             }
-            Reply::Failed(Failure::Unregistered) => self.register(now),
+            Reply::Failed(failure @ Failure::Unregistered) => {
+                let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
+                if !is_registering && self.timers.due(Timer::Register).is_none() && !self.phase.is_terminating() {
+                    self.register_again(failure, now);
+                }
+            }
             Reply::Failed(failure) => self.say(Remark::CallFailed {
                 what: "heartbeat",
                 failure,
@@ -251,7 +269,7 @@ impl Lifecycle {
             }),
             Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) => {}
         }
-        if self.agent.beats_again {
+        if beats_again {
             self.beat_now(now);
         }
     }

@@ -20,6 +20,9 @@ const PING_AFTER: Duration = Duration::from_secs(10);
 /// Pings without an answer that make a connection unresponsive.
 const PING_LIMIT: u8 = 3;
 
+/// How long a process may take to end by itself after it has closed a connection on which it holds jobs.
+const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
+
 /// How long a connection may leave a job unread that was written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
@@ -236,8 +239,18 @@ impl Lifecycle {
         if connection.held.is_empty() {
             self.connections.forget(id);
         } else if !self.connections.process(process).is_some_and(|process| process.is_gone) {
-            self.end_process(process, "its connection was closed while it holds jobs", now);
+            // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
+            self.timers
+                .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
         }
+        if self.connections.ready() == 0 && self.worker.is_alive() && !self.phase.is_terminating() {
+            self.timers
+                .arm_at_latest(Timer::Ready, now.after(self.options.ready_timeout));
+        }
+    }
+
+    pub(super) fn outlived_connection(&mut self, process: ProcessId, now: Moment) {
+        self.end_process(process, "its connection was closed while it holds jobs", now);
     }
 
     /// Asks a process to end, and sees to it. A stopped one is woken up for that.
@@ -277,6 +290,7 @@ impl Lifecycle {
     /// It is gone: whatever it had written is there to be read now.
     pub(super) fn process_gone(&mut self, id: ProcessId) {
         self.timers.cancel(Timer::KillProcess(id));
+        self.timers.cancel(Timer::HungUp(id));
         let Some(process) = self.connections.process_mut(id) else {
             return;
         };

@@ -360,6 +360,10 @@ pub enum Remark {
         cut_off: usize,
         /// Finished jobs whose ACK the backend never took.
         unreported: usize,
+        /// Somebody asked for the end; else the worker ended by itself, or could not be started.
+        is_asked: bool,
+        /// Our exit status.
+        status: u8,
     },
 }
 

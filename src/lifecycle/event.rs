@@ -221,8 +221,10 @@ impl ErrorCode {
 pub enum Reply {
     /// The registration was accepted; an interval is recommended.
     Registered {
-        /// Time between heartbeats that the backend recommends, already at most a third of its heartbeat timeout.
+        /// Time between heartbeats that the backend recommends.
         heartbeat_interval: Option<Duration>,
+        /// A third of its heartbeat timeout: more must not be between two heartbeats, whatever anybody wants.
+        longest_interval: Option<Duration>,
     },
     /// The heartbeat was accepted.
     Beaten {

@@ -38,6 +38,8 @@ const CALL_LEEWAY: Duration = Duration::from_millis(250);
 pub enum Timer {
     /// When has this step of the shutdown had its time?
     Step,
+    /// When is the last heartbeat sent although an earlier one has no answer?
+    FinalHeartbeat,
     /// When have the jobs had theirs?
     Deadline,
     /// When is the worker told that the drain begins?
@@ -60,6 +62,8 @@ pub enum Timer {
     StartAnyway,
     /// When has the worker had its time to say ready?
     Ready,
+    /// When has a process whose connection was closed had its time to end by itself?
+    HungUp(ProcessId),
     /// When has a process that is being ended had its time?
     KillProcess(ProcessId),
     /// When is this connection asked whether it is there?
@@ -210,6 +214,7 @@ impl Lifecycle {
     fn due(&mut self, timer: Timer, now: Moment) {
         match timer {
             Timer::Step => self.step_is_over(now),
+            Timer::FinalHeartbeat => self.send_final_heartbeat(now),
             Timer::Deadline => self.deadline_reached(now),
             Timer::DelayOver => self.delay_is_over(now),
             Timer::DrainLog => self.log_drain(now),
@@ -220,6 +225,7 @@ impl Lifecycle {
             Timer::Rescan => self.rescan(),
             Timer::Start | Timer::StartAnyway => self.start_is_due(timer, now),
             Timer::Ready => self.order(Effect::Say(Remark::NotReady)),
+            Timer::HungUp(process) => self.outlived_connection(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
             Timer::Ping(connection) => self.ping(connection, now),
             Timer::Stalled(connection) => self.stalled(connection, now),
@@ -230,7 +236,7 @@ impl Lifecycle {
             Timer::Report(claim) => self.report_is_due(claim, now),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
-            Timer::Heartbeat => self.heartbeat_is_due(now),
+            Timer::Heartbeat => self.beat_now(now),
             Timer::Register => self.register(now),
             // Being due is all: `settle` looks whether it is armed.
             Timer::Fetch => {}

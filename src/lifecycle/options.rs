@@ -27,6 +27,8 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// Whether a recommendation may change it.
     pub heartbeat_interval_is_fixed: bool,
+    /// How long a heartbeat keeps a job reserved.
+    pub visibility_timeout: Duration,
     /// Longest that any request may take.
     pub request_timeout: Duration,
     /// Whether a server's `running` lifts a quiet that the server made (requirements C-20).

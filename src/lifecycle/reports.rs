@@ -144,12 +144,15 @@ impl Lifecycle {
     }
 
     /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved. And as long as
-    /// an earlier outcome of the same job is on its way, a second one could only undo it.
+    /// an earlier outcome of the same job is on its way, a second one could only undo it. When the end is near the outcome
+    /// does not wait for the checkpoint any more.
     fn may_go(&self, claim: Claim) -> bool {
         self.jobs.get(claim).is_some_and(|job| match &job.place {
             Place::Reporting(report) => {
                 self.jobs.claims_of(job.id()).next() == Some(claim)
-                    && (matches!(report.what, What::Ack { .. }) || job.news.checkpoint_call.is_none())
+                    && (matches!(report.what, What::Ack { .. })
+                        || job.news.checkpoint_call.is_none()
+                        || self.shutdown.is_reporting())
             }
             Place::Waiting | Place::Held(_) => false,
         })

@@ -33,7 +33,9 @@ pub(super) struct Shutdown {
     /// Nobody gets a cancel grace any more.
     pub(super) is_hurried: bool,
     /// Somebody asked for the end; else the worker ended by itself.
-    is_asked: bool,
+    pub(super) is_asked: bool,
+    /// The last heartbeat was sent, or is not needed.
+    pub(super) has_beaten_last: bool,
     /// What started it.
     pub(super) reason: Reason,
     /// When it started.
@@ -166,6 +168,10 @@ impl Shutdown {
 
     pub(super) fn is_killing(&self) -> bool {
         self.step == Step::Kill
+    }
+
+    pub(super) fn is_reporting(&self) -> bool {
+        self.step == Step::Report
     }
 
     pub(super) fn has_said_goodbye(&self) -> bool {

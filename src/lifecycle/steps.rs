@@ -79,7 +79,13 @@ impl Lifecycle {
             Step::Cancel => !self.has_held_jobs(),
             Step::Ask | Step::Kill => self.worker.is_over() && !self.has_held_jobs(),
             Step::Report => self.jobs.is_empty() && !self.is_fetching(),
-            Step::FinalHeartbeat => !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat),
+            Step::FinalHeartbeat => {
+                // The last one shall be the last: those that are on their way come first.
+                if self.beats_in_flight() == 0 {
+                    self.send_final_heartbeat(now);
+                }
+                self.beats_in_flight() == 0 && !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat)
+            }
             Step::Deregister => {
                 self.deregister_everybody(now);
                 !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister | Purpose::Register(_)))
@@ -93,7 +99,7 @@ impl Lifecycle {
         is_done
     }
 
-    fn is_waiting_for(&self, is: impl Fn(&Purpose) -> bool) -> bool {
+    pub(super) fn is_waiting_for(&self, is: impl Fn(&Purpose) -> bool) -> bool {
         self.calls.values().any(is)
     }
 
@@ -110,6 +116,8 @@ impl Lifecycle {
 
     /// The time of this step is over.
     pub(super) fn step_is_over(&mut self, now: Moment) {
+        // Not even half of the time was left for it: it goes out all the same.
+        self.send_final_heartbeat(now);
         let next = match self.shutdown.step {
             Step::Cancel | Step::Ask => Step::Kill,
             other @ (Step::NotYet
@@ -265,16 +273,25 @@ impl Lifecycle {
             return;
         };
         self.shutdown.calls_end = Some(end);
-        if let Some(worker) = self.agent.worker.clone()
-            && self.agent.is_known
-        {
-            let call = Call::Heartbeat {
-                worker,
-                state: WorkerState::Terminate,
-                active: Vec::new(),
-            };
-            self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
+        // One that hangs holds it up for half of the time.
+        self.timers.arm(Timer::FinalHeartbeat, now.after(end.from_now(now) / 2));
+    }
+
+    /// Once, and only to a backend that has heard of us.
+    pub(super) fn send_final_heartbeat(&mut self, now: Moment) {
+        if self.shutdown.step != Step::FinalHeartbeat || self.shutdown.has_beaten_last || !self.agent.is_known {
+            return;
         }
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        self.shutdown.has_beaten_last = true;
+        let call = Call::Heartbeat {
+            worker,
+            state: WorkerState::Terminate,
+            active: Vec::new(),
+        };
+        self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
     }
 
     fn give_up_on_outcomes(&mut self) {
@@ -359,9 +376,13 @@ impl Lifecycle {
             self.order(Effect::KillEverything);
             self.count_what_is_left();
         }
-        let (cut_off, unreported) = (self.shutdown.cut_off, self.shutdown.unreported);
-        self.say(Remark::Summary { cut_off, unreported });
         let status = self.exit_status();
+        self.say(Remark::Summary {
+            cut_off: self.shutdown.cut_off,
+            unreported: self.shutdown.unreported,
+            is_asked: self.shutdown.is_asked,
+            status,
+        });
         self.order(Effect::Exit(status));
     }
 }

@@ -9,9 +9,6 @@ use crate::lifecycle::ids::{JobId, WorkerId};
 use super::delivery;
 use super::lenient::{self, Object};
 
-/// Time between heartbeats that we assume when the backend names only its heartbeat timeout (requirements C-15).
-const USUAL_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
-
 /// Shortest recommended time between heartbeats that we follow: below it they would be the backend's main load.
 const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -76,24 +73,16 @@ fn registered(body: &[u8]) -> Answer {
             remark: Some("the backend answered the registration with ok: false".to_owned()),
         };
     }
-    let heartbeat_interval = fields.as_ref().and_then(heartbeat_interval);
-    Reply::Registered { heartbeat_interval }.into()
-}
-
-/// The recommended interval, at most a third of the timeout; a timeout alone matters when our usual interval is more.
-fn heartbeat_interval(fields: &Object<'_>) -> Option<Duration> {
-    let second = Duration::from_secs(1);
-    let recommended = fields.duration("heartbeat_interval", second);
-    let most = fields
-        .duration("heartbeat_timeout", second)
-        .map(|timeout| timeout / HEARTBEATS_IN_TIMEOUT);
-    let interval = match (recommended, most) {
-        (Some(recommended), Some(most)) => recommended.min(most),
-        (Some(recommended), None) => recommended,
-        (None, Some(most)) => Some(most).filter(|most| *most < USUAL_HEARTBEAT_INTERVAL)?,
-        (None, None) => return None,
+    let period = |key| {
+        let fields = fields.as_ref()?;
+        fields.duration(key, Duration::from_secs(1))
     };
-    Some(interval.max(SHORTEST_HEARTBEAT_INTERVAL))
+    let at_least = |interval: Duration| interval.max(SHORTEST_HEARTBEAT_INTERVAL);
+    Reply::Registered {
+        heartbeat_interval: period("heartbeat_interval").map(at_least),
+        longest_interval: period("heartbeat_timeout").map(|timeout| at_least(timeout / HEARTBEATS_IN_TIMEOUT)),
+    }
+    .into()
 }
 
 fn beaten(body: &[u8]) -> Reply {

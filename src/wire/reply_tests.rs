@@ -50,30 +50,35 @@ fn extended_jobs_are_believed_only_as_an_array_of_ids() {
 }
 
 #[test]
-fn a_recommended_heartbeat_interval_is_at_most_a_third_of_the_timeout() {
-    let interval = |body: &str| {
+fn a_registration_brings_a_recommended_interval_and_a_third_of_the_timeout_as_the_longest() {
+    let intervals = |body: &str| {
         let answer = reply(&register(), 201, body);
-        let Reply::Registered { heartbeat_interval } = answer else {
+        let Reply::Registered {
+            heartbeat_interval,
+            longest_interval,
+        } = answer
+        else {
             panic!("{answer:?}")
         };
-        heartbeat_interval.map(|interval| interval.as_millis())
+        [heartbeat_interval, longest_interval].map(|interval| interval.map(|interval| interval.as_millis()))
     };
     let cases = [
         (
             r#"{"ok":true,"heartbeat_interval":1,"heartbeat_timeout":30}"#,
-            Some(1000),
+            [Some(1000), Some(10_000)],
         ),
-        (r#"{"heartbeat_interval":20,"heartbeat_timeout":30}"#, Some(10_000)),
-        (r#"{"heartbeat_timeout":3}"#, Some(1000)),
-        (r#"{"heartbeat_timeout":60}"#, None),
-        (r#"{"heartbeat_interval":0.25}"#, Some(250)),
-        (r#"{"heartbeat_interval":0.000001}"#, Some(100)),
-        (r#"{"heartbeat_interval":0}"#, None),
-        (r#"{"heartbeat_interval":-1,"heartbeat_timeout":"x"}"#, None),
-        ("", None),
+        (r#"{"heartbeat_timeout":3}"#, [None, Some(1000)]),
+        (r#"{"heartbeat_interval":0.25}"#, [Some(250), None]),
+        (
+            r#"{"heartbeat_interval":0.000001,"heartbeat_timeout":0.01}"#,
+            [Some(100), Some(100)],
+        ),
+        (r#"{"heartbeat_interval":0}"#, [None, None]),
+        (r#"{"heartbeat_interval":-1,"heartbeat_timeout":"x"}"#, [None, None]),
+        ("", [None, None]),
     ];
     for (body, expected) in cases {
-        assert_eq!(interval(body), expected, "{body}");
+        assert_eq!(intervals(body), expected, "{body}");
     }
 }
 

@@ -292,6 +292,7 @@ impl World {
             Answer::Good => match call {
                 Call::Register { .. } => Reply::Registered {
                     heartbeat_interval: None,
+                    longest_interval: None,
                 },
                 Call::Heartbeat { .. } => Reply::Beaten {
                     directive: None,

@@ -215,6 +215,8 @@ fn said(remark: &Remark) -> String {
         Remark::BackendIsBack => "the backend is back".to_owned(),
         Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
         Remark::PrestopLapsed => "preStop came to nothing".to_owned(),
-        Remark::Summary { cut_off, unreported } => format!("{cut_off} cut off, {unreported} unreported"),
+        Remark::Summary {
+            cut_off, unreported, ..
+        } => format!("{cut_off} cut off, {unreported} unreported"),
     }
 }

@@ -20,6 +20,7 @@ pub fn defaults() -> Options {
         poll_interval: Duration::from_secs(1),
         heartbeat_interval: Duration::from_secs(5),
         heartbeat_interval_is_fixed: false,
+        visibility_timeout: Duration::from_secs(120),
         request_timeout: Duration::from_secs(10),
         server_resume: false,
         times: ShutdownTimes {

@@ -196,7 +196,16 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
     }
     if let Some(period_text) = text.strip_prefix("registered, every ") {
         let heartbeat_interval = Some(period(period_text)?);
-        return Ok(Reply::Registered { heartbeat_interval });
+        return Ok(Reply::Registered {
+            heartbeat_interval,
+            longest_interval: None,
+        });
+    }
+    if let Some(period_text) = text.strip_prefix("registered, at least every ") {
+        return Ok(Reply::Registered {
+            heartbeat_interval: None,
+            longest_interval: Some(period(period_text)?),
+        });
     }
     if let Some(jobs) = text.strip_prefix("extended") {
         let jobs = jobs.split_whitespace().map(job).collect();
@@ -216,6 +225,7 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
         "ok" => Reply::Accepted,
         "registered" => Reply::Registered {
             heartbeat_interval: None,
+            longest_interval: None,
         },
         "no jobs" => Reply::Fetched(Vec::new()),
         "beaten" => directive(None),

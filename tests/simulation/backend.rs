@@ -111,6 +111,10 @@ impl Backend {
                 None => Reply::Failed(Failure::NotOffered),
                 Some(interval) => Reply::Registered {
                     heartbeat_interval: interval.map(ms),
+                    // Every other one also says how often it has to hear of us.
+                    longest_interval: interval
+                        .filter(|interval| interval % 2 == 0)
+                        .map(|interval| ms(interval / 2)),
                 },
             },
             Call::Heartbeat { active, .. } => self.beat(active, now),

@@ -256,6 +256,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         poll_interval: ms(*chance.pick(&[100, 1_000])),
         heartbeat_interval: ms(*chance.pick(&[300, 1_000, 5_000])),
         heartbeat_interval_is_fixed: chance.one_in(3),
+        visibility_timeout: ms(*chance.pick(&[1_500, 30_000])),
         request_timeout: ms(*chance.pick(&[500, 2_000, 10_000])),
         server_resume: chance.one_in(3),
         times,

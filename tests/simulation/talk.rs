@@ -100,6 +100,15 @@ impl Talk {
         is_known && self.beats_from.is_some() && beats.count() < 2
     }
 
+    /// The backend has accepted something; heartbeats that were not owed until then are owed from now on.
+    fn is_known_now(&mut self, worker: &WorkerId, state: WorkerState, now: Duration) {
+        let is_news = !self.known.contains_key(worker);
+        self.known.entry(worker.clone()).or_insert(now);
+        if is_news && state == WorkerState::Terminate && self.worker.as_ref() == Some(worker) {
+            self.beats_from = self.beats_from.map(|_| now);
+        }
+    }
+
     pub fn fetch_is_abandoned(&mut self) {
         self.calls
             .retain(|_, pending| !matches!(pending.call, Call::Fetch { .. }));
@@ -108,10 +117,20 @@ impl Talk {
     /// Once the backend has answered a registration heartbeats go out, but not just for the end.
     fn registered(&mut self, worker: &WorkerId, reply: &Reply, state: WorkerState, now: Duration) {
         let is_current = self.worker.as_ref() == Some(worker);
-        if let Reply::Registered { heartbeat_interval } = reply {
-            self.known.entry(worker.clone()).or_insert(now);
-            let is_free = is_current && !self.options.heartbeat_interval_is_fixed;
-            self.interval = heartbeat_interval.filter(|_| is_free).unwrap_or(self.interval);
+        if let Reply::Registered {
+            heartbeat_interval,
+            longest_interval,
+        } = reply
+        {
+            self.is_known_now(worker, state, now);
+            let wanted = heartbeat_interval.filter(|_| !self.options.heartbeat_interval_is_fixed);
+            let wanted = wanted.unwrap_or(self.options.heartbeat_interval);
+            let bounds = [*longest_interval, Some(self.options.visibility_timeout / 3)];
+            if is_current {
+                self.interval = bounds.into_iter().flatten().fold(wanted, Duration::min);
+                // A new interval counts from when it is known.
+                self.beats_from = self.beats_from.map(|_| now);
+            }
         } else if *reply != Reply::Failed(Failure::NotOffered) {
             return;
         }
@@ -144,13 +163,13 @@ impl Talk {
             Call::Register { worker } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
                 if let Reply::Beaten { .. } = reply {
-                    self.known.entry(worker.clone()).or_insert(now);
+                    self.is_known_now(worker, state, now);
                     return Some(reply.clone());
                 }
             }
             Call::Fetch { worker, .. } => {
                 if let Reply::Fetched(deliveries) = reply {
-                    self.known.entry(worker.clone()).or_insert(now);
+                    self.is_known_now(worker, state, now);
                     ledger.brought(deliveries, worker, state);
                 }
             }
