@@ -111,7 +111,10 @@ impl Talk {
         if let Reply::Registered { heartbeat_interval } = reply {
             self.known.entry(worker.clone()).or_insert(now);
             let is_free = is_current && !self.options.heartbeat_interval_is_fixed;
-            self.interval = heartbeat_interval.filter(|_| is_free).unwrap_or(self.interval);
+            if let Some(interval) = heartbeat_interval.filter(|_| is_free) {
+                self.interval = interval;
+                self.beats_from = self.beats_from.map(|_| now);
+            }
         } else if *reply != Reply::Failed(Failure::NotOffered) {
             return;
         }
@@ -314,7 +317,7 @@ impl Talk {
             count >= 1 && count + open <= most,
             "{count} asked for, {open} of {most} are there"
         );
-        let waiting = ledger.claims.iter().filter(|claim| claim.is_waiting()).count();
+        let waiting = ledger.waiting();
         let credit = ledger.credit();
         promise!(
             "a FETCH within the credit",
@@ -334,13 +337,13 @@ impl Talk {
         holder: Option<Holder>,
     ) -> Kept {
         let is_fail = matches!(call, Call::Fail { .. });
+        // An ACK that hangs is of an older claim, or this one is acked, which is looked at below.
         let is_same = |pending: &Pending| match &pending.call {
-            Call::Fail { job: other, .. } | Call::Requeue { job: other, .. } | Call::Ack { job: other, .. } => {
-                other == job
-            }
+            Call::Fail { job: other, .. } | Call::Requeue { job: other, .. } => other == job,
             Call::Register { .. }
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
+            | Call::Ack { .. }
             | Call::Look { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
@@ -374,6 +377,7 @@ impl Talk {
             "{call:?}: {claim:?}"
         );
         if claim.answer.is_none()
+            && !claim.is_decided
             && let Some(holder) = holder
         {
             promise!(
