@@ -74,6 +74,8 @@ pub struct Ledger {
     pub frames: u64,
     /// What the machine hears now is the answer to a look.
     pub is_looked_at: bool,
+    /// The stop phase has begun.
+    is_stopping: bool,
 }
 
 impl Ledger {
@@ -332,6 +334,7 @@ impl Ledger {
                 }
             }
             Remark::StopBegan { .. } => {
+                self.is_stopping = true;
                 for claim in &mut self.claims {
                     claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
                     // It may have been decided already: its FAIL waits for its checkpoint, or for room.
@@ -445,6 +448,7 @@ impl Ledger {
         here.is_last_attempt = again.is_last_attempt;
         here.is_lost = false;
         here.is_open = true;
+        here.was_held_at_stop |= self.is_stopping && here.is_held();
         Ok(())
     }
 
