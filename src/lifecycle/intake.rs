@@ -111,15 +111,14 @@ impl Lifecycle {
         self.shutdown.start_clock(&self.options, now);
         self.shutdown.stop_signals = self.shutdown.stop_signals.saturating_add(1);
         let is_third = self.shutdown.stop_signals >= 3;
+        if self.phase.is_terminating() {
+            self.clock_started_late(now);
+        }
         match meaning {
             StopSignal::Exit => self.abandon(signal, now),
             StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, now),
             StopSignal::Graceful if self.shutdown.stop_signals == 1 => {
-                let was_terminating = self.phase.is_terminating();
                 self.go(Trigger::Terminate, reason, now);
-                if was_terminating {
-                    self.clock_started_late(now);
-                }
             }
             StopSignal::Graceful | StopSignal::Stop => self.force(reason, now),
         }

@@ -169,7 +169,7 @@ impl Lifecycle {
         }
     }
 
-    /// When this step ends at the latest; the ones that have no time of their own keep that of the one before.
+    /// When this step ends at the latest, where it has an end of its own.
     fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
         let plan = self.shutdown.plan?;
         let word = |end: Moment| match self.phase {
@@ -177,7 +177,9 @@ impl Lifecycle {
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => end,
         };
         match step {
-            Step::NotYet | Step::Ask | Step::Over => None,
+            Step::NotYet | Step::Over => None,
+            // In the end game that is the deadline.
+            Step::Ask => (self.phase == Phase::Stop).then_some(plan.cancel),
             Step::Cancel => Some(plan.cancel),
             Step::Kill => Some(plan.kill),
             Step::Report => Some(plan.report),

@@ -226,15 +226,24 @@ impl Course {
         self.bind_to_clock(now);
     }
 
-    pub fn time_passed(&mut self, now: Duration) {
-        if self.state != WorkerState::Terminate && self.lapse.is_some_and(|lapse| lapse <= now) {
-            self.lapse = None;
-            self.clock = None;
-            self.quiet.prestop = false;
-            if self.quiet == Wanted::default() && self.state == WorkerState::Quiet {
-                self.state = WorkerState::Running;
-            }
+    fn is_lapsed(&self, now: Duration) -> bool {
+        self.state != WorkerState::Terminate && self.lapse.is_some_and(|lapse| lapse <= now)
+    }
+
+    /// No SIGTERM came after a preStop hook; among the deadlines of one moment this one has no place of its own.
+    fn lapsed(&mut self) {
+        self.lapse = None;
+        self.clock = None;
+        self.quiet.prestop = false;
+        if self.quiet == Wanted::default() && self.state == WorkerState::Quiet {
+            self.state = WorkerState::Running;
         }
+    }
+
+    /// After the deadlines of this moment.
+    pub fn time_passed(&self, now: Duration) -> Kept {
+        promise!("a preStop hook lapses", !self.is_lapsed(now), "it has not by {now:?}");
+        Ok(())
     }
 
     pub fn effect(&mut self, effect: &Effect, now: Duration) -> Kept {
@@ -250,6 +259,10 @@ impl Course {
                     "terminate because of a worker that runs"
                 );
                 self.terminate(now, false);
+            }
+            Effect::Say(Remark::PrestopLapsed) => {
+                promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
+                self.lapsed();
             }
             Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, true)?,
             Effect::CallBackend {

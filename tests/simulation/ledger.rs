@@ -74,6 +74,8 @@ pub struct Ledger {
     pub frames: u64,
     /// What the machine hears now is the answer to a look.
     pub is_looked_at: bool,
+    /// The stop phase has begun.
+    is_stopping: bool,
 }
 
 impl Ledger {
@@ -99,6 +101,9 @@ impl Ledger {
         match event {
             Event::WorkerStarted { process, .. } => self.main = Some(*process),
             Event::WorkerEnded(_) => {
+                for claim in &mut self.claims {
+                    claim.is_decided |= claim.is_waiting();
+                }
                 if let Some(main) = self.main.take()
                     && let Some(gone) = self.gone.get_mut(&main)
                 {
@@ -200,7 +205,7 @@ impl Ledger {
                 is_open: true,
                 is_lost: false,
                 // Nobody is ever given it: it goes back, or is too large.
-                is_decided: state != WorkerState::Running || delivery.envelope.len() > PADDING,
+                is_decided: state != WorkerState::Running || self.main.is_none() || delivery.envelope.len() > PADDING,
                 is_doubtful: false,
                 needs_look: false,
                 is_taken: false,
@@ -214,6 +219,15 @@ impl Ledger {
     pub fn held_by(&self, connection: ConnectionId) -> usize {
         let held = |claim: &&Claim| claim.is_held() && claim.holder == Some(connection);
         self.claims.iter().filter(held).count()
+    }
+
+    /// Jobs in the buffer; what comes after an earlier claim of the same job may be on its way back already.
+    pub fn waiting(&self) -> usize {
+        let is_first = |claim: &&Claim| {
+            let first = self.open().find(|other| other.id == claim.id);
+            claim.is_waiting() && first.is_some_and(|first| first.serial == claim.serial)
+        };
+        self.claims.iter().filter(is_first).count()
     }
 
     /// Jobs that the connections may still get.
@@ -320,6 +334,7 @@ impl Ledger {
                 }
             }
             Remark::StopBegan { .. } => {
+                self.is_stopping = true;
                 for claim in &mut self.claims {
                     claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
                     // It may have been decided already: its FAIL waits for its checkpoint, or for room.
@@ -381,12 +396,14 @@ impl Ledger {
     }
 
     fn abandoned(&mut self, id: &JobId, why: &str) -> Kept {
-        // The one that came last is given back; everything else is about the one that came first.
+        // The one that was released, or else came last, is given back; everything else is about the one that came first.
+        let of_it = |claim: &Claim| claim.is_open && claim.id == *id;
+        let is_last = |claim: &Claim| of_it(claim) && claim.is_last_attempt;
+        let released = |claim: &Claim| is_last(claim) && claim.answer == Some(Answer::Release);
         let claim = if why.contains("discard") {
-            self.claims
-                .iter_mut()
-                .rev()
-                .find(|claim| claim.is_open && claim.id == *id)
+            let index = self.claims.iter().position(released);
+            let index = index.or_else(|| self.claims.iter().rposition(is_last));
+            index.and_then(|index| self.claims.get_mut(index))
         } else {
             self.find(id)
         };
@@ -431,6 +448,7 @@ impl Ledger {
         here.is_last_attempt = again.is_last_attempt;
         here.is_lost = false;
         here.is_open = true;
+        here.was_held_at_stop |= self.is_stopping && here.is_held();
         Ok(())
     }
 

@@ -111,21 +111,22 @@ impl Scene {
         is_written
     }
 
-    /// What is true about whoever holds this claim.
-    pub fn holder(&self, claim: &Claim) -> Option<Holder> {
+    /// What is true about whoever holds this claim. `running` is the worker that has not been reaped.
+    pub fn holder(&self, claim: &Claim, running: Option<ProcessId>) -> Option<Holder> {
         let handler = self.handlers.get(usize::try_from(claim.frame?).ok()?)?;
         let socket = self.sockets.get(&handler.connection)?;
-        let descendants = || {
-            let is_of_main = self
-                .procs
-                .get(&socket.process)
-                .is_some_and(|proc| proc.parent.is_none());
-            is_of_main
-                && self
-                    .procs
-                    .iter()
-                    .any(|(_, proc)| proc.is_alive && self.belongs_to(proc, socket.process))
+        let is_main = self
+            .procs
+            .get(&socket.process)
+            .is_some_and(|proc| proc.parent.is_none());
+        let main = self.main_of(socket.process);
+        // Whoever may be working on it: what a dead main process has left, but for what cannot be ended.
+        let may_work = |(pid, proc): (&u64, &Proc)| {
+            let is_endable = self.is_ours(*pid) && proc.stubborn != Some(Stubbornness::HeldByKernel);
+            proc.is_alive && *pid != main && self.main_of(*pid) == main && (is_main || is_endable)
         };
+        let has_ended = running != Some(process_id(main));
+        let descendants = || has_ended && self.procs.iter().any(may_work);
         Some(Holder {
             is_dead: !self.is_alive(socket.process) && !descendants(),
             is_read: socket.is_over,
@@ -133,17 +134,10 @@ impl Scene {
         })
     }
 
-    fn belongs_to(&self, proc: &Proc, main: u64) -> bool {
-        match proc.parent {
-            None => false,
-            Some(parent) => {
-                parent == main
-                    || self
-                        .procs
-                        .get(&parent)
-                        .is_some_and(|parent| self.belongs_to(parent, main))
-            }
-        }
+    /// The main process of the worker that a process is of.
+    fn main_of(&self, pid: u64) -> u64 {
+        let parent = self.procs.get(&pid).and_then(|proc| proc.parent);
+        parent.map_or(pid, |parent| self.main_of(parent))
     }
 }
 

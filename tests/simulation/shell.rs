@@ -83,7 +83,7 @@ impl World {
         match call {
             Call::Fail { job, .. } | Call::Requeue { job, .. } => {
                 let claim = self.ledger.find(job)?.clone();
-                self.scene.holder(&claim)
+                self.scene.holder(&claim, self.ledger.main)
             }
             Call::Register { .. }
             | Call::Heartbeat { .. }

@@ -333,7 +333,7 @@ impl Talk {
             count >= 1 && count + open <= most,
             "{count} asked for, {open} of {most} are there"
         );
-        let waiting = ledger.claims.iter().filter(|claim| claim.is_waiting()).count();
+        let waiting = ledger.waiting();
         let credit = ledger.credit();
         promise!(
             "a FETCH within the credit",
@@ -353,13 +353,13 @@ impl Talk {
         holder: Option<Holder>,
     ) -> Kept {
         let is_fail = matches!(call, Call::Fail { .. });
+        // An ACK that hangs is of an older claim, or this one is acked, which is looked at below.
         let is_same = |pending: &Pending| match &pending.call {
-            Call::Fail { job: other, .. } | Call::Requeue { job: other, .. } | Call::Ack { job: other, .. } => {
-                other == job
-            }
+            Call::Fail { job: other, .. } | Call::Requeue { job: other, .. } => other == job,
             Call::Register { .. }
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
+            | Call::Ack { .. }
             | Call::Look { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
@@ -393,6 +393,7 @@ impl Talk {
             "{call:?}: {claim:?}"
         );
         if claim.answer.is_none()
+            && !claim.is_decided
             && let Some(holder) = holder
         {
             promise!(

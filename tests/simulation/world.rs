@@ -201,9 +201,9 @@ impl World {
         }
         let state = self.course.state;
         self.talk.expire(state, &mut self.ledger, self.now);
-        self.course.time_passed(self.now);
         self.machine.handle_timeout(moment);
         self.drain()?;
+        self.course.time_passed(self.now)?;
         let next = self.machine.poll_timeout().map(|(due, _)| since_start(due));
         promise!(
             "no livelock",
