@@ -38,6 +38,8 @@ pub struct Claim {
     /// The shutdown may not be what cuts it off: it timed out, or its holder hung up before.
     pub may_be_decided: bool,
     pub was_held_at_stop: bool,
+    /// Its holder was gone, and read, before the worker ended: it is decided, and only its checkpoint holds it up.
+    pub is_orphan: bool,
 }
 
 impl Claim {
@@ -103,6 +105,10 @@ impl Ledger {
             Event::WorkerEnded(_) => {
                 for claim in &mut self.claims {
                     claim.is_decided |= claim.is_waiting();
+                    let link = claim.holder.and_then(|holder| self.links.get(&holder));
+                    let is_over = |link: &Link| link.is_hung_up && self.gone.get(&link.process) == Some(&true);
+                    claim.is_orphan |=
+                        claim.is_held() && link.is_some_and(is_over) && link.map(|it| it.process) != self.main;
                 }
                 if let Some(main) = self.main.take()
                     && let Some(gone) = self.gone.get_mut(&main)
@@ -212,6 +218,7 @@ impl Ledger {
                 ack_was_refused: false,
                 may_be_decided: false,
                 was_held_at_stop: false,
+                is_orphan: false,
             });
         }
     }

@@ -403,7 +403,7 @@ impl Talk {
             );
             promise!(
                 "no FAIL before the holder is gone",
-                holder.is_dead,
+                holder.is_dead || claim.is_orphan,
                 "{call:?}: {claim:?}"
             );
             promise!(
