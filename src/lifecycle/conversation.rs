@@ -167,6 +167,13 @@ impl Lifecycle {
         }
     }
 
+    pub(super) fn close_all_connections(&mut self) {
+        let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
+        for connection in open {
+            self.give_up(connection);
+        }
+    }
+
     /// Arms the next question whether a connection is there.
     fn expect_life(&mut self, id: ConnectionId, now: Moment) {
         if let Some(connection) = self.connections.get(id)

@@ -158,8 +158,10 @@ impl Lifecycle {
         })
     }
 
+    /// When the end is near there is room for as many again: those that hang must not hold up the others.
     fn report_room(&self) -> usize {
-        self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT)
+        let room = self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
+        if self.shutdown.is_reporting() { room * 2 } else { room }
     }
 
     /// Requests that somebody still waits for; those that a shutdown stopped waiting for do not count.

@@ -372,6 +372,8 @@ impl Lifecycle {
             return;
         }
         self.timers.cancel(Timer::StartAnyway);
+        // Whoever is still there spoke for the former incarnation.
+        self.close_all_connections();
         self.retire();
         self.worker.state = State::Starting;
         self.worker.started_at = now;
