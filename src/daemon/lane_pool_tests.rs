@@ -132,6 +132,7 @@ fn an_idle_thread_takes_the_next_call() {
 fn a_thread_that_hangs_delays_nobody_while_another_can_be_had() {
     let mut rig = Rig::new(PLAN);
     rig.send(HANGS);
+    rig.until(|state| state.idle == 0);
     rig.send(1);
     assert_eq!(rig.answer(), (1, Reply::Accepted, "lane-2".to_owned()));
     rig.gate.open();
@@ -247,7 +248,7 @@ fn threads_that_are_idle_for_long_end_but_for_those_that_are_kept() {
     });
     rig.send(HANGS);
     rig.send(HANGS + 1);
-    rig.until(|state| state.threads == 2);
+    rig.until(|state| state.threads == 2 && state.idle == 0 && state.waiting.is_empty());
     rig.gate.open();
     rig.until(|state| state.threads == 1 && state.idle == 1);
     rig.send(1);
