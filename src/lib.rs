@@ -1,8 +1,8 @@
 //! ojs-init: a container init that is also the Open Job Spec worker.
 //!
 //! In front of a job worker as a container's ENTRYPOINT it reaps, forwards signals and returns exact exit statuses as
-//! PID 1, and (with the agent) it talks to the backend on the worker's behalf. This version has mode none: the plain
-//! init.
+//! PID 1, and it talks to the backend on the worker's behalf: it registers, fetches, acknowledges and drains. This version
+//! has mode socket, in which the worker gets its jobs over a Unix socket, and mode none: the plain init.
 //!
 //! What it is not: a service manager (one child, no dependencies), a log router (the child's output is the child's),
 //! an async program (one loop, one blocking call).

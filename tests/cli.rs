@@ -163,7 +163,7 @@ fn a_wrong_command_line_is_refused() {
     scene.assert_refused(&["--user=a", "--user=b"], &["--user", "multiple times"]);
     scene.assert_refused(&["node"], &["unexpected word node"]);
     scene.assert_refused(&["-v", "run"], &["run", "before the options"]);
-    scene.assert_refused(&["quiet"], &["quiet", "comes with the agent"]);
+    scene.assert_refused(&["quiet"], &["quiet", "comes in a later one"]);
     scene.assert_refused(&["config"], &["unexpected word"]);
 }
 

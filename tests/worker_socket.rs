@@ -35,5 +35,7 @@ mod deaths;
 mod delivery;
 #[path = "worker_socket/frames.rs"]
 mod frames;
+#[path = "worker_socket/inheritance.rs"]
+mod inheritance;
 #[path = "worker_socket/shutdown.rs"]
 mod shutdown;

@@ -16,16 +16,18 @@ pub(super) const CONFIG_USAGE: &str = "ojs-init config [check|show] [OPTIONS]";
 pub(super) const TOP: &str = concat!(
     "ojs-init ",
     env!("CARGO_PKG_VERSION"),
-    " - a container init: runs COMMAND as PID 1 should
+    " - a container init that is also the Open Job Spec worker
 
-Passes signals on to COMMAND, reaps orphans, and ends with COMMAND's status.
+As PID 1 it reaps orphans, passes signals on and ends with COMMAND's status. It
+fetches jobs from the backend, hands them to COMMAND over the socket that
+OJS_SOCKET names, reports what became of them, and drains them on SIGTERM.
 
 Usage: ojs-init [OPTIONS] -- COMMAND [ARG]...
        ojs-init run [OPTIONS] [--] COMMAND [ARG]...
 
 In a Dockerfile:
-  ENTRYPOINT [\"/ojs-init\", \"--no-agent\", \"--\"]
-  CMD [\"node\", \"worker.js\"]
+  ENTRYPOINT [\"/ojs-init\", \"--\"]
+  CMD [\"python3\", \"worker.py\"]
 
 Init options, with the letters of tini and dumb-init:
   -s, --subreaper                  adopt orphans (done anyway when not PID 1)
@@ -37,9 +39,9 @@ Init options, with the letters of tini and dumb-init:
   -v, --verbose                    log more; -vv still more
 
 More that people need:
-      --no-agent                   plain init, no job agent; this version has
-                                   nothing else, so always give it
-      --grace-period TIME          send SIGKILL this long after SIGTERM
+      --url URL                    the backend, or OJS_URL; needed for jobs
+      --no-agent                   plain init: no backend, no jobs, no sockets
+      --grace-period TIME          time to finish after SIGTERM, then SIGKILL
       --termination-grace-period TIME
                                    what the orchestrator allows until SIGKILL
       --user USER[:GROUP]          run COMMAND as another user

@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_comes_with_the_agent_says_so() {
         for name in ["prestop", "quiet", "resume", "terminate", "stop", "status", "health"] {
-            assert!(message(&[name]).contains("comes with the agent"), "{name}");
+            assert!(message(&[name]).contains("comes in a later one"), "{name}");
         }
     }
 

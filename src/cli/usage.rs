@@ -11,7 +11,7 @@ use crate::config::most_alike;
 /// Subcommands of today.
 const SUBCOMMANDS: [&str; 4] = ["run", "config", "completions", "help"];
 
-/// Subcommands that come with the agent. One that is there moves to [`SUBCOMMANDS`].
+/// Subcommands of a later version. One that is there moves to [`SUBCOMMANDS`].
 const LATER: [&str; 7] = ["prestop", "quiet", "resume", "terminate", "stop", "status", "health"];
 
 /// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
@@ -78,7 +78,7 @@ fn unknown_option(option: &str, error: &clap::Error) -> UsageError {
 fn stray(word: &str, args: &[OsString]) -> UsageError {
     if LATER.contains(&word) {
         return with_usage(&format!(
-            "{word} is not part of this version yet: it comes with the agent"
+            "{word} is not part of this version yet: it comes in a later one"
         ));
     }
     if SUBCOMMANDS.contains(&word) {

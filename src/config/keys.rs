@@ -238,7 +238,7 @@ keys! {
         "Least severe record that is written; each -v goes one step further";
 
     Mode: Worker, Always, "worker.mode", "mode", _, Kind::Choice(Mode::NAMES), ["OJS_MODE"], Value("socket"),
-        "How jobs reach COMMAND: worker socket, SDK gateway, a process for each job, or none (a plain init)";
+        "How jobs reach COMMAND: socket, or none (a plain init); gateway and exec come in a later version";
     Queues: Worker, Agent, "worker.queues", "queues", _, Kind::Names, ["OJS_QUEUES", "OJS_QUEUE"], Value("default"),
         "Queues to fetch from, highest priority first, with commas between";
     Concurrency: Worker, Agent, "worker.concurrency", "concurrency", _, Kind::Number(1, MAX_CONCURRENCY),

@@ -44,6 +44,7 @@ const LATER: [KeyId; 3] = [KeyId::Listen, KeyId::TerminationLog, KeyId::FinalSta
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
+    init::occupy_closed_standard();
     let log = install_log(config);
     config.warnings.iter().for_each(|warning| warn!("{warning}"));
     for key in LATER.into_iter().filter(|key| config.settings.get(*key).is_some()) {

@@ -84,7 +84,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// Lanes whose answers go to `answer`, on whatever thread, also that of [`Lanes::send`]; it must not block.
-    /// No thread is started before its first call.
+    /// No thread is started before the first call.
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
@@ -114,6 +114,8 @@ impl Lanes {
             Call::Progress { .. } | Call::Checkpoint { .. } => &mut self.side,
         };
         pool.send(Job { id, call, give_up });
+        // An outcome is not to wait for a thread to be had.
+        self.report.keep_one();
     }
 }
 
@@ -128,7 +130,7 @@ fn reports(concurrency: usize) -> Plan {
     Plan {
         name: "report",
         most_threads: concurrency.clamp(1, MOST_REPORTERS) * 2,
-        kept_threads: 0,
+        kept_threads: 1,
         most_waiting: concurrency.saturating_mul(2).max(FEWEST_WAITING_REPORTS),
         idle_limit: IDLE_LIMIT,
         stack_bytes: STACK_BYTES,

@@ -24,6 +24,7 @@ use crate::os::clock;
 use crate::os::process::Pid;
 use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
+use crate::os::signals;
 use crate::signal::Signal;
 
 /// The signals.
@@ -128,7 +129,7 @@ impl EventLoop {
             trace!("next deadline: {timer:?}");
             due.from_now(now())
         });
-        let timeout = if std::mem::take(&mut self.has_more) {
+        let timeout = if std::mem::take(&mut self.has_more) || signals::has_set_aside() {
             Some(Duration::ZERO)
         } else if self.links.has_unwatchable() {
             Some(deadline.map_or(LOOK_EVERY, |deadline| deadline.min(LOOK_EVERY)))

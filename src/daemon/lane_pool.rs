@@ -1,8 +1,8 @@
 //! Threads that wait for somebody else, so that the loop never does.
 //!
 //! A pool starts a thread when a call comes and none is idle, up to a bound, and lets calls wait up to another bound.
-//! Beyond both a call is answered at once: not sent. A thread that has nothing to do ends after a while, but for those
-//! that the pool keeps.
+//! Beyond both a call is answered at once: no room. Where the system has no thread for us the calls wait for those that
+//! there are. A thread that has nothing to do ends after a while, but for those that the pool keeps.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -68,6 +68,8 @@ pub(super) struct Pool {
     lane: Lane,
     /// Threads ever started: each gets another name.
     started: u64,
+    /// The last thread could not be had; said once.
+    is_short: bool,
 }
 
 impl Pool {
@@ -82,6 +84,7 @@ impl Pool {
                 answer,
             },
             started: 0,
+            is_short: false,
         }
     }
 
@@ -95,41 +98,84 @@ impl Pool {
             self.lane.shared.wake.notify_one();
             return;
         }
+        let id = job.id;
         if state.threads < plan.most_threads {
-            state.threads += 1;
+            state.waiting.push_back(job);
             drop(state);
-            self.start(job);
+            if !self.start() {
+                self.leave_to_others(id);
+            }
             return;
         }
-        if state.waiting.len() < plan.most_waiting {
+        // Each idle thread takes one of those that wait.
+        if state.waiting.len() < plan.most_waiting.saturating_add(state.idle) {
             state.waiting.push_back(job);
             return;
         }
         drop(state);
         log::debug!("backend: no room for another call on the lane {}", plan.name);
-        self.refuse(job.id);
+        self.refuse(id);
     }
 
-    /// Starts a thread that begins with this call; the thread is counted already.
-    fn start(&mut self, first: Job) {
+    /// Starts a thread that is to be kept before there is a call for it: later there may be none to be had.
+    pub(super) fn keep_one(&mut self) {
+        if self.lane.plan.kept_threads > 0 && self.lane.shared.lock().threads == 0 {
+            self.start();
+        }
+    }
+
+    /// Starts a thread, which takes the next call that waits. Says whether there is one to be had.
+    fn start(&mut self) -> bool {
+        let plan = self.lane.plan;
         self.started += 1;
-        let name = match (self.started, self.lane.plan.kept_threads) {
-            (1, 1..) => self.lane.plan.name.to_owned(),
-            (number, _) => format!("{}-{number}", self.lane.plan.name),
+        let name = match (self.started, plan.kept_threads) {
+            (1, 1..) => plan.name.to_owned(),
+            (number, _) => format!("{}-{number}", plan.name),
         };
-        let id = first.id;
+        let mut state = self.lane.shared.lock();
+        state.threads += 1;
+        state.idle += 1;
+        drop(state);
         let lane = self.lane.clone();
-        let thread = thread::Builder::new().name(name).stack_size(self.lane.plan.stack_bytes);
-        let started = signals::around_thread_start(|| thread.spawn(move || lane.run(first)));
-        if let Err(error) = started {
-            log::warn!("no thread for a request to the backend: {error}");
-            self.lane.shared.lock().threads -= 1;
+        let thread = thread::Builder::new().name(name).stack_size(plan.stack_bytes);
+        let result = signals::around_thread_start(|| thread.spawn(move || lane.run()));
+        let was_short = std::mem::replace(&mut self.is_short, result.is_err());
+        if let Err(error) = result {
+            if !was_short {
+                log::warn!(
+                    "no thread for requests to the backend (lane {}), which wait for each other: {error}; raise the limit \
+                     of processes (ulimit -u, pids.max) or of memory",
+                    plan.name
+                );
+            }
+            let mut state = self.lane.shared.lock();
+            state.threads -= 1;
+            state.idle -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// There is no further thread: the call waits for one that there is, or is refused.
+    fn leave_to_others(&self, id: CallId) {
+        let mut state = self.lane.shared.lock();
+        let is_bearable = state.waiting.len() <= self.lane.plan.most_waiting.saturating_add(state.idle);
+        if state.threads > 0 && is_bearable {
+            self.lane.shared.wake.notify_one();
+            return;
+        }
+        // Unless a thread has just become free and taken it.
+        let before = state.waiting.len();
+        state.waiting.retain(|job| job.id != id);
+        let is_ours = state.waiting.len() < before;
+        drop(state);
+        if is_ours {
             self.refuse(id);
         }
     }
 
     fn refuse(&self, id: CallId) {
-        (self.lane.answer)(id, Reply::Failed(Failure::NotSent));
+        (self.lane.answer)(id, Reply::Failed(Failure::NoRoom));
     }
 }
 
@@ -207,18 +253,17 @@ struct Lane {
 }
 
 impl Lane {
-    fn run(self, first: Job) {
+    fn run(self) {
         SignalSet::ALL.set_as_mask();
         let mut work = None;
-        let mut next = Some(first);
-        while let Some(job) = next {
+        // It is counted as idle already.
+        while let Some(job) = self.shared.next(self.plan) {
             let reply = self.carry_out(&mut work, &job);
             // Before the answer: who has it may at once send another call, and shall not start another thread for it.
             self.shared.lock().idle += 1;
             if panic::catch_unwind(AssertUnwindSafe(|| (self.answer)(job.id, reply))).is_err() {
                 log::error!("internal error while an answer of the backend was passed on");
             }
-            next = self.shared.next(self.plan);
         }
     }
 

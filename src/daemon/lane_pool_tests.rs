@@ -114,8 +114,8 @@ fn until_in(shared: &Shared, condition: impl Fn(&State) -> bool) {
     }
 }
 
-fn not_sent() -> Reply {
-    Reply::Failed(Failure::NotSent)
+fn no_room() -> Reply {
+    Reply::Failed(Failure::NoRoom)
 }
 
 #[test]
@@ -132,6 +132,7 @@ fn an_idle_thread_takes_the_next_call() {
 fn a_thread_that_hangs_delays_nobody_while_another_can_be_had() {
     let mut rig = Rig::new(PLAN);
     rig.send(HANGS);
+    rig.until(|state| state.idle == 0);
     rig.send(1);
     assert_eq!(rig.answer(), (1, Reply::Accepted, "lane-2".to_owned()));
     rig.gate.open();
@@ -146,7 +147,7 @@ fn beyond_the_threads_calls_wait_and_beyond_that_they_are_refused_at_once() {
     }
     let refused: Vec<_> = [rig.answer(), rig.answer()].into();
     let here = thread::current().name().unwrap_or_default().to_owned();
-    assert_eq!(refused, [(3, not_sent(), here.clone()), (4, not_sent(), here)]);
+    assert_eq!(refused, [(3, no_room(), here.clone()), (4, no_room(), here)]);
     assert!(rig.answers.try_recv().is_err());
     rig.gate.open();
     let mut served: Vec<u64> = (0..4).map(|_| rig.answer().0).collect();
@@ -202,14 +203,39 @@ fn whoever_has_an_answer_finds_its_thread_idle() {
 }
 
 #[test]
-fn a_call_without_a_thread_was_not_sent() {
+fn a_call_without_a_thread_was_no_room() {
     let mut rig = Rig::new(Plan {
         stack_bytes: 1 << 60,
         ..PLAN
     });
     for id in 1..=5 {
         rig.send(id);
-        assert_eq!((rig.answer().1, rig.pool.lane.shared.lock().threads), (not_sent(), 0));
+        assert_eq!((rig.answer().1, rig.pool.lane.shared.lock().threads), (no_room(), 0));
+    }
+}
+
+#[test]
+fn calls_wait_for_the_threads_that_there_are_when_no_further_one_can_be_had() {
+    let mut rig = Rig::new(Plan {
+        kept_threads: 1,
+        most_threads: 4,
+        ..PLAN
+    });
+    rig.pool.keep_one();
+    rig.pool.keep_one();
+    rig.until(|state| (state.threads, state.idle) == (1, 1));
+    rig.pool.lane.plan.stack_bytes = 1 << 60;
+    for id in [HANGS, 1, 2, 3] {
+        rig.send(id);
+        if id == HANGS {
+            rig.until(|state| state.waiting.is_empty());
+        }
+    }
+    assert_eq!((rig.answer().0, rig.pool.lane.shared.lock().threads), (3, 1));
+    rig.gate.open();
+    let served: Vec<_> = (0..3).map(|_| rig.answer()).collect();
+    for (answer, id) in served.iter().zip([HANGS, 1, 2]) {
+        assert_eq!(*answer, (id, Reply::Accepted, "lane".to_owned()));
     }
 }
 
@@ -222,7 +248,7 @@ fn threads_that_are_idle_for_long_end_but_for_those_that_are_kept() {
     });
     rig.send(HANGS);
     rig.send(HANGS + 1);
-    rig.until(|state| state.threads == 2);
+    rig.until(|state| state.threads == 2 && state.idle == 0 && state.waiting.is_empty());
     rig.gate.open();
     rig.until(|state| state.threads == 1 && state.idle == 1);
     rig.send(1);
@@ -242,6 +268,7 @@ fn a_dropped_pool_answers_what_waits_and_lets_its_threads_go() {
         ..PLAN
     });
     rig.send(HANGS);
+    rig.until(|state| state.idle == 0);
     rig.send(1);
     let shared = Arc::clone(&rig.pool.lane.shared);
     let Rig {
@@ -249,7 +276,7 @@ fn a_dropped_pool_answers_what_waits_and_lets_its_threads_go() {
     } = rig;
     drop(pool);
     let first = answers.recv_timeout(PATIENCE).unwrap();
-    assert_eq!((first.0, first.1), (1, not_sent()));
+    assert_eq!((first.0, first.1), (1, no_room()));
     gate.open();
     assert_eq!(answers.recv_timeout(PATIENCE).unwrap().0, HANGS);
     until_in(&shared, |state| state.threads == 0);

@@ -124,6 +124,9 @@ fn summary(lost: usize, cut_off: usize, is_asked: bool, status: u8) {
 fn call_failed(what: &str, failure: Failure, retry_in: Option<Duration>) {
     let why = match failure {
         Failure::NotSent => "the backend cannot be reached",
+        Failure::NoRoom => {
+            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on"
+        }
         Failure::Unanswered => "the backend did not answer clearly",
         Failure::Declined { .. } => "the backend is busy",
         Failure::Unauthorized => {

@@ -472,6 +472,9 @@ impl Lifecycle {
     }
 
     pub(super) fn note_backend_health(&mut self, reply: &Reply) {
+        if matches!(reply, Reply::Failed(Failure::NoRoom)) {
+            return;
+        }
         let is_unreachable = matches!(reply, Reply::Failed(Failure::NotSent | Failure::Unanswered));
         if std::mem::replace(&mut self.agent.is_unreachable, is_unreachable) && !is_unreachable {
             self.say(Remark::BackendIsBack);
@@ -483,6 +486,7 @@ fn asked_for(failure: Failure) -> Option<Duration> {
     match failure {
         Failure::Declined { retry_after } => retry_after,
         Failure::NotSent
+        | Failure::NoRoom
         | Failure::Unanswered
         | Failure::Unauthorized
         | Failure::NotOffered

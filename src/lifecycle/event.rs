@@ -311,8 +311,10 @@ pub enum JobState {
 /// Why a request was not, or may not have been, carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// It never got there: no connection, or the lane had no room. It was certainly not carried out.
+    /// It never got there: no connection. It was certainly not carried out.
     NotSent,
+    /// We ourselves had no thread or no room for it: certainly not sent, and nothing is said about the backend.
+    NoRoom,
     /// It was sent and no clear answer came: it may have been carried out.
     Unanswered,
     /// The backend has not done it and may do it later (429, 503).

@@ -133,7 +133,11 @@ impl Lifecycle {
                 }
             }
             Reply::Failed(
-                Failure::NotSent | Failure::Unanswered | Failure::Declined { .. } | Failure::Unauthorized,
+                Failure::NotSent
+                | Failure::NoRoom
+                | Failure::Unanswered
+                | Failure::Declined { .. }
+                | Failure::Unauthorized,
             ) => {
                 job.news.checkpoint_failures += 1;
                 if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {

@@ -213,6 +213,7 @@ impl Lifecycle {
             Failure::Declined { retry_after } => self.pause_report(claim, Step::Pausing, failure, retry_after, now),
             // NotOffered: an older backend during a rolling upgrade, or a wrong URL; both end.
             Failure::NotSent
+            | Failure::NoRoom
             | Failure::Unanswered
             | Failure::Unauthorized
             | Failure::NotOffered
@@ -265,7 +266,9 @@ impl Lifecycle {
         match reply {
             Reply::Looked(view) if is_ours(job, &view) => self.jobs.step(claim, Step::Due),
             Reply::Looked(_) => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
-            Reply::Failed(failure @ (Failure::NotSent | Failure::Unanswered | Failure::Unauthorized)) => {
+            Reply::Failed(
+                failure @ (Failure::NotSent | Failure::NoRoom | Failure::Unanswered | Failure::Unauthorized),
+            ) => {
                 self.pause_report(claim, Step::Doubtful, failure, None, now);
             }
             Reply::Failed(failure @ Failure::Declined { retry_after }) => {

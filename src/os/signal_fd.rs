@@ -224,9 +224,15 @@ mod tests {
     fn what_a_thread_start_set_aside_comes_first_although_the_descriptor_is_not_readable() {
         with_all_blocked(|signals| {
             raise(34);
+            assert!(!signals::has_set_aside());
             signals::around_thread_start(|| assert!(!is_readable(&signals)));
+            assert!(
+                signals::has_set_aside(),
+                "whoever waits for the descriptor now has to ask first"
+            );
             raise(libc::SIGTERM);
             assert_eq!(signals.take().unwrap().map(Signal::number), Some(34));
+            assert!(!signals::has_set_aside());
             assert_eq!(signals.take().unwrap(), Some(Signal::TERM));
             assert_eq!(signals.take().unwrap(), None);
         });

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -28,6 +29,12 @@ static INHERITED_MASK: AtomicU64 = AtomicU64::new(0);
 
 /// Whether SIGCHLD was ignored when we were exec'ed.
 static CHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// A disposition in the kernel's layout: handler, flags, restorer, mask.
+type KernelAction = [usize; 4];
+
+/// The dispositions of [`LIBRARY_SIGNALS`] before we changed them; empty as long as we have not.
+static LIBRARY_ACTIONS: OnceLock<[KernelAction; LIBRARY_SIGNALS.len()]> = OnceLock::new();
 
 /// A set of signals, one bit each, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +103,12 @@ pub fn expect_children() {
 pub fn restore_inherited() {
     if CHLD_WAS_IGNORED.load(Ordering::Relaxed) {
         set_disposition(libc::SIGCHLD, libc::SIG_IGN);
+    }
+    // What is ignored stays ignored over exec, and a thread may have been started before this child.
+    if let Some(actions) = LIBRARY_ACTIONS.get() {
+        for (number, action) in LIBRARY_SIGNALS.into_iter().zip(actions) {
+            kernel_action(number, Some(action));
+        }
     }
     SignalSet::inherited().set_as_mask();
 }
@@ -166,7 +179,11 @@ pub fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
     while let Ok(Some(signal)) = wait_in_kernel(wanted, Some(Duration::ZERO)) {
         SET_ASIDE.fetch_or(1 << (signal.number() - 1), Ordering::Relaxed);
     }
-    LIBRARY_SIGNALS.iter().for_each(|number| ignore(*number));
+    LIBRARY_ACTIONS.get_or_init(|| LIBRARY_SIGNALS.map(|number| kernel_action(number, None)));
+    // Blocked, an ignored signal still arrives at `wait`.
+    for number in LIBRARY_SIGNALS {
+        kernel_action(number, Some(&[libc::SIG_IGN, 0, 0, 0]));
+    }
     let result = start();
     SignalSet::ALL.set_as_mask();
     result
@@ -183,20 +200,28 @@ pub(in crate::os) fn take_set_aside(set: SignalSet) -> Option<Signal> {
     Signal::from_number(lowest.cast_signed() + 1)
 }
 
-/// Ignores a signal whose disposition the C library does not let anybody set. Blocked, it still arrives at [`wait`].
-fn ignore(number: i32) {
-    // The kernel's layout: handler, flags, restorer, mask; the last three are zero.
-    let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
-    // SAFETY: the action is valid for the call and installs no code; the old one is not asked for.
+/// Whether a signal waits that no descriptor shows: then nobody may go to sleep before it is taken.
+#[must_use]
+pub fn has_set_aside() -> bool {
+    SET_ASIDE.load(Ordering::Relaxed) != 0
+}
+
+/// Sets a disposition that the C library lets nobody set, and returns the one before; `None` sets nothing. A plain system
+/// call: usable between fork and exec.
+fn kernel_action(number: i32, action: Option<&KernelAction>) -> KernelAction {
+    let mut before: KernelAction = [0; 4];
+    // SAFETY: both pointers are valid for the call. An action is either SIG_IGN or what the kernel itself said before,
+    // so it installs no code that was not installed already.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
             number,
-            action.as_ptr(),
-            ptr::null_mut::<usize>(),
+            action.map_or(ptr::null(), ptr::from_ref),
+            &raw mut before,
             KERNEL_SET_BYTES,
         );
     }
+    before
 }
 
 /// Whether the kernel raised this signal because of a call of our own.

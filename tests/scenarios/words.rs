@@ -240,6 +240,7 @@ fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
     Ok(Some(match text {
         "unanswered" => Failure::Unanswered,
         "not sent" => Failure::NotSent,
+        "no room" => Failure::NoRoom,
         "declined" => Failure::Declined { retry_after: None },
         "unauthorized" => Failure::Unauthorized,
         "not offered" => Failure::NotOffered,

@@ -260,3 +260,65 @@ fn an_init_that_waits_for_its_worker_hardly_wakes_at_all() {
     assert!(woken <= 5, "{woken} wakeups");
     init.stops();
 }
+
+#[test]
+fn outcomes_reach_the_backend_where_no_further_thread_can_be_had() {
+    for host in ["127.0.0.1", "localhost"] {
+        let stage = Stage::new();
+        stage.enqueue(1..=4);
+        // So that one thread is busy when the next outcome comes.
+        stage
+            .backend
+            .always(Endpoint::Ack, Behaviour::Delay(Duration::from_millis(200)));
+        let script = "
+link = Link()
+link.ready(concurrency=4)
+held = [link.job() for _ in range(4)]
+note('held')
+while not os.path.exists(os.environ['NOTES'] + '.go'):
+    time.sleep(0.01)
+for job in held:
+    link.ack(job)
+link.work()";
+        // Root may have as many processes as it likes.
+        let user = ["setpriv", "--reuid=61237", "--regid=61237", "--clear-groups"];
+        let mut init = stage
+            .worker(script)
+            .with("OJS_CONCURRENCY", "4")
+            .with("OJS_URL", stage.backend.url().replace("127.0.0.1", host))
+            .through(&user)
+            .start();
+        init.notes_line("held");
+        no_further_thread(init.pid, 61237);
+        std::fs::write(stage.at("init.notes.go"), "").unwrap();
+        stage.wait_for_outcomes();
+        for number in 1..=4 {
+            assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
+        }
+        init.logs("no thread for requests to the backend");
+        let log = init.log();
+        assert!(
+            !log.contains("cannot be reached") && !log.contains("answers again"),
+            "{log}"
+        );
+        init.stops();
+    }
+}
+
+/// Sets its limit of processes to what is exceeded already, as the user that it runs as: others may be forbidden to.
+fn no_further_thread(pid: i32, user: u32) {
+    let limit = libc::rlimit {
+        rlim_cur: 1,
+        rlim_max: 1,
+    };
+    let set = move || {
+        // SAFETY: the raw calls change this thread alone, which ends here; the limit is valid for the call, and the old
+        // one is not asked for.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_setresgid, user, user, user), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
+            libc::prlimit(pid, libc::RLIMIT_NPROC, &raw const limit, std::ptr::null_mut())
+        }
+    };
+    assert_eq!(std::thread::spawn(set).join().unwrap(), 0);
+}

@@ -1,0 +1,72 @@
+//! What the init was started with, and what its worker gets of that.
+
+use crate::backend::Outcome;
+use crate::stage::{Stage, root};
+use crate::support::proc;
+
+#[test]
+fn closed_standard_descriptors_stay_closed_for_the_worker_and_hit_none_of_ours() {
+    for (closed, how) in [
+        ("0", "<&-"),
+        ("1", ">&-"),
+        ("2", "2>&-"),
+        ("0 1", "<&- >&-"),
+        ("0 1 2", "<&- >&- 2>&-"),
+    ] {
+        for restart in ["never", "always"] {
+            let stage = Stage::new();
+            stage.enqueue([1, 2]);
+            let raw = root().join("tests/support/raw_worker.py");
+            // The work begins after the init has let go of what it inherited.
+            let work = "link = Link(); link.ready(); link.ack(link.job()); link.ack(link.job()); link.work()";
+            let look = format!(
+                "found=; for n in 0 1 2; do [ -e /proc/$$/fd/$n ] || found=\"$found $n\"; done; echo \"closed$found\" \
+                 >> $NOTES; sleep 0.1; exec python3 -S -E {} '{work}'",
+                raw.display()
+            );
+            let mut init = stage
+                .command(&["sh", "-c", &look])
+                .with("OJS_RESTART", restart)
+                .through(&["sh", "-c", &format!("exec \"$@\" {how}"), "sh"])
+                .start();
+            assert_eq!(init.noted("closed"), closed);
+            stage.wait_for_outcomes();
+            for job in ["j1", "j2"] {
+                assert_eq!(stage.outcomes(job), [Outcome::Acked(None)], "{how}");
+            }
+            let ours = proc::descriptors(init.pid);
+            for number in closed.split(' ').map(|number| number.parse().unwrap()) {
+                assert_eq!(ours[&number].to_str(), Some("/dev/null"), "{how}: {ours:?}");
+            }
+            init.stops();
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_started_again_gets_the_dispositions_and_the_mask_of_the_first_one() {
+    for ignored in ["", "trap '' USR2 RTMIN; "] {
+        let stage = Stage::new();
+        let script = "
+for line in open('/proc/self/status'):
+    if line.startswith(('SigIgn', 'SigBlk', 'SigCgt')):
+        note('mask', line.split()[0], line.split()[1])
+link = Link()
+link.ready()
+if len(open(os.environ['NOTES']).read().split('mask ')) > 4:
+    note('again')
+    link.work()
+die()";
+        let mut init = stage
+            .worker(script)
+            .with("OJS_RESTART", "always")
+            .through(&["bash", "-c", &format!("{ignored}exec \"$@\""), "bash"])
+            .start();
+        init.notes_line("again");
+        let notes = init.notes();
+        let masks: Vec<_> = notes.iter().filter(|line| line.starts_with("mask ")).collect();
+        assert_eq!(masks.len(), 6, "{notes:?}");
+        assert_eq!(masks[..3], masks[3..]);
+        init.stops();
+    }
+}
