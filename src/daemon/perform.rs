@@ -30,10 +30,7 @@ impl EventLoop {
                     let registry = self.poll.registry();
                     self.links.tell(connection, &word, registry, &mut self.happened);
                 }
-                Effect::ReadToEnd(connection) => {
-                    let registry = self.poll.registry();
-                    self.links.read_to_end(connection, registry, &mut self.happened);
-                }
+                Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
                 Effect::Close(connection) => self.close(connection),
                 Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
                 Effect::Say(remark) => narrate(remark),

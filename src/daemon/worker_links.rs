@@ -9,7 +9,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::daemon::admission::{Allowed, may_connect};
-use crate::daemon::worker_link::{Link, READ_BYTES, WorkerLink};
+use crate::daemon::worker_link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::lifecycle::effect::Word;
 use crate::lifecycle::event::Event;
 use crate::lifecycle::ids::{ConnectionId, ProcessId};
@@ -37,6 +37,8 @@ pub struct WorkerLinks {
     links: BTreeMap<ConnectionId, WorkerLink>,
     processes: BTreeMap<ProcessId, Watched>,
     next_connection: u64,
+    /// The one that was read last: the next turn begins behind it.
+    last_read: ConnectionId,
     next_process: u64,
     /// Somebody may be waiting to be accepted: the kernel tells only once.
     may_accept: bool,
@@ -76,6 +78,7 @@ impl WorkerLinks {
             links: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_connection: 0,
+            last_read: ConnectionId(0),
             next_process: 0,
             may_accept: true,
             is_short: false,
@@ -130,22 +133,36 @@ impl WorkerLinks {
         }
     }
 
-    /// Accepts and reads, each connection its share. Returns whether there is more to do at once.
-    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) -> bool {
+    /// Accepts and reads, each connection its share, all together no more than belongs into one turn.
+    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
         self.is_short = false;
         self.accept(registry, events);
-        let readable: Vec<ConnectionId> = self
-            .links
-            .iter()
-            .filter(|(_, link)| link.wants_read())
-            .map(|(id, _)| *id)
-            .collect();
+        let readable = self.readable();
+        let mut budget = Budget::of_a_turn(readable.len());
         for id in readable {
+            if budget.is_spent() {
+                return;
+            }
             let Some(link) = self.links.get_mut(&id) else { continue };
-            if link.read(&mut self.buffer, events) == Link::Closed {
+            if !link.is_ending() {
+                self.last_read = id;
+            }
+            if link.read(&mut budget, &mut self.buffer, events) == Link::Closed {
                 self.hang_up(id, registry, events);
             }
         }
+    }
+
+    /// In the order in which they are read: what the dead have left has an end and others wait for it, so that is first.
+    fn readable(&self) -> Vec<ConnectionId> {
+        let reads = |(id, link): (&ConnectionId, &WorkerLink)| link.wants_read().then_some((!link.is_ending(), *id));
+        let mut readable: Vec<_> = self.links.iter().filter_map(reads).collect();
+        readable.sort_by_key(|(is_last, id)| (*is_last, *id <= self.last_read, *id));
+        readable.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub fn has_more(&self) -> bool {
         let can_accept = self.may_accept && !self.is_short && self.links.len() < MAX_CONNECTIONS;
         can_accept || self.links.values().any(WorkerLink::wants_read)
     }
@@ -179,11 +196,10 @@ impl WorkerLinks {
         }
     }
 
-    /// Reads what the process that is gone has left on this connection, and closes it.
-    pub fn read_to_end(&mut self, id: ConnectionId, registry: &Registry, events: &mut VecDeque<Event>) {
+    /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
+    pub fn read_to_end(&mut self, id: ConnectionId) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.read_to_end(&mut self.buffer, events);
-            self.hang_up(id, registry, events);
+            link.end();
         }
     }
 
@@ -197,6 +213,7 @@ impl WorkerLinks {
         }
         // With one descriptor free there may be room for the next.
         self.may_accept = true;
+        self.is_short = false;
         self.forget_unused(link.process);
     }
 
