@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use log::{debug, warn};
 
-use crate::daemon::outbound::{Outbound, Written};
+use crate::daemon::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::effect::Word;
 use crate::lifecycle::event::Event;
 use crate::lifecycle::ids::{ConnectionId, ProcessId};
@@ -31,7 +31,8 @@ pub const READ_BYTES: usize = 16 << 10;
 /// What is read at the end where the kernel does not say how much is there: more than a socket's buffer holds.
 const MOST_LEFT: usize = 16 << 20;
 
-/// With more than this waiting to be read by the worker we read nothing from it: its questions make our answers.
+/// With more than this waiting to be read by the worker we read nothing from it: its questions make our answers. The
+/// rest of a job does not count: a worker may have to get rid of a result before it reads on.
 const HIGH_WATER: usize = 64 << 10;
 
 /// Bytes of small frames that may wait behind a job.
@@ -77,6 +78,8 @@ pub struct WorkerLink {
     may_read: bool,
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
+    /// The machine knows that nothing is read from it.
+    is_unheard: bool,
 }
 
 /// Whether a connection is still worth having.
@@ -100,6 +103,7 @@ impl WorkerLink {
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
             last_bytes: None,
+            is_unheard: false,
         }
     }
 
@@ -110,7 +114,7 @@ impl WorkerLink {
 
     /// Whether to read from it in this turn.
     pub fn wants_read(&self) -> bool {
-        self.is_ending() || self.may_read && self.outbound.len() <= HIGH_WATER
+        self.is_ending() || self.may_read && self.outbound.control() <= HIGH_WATER
     }
 
     /// Whether it is closed as soon as what is there was read.
@@ -190,8 +194,9 @@ impl WorkerLink {
             return Link::Open;
         }
         let is_job = matches!(word, Word::Job { .. });
+        let kind = if is_job { Kind::Job } else { Kind::Control };
         let was_waiting = self.outbound.len() > 0;
-        match self.outbound.send(&encode(word, hello), &mut self.stream) {
+        match self.outbound.send(&encode(word, hello), kind, &mut self.stream) {
             Written::All if is_job => events.push_back(Event::OutboundEmptied(self.id)),
             Written::All => {}
             Written::Some if was_waiting => {}
@@ -206,6 +211,7 @@ impl WorkerLink {
             // What the worker had said before is still there to be read.
             Written::Closed => self.end(),
         }
+        self.tell_whether_heard(events);
         Link::Open
     }
 
@@ -219,6 +225,18 @@ impl WorkerLink {
             Written::Some | Written::Overflow => {}
             // What the worker had said before is still there to be read.
             Written::Closed => self.end(),
+        }
+        self.tell_whether_heard(events);
+    }
+
+    fn tell_whether_heard(&mut self, events: &mut VecDeque<Event>) {
+        let is_unheard = self.outbound.control() > HIGH_WATER;
+        if std::mem::replace(&mut self.is_unheard, is_unheard) != is_unheard {
+            events.push_back(if is_unheard {
+                Event::ReadingStopped(self.id)
+            } else {
+                Event::ReadingResumed(self.id)
+            });
         }
     }
 }

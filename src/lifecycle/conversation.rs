@@ -208,13 +208,25 @@ impl Lifecycle {
         }
     }
 
+    /// While nothing is read from it nobody can tell whether it works.
+    pub(super) fn unheard(&mut self, id: ConnectionId, is_unheard: bool, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.is_unheard = is_unheard;
+        if is_unheard {
+            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+        }
+    }
+
     /// It has not read what was written to it. One that works on a job may do that without reading; one that has
-    /// nothing else to do may not.
+    /// nothing else to do may not, nor one whose answers we do not read before it does.
     pub(super) fn stalled(&mut self, id: ConnectionId, now: Moment) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let works = connection.held.len() > usize::from(connection.has_unread_job)
+        let works = !connection.is_unheard
+            && connection.held.len() > usize::from(connection.has_unread_job)
             && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));

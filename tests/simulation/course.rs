@@ -100,6 +100,8 @@ impl Course {
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)
+            | Event::ReadingStopped(_)
+            | Event::ReadingResumed(_)
             | Event::HungUp(_)
             | Event::ProcessGone(_)
             | Event::BackendReplied(..) => {}
