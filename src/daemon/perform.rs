@@ -31,7 +31,7 @@ impl EventLoop {
                     self.links.tell(connection, &word, registry, &mut self.happened);
                 }
                 Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
-                Effect::Close(connection) => self.close(connection),
+                Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
                 Effect::Say(remark) => narrate(remark),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
@@ -81,8 +81,8 @@ impl EventLoop {
         }
     }
 
-    fn close(&mut self, connection: ConnectionId) {
-        warn!("connection {connection}: closed by us");
+    fn close(&mut self, connection: ConnectionId, why: &str) {
+        warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
         self.links.hang_up(connection, registry, &mut self.happened);
     }

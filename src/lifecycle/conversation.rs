@@ -32,7 +32,7 @@ impl Lifecycle {
                 self.tell(connection, Word::Hello { worker, state });
             }
             // Somebody else, while there is no worker.
-            None => self.give_up(connection),
+            None => self.give_up(connection, "nobody may connect while no worker runs"),
         }
     }
 
@@ -150,17 +150,17 @@ impl Lifecycle {
             connection.malformed = connection.malformed.saturating_add(1);
         }
         if connection.malformed == MALFORMED_LIMIT {
-            self.give_up(id);
+            self.give_up(id, "three malformed frames in a row");
         }
     }
 
     /// Closes a connection from our side.
-    fn give_up(&mut self, id: ConnectionId) {
+    fn give_up(&mut self, id: ConnectionId, why: &'static str) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_closed
         {
             connection.is_given_up = true;
-            self.order(Effect::Close(id));
+            self.order(Effect::Close(id, why));
         }
     }
 

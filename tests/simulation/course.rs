@@ -271,7 +271,7 @@ impl Course {
             | Effect::KillDescendants
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
-            | Effect::Close(_)
+            | Effect::Close(..)
             | Effect::CallBackend { .. }
             | Effect::Say(_) => {}
         }
