@@ -123,15 +123,7 @@ impl WorkerLinks {
 
     /// The worker was started with this pid: its name from here on.
     pub fn worker_started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
-        let id = self.name_process(pid);
-        let watched = Watched {
-            pid,
-            watch: None,
-            connections: 0,
-            is_worker: true,
-            is_gone: false,
-        };
-        self.processes.insert(id, watched);
+        let id = self.name_process(pid, true);
         match ProcessWatch::of(pid) {
             Ok(watch) => self.watch(id, watch, registry),
             // It is our child: its end is noticed in any case.
@@ -339,22 +331,23 @@ impl WorkerLinks {
             }
             return id;
         }
-        let id = self.name_process(pid);
-        let watched = Watched {
-            pid,
-            watch: None,
-            connections: 0,
-            is_worker: false,
-            is_gone: false,
-        };
-        self.processes.insert(id, watched);
+        let id = self.name_process(pid, false);
         self.watch(id, watch, registry);
         id
     }
 
-    fn name_process(&mut self, pid: Pid) -> ProcessId {
+    fn name_process(&mut self, pid: Pid, is_worker: bool) -> ProcessId {
         self.next_process += 1;
-        ProcessId(self.next_process << 32 | u64::from(pid.number().unsigned_abs()))
+        let id = ProcessId(self.next_process << 32 | u64::from(pid.number().unsigned_abs()));
+        let watched = Watched {
+            pid,
+            watch: None,
+            connections: 0,
+            is_worker,
+            is_gone: false,
+        };
+        self.processes.insert(id, watched);
+        id
     }
 
     fn watch(&mut self, id: ProcessId, watch: ProcessWatch, registry: &Registry) {
@@ -408,12 +401,44 @@ fn token(number: u64, kind: usize) -> Token {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::os::socket::BoundSocket;
 
     #[test]
     fn the_limit_on_open_files_bounds_the_connections() {
         let bounds = [0, 256, 1024, 1 << 20].map(most_connections);
         assert_eq!(bounds, [16, 32, 416, 1024]);
+    }
+
+    #[test]
+    fn a_worker_that_could_not_be_watched_at_its_start_has_its_name_when_it_connects() {
+        let path = std::env::temp_dir().join(format!("ojs-links-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let connect = || UnixStream::connect(&path).unwrap();
+        let _first = connect();
+        let ourselves = listener.accept().unwrap().unwrap().process.unwrap().pid();
+        let hello = HelloContext {
+            concurrency: 1,
+            queues: Vec::new(),
+            max_frame: 1024,
+        };
+        let poll = mio::Poll::new().unwrap();
+        let mut links = WorkerLinks::new(listener, Allowed::new(None, &[]), hello, poll.registry(), Token(1)).unwrap();
+        let worker = links.name_process(ourselves, true);
+        let _second = connect();
+        let mut events = VecDeque::new();
+        links.turn(poll.registry(), &mut events);
+        std::fs::remove_file(&path).unwrap();
+        let connected = Event::Connected {
+            connection: ConnectionId(1),
+            process: worker,
+        };
+        assert_eq!(events, [connected]);
+        assert!(links.processes.values().all(|watched| watched.watch.is_some()));
     }
 }
