@@ -33,6 +33,8 @@ mod backend_trouble;
 mod deaths;
 #[path = "worker_socket/delivery.rs"]
 mod delivery;
+#[path = "worker_socket/floods.rs"]
+mod floods;
 #[path = "worker_socket/frames.rs"]
 mod frames;
 #[path = "worker_socket/inheritance.rs"]

@@ -48,6 +48,9 @@ const REPLIES_PER_TURN: usize = 256;
 /// Most processes reaped in one turn; then everything else gets its share, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;
 
+/// Events told to the machine before what is due gets its turn.
+const EVENTS_BEFORE_TIMERS: usize = 256;
+
 /// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -108,18 +111,24 @@ impl EventLoop {
         }
     }
 
-    /// One event, then its effects, then the next; at last what is due.
+    /// One event, then its effects, then the next; what is due at last, and now and then in between.
     fn tell_the_machine(&mut self) -> Option<Exit> {
+        let mut told = 0;
         loop {
             if let Some(exit) = self.perform() {
                 return Some(exit);
             }
-            if let Some(event) = self.happened.pop_front() {
+            if told < EVENTS_BEFORE_TIMERS
+                && let Some(event) = self.happened.pop_front()
+            {
+                told += 1;
                 self.machine.handle(event, now());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.machine.handle_timeout(now());
-            } else {
+            } else if self.happened.is_empty() {
                 return None;
+            } else {
+                told = 0;
             }
         }
     }
@@ -129,7 +138,8 @@ impl EventLoop {
             trace!("next deadline: {timer:?}");
             due.from_now(now())
         });
-        let timeout = if std::mem::take(&mut self.has_more) || signals::has_set_aside() {
+        // Asked here: what the machine has ordered may have made room for another connection, or ended one.
+        let timeout = if std::mem::take(&mut self.has_more) || self.links.has_more() || signals::has_set_aside() {
             Some(Duration::ZERO)
         } else if self.links.has_unwatchable() {
             Some(deadline.map_or(LOOK_EVERY, |deadline| deadline.min(LOOK_EVERY)))
@@ -159,8 +169,7 @@ impl EventLoop {
         if self.links.has_unwatchable() {
             self.links.look_at_unwatchable(&mut self.happened);
         }
-        let more = self.links.turn(self.poll.registry(), &mut self.happened);
-        self.has_more |= more;
+        self.links.turn(self.poll.registry(), &mut self.happened);
         Ok(())
     }
 

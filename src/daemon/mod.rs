@@ -18,6 +18,7 @@ pub mod prepare;
 mod resolver;
 pub mod runtime_base;
 pub mod runtime_dir;
+mod seldom;
 mod start;
 mod worker_link;
 mod worker_links;

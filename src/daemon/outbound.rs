@@ -1,5 +1,6 @@
 //! What could not be written at once, with a bound.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 
 /// Bytes on their way to one connection.
@@ -8,6 +9,24 @@ pub struct Outbound {
     bytes: Vec<u8>,
     written: usize,
     most: usize,
+    /// What the bytes that wait belong to, in their order.
+    parts: VecDeque<Part>,
+}
+
+/// Bytes of one kind.
+#[derive(Debug)]
+struct Part {
+    bytes: usize,
+    kind: Kind,
+}
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A job: large, and no answer to anything.
+    Job,
+    /// Everything else: small, and mostly an answer.
+    Control,
 }
 
 /// What came of a write.
@@ -30,6 +49,7 @@ impl Outbound {
             bytes: Vec::new(),
             written: 0,
             most,
+            parts: VecDeque::new(),
         }
     }
 
@@ -38,13 +58,19 @@ impl Outbound {
         self.bytes.len() - self.written
     }
 
+    /// Bytes that wait and are no job's.
+    pub fn control(&self) -> usize {
+        let control = self.parts.iter().filter(|part| part.kind == Kind::Control);
+        control.map(|part| part.bytes).sum()
+    }
+
     /// Writes a frame after what waits already, as far as that goes without waiting.
-    pub fn send(&mut self, frame: &[u8], stream: &mut impl Write) -> Written {
+    pub fn send(&mut self, frame: &[u8], kind: Kind, stream: &mut impl Write) -> Written {
         if self.len() == 0 {
             return match write_some(frame, stream) {
                 Ok(count) if count == frame.len() => Written::All,
                 Ok(count) => {
-                    self.bytes.extend_from_slice(frame.get(count..).unwrap_or_default());
+                    self.queue(frame.get(count..).unwrap_or_default(), kind);
                     Written::Some
                 }
                 Err(_) => Written::Closed,
@@ -55,14 +81,38 @@ impl Outbound {
         }
         self.bytes.drain(..self.written);
         self.written = 0;
-        self.bytes.extend_from_slice(frame);
+        self.queue(frame, kind);
         Written::Some
+    }
+
+    fn queue(&mut self, bytes: &[u8], kind: Kind) {
+        self.bytes.extend_from_slice(bytes);
+        match self.parts.back_mut() {
+            Some(part) if part.kind == kind => part.bytes += bytes.len(),
+            Some(_) | None => self.parts.push_back(Part {
+                bytes: bytes.len(),
+                kind,
+            }),
+        }
+    }
+
+    fn taken(&mut self, mut count: usize) {
+        self.written += count;
+        while let Some(part) = self.parts.front_mut() {
+            let of_it = part.bytes.min(count);
+            part.bytes -= of_it;
+            count -= of_it;
+            if part.bytes > 0 {
+                return;
+            }
+            self.parts.pop_front();
+        }
     }
 
     /// Writes what waits, as far as that goes without waiting.
     pub fn flush(&mut self, stream: &mut impl Write) -> Written {
         match write_some(self.bytes.get(self.written..).unwrap_or_default(), stream) {
-            Ok(count) => self.written += count,
+            Ok(count) => self.taken(count),
             Err(_) => return Written::Closed,
         }
         if self.len() > 0 {
@@ -123,11 +173,11 @@ mod tests {
             taken: Vec::new(),
         };
         let mut outbound = Outbound::new(100);
-        assert_eq!(outbound.send(b"hello\n", &mut slow), Written::Some);
-        assert_eq!(outbound.send(b"ok\n", &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"hello\n", Kind::Control, &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"ok\n", Kind::Control, &mut slow), Written::Some);
         slow.room = 3;
         assert_eq!(outbound.flush(&mut slow), Written::Some);
-        assert_eq!(outbound.send(b"ping\n", &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"ping\n", Kind::Control, &mut slow), Written::Some);
         slow.room = 100;
         assert_eq!(outbound.flush(&mut slow), Written::All);
         assert_eq!(slow.taken, b"hello\nok\nping\n");
@@ -140,10 +190,32 @@ mod tests {
             taken: Vec::new(),
         };
         let mut outbound = Outbound::new(10);
-        assert_eq!(outbound.send(b"12345678\n", &mut slow), Written::Some);
-        assert_eq!(outbound.send(b"xx\n", &mut slow), Written::Overflow);
+        assert_eq!(outbound.send(b"12345678\n", Kind::Control, &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"xx\n", Kind::Control, &mut slow), Written::Overflow);
         slow.room = 100;
         assert_eq!(outbound.flush(&mut slow), Written::All);
         assert_eq!(slow.taken, b"12345678\n");
+    }
+
+    #[test]
+    fn the_rest_of_a_job_is_no_control_wherever_it_waits() {
+        let mut slow = Slow {
+            room: 2,
+            taken: Vec::new(),
+        };
+        let mut outbound = Outbound::new(100);
+        assert_eq!(outbound.send(b"ok\n", Kind::Control, &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"a job\n", Kind::Job, &mut slow), Written::Some);
+        assert_eq!(outbound.send(b"ping\n", Kind::Control, &mut slow), Written::Some);
+        assert_eq!((outbound.len(), outbound.control()), (12, 6));
+        slow.room = 4;
+        assert_eq!(outbound.flush(&mut slow), Written::Some);
+        assert_eq!((outbound.len(), outbound.control()), (8, 5));
+        slow.room = 5;
+        assert_eq!(outbound.flush(&mut slow), Written::Some);
+        assert_eq!((outbound.len(), outbound.control()), (3, 3));
+        slow.room = 100;
+        assert_eq!(outbound.flush(&mut slow), Written::All);
+        assert_eq!((outbound.len(), outbound.control()), (0, 0));
     }
 }

@@ -30,11 +30,8 @@ impl EventLoop {
                     let registry = self.poll.registry();
                     self.links.tell(connection, &word, registry, &mut self.happened);
                 }
-                Effect::ReadToEnd(connection) => {
-                    let registry = self.poll.registry();
-                    self.links.read_to_end(connection, registry, &mut self.happened);
-                }
-                Effect::Close(connection) => self.close(connection),
+                Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
+                Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
                 Effect::Say(remark) => narrate(remark),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
@@ -84,8 +81,8 @@ impl EventLoop {
         }
     }
 
-    fn close(&mut self, connection: ConnectionId) {
-        warn!("connection {connection}: closed by us");
+    fn close(&mut self, connection: ConnectionId, why: &str) {
+        warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
         self.links.hang_up(connection, registry, &mut self.happened);
     }

@@ -9,11 +9,13 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::daemon::admission::{Allowed, may_connect};
-use crate::daemon::worker_link::{Link, READ_BYTES, WorkerLink};
+use crate::daemon::seldom::{Seldom, and_more};
+use crate::daemon::worker_link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::lifecycle::effect::Word;
 use crate::lifecycle::event::Event;
 use crate::lifecycle::ids::{ConnectionId, ProcessId};
-use crate::os::process::Pid;
+use crate::os::clock;
+use crate::os::process::{self, Pid};
 use crate::os::socket::{AcceptError, Accepted, Listener};
 use crate::os::watch::ProcessWatch;
 use crate::signal::Signal;
@@ -21,6 +23,12 @@ use crate::wire::worker::HelloContext;
 
 /// Most connections at the same time; the next ones wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 1024;
+
+/// So many may be there in any case.
+const MIN_CONNECTIONS: usize = 16;
+
+/// Descriptors that are not for connections: the lanes and their name resolution, the log, what we have inherited.
+const OTHER_DESCRIPTORS: usize = 192;
 
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -34,25 +42,51 @@ pub struct WorkerLinks {
     listener: Listener,
     allowed: Allowed,
     hello: HelloContext,
+    most: usize,
     links: BTreeMap<ConnectionId, WorkerLink>,
     processes: BTreeMap<ProcessId, Watched>,
     next_connection: u64,
+    /// The one that was read last: the next turn begins behind it.
+    last_read: ConnectionId,
     next_process: u64,
     /// Somebody may be waiting to be accepted: the kernel tells only once.
     may_accept: bool,
     /// There were no descriptors or was no memory for the last one.
     is_short: bool,
+    shortages: Seldom,
+    refusals: Seldom,
     buffer: Vec<u8>,
 }
 
 /// A process that has connections, or is the worker itself.
 #[derive(Debug)]
 struct Watched {
-    watch: ProcessWatch,
+    pid: Pid,
+    /// None only for the worker, for want of a descriptor when it was started: its pid is its own until it is reaped.
+    watch: Option<ProcessWatch>,
     connections: usize,
     is_worker: bool,
     /// It was said to be gone.
     is_gone: bool,
+}
+
+impl Watched {
+    fn has_ended(&self) -> bool {
+        self.watch.as_ref().is_some_and(ProcessWatch::has_ended)
+    }
+
+    /// Whether it has to be asked from time to time.
+    fn is_unwatchable(&self) -> bool {
+        !self.is_gone && self.watch.as_ref().is_some_and(|watch| watch.as_fd().is_none())
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        match &self.watch {
+            Some(watch) => watch.signal(signal),
+            None if self.is_gone => Ok(()),
+            None => process::signal(self.pid, signal),
+        }
+    }
 }
 
 impl WorkerLinks {
@@ -73,22 +107,25 @@ impl WorkerLinks {
             listener,
             allowed,
             hello,
+            most: most_connections(process::open_files_limit()),
             links: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_connection: 0,
+            last_read: ConnectionId(0),
             next_process: 0,
             may_accept: true,
             is_short: false,
+            shortages: Seldom::default(),
+            refusals: Seldom::default(),
             buffer: vec![0; READ_BYTES],
         })
     }
 
     /// The worker was started with this pid: its name from here on.
     pub fn worker_started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
-        let watch = ProcessWatch::of(pid);
-        let id = self.name_process(pid);
-        match watch {
-            Ok(watch) => self.watch(id, watch, true, registry),
+        let id = self.name_process(pid, true);
+        match ProcessWatch::of(pid) {
+            Ok(watch) => self.watch(id, watch, registry),
             // It is our child: its end is noticed in any case.
             Err(error) => warn!("cannot watch the worker's process {pid}: {error}"),
         }
@@ -130,31 +167,43 @@ impl WorkerLinks {
         }
     }
 
-    /// Accepts and reads, each connection its share. Returns whether there is more to do at once.
-    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) -> bool {
+    /// Accepts and reads, each connection its share, all together no more than belongs into one turn.
+    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
         self.is_short = false;
         self.accept(registry, events);
-        let readable: Vec<ConnectionId> = self
-            .links
-            .iter()
-            .filter(|(_, link)| link.wants_read())
-            .map(|(id, _)| *id)
-            .collect();
+        let readable = self.readable();
+        let mut budget = Budget::of_a_turn(readable.len());
         for id in readable {
+            if budget.is_spent() {
+                return;
+            }
             let Some(link) = self.links.get_mut(&id) else { continue };
-            if link.read(&mut self.buffer, events) == Link::Closed {
+            if !link.is_ending() {
+                self.last_read = id;
+            }
+            if link.read(&mut budget, &mut self.buffer, events) == Link::Closed {
                 self.hang_up(id, registry, events);
             }
         }
-        let can_accept = self.may_accept && !self.is_short && self.links.len() < MAX_CONNECTIONS;
+    }
+
+    /// In the order in which they are read: what the dead have left has an end and others wait for it, so that is first.
+    fn readable(&self) -> Vec<ConnectionId> {
+        let reads = |(id, link): (&ConnectionId, &WorkerLink)| link.wants_read().then_some((!link.is_ending(), *id));
+        let mut readable: Vec<_> = self.links.iter().filter_map(reads).collect();
+        readable.sort_by_key(|(is_last, id)| (*is_last, *id <= self.last_read, *id));
+        readable.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub fn has_more(&self) -> bool {
+        let can_accept = self.may_accept && !self.is_short && self.links.len() < self.most;
         can_accept || self.links.values().any(WorkerLink::wants_read)
     }
 
     /// Whether some process can only be watched by asking for it from time to time (before Linux 5.3).
     pub fn has_unwatchable(&self) -> bool {
-        self.processes
-            .values()
-            .any(|watched| !watched.is_gone && watched.watch.as_fd().is_none())
+        self.processes.values().any(Watched::is_unwatchable)
     }
 
     /// Asks for each process that can only be watched like that.
@@ -162,7 +211,7 @@ impl WorkerLinks {
         let unwatchable: Vec<u64> = self
             .processes
             .iter()
-            .filter(|(_, watched)| watched.watch.as_fd().is_none())
+            .filter(|(_, watched)| watched.is_unwatchable())
             .map(|(id, _)| id.0 >> 32)
             .collect();
         for number in unwatchable {
@@ -179,11 +228,10 @@ impl WorkerLinks {
         }
     }
 
-    /// Reads what the process that is gone has left on this connection, and closes it.
-    pub fn read_to_end(&mut self, id: ConnectionId, registry: &Registry, events: &mut VecDeque<Event>) {
+    /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
+    pub fn read_to_end(&mut self, id: ConnectionId) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.read_to_end(&mut self.buffer, events);
-            self.hang_up(id, registry, events);
+            link.end();
         }
     }
 
@@ -197,13 +245,14 @@ impl WorkerLinks {
         }
         // With one descriptor free there may be room for the next.
         self.may_accept = true;
+        self.is_short = false;
         self.forget_unused(link.process);
     }
 
     /// Signals a process with connections, and nobody else: not even one that has its pid by now.
     pub fn signal(&self, id: ProcessId, signal: Signal) {
         let Some(watched) = self.processes.get(&id) else { return };
-        match watched.watch.signal(signal) {
+        match watched.signal(signal) {
             Ok(()) => debug!("{signal} to process {id}"),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 warn!("cannot send {signal} to process {id}: {error}");
@@ -214,7 +263,7 @@ impl WorkerLinks {
 
     fn accept(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
         for _ in 0..ACCEPTS_PER_TURN {
-            if !self.may_accept || self.links.len() >= MAX_CONNECTIONS {
+            if !self.may_accept || self.links.len() >= self.most {
                 return;
             }
             match self.listener.accept() {
@@ -223,7 +272,9 @@ impl WorkerLinks {
                 Err(AcceptError::Aborted) => {}
                 // Whoever waits is tried again in a later turn: with descriptors short there is no point in haste.
                 Err(error) => {
-                    warn!("{error}");
+                    if let Some(more) = self.shortages.happened(clock::monotonic()) {
+                        warn!("{error}{}", and_more(more));
+                    }
                     self.is_short = true;
                     return;
                 }
@@ -234,7 +285,10 @@ impl WorkerLinks {
     fn admit(&mut self, accepted: Accepted, registry: &Registry, events: &mut VecDeque<Event>) {
         let Accepted { stream, peer, process } = accepted;
         if let Err(refusal) = may_connect(&peer, &self.allowed) {
-            warn!("a connection to the worker socket was refused: {refusal}");
+            if let Some(more) = self.refusals.happened(clock::monotonic()) {
+                let more = and_more(more);
+                warn!("a connection to the worker socket was refused: {refusal}{more}");
+            }
             return;
         }
         // Refused above when it has no pid.
@@ -244,7 +298,9 @@ impl WorkerLinks {
         let id = ConnectionId(self.next_connection);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token(id.0, 0), interest) {
-            warn!("cannot watch a connection: {error}");
+            if let Some(more) = self.shortages.happened(clock::monotonic()) {
+                warn!("cannot watch a connection: {error}{}", and_more(more));
+            }
             return;
         }
         if let Some(watched) = self.processes.get_mut(&process) {
@@ -267,21 +323,34 @@ impl WorkerLinks {
         let known = self
             .processes
             .iter()
-            .find(|(_, watched)| watched.watch.pid() == pid && !watched.is_gone && !watched.watch.has_ended());
-        if let Some((id, _)) = known {
-            return *id;
+            .find(|(_, watched)| watched.pid == pid && !watched.is_gone && !watched.has_ended());
+        if let Some((id, watched)) = known {
+            let (id, is_watched) = (*id, watched.watch.is_some());
+            if !is_watched {
+                self.watch(id, watch, registry);
+            }
+            return id;
         }
-        let id = self.name_process(pid);
-        self.watch(id, watch, false, registry);
+        let id = self.name_process(pid, false);
+        self.watch(id, watch, registry);
         id
     }
 
-    fn name_process(&mut self, pid: Pid) -> ProcessId {
+    fn name_process(&mut self, pid: Pid, is_worker: bool) -> ProcessId {
         self.next_process += 1;
-        ProcessId(self.next_process << 32 | u64::from(pid.number().unsigned_abs()))
+        let id = ProcessId(self.next_process << 32 | u64::from(pid.number().unsigned_abs()));
+        let watched = Watched {
+            pid,
+            watch: None,
+            connections: 0,
+            is_worker,
+            is_gone: false,
+        };
+        self.processes.insert(id, watched);
+        id
     }
 
-    fn watch(&mut self, id: ProcessId, watch: ProcessWatch, is_worker: bool, registry: &Registry) {
+    fn watch(&mut self, id: ProcessId, watch: ProcessWatch, registry: &Registry) {
         if let Some(descriptor) = watch.as_fd() {
             let descriptor: RawFd = descriptor.as_raw_fd();
             if let Err(error) = registry.register(&mut SourceFd(&descriptor), token(id.0 >> 32, 1), Interest::READABLE)
@@ -289,13 +358,9 @@ impl WorkerLinks {
                 warn!("cannot watch process {id}: {error}");
             }
         }
-        let watched = Watched {
-            watch,
-            connections: 0,
-            is_worker,
-            is_gone: false,
-        };
-        self.processes.insert(id, watched);
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.watch = Some(watch);
+        }
     }
 
     /// Says once that a process is gone.
@@ -304,7 +369,7 @@ impl WorkerLinks {
         let found = self.processes.range_mut(range).next();
         if let Some((id, watched)) = found
             && !watched.is_gone
-            && watched.watch.has_ended()
+            && watched.has_ended()
         {
             let id = *id;
             watched.is_gone = true;
@@ -324,7 +389,56 @@ impl WorkerLinks {
     }
 }
 
+/// Each connection may take two descriptors: its own and its process's.
+fn most_connections(open_files: usize) -> usize {
+    let room = open_files.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    room.clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+}
+
 fn token(number: u64, kind: usize) -> Token {
     // A counter that wraps after 2^63 connections.
     Token(FIRST_TOKEN + usize::try_from(number).unwrap_or(0) * 2 + kind)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::os::socket::BoundSocket;
+
+    #[test]
+    fn the_limit_on_open_files_bounds_the_connections() {
+        let bounds = [0, 256, 1024, 1 << 20].map(most_connections);
+        assert_eq!(bounds, [16, 32, 416, 1024]);
+    }
+
+    #[test]
+    fn a_worker_that_could_not_be_watched_at_its_start_has_its_name_when_it_connects() {
+        let path = std::env::temp_dir().join(format!("ojs-links-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let connect = || UnixStream::connect(&path).unwrap();
+        let _first = connect();
+        let ourselves = listener.accept().unwrap().unwrap().process.unwrap().pid();
+        let hello = HelloContext {
+            concurrency: 1,
+            queues: Vec::new(),
+            max_frame: 1024,
+        };
+        let poll = mio::Poll::new().unwrap();
+        let mut links = WorkerLinks::new(listener, Allowed::new(None, &[]), hello, poll.registry(), Token(1)).unwrap();
+        let worker = links.name_process(ourselves, true);
+        let _second = connect();
+        let mut events = VecDeque::new();
+        links.turn(poll.registry(), &mut events);
+        std::fs::remove_file(&path).unwrap();
+        let connected = Event::Connected {
+            connection: ConnectionId(1),
+            process: worker,
+        };
+        assert_eq!(events, [connected]);
+        assert!(links.processes.values().all(|watched| watched.watch.is_some()));
+    }
 }

@@ -35,7 +35,7 @@ impl Lifecycle {
                 self.tell(connection, Word::Hello { worker, state });
             }
             // Somebody else, while there is no worker.
-            None => self.give_up(connection),
+            None => self.give_up(connection, "nobody may connect while no worker runs"),
         }
     }
 
@@ -153,24 +153,24 @@ impl Lifecycle {
             connection.malformed = connection.malformed.saturating_add(1);
         }
         if connection.malformed == MALFORMED_LIMIT {
-            self.give_up(id);
+            self.give_up(id, "three malformed frames in a row");
         }
     }
 
     /// Closes a connection from our side.
-    fn give_up(&mut self, id: ConnectionId) {
+    fn give_up(&mut self, id: ConnectionId, why: &'static str) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_closed
         {
             connection.is_given_up = true;
-            self.order(Effect::Close(id));
+            self.order(Effect::Close(id, why));
         }
     }
 
     pub(super) fn close_all_connections(&mut self) {
         let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for connection in open {
-            self.give_up(connection);
+            self.give_up(connection, "the worker that it belongs to is over");
         }
     }
 
@@ -218,13 +218,25 @@ impl Lifecycle {
         }
     }
 
+    /// While nothing is read from it nobody can tell whether it works.
+    pub(super) fn unheard(&mut self, id: ConnectionId, is_unheard: bool, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.is_unheard = is_unheard;
+        if is_unheard {
+            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+        }
+    }
+
     /// It has not read what was written to it. One that works on a job may do that without reading; one that has
-    /// nothing else to do may not.
+    /// nothing else to do may not, nor one whose answers we do not read before it does.
     pub(super) fn stalled(&mut self, id: ConnectionId, now: Moment) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let works = connection.held.len() > usize::from(connection.has_unread_job)
+        let works = !connection.is_unheard
+            && connection.held.len() > usize::from(connection.has_unread_job)
             && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));

@@ -28,8 +28,9 @@ pub enum Effect {
     Tell(ConnectionId, Word),
     /// The process at the other end is gone: read what it left, then `HungUp`.
     ReadToEnd(ConnectionId),
-    /// Close this connection, unread, then `HungUp`: the two sides no longer understand each other.
-    Close(ConnectionId),
+    /// Close this connection, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or
+    /// nobody is expected there.
+    Close(ConnectionId, &'static str),
     /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest.
     CallBackend {
         /// Its number.

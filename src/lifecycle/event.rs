@@ -42,6 +42,10 @@ pub enum Event {
     OutboundFilled(ConnectionId),
     /// Everything that we wrote to this connection was taken. Follows each `OutboundFilled` and each job.
     OutboundEmptied(ConnectionId),
+    /// So much waits to be taken from us that nothing is read from this connection. Comes after `OutboundFilled`.
+    ReadingStopped(ConnectionId),
+    /// It is read from again. Comes before `OutboundEmptied` or right after it.
+    ReadingResumed(ConnectionId),
     /// The connection was read to its end, or to the last byte that a process which is gone had written; nothing more
     /// will come, and the shell has closed it.
     HungUp(ConnectionId),

@@ -165,6 +165,8 @@ impl Lifecycle {
             Event::Said(connection, said) => self.said(connection, said, now),
             Event::OutboundFilled(connection) => self.outbound(connection, true, now),
             Event::OutboundEmptied(connection) => self.outbound(connection, false, now),
+            Event::ReadingStopped(connection) => self.unheard(connection, true, now),
+            Event::ReadingResumed(connection) => self.unheard(connection, false, now),
             Event::HungUp(connection) => self.hung_up(connection, now),
             Event::ProcessGone(process) => self.process_gone(process),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),

@@ -293,6 +293,20 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// How many bytes are there to be read.
+    ///
+    /// # Errors
+    ///
+    /// What `ioctl` says; none is known, but a seccomp filter may forbid it.
+    pub fn readable(&self) -> io::Result<usize> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the number is valid to write to.
+        check(unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (pointer, size) = (buffer.as_mut_ptr().cast(), buffer.len());

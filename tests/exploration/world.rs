@@ -405,7 +405,7 @@ impl World {
                 self.check_handover(*connection, &JobId(envelope.clone()));
                 self.machine.handle(Event::OutboundEmptied(*connection), self.now);
             }
-            Effect::ReadToEnd(connection) | Effect::Close(connection) => {
+            Effect::ReadToEnd(connection) | Effect::Close(connection, _) => {
                 if let Some(link) = self.links.get_mut(connection) {
                     link.is_awaited = true;
                 }

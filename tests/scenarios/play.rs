@@ -308,7 +308,7 @@ impl Player {
                 | Effect::KillEverything
                 | Effect::Tell(..)
                 | Effect::ReadToEnd(_)
-                | Effect::Close(_)
+                | Effect::Close(..)
                 | Effect::Say(_) => {}
             }
         }
@@ -334,7 +334,7 @@ impl Player {
             | Effect::KillEverything
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
-            | Effect::Close(_)
+            | Effect::Close(..)
             | Effect::Exit(_) => true,
         }
     }

@@ -17,7 +17,7 @@ pub fn effect(effect: &Effect) -> String {
         Effect::KillEverything => "kill everything".to_owned(),
         Effect::Tell(connection, told) => format!("tell {connection}: {}", word(told)),
         Effect::ReadToEnd(connection) => format!("read {connection} to the end"),
-        Effect::Close(connection) => format!("close {connection}"),
+        Effect::Close(connection, _) => format!("close {connection}"),
         Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
         Effect::Say(remark) => format!("log: {}", said(remark)),
         Effect::Exit(status) => format!("exit {status}"),

@@ -107,6 +107,8 @@ fn connection(text: &str) -> Result<Event, Wrong> {
     match rest {
         "does not take all" => Ok(Event::OutboundFilled(id)),
         "has taken all" => Ok(Event::OutboundEmptied(id)),
+        "is not read from" => Ok(Event::ReadingStopped(id)),
+        "is read from again" => Ok(Event::ReadingResumed(id)),
         "hung up" => Ok(Event::HungUp(id)),
         frame => Ok(Event::Said(id, said(frame)?)),
     }

@@ -100,6 +100,8 @@ impl Course {
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)
+            | Event::ReadingStopped(_)
+            | Event::ReadingResumed(_)
             | Event::HungUp(_)
             | Event::ProcessGone(_)
             | Event::BackendReplied(..) => {}
@@ -282,7 +284,7 @@ impl Course {
             | Effect::KillDescendants
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
-            | Effect::Close(_)
+            | Effect::Close(..)
             | Effect::CallBackend { .. }
             | Effect::Say(_) => {}
         }

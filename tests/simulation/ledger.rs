@@ -137,6 +137,8 @@ impl Ledger {
             }
             Event::SignalArrived(_)
             | Event::OperatorAsked(_)
+            | Event::ReadingStopped(_)
+            | Event::ReadingResumed(_)
             | Event::WorkerNotStarted(_)
             | Event::Reaped { .. }
             | Event::BackendReplied(..) => {}

@@ -39,7 +39,7 @@ impl World {
                     .is_some_and(|it| self.scene.is_alive(it.process));
                 promise!("read to the end of the dead only", !is_alive, "{effect:?}");
             }
-            Effect::Close(connection) => {
+            Effect::Close(connection, _) => {
                 self.hold_up_connection(*connection, effect)?;
                 if let Some(link) = self.ledger.links.get_mut(connection) {
                     link.is_closing = true;
@@ -131,7 +131,7 @@ impl World {
             }
             Effect::Tell(connection, word) => self.write(connection, &word),
             Effect::ReadToEnd(connection) => self.soon(1, Item::ReadAll(connection)),
-            Effect::Close(connection) => self.close(connection),
+            Effect::Close(connection, _) => self.close(connection),
             Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
             Effect::Say(_) | Effect::Exit(_) => {}
         }

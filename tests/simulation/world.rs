@@ -290,7 +290,7 @@ impl World {
             | Effect::KillDescendants
             | Effect::KillEverything
             | Effect::ReadToEnd(_)
-            | Effect::Close(_)
+            | Effect::Close(..)
             | Effect::Exit(_) => Ok(()),
         }
     }

@@ -65,6 +65,7 @@ rest()";
     stage.enqueue([1]);
     let mut init = stage.worker(script).start();
     init.notes_line("over");
+    init.logs("closed by us: three malformed frames in a row");
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
     let notes = init.notes();
     assert_eq!(
@@ -363,12 +364,24 @@ rest()"
 
 #[test]
 fn more_connections_than_are_allowed_wait_until_others_are_closed() {
+    assert_no_more_connections_than(1024, "4096");
+}
+
+#[test]
+fn with_few_descriptors_fewer_connections_are_allowed_and_all_of_them_work() {
+    assert_no_more_connections_than(54, "300");
+}
+
+/// With this limit on the init's open files.
+fn assert_no_more_connections_than(most: usize, open_files: &str) {
     let stage = Stage::new();
-    let script = "
+    let script = r#"
 import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+MOST = int(os.environ["MOST"])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
 links = []
-for _ in range(1024):
+for _ in range(MOST):
     links.append(Link())
     links[-1].until('hello')
 late = Link()
@@ -381,8 +394,13 @@ except TimeoutError:
 late.socket.settimeout(None)
 links.pop().socket.close()
 late.ready()
-late.work()";
-    let mut init = stage.worker(script).with("OJS_LOG_LEVEL", "info").start();
+late.work()"#;
+    let limited = format!("ulimit -Sn {open_files}; exec \"$0\" \"$@\"");
+    let mut init = stage
+        .worker(script)
+        .with_all(&[("OJS_LOG_LEVEL", "info"), ("MOST", &most.to_string())])
+        .through(&["sh", "-c", &limited])
+        .start();
     init.notes_line("waits");
     assert_jobs_flow(&stage, 0..3);
     init.stops();

@@ -1,0 +1,51 @@
+//! Lines of the log about what may happen very often.
+
+use std::time::Duration;
+
+/// Between two lines about the same.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Lets one line through at a time, and counts the others.
+#[derive(Debug, Default)]
+pub struct Seldom {
+    next: Option<Duration>,
+    unsaid: u64,
+}
+
+impl Seldom {
+    /// It happened at this time. To be said now: how often it happened since the last line, this time not counted.
+    pub fn happened(&mut self, now: Duration) -> Option<u64> {
+        if self.next.is_some_and(|next| now < next) {
+            self.unsaid += 1;
+            return None;
+        }
+        self.next = Some(now.saturating_add(PAUSE));
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+/// What is added to a line about what happened so many times more.
+pub fn and_more(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(" (and {count} times more since this was last said)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_in_ten_seconds_with_the_count_of_the_others() {
+        let mut seldom = Seldom::default();
+        let at = Duration::from_secs;
+        assert_eq!(seldom.happened(at(1)), Some(0));
+        assert_eq!(seldom.happened(at(2)), None);
+        assert_eq!(seldom.happened(at(10)), None);
+        assert_eq!(seldom.happened(at(11)), Some(2));
+        assert_eq!(seldom.happened(at(12)), None);
+        assert_eq!(seldom.happened(at(40)), Some(1));
+        assert_eq!(seldom.happened(at(60)), Some(0));
+    }
+}

@@ -1,0 +1,107 @@
+//! Many connections at once, and words that wait on both sides: signals, timers and the others still get their turn.
+
+use std::time::Duration;
+
+use crate::backend::{Endpoint, Outcome};
+use crate::stage::{PATIENCE, Stage};
+use crate::support::wait::wait_until;
+
+/// Most memory that the init may have touched, in KiB, with two hundred connections that flood it.
+const MOST_MEMORY_KIB: u64 = 48 << 10;
+
+#[test]
+fn two_hundred_connections_that_flood_delay_neither_heartbeats_nor_the_end_and_cost_little_memory() {
+    let stage = Stage::new();
+    let script = r#"
+def flood():
+    links = [Link() for _ in range(200)]
+    for link in links:
+        link.ready(types=["none"])
+        link.socket.setblocking(False)
+    note("flood")
+    frames = b'{"type":"pong","id":1}\n' * 2000
+    sent = dict.fromkeys(links, 0)
+    while True:
+        for link in links:
+            try:
+                sent[link] = (sent[link] + link.socket.send(frames[sent[link]:])) % len(frames)
+            except BlockingIOError:
+                pass
+
+for _ in range(2):
+    child(flood)
+link = Link()
+link.ready(types=["t"])
+link.work()"#;
+    let mut init = stage
+        .worker(script)
+        .with_all(&[("OJS_HEARTBEAT_INTERVAL", "200ms"), ("OJS_LOG_LEVEL", "info")])
+        .start();
+    init.notes_times("flood", 2);
+    stage.enqueue(0..5);
+    stage.wait_for_outcomes();
+    let before = stage.backend.records_of(Endpoint::Heartbeat).len();
+    wait_until(Duration::from_secs(3), || false);
+    let beats = stage.backend.records_of(Endpoint::Heartbeat).split_off(before);
+    assert!(beats.len() >= 8, "{} heartbeats in three seconds", beats.len());
+    let peak = init.memory_kib("VmHWM");
+    init.signal(libc::SIGTERM);
+    let took = init.ends_with(0);
+    println!("peak memory: {peak} KiB; gone in {took:?}");
+    assert!(peak < MOST_MEMORY_KIB, "{peak} KiB");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+#[test]
+fn a_large_result_is_read_although_a_large_job_waits_to_be_read() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+link = Link()
+link.ready(2)
+first = link.job()
+while not os.path.exists(os.environ['NOTES'] + '.go'):
+    time.sleep(0.005)
+link.ack(first, result='x' * (1 << 20))
+note('written')
+link.ack(link.job())
+link.note_all()";
+    let mut init = stage.worker(script).start();
+    init.notes_line("job j1");
+    let large = format!(r#"{{"id":"large","type":"t","args":["{}"]}}"#, "x".repeat(1 << 20));
+    stage.backend.enqueue(&large);
+    init.logs("job large: given to");
+    std::fs::write(stage.at("init.notes.go"), "").unwrap();
+    init.notes_line("written");
+    stage.wait_for_outcomes();
+    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(Some("x".repeat(1 << 20).into()))]);
+    assert_eq!(stage.outcomes("large"), [Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
+fn a_process_that_will_never_read_again_is_ended_when_there_is_something_to_tell_it() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = "
+def deaf():
+    link = Link()
+    link.ready(2, types=['t'])
+    link.job()
+    link.socket.shutdown(socket.SHUT_RD)
+    note('deaf')
+    rest()
+
+child(deaf)
+rest()";
+    let mut init = stage.worker(script).with("OJS_CANCEL_GRACE", "200ms").start();
+    init.notes_line("deaf");
+    stage.enqueue([2]);
+    assert!(
+        wait_until(PATIENCE, || !stage.outcomes("j1").is_empty()),
+        "{}",
+        init.story()
+    );
+    assert_eq!(stage.failure("j1")["code"], "worker_death");
+    init.stops();
+}
