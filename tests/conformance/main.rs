@@ -34,6 +34,11 @@ fn main() -> ExitCode {
     if let Some(status) = probe::play(&words) {
         return ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX));
     }
+    // What nohup, or a shell that put us into the background, has set is none of the inits' doing.
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the default disposition is no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     if let Err(error) = namespace::become_root() {
         eprintln!("conformance: {error}");
         return ExitCode::FAILURE;

@@ -33,7 +33,6 @@ fn a_worker_that_ends_with_a_job_ends_the_init_with_its_status_after_one_fail() 
 }
 
 #[test]
-#[ignore = "its closing socket is answered with a SIGTERM before it has ended: status 143"]
 fn a_worker_that_closes_its_socket_on_its_way_out_keeps_its_exit_status() {
     let stage = Stage::new();
     stage.enqueue([1]);
