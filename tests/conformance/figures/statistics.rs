@@ -17,11 +17,17 @@ fn error_of_median(values: &[f64]) -> f64 {
     1.253 * 1.4826 * median(&deviations) / f64::from(count.max(1)).sqrt()
 }
 
-/// What is wrong when ours is more than 1.1 times the best peer.
+/// What is wrong when ours is more than the best peer and `tolerance` of it on top.
 ///
-/// Judged by the differences within each round, of which the median may be a tenth of the best peer's value (above
+/// Judged by the differences within each round, of which the median may be that part of the best peer's value (above
 /// `floor`, what the same costs without an init) plus three standard errors.
-pub fn judge(contestants: &[Contestant], rounds: &[Vec<f64>], floor: f64, what: &str) -> Option<String> {
+pub fn judge(
+    contestants: &[Contestant],
+    rounds: &[Vec<f64>],
+    floor: f64,
+    tolerance: f64,
+    what: &str,
+) -> Option<String> {
     let ours = contestants.iter().position(Contestant::is_ours)?;
     let peers = contestants
         .iter()
@@ -32,7 +38,7 @@ pub fn judge(contestants: &[Contestant], rounds: &[Vec<f64>], floor: f64, what: 
         .min_by(|(_, left), (_, right)| left.total_cmp(right))?;
     let pairs = rounds.get(ours)?.iter().zip(rounds.get(best)?);
     let differences: Vec<f64> = pairs.map(|(ours, best)| ours - best).collect();
-    let allowed = 0.1 * (best_value - floor).max(0.0) + 3.0 * error_of_median(&differences);
+    let allowed = tolerance * (best_value - floor).max(0.0) + 3.0 * error_of_median(&differences);
     let difference = median(&differences);
     let name = contestants.get(best).map_or("?", |contestant| contestant.name);
     (difference > allowed).then(|| {
