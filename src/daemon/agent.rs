@@ -24,7 +24,9 @@ use crate::exit::Exit;
 use crate::lifecycle::event::Reply;
 use crate::lifecycle::ids::CallId;
 use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::options::Restart;
 use crate::os::child::ChildPlan;
+use crate::os::clock;
 use crate::os::entry::Environ;
 use crate::os::init::{self, Inherited};
 use crate::os::signal_fd::SignalFd;
@@ -95,7 +97,7 @@ fn set_up(
     let inherited = Inherited::look();
     let options = options(config, surroundings(environ), seed());
     announce(&options.times);
-    let restarts = options.restart != crate::lifecycle::options::Restart::Never;
+    let restarts = options.restart != Restart::Never;
 
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
     // A place that somebody named is a matter of configuration, one that we chose is not.
@@ -220,7 +222,7 @@ fn identity(config: &Config) -> Identity {
 
 /// Where random pauses start: they need not be secret, only different from those of other workers.
 fn seed() -> u64 {
-    let time = crate::os::clock::monotonic();
+    let time = clock::monotonic();
     u64::from(time.subsec_nanos()) << 32 | u64::from(std::process::id()) ^ time.as_secs()
 }
 

@@ -5,6 +5,7 @@ use std::io;
 
 use log::{debug, info, warn};
 
+use crate::exit::Ended;
 use crate::os::init;
 use crate::os::process::{self, Pid};
 use crate::signal::Signal;
@@ -19,9 +20,14 @@ pub struct Descendants {
 }
 
 impl Descendants {
-    /// This one was reaped: its pid is somebody else's from now on.
-    pub fn reaped(&mut self, pid: Pid) {
+    /// This one was reaped: its pid is somebody else's from now on. With `warn`, its parent's neglect is a warning.
+    pub fn reaped(&mut self, pid: Pid, ended: Ended, warn: bool) {
         self.asked.remove(&pid);
+        if warn {
+            warn!("reaped adopted process {pid}: {ended}; its parent did not wait for it");
+        } else {
+            debug!("reaped adopted process {pid}: {ended}");
+        }
     }
 
     /// SIGTERM and SIGCONT to each of our children that has not had them yet.

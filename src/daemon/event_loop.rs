@@ -215,14 +215,7 @@ impl EventLoop {
                     }
                     self.happened.push_back(Event::WorkerEnded(ended));
                 }
-                Ok(Reaped::Process(pid, ended)) => {
-                    self.descendants.reaped(pid);
-                    if self.warn_on_reap {
-                        warn!("reaped adopted process {pid}: {ended}; its parent did not wait for it");
-                    } else {
-                        debug!("reaped adopted process {pid}: {ended}");
-                    }
-                }
+                Ok(Reaped::Process(pid, ended)) => self.descendants.reaped(pid, ended, self.warn_on_reap),
                 Ok(Reaped::NoneReady) => return self.happened.push_back(Event::Reaped { children_left: true }),
                 Ok(Reaped::NoChildren) => return self.happened.push_back(Event::Reaped { children_left: false }),
                 Err(error) => return warn!("cannot reap: {error}"),

@@ -211,14 +211,7 @@ impl Supervisor {
                     debug!("child {pid} ended: {ended}");
                     self.machine.handle(PlainEvent::ChildEnded(ended), now());
                 }
-                Ok(Reaped::Process(pid, ended)) => {
-                    self.descendants.reaped(pid);
-                    if self.warn_on_reap {
-                        warn!("reaped adopted process {pid}: {ended}; its parent did not wait for it");
-                    } else {
-                        debug!("reaped adopted process {pid}: {ended}");
-                    }
-                }
+                Ok(Reaped::Process(pid, ended)) => self.descendants.reaped(pid, ended, self.warn_on_reap),
                 Ok(Reaped::NoneReady) => {
                     self.machine.handle(PlainEvent::Reaped { children_left: true }, now());
                     return false;

@@ -1,6 +1,11 @@
 //! Lines of the log about what may happen very often.
 
+use std::fmt;
 use std::time::Duration;
+
+use log::warn;
+
+use crate::os::clock;
 
 /// Between two lines about the same.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -13,8 +18,15 @@ pub struct Seldom {
 }
 
 impl Seldom {
+    /// Warns of it, unless that was done a moment ago.
+    pub fn warn(&mut self, message: fmt::Arguments<'_>) {
+        if let Some(more) = self.happened(clock::monotonic()) {
+            warn!("{message}{}", and_more(more));
+        }
+    }
+
     /// It happened at this time. To be said now: how often it happened since the last line, this time not counted.
-    pub fn happened(&mut self, now: Duration) -> Option<u64> {
+    fn happened(&mut self, now: Duration) -> Option<u64> {
         if self.next.is_some_and(|next| now < next) {
             self.unsaid += 1;
             return None;
@@ -25,7 +37,7 @@ impl Seldom {
 }
 
 /// What is added to a line about what happened so many times more.
-pub fn and_more(count: u64) -> String {
+fn and_more(count: u64) -> String {
     match count {
         0 => String::new(),
         count => format!(" (and {count} times more since this was last said)"),

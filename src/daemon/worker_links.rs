@@ -9,12 +9,11 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::daemon::admission::{Allowed, may_connect};
-use crate::daemon::seldom::{Seldom, and_more};
+use crate::daemon::seldom::Seldom;
 use crate::daemon::worker_link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::lifecycle::effect::Word;
 use crate::lifecycle::event::Event;
 use crate::lifecycle::ids::{ConnectionId, ProcessId};
-use crate::os::clock;
 use crate::os::process::{self, Pid};
 use crate::os::socket::{AcceptError, Accepted, Listener};
 use crate::os::watch::ProcessWatch;
@@ -272,9 +271,7 @@ impl WorkerLinks {
                 Err(AcceptError::Aborted) => {}
                 // Whoever waits is tried again in a later turn: with descriptors short there is no point in haste.
                 Err(error) => {
-                    if let Some(more) = self.shortages.happened(clock::monotonic()) {
-                        warn!("{error}{}", and_more(more));
-                    }
+                    self.shortages.warn(format_args!("{error}"));
                     self.is_short = true;
                     return;
                 }
@@ -285,11 +282,8 @@ impl WorkerLinks {
     fn admit(&mut self, accepted: Accepted, registry: &Registry, events: &mut VecDeque<Event>) {
         let Accepted { stream, peer, process } = accepted;
         if let Err(refusal) = may_connect(&peer, &self.allowed) {
-            if let Some(more) = self.refusals.happened(clock::monotonic()) {
-                let more = and_more(more);
-                warn!("a connection to the worker socket was refused: {refusal}{more}");
-            }
-            return;
+            let message = format_args!("a connection to the worker socket was refused: {refusal}");
+            return self.refusals.warn(message);
         }
         // Refused above when it has no pid.
         let Some(watch) = process else { return };
@@ -298,10 +292,7 @@ impl WorkerLinks {
         let id = ConnectionId(self.next_connection);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token(id.0, 0), interest) {
-            if let Some(more) = self.shortages.happened(clock::monotonic()) {
-                warn!("cannot watch a connection: {error}{}", and_more(more));
-            }
-            return;
+            return self.shortages.warn(format_args!("cannot watch a connection: {error}"));
         }
         if let Some(watched) = self.processes.get_mut(&process) {
             watched.connections += 1;

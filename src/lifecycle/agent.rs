@@ -323,8 +323,7 @@ impl Lifecycle {
         match job.place {
             Place::Reporting(_) => {}
             Place::Waiting => {
-                self.forget_timers(claim);
-                self.jobs.remove(claim);
+                self.finish(claim);
                 self.say(Remark::ReservationLost(id));
             }
             Place::Held(_) => {

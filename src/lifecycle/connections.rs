@@ -130,6 +130,29 @@ impl Connections {
         self.all.get_mut(&id)
     }
 
+    /// Whether it is open.
+    #[must_use]
+    pub fn is_open(&self, id: ConnectionId) -> bool {
+        self.all.get(&id).is_some_and(|connection| !connection.is_closed)
+    }
+
+    /// The connections whose processes hold jobs.
+    pub fn holders(&self) -> impl Iterator<Item = &Connection> {
+        self.all.values().filter(|connection| !connection.held.is_empty())
+    }
+
+    /// A process gets no more jobs, on none of its connections.
+    pub fn give_up_on(&mut self, process: ProcessId) {
+        let theirs = self.all.values_mut().filter(|connection| connection.process == process);
+        theirs.for_each(|connection| connection.is_given_up = true);
+    }
+
+    /// Whether this process can do nothing any more.
+    #[must_use]
+    pub fn is_gone(&self, process: ProcessId) -> bool {
+        self.processes.get(&process).is_some_and(|process| process.is_gone)
+    }
+
     /// One process.
     pub fn process_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
         self.processes.get_mut(&id)

@@ -112,8 +112,7 @@ impl Lifecycle {
         let Some(claim) = self.held_by(id, job) else { return };
         self.let_go(claim);
         if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
-            self.jobs.remove(claim);
-            self.forget_timers(claim);
+            self.finish(claim);
             let message = "the reservation was lost; the backend takes no outcome from us";
             self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
             return;
@@ -257,7 +256,7 @@ impl Lifecycle {
         let process = connection.process;
         if connection.held.is_empty() {
             self.connections.forget(id);
-        } else if !self.connections.process(process).is_some_and(|process| process.is_gone) {
+        } else if !self.connections.is_gone(process) {
             // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
             self.timers
                 .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
@@ -286,12 +285,7 @@ impl Lifecycle {
             return;
         }
         process.is_ending = true;
-        let theirs: Vec<ConnectionId> = self.connections.of(id).map(|(id, _)| id).collect();
-        for connection in theirs {
-            if let Some(connection) = self.connections.get_mut(connection) {
-                connection.is_given_up = true;
-            }
-        }
+        self.connections.give_up_on(id);
         self.say(Remark::EndingProcess { process: id, why, jobs });
         self.order(Effect::SignalProcess(id, Signal::TERM));
         self.order(Effect::SignalProcess(id, Signal::CONT));
@@ -314,12 +308,7 @@ impl Lifecycle {
             return;
         };
         process.is_gone = true;
-        let theirs: Vec<ConnectionId> = self.connections.of(id).map(|(id, _)| id).collect();
-        for connection in theirs {
-            if let Some(connection) = self.connections.get_mut(connection) {
-                connection.is_given_up = true;
-            }
-        }
+        self.connections.give_up_on(id);
         let open: Vec<ConnectionId> = self
             .connections
             .of(id)
@@ -342,11 +331,7 @@ impl Lifecycle {
             .connections
             .iter()
             .filter(|(_, connection)| connection.is_closed && !self.is_the_running_worker(connection.process))
-            .filter(|(_, connection)| {
-                self.connections
-                    .process(connection.process)
-                    .is_some_and(|process| process.is_gone)
-            })
+            .filter(|(_, connection)| self.connections.is_gone(connection.process))
             .map(|(id, connection)| (id, connection.held.iter().copied().collect()))
             .collect();
         for (connection, held) in over {
@@ -364,9 +349,7 @@ impl Lifecycle {
 
     /// Whether jobs are with processes that may still work on them.
     pub(super) fn has_held_jobs(&self) -> bool {
-        self.connections
-            .iter()
-            .any(|(_, connection)| !connection.held.is_empty())
+        self.connections.holders().next().is_some()
     }
 
     /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.

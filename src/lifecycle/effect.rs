@@ -140,6 +140,23 @@ pub enum Reason {
     Worker,
 }
 
+impl Reason {
+    /// Its name on the wire and in the log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sigterm => "sigterm",
+            Self::Sigint => "sigint",
+            Self::Sigquit => "sigquit",
+            Self::Sigtstp => "sigtstp",
+            Self::Sigcont => "sigcont",
+            Self::Server => "server",
+            Self::Control => "control",
+            Self::Worker => "worker",
+        }
+    }
+}
+
 /// Why a job is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CancelReason {

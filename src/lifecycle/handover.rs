@@ -1,10 +1,11 @@
 //! Which job goes to which connection, and what becomes of one that takes too long or that nobody takes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Word};
 use crate::lifecycle::event::{Delivery, JobError};
-use crate::lifecycle::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::ids::{Claim, ConnectionId, JobId, WorkerId};
 use crate::lifecycle::jobs::{Held, Place, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::options::Leftovers;
@@ -107,7 +108,7 @@ impl Lifecycle {
         }
     }
 
-    fn give(&mut self, claim: Claim, connection: crate::lifecycle::ids::ConnectionId, now: Moment) {
+    fn give(&mut self, claim: Claim, connection: ConnectionId, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
         let checkpoint = job.delivery.checkpoint.take();
@@ -130,13 +131,13 @@ impl Lifecycle {
     fn nobody_takes(&mut self, claim: Claim, now: Moment) {
         let until = self.worker.ready_by(self.options.ready_timeout);
         if now >= until || self.connections.are_complete(self.options.concurrency) {
-            self.no_handler(claim);
+            self.no_handler(claim, now);
         } else {
             self.timers.arm_at_latest(Timer::NoHandler(claim), until);
         }
     }
 
-    pub(super) fn no_handler(&mut self, claim: Claim) {
+    pub(super) fn no_handler(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         if job.place != Place::Waiting || self.connections.take(&job.delivery.kind) {
             return;
@@ -144,14 +145,7 @@ impl Lifecycle {
         let (id, kind) = (job.id().clone(), job.delivery.kind.clone());
         let message = format!("no worker here takes jobs of type {kind}");
         self.say(Remark::NoHandler(id, kind));
-        self.put_report(
-            claim,
-            What::Fail {
-                error: error("handler_not_found", &message, true),
-                is_bare: false,
-            },
-            None,
-        );
+        self.fail(claim, error("handler_not_found", &message, true), now);
     }
 
     /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
@@ -175,7 +169,7 @@ impl Lifecycle {
     }
 
     /// Tells whoever holds the job to stop working on it. The first reason stays.
-    pub(super) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: std::time::Duration) {
+    pub(super) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Held(mut held) = job.place.clone() else {
             return;
@@ -193,8 +187,7 @@ impl Lifecycle {
         let is_lost = job.is_lost;
         self.let_go(claim);
         if is_lost {
-            self.jobs.remove(claim);
-            self.forget_timers(claim);
+            self.finish(claim);
         } else if held.cancelled == Some(CancelReason::Timeout) {
             let message = "the handler did not end within the job's timeout";
             self.fail(claim, error("timeout", message, true), now);

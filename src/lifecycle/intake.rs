@@ -7,6 +7,7 @@ use crate::lifecycle::event::{Directive, Request};
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::StopSignal;
 use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
+use crate::lifecycle::shutdown::QuietBy;
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -78,7 +79,7 @@ impl Lifecycle {
     }
 
     fn resume(&mut self, reason: Reason, now: Moment) {
-        self.shutdown.quiet = super::shutdown::QuietBy::default();
+        self.shutdown.quiet = QuietBy::default();
         self.go(Trigger::Resume, reason, now);
     }
 

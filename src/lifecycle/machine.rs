@@ -7,10 +7,14 @@
 //! | `intake` | which trigger a signal, a request or a directive is, and what a phase change brings with it |
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
-//! | `reports` | outcomes and news on their way to the backend |
+//! | `reports` | outcomes on their way to the backend |
+//! | `news` | progress and checkpoints on theirs |
 //! | `agent` | registration, heartbeats, FETCH |
 //! | `supervision` | the worker's process: started, ended, started again |
-//! | `shutdown` | the steps from the deadline to the exit |
+//! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
+//! | `steps` | the end itself, step by step |
+//!
+//! `jobs` and `connections` are what all of them look at; `phase` alone moves a phase.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -225,7 +229,7 @@ impl Lifecycle {
             Timer::KillDescendants => self.kill_descendants(),
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
-            Timer::Start | Timer::StartAnyway => self.start_is_due(timer, now),
+            Timer::Start => self.start_is_due(),
             Timer::Ready => self.order(Effect::Say(Remark::NotReady)),
             Timer::HungUp(process) => self.outlived_connection(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
@@ -233,7 +237,7 @@ impl Lifecycle {
             Timer::Stalled(connection) => self.stalled(connection, now),
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.job_outlived_grace(claim, now),
-            Timer::NoHandler(claim) => self.no_handler(claim),
+            Timer::NoHandler(claim) => self.no_handler(claim, now),
             Timer::WithoutResult(claim) => self.drop_result(claim),
             Timer::Report(claim) => self.report_is_due(claim, now),
             Timer::Progress(claim) => self.send_progress(claim, now),
@@ -241,7 +245,7 @@ impl Lifecycle {
             Timer::Heartbeat => self.beat_now(now),
             Timer::Register => self.register(now),
             // Being due is all: `settle` looks whether it is armed.
-            Timer::Fetch => {}
+            Timer::StartAnyway | Timer::Fetch => {}
         }
     }
 
@@ -313,11 +317,7 @@ impl Lifecycle {
 
     /// Writes to a connection that is still open.
     pub(super) fn tell(&mut self, connection: ConnectionId, word: Word) {
-        if self
-            .connections
-            .get(connection)
-            .is_some_and(|connection| !connection.is_closed)
-        {
+        if self.connections.is_open(connection) {
             self.order(Effect::Tell(connection, word));
         }
     }

@@ -57,7 +57,7 @@ impl Lifecycle {
             }
             return;
         }
-        self.put_report_as(claim, what, connection, is_surplus);
+        self.put_report(claim, what, connection, is_surplus);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
         self.timers.cancel(Timer::Checkpoint(claim));
         if !is_ack {
@@ -65,11 +65,7 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>) {
-        self.put_report_as(claim, what, connection, false);
-    }
-
-    fn put_report_as(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>, is_surplus: bool) {
+    fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>, is_surplus: bool) {
         self.forget_timers(claim);
         let report = Report {
             what,
@@ -97,7 +93,7 @@ impl Lifecycle {
     }
 
     /// Strikes a job out, for good.
-    fn finish(&mut self, claim: Claim) -> Option<Job> {
+    pub(super) fn finish(&mut self, claim: Claim) -> Option<Job> {
         self.forget_timers(claim);
         self.timers.cancel(Timer::Checkpoint(claim));
         self.jobs.remove(claim)
@@ -338,11 +334,7 @@ impl Lifecycle {
         match report.what {
             What::Ack { result: Some(_) } => {
                 self.jobs.step(claim, Step::ResultRefused);
-                let listener = report.connection.filter(|id| {
-                    self.connections
-                        .get(*id)
-                        .is_some_and(|connection| !connection.is_closed)
-                });
+                let listener = report.connection.filter(|id| self.connections.is_open(*id));
                 match listener {
                     Some(connection) => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";

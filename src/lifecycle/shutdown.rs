@@ -34,7 +34,7 @@ pub(super) struct Shutdown {
     pub(super) is_hurried: bool,
     /// Somebody asked for the end; else the worker ended by itself.
     pub(super) is_asked: bool,
-    /// The last heartbeat was sent, or is not needed.
+    /// The last heartbeat was sent.
     pub(super) has_beaten_last: bool,
     /// What started it.
     pub(super) reason: Reason,
@@ -209,9 +209,7 @@ impl Lifecycle {
     fn set_deadline(&mut self, deadline: Moment) {
         let margin = deadline.after(self.options.times.stop_margin);
         let exit_by = self.limit().unwrap_or(margin);
-        let plan = Plan::new(&self.options, deadline, exit_by);
-        self.shutdown.plan = Some(plan);
-        self.shutdown.calls_end = Some(plan.report);
+        self.plan(deadline, exit_by);
         self.timers.arm(Timer::Deadline, deadline);
     }
 
@@ -227,9 +225,7 @@ impl Lifecycle {
         if let Some(before) = self.timers.due(Timer::Deadline) {
             self.set_deadline(before.min(self.latest_deadline(now)));
         } else {
-            let plan = Plan::new(&self.options, now, exit_by);
-            self.shutdown.plan = Some(plan);
-            self.shutdown.calls_end = Some(plan.report);
+            self.plan(now, exit_by);
             self.follow_plan(now);
         }
     }
@@ -249,7 +245,11 @@ impl Lifecycle {
         let margin = now.after(self.options.times.stop_margin);
         let limits = [self.shutdown.exit_by(), self.limit()];
         let exit_by = limits.into_iter().flatten().fold(margin, Moment::min);
-        let plan = Plan::new(&self.options, now, exit_by);
+        self.plan(now, exit_by);
+    }
+
+    fn plan(&mut self, begin: Moment, exit_by: Moment) {
+        let plan = Plan::new(&self.options, begin, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);
     }

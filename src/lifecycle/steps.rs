@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Call, CancelReason, Effect, Reason, Remark, WorkerState};
+use crate::lifecycle::effect::{Call, CancelReason, Effect, Remark, WorkerState};
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
@@ -172,10 +172,6 @@ impl Lifecycle {
     /// When this step ends at the latest, where it has an end of its own.
     fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
         let plan = self.shutdown.plan?;
-        let word = |end: Moment| match self.phase {
-            Phase::EndGame => end.min(now.after(LAST_WORD)),
-            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => end,
-        };
         match step {
             Step::NotYet | Step::Over => None,
             // In the end game that is the deadline.
@@ -183,11 +179,19 @@ impl Lifecycle {
             Step::Cancel => Some(plan.cancel),
             Step::Kill => Some(plan.kill),
             Step::Report => Some(plan.report),
-            Step::FinalHeartbeat => Some(word(plan.heartbeat)),
+            Step::FinalHeartbeat => Some(self.end_of_word(plan.heartbeat, now)),
             Step::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
                 Some(plan.deregister.min(now.after(UNDO_WITHIN)))
             }
-            Step::Deregister => Some(word(plan.deregister)),
+            Step::Deregister => Some(self.end_of_word(plan.deregister, now)),
+        }
+    }
+
+    /// When one of the two last words ends that the plan gives until `end`.
+    fn end_of_word(&self, end: Moment, now: Moment) -> Moment {
+        match self.phase {
+            Phase::EndGame => end.min(now.after(LAST_WORD)),
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => end,
         }
     }
 
@@ -216,12 +220,7 @@ impl Lifecycle {
         self.timers.cancel(Timer::GiveUpOnDescendants);
         self.say(Remark::Killing);
         self.order(Effect::KillEverything);
-        let holders: Vec<ProcessId> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| !connection.held.is_empty())
-            .map(|(_, connection)| connection.process)
-            .collect();
+        let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
         for process in holders {
             self.kill_process(process);
         }
@@ -245,17 +244,14 @@ impl Lifecycle {
     pub(super) fn abandon_held(&mut self, why: &'static str) {
         let held: Vec<Claim> = self
             .connections
-            .iter()
-            .filter(|(_, connection)| {
-                let is_gone = self
-                    .connections
-                    .process(connection.process)
-                    .is_some_and(|process| process.is_gone);
+            .holders()
+            .filter(|connection| {
+                let is_gone = self.connections.is_gone(connection.process);
                 // What the worker's own process held, a descendant that is left may be working on.
                 let is_with_descendants = self.worker.process() == Some(connection.process);
                 !(is_gone && connection.is_closed) || is_with_descendants
             })
-            .flat_map(|(_, connection)| connection.held.iter().copied())
+            .flat_map(|connection| connection.held.iter().copied())
             .collect();
         for claim in held {
             let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
@@ -343,11 +339,7 @@ impl Lifecycle {
         if known.is_empty() {
             return;
         }
-        let end = self.shutdown.plan.map(|plan| plan.deregister);
-        let end = end.map(|end| match self.phase {
-            Phase::EndGame => end.min(now.after(LAST_WORD)),
-            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => end,
-        });
+        let end = self.shutdown.plan.map(|plan| self.end_of_word(plan.deregister, now));
         self.shutdown.calls_end = end;
         if let Some(end) = end {
             self.timers.arm(Timer::Step, end);
@@ -386,22 +378,5 @@ impl Lifecycle {
             status,
         });
         self.order(Effect::Exit(status));
-    }
-}
-
-impl Reason {
-    /// Its name on the wire and in the log.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sigterm => "sigterm",
-            Self::Sigint => "sigint",
-            Self::Sigquit => "sigquit",
-            Self::Sigtstp => "sigtstp",
-            Self::Sigcont => "sigcont",
-            Self::Server => "server",
-            Self::Control => "control",
-            Self::Worker => "worker",
-        }
     }
 }

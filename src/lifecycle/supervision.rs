@@ -201,13 +201,8 @@ impl Lifecycle {
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
         self.process_gone(process);
-        let others: Vec<ProcessId> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.process != process && !connection.held.is_empty())
-            .map(|(_, connection)| connection.process)
-            .collect();
-        for other in others {
+        let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
+        for other in holders.into_iter().filter(|other| *other != process) {
             self.end_process(other, "the worker that it belongs to ended", now);
         }
     }
@@ -289,15 +284,8 @@ impl Lifecycle {
             return false;
         };
         self.connections
-            .iter()
-            .filter(|(_, connection)| !connection.held.is_empty())
-            .all(|(_, connection)| {
-                let is_gone = self
-                    .connections
-                    .process(connection.process)
-                    .is_some_and(|process| process.is_gone);
-                connection.is_closed && is_gone
-            })
+            .holders()
+            .all(|holder| holder.is_closed && self.connections.is_gone(holder.process))
     }
 
     fn nothing_is_left(&mut self, now: Moment) {
@@ -347,12 +335,12 @@ impl Lifecycle {
         true
     }
 
-    pub(super) fn start_is_due(&mut self, _timer: Timer, now: Moment) {
+    /// Orders a start again for which the system had no process. The next worker's is the business of `settle`.
+    pub(super) fn start_is_due(&mut self) {
         if self.worker.state == State::Postponed && !self.phase.is_terminating() {
             self.worker.state = State::Starting;
             self.order(Effect::StartWorker);
         }
-        self.start_next_worker(now);
     }
 
     /// Follows a worker of which nothing is left: to the next one when its pause is over and its outcomes are

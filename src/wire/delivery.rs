@@ -5,7 +5,6 @@
 //! lifecycle may give a job back.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -103,11 +102,7 @@ fn checkpoint(fields: &Object<'_>) -> Option<Text> {
 }
 
 fn text(raw: &str) -> Text {
-    if raw.contains(['\n', '\r']) {
-        Arc::from(one_line(raw))
-    } else {
-        Arc::from(raw)
-    }
+    one_line(raw).into()
 }
 
 /// What was read before the end or the first error.

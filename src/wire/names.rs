@@ -1,6 +1,6 @@
 //! What the values of the lifecycle are called on the wire.
 
-use crate::lifecycle::effect::{About, CancelReason, Reason, WorkerState};
+use crate::lifecycle::effect::{About, CancelReason, WorkerState};
 use crate::lifecycle::event::ErrorCode;
 
 /// The `code` of an error frame.
@@ -27,21 +27,6 @@ pub fn worker_state(state: WorkerState) -> &'static str {
         WorkerState::Running => "running",
         WorkerState::Quiet => "quiet",
         WorkerState::Terminate => "terminate",
-    }
-}
-
-/// The `reason` of a lifecycle frame.
-#[must_use]
-pub fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Sigterm => "sigterm",
-        Reason::Sigint => "sigint",
-        Reason::Sigquit => "sigquit",
-        Reason::Sigtstp => "sigtstp",
-        Reason::Sigcont => "sigcont",
-        Reason::Server => "server",
-        Reason::Control => "control",
-        Reason::Worker => "worker",
     }
 }
 

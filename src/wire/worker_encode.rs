@@ -49,7 +49,7 @@ pub fn encode(word: &Word, context: &HelloContext) -> Vec<u8> {
             remaining,
         } => Line::new("lifecycle")
             .text("state", names::worker_state(*state))
-            .text("reason", names::reason(*reason))
+            .text("reason", reason.name())
             .optional(*remaining, |line, remaining| line.millis("remaining_ms", remaining)),
         Word::Cancel { job, reason, grace } => Line::new("cancel")
             .text("job_id", &job.0)
