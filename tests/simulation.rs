@@ -15,6 +15,8 @@ mod backend;
 mod chance;
 #[path = "simulation/course.rs"]
 mod course;
+#[path = "simulation/farewells.rs"]
+mod farewells;
 #[path = "simulation/happen.rs"]
 mod happen;
 #[path = "simulation/ledger.rs"]

@@ -383,6 +383,7 @@ fn other(call: &Call) -> Reply {
         | Call::Look { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
+        | Call::Manifest
         | Call::Deregister { .. } => Reply::Beaten {
             directive: None,
             extended: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ojs_init::exit::{Ended, RemapExit};
 use ojs_init::lifecycle::budget::{LimitSource, ShutdownTimes, stop_margin};
 use ojs_init::lifecycle::event::{Directive, NotStarted, Request};
-use ojs_init::lifecycle::options::{Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use ojs_init::signal::Signal;
 
 use crate::chance::Chance;
@@ -258,6 +258,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         heartbeat_interval_is_fixed: chance.one_in(3),
         visibility_timeout: ms(*chance.pick(&[1_500, 30_000])),
         request_timeout: ms(*chance.pick(&[500, 2_000, 10_000])),
+        final_state: *chance.pick(&[FinalState::Terminate, FinalState::Terminated, FinalState::Both]),
         server_resume: chance.one_in(3),
         times,
         cancel_grace: ms(*chance.pick(&[0, 200, 1_000, 3_000])),
