@@ -179,14 +179,22 @@ impl Lifecycle {
             .map_or(now, |last| last.after(NEW_CREDENTIALS_EVERY));
         let at = now.after(earliest.from_now(now));
         self.agent.renewed_at = Some(at);
-        let pausing: Vec<Claim> = self
+        // One that is on its way with the old ones shall not wait long after its refusal.
+        self.agent.register_failures = 0;
+        self.agent.fetch_failures = 0;
+        let reporting = self
             .jobs
             .iter()
-            .filter(|(_, job)| matches!(&job.place, Place::Reporting(report) if report.step.is_pause()))
-            .map(|(claim, _)| claim)
-            .collect();
-        let reports = pausing.into_iter().map(Timer::Report);
-        for timer in reports.chain([Timer::Register, Timer::Fetch, Timer::Heartbeat]) {
+            .filter(|(_, job)| matches!(job.place, Place::Reporting(_)));
+        let reporting: Vec<Claim> = reporting.map(|(claim, _)| claim).collect();
+        let mut timers = vec![Timer::Register, Timer::Fetch, Timer::Heartbeat];
+        for claim in reporting {
+            if let Some(report) = self.jobs.report_mut(claim) {
+                report.failures = 0;
+                timers.extend(report.step.is_pause().then_some(Timer::Report(claim)));
+            }
+        }
+        for timer in timers {
             if self.timers.due(timer).is_some() {
                 self.timers.arm_at_latest(timer, at);
             }

@@ -126,11 +126,7 @@ pub fn request(call: &Call, us: &Identity) -> Request {
             is_bare,
         } => post("workers/nack", &failure(worker, job, error, *is_bare)),
         Call::Requeue { worker, job, reason } => post("workers/nack", &requeue(worker, job, reason)),
-        Call::Look { job } => Request {
-            method: Method::Get,
-            path: path("jobs", &job.0, ""),
-            body: None,
-        },
+        Call::Look { job } => get(path("jobs", &job.0, "")),
         Call::Progress { job, progress } => Request {
             method: Method::Put,
             path: path("jobs", &job.0, "/progress"),
@@ -141,29 +137,33 @@ pub fn request(call: &Call, us: &Identity) -> Request {
             path: path("jobs", &job.0, "/checkpoint"),
             body: Some(body(&CheckpointBody { state: Json(state) })),
         },
-        Call::Manifest => Request {
-            method: Method::Get,
-            path: "/ojs/manifest".to_owned(),
-            body: None,
-        },
-        Call::Deregister {
-            worker,
-            by_delete: false,
-        } => post(
-            "workers/deregister",
-            &DeregisterBody {
-                worker_id: &worker.0,
-                state: worker_state(WorkerState::Terminated),
-            },
-        ),
-        Call::Deregister {
-            worker,
-            by_delete: true,
-        } => Request {
+        Call::Manifest => get("/ojs/manifest".to_owned()),
+        Call::Deregister { worker, by_delete } => deregistration(worker, *by_delete),
+    }
+}
+
+/// The first way that the documents show, or the second (requirements C-16).
+fn deregistration(worker: &WorkerId, by_delete: bool) -> Request {
+    if by_delete {
+        Request {
             method: Method::Delete,
             path: path("workers", &worker.0, ""),
             body: None,
-        },
+        }
+    } else {
+        let content = DeregisterBody {
+            worker_id: &worker.0,
+            state: worker_state(WorkerState::Terminated),
+        };
+        post("workers/deregister", &content)
+    }
+}
+
+fn get(path: String) -> Request {
+    Request {
+        method: Method::Get,
+        path,
+        body: None,
     }
 }
 

@@ -57,6 +57,7 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
             rest.trim_end_matches(" is gone"),
         )?))),
         "connection" => connection(rest),
+        "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
         other => Err(wrong("not an event", other)),
     }
 }

@@ -12,7 +12,7 @@ use crate::backend::serial_of;
 use crate::farewells::Farewells;
 use crate::ledger::{Claim, Ledger, broken};
 use crate::plan::Answer;
-use crate::promise::{Kept, promise};
+use crate::promise::{Broken, Kept, promise};
 
 /// When a request counts as unanswered although nobody said so.
 const LEEWAY: Duration = Duration::from_millis(250);
@@ -227,14 +227,7 @@ impl Talk {
             }
             Call::Fetch { count, .. } => self.fetched(*count, state, ledger)?,
             Call::Ack { job, worker, .. } => {
-                let Some(claim) = ledger.find(job) else {
-                    return Err(broken("an outcome is of a claim", format!("{call:?}")));
-                };
-                promise!(
-                    "an outcome is the claimer's",
-                    claim.worker == *worker,
-                    "{call:?}: {claim:?}"
-                );
+                let claim = claimed(call, job, worker, ledger)?;
                 promise!(
                     "an ACK is the worker's",
                     claim.answer == Some(Answer::Ack),
@@ -382,14 +375,7 @@ impl Talk {
             | Call::Deregister { .. } => false,
         };
         let is_in_flight = self.calls.values().any(is_same);
-        let Some(claim) = ledger.find(job) else {
-            return Err(broken("an outcome is of a claim", format!("{call:?}")));
-        };
-        promise!(
-            "an outcome is the claimer's",
-            claim.worker == *worker,
-            "{call:?}: {claim:?}"
-        );
+        let claim = claimed(call, job, worker, ledger)?;
         promise!(
             "never two outcomes of a job at once",
             !is_in_flight,
@@ -464,6 +450,16 @@ impl Talk {
         }
         Ok(())
     }
+}
+
+/// The claim that an outcome is about.
+fn claimed<'a>(call: &Call, job: &JobId, worker: &WorkerId, ledger: &'a mut Ledger) -> Result<&'a mut Claim, Broken> {
+    let Some(claim) = ledger.find(job) else {
+        return Err(broken("an outcome is of a claim", format!("{call:?}")));
+    };
+    let is_the_claimers = claim.worker == *worker;
+    promise!("an outcome is the claimer's", is_the_claimers, "{call:?}: {claim:?}");
+    Ok(claim)
 }
 
 fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
