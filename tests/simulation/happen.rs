@@ -22,6 +22,7 @@ impl World {
         match item {
             Item::Signal(signal) => self.tell(Event::SignalArrived(signal)),
             Item::Ask(request) => self.tell(Event::OperatorAsked(request)),
+            Item::NewToken => self.tell(Event::CredentialsChanged),
             Item::Directive(directive) => {
                 self.backend.directive = directive;
                 Ok(())
