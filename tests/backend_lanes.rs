@@ -329,10 +329,10 @@ fn the_token_file_is_read_again_for_each_request() {
     }
     for unusable in ["", "two words", "\u{fc}"] {
         std::fs::write(&file, unusable).unwrap();
-        assert_eq!(rig.ask(beat()), failed(Failure::NotSent));
+        assert_eq!(rig.ask(beat()), failed(Failure::NoCredentials));
     }
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(rig.ask(beat()), failed(Failure::NotSent));
+    assert_eq!(rig.ask(beat()), failed(Failure::NoCredentials));
     let records = backend.records();
     let tokens: Vec<_> = records
         .iter()

@@ -471,7 +471,7 @@ impl Lifecycle {
     }
 
     pub(super) fn note_backend_health(&mut self, reply: &Reply) {
-        if matches!(reply, Reply::Failed(Failure::NoRoom)) {
+        if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials)) {
             return;
         }
         let is_unreachable = matches!(reply, Reply::Failed(Failure::NotSent | Failure::Unanswered));
@@ -486,6 +486,7 @@ fn asked_for(failure: Failure) -> Option<Duration> {
         Failure::Declined { retry_after } => retry_after,
         Failure::NotSent
         | Failure::NoRoom
+        | Failure::NoCredentials
         | Failure::Unanswered
         | Failure::Unauthorized
         | Failure::NotOffered

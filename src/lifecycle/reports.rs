@@ -210,6 +210,7 @@ impl Lifecycle {
             // NotOffered: an older backend during a rolling upgrade, or a wrong URL; both end.
             Failure::NotSent
             | Failure::NoRoom
+            | Failure::NoCredentials
             | Failure::Unanswered
             | Failure::Unauthorized
             | Failure::NotOffered
@@ -263,7 +264,11 @@ impl Lifecycle {
             Reply::Looked(view) if is_ours(job, &view) => self.jobs.step(claim, Step::Due),
             Reply::Looked(_) => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
             Reply::Failed(
-                failure @ (Failure::NotSent | Failure::NoRoom | Failure::Unanswered | Failure::Unauthorized),
+                failure @ (Failure::NotSent
+                | Failure::NoRoom
+                | Failure::NoCredentials
+                | Failure::Unanswered
+                | Failure::Unauthorized),
             ) => {
                 self.pause_report(claim, Step::Doubtful, failure, None, now);
             }

@@ -160,9 +160,10 @@ fn each_refusal_has_its_meaning() {
         (fetch(1), 409, declined),
         (ack(), 401, Failure::Unauthorized),
         (beat(), 403, Failure::Unauthorized),
-        (ack(), 404, Failure::Lost),
+        (ack(), 404, declined),
+        (fail(true), 410, declined),
         (ack(), 409, Failure::Lost),
-        (fail(false), 404, Failure::Lost),
+        (requeue_call(), 404, declined),
         (requeue_call(), 409, Failure::Lost),
         (progress(), 409, Failure::Lost),
         (checkpoint(), 409, Failure::Lost),
@@ -200,7 +201,11 @@ fn an_ack_of_a_completed_job_has_what_it_wanted_and_a_fail_has_not() {
     for body in [nested, flat] {
         assert_eq!(reply(&ack(), 409, body), Reply::Failed(Failure::AlreadyCompleted));
         assert_eq!(reply(&fail(false), 409, body), Reply::Failed(Failure::Lost));
-        assert_eq!(reply(&ack(), 404, body), Reply::Failed(Failure::Lost));
+        assert_eq!(
+            reply(&ack(), 404, body),
+            Reply::Failed(Failure::Lost),
+            "only a conflict says that it is done"
+        );
     }
     let active = nested.replace("completed", "available");
     assert_eq!(reply(&ack(), 409, &active), Reply::Failed(Failure::Lost));
@@ -233,6 +238,70 @@ fn a_heartbeat_that_finds_no_worker_is_told_from_one_that_finds_no_path() {
 }
 
 #[test]
+fn a_job_is_lost_when_the_backend_says_so_and_not_when_a_proxy_does() {
+    let of_the_backend = [
+        r#"{"error":{"code":"not_found","message":"no such job"}}"#,
+        r#"{"code":"NOT_FOUND"}"#,
+        r#" {"error":{"details":null,"code":"x"},"code":7} "#,
+    ];
+    let of_a_proxy = [
+        "",
+        "<html><h1>404 Not Found</h1></html>",
+        "404 page not found",
+        "{}",
+        "[]",
+        "null",
+        r#"{"error":"Not Found","status":404}"#,
+        r#"{"message":"no Route matched with those values"}"#,
+        r#"{"code":404}"#,
+        r#"{"error":{"code":5}}"#,
+        r#"{"code":""}"#,
+        r#"{"error":{"code":"not_found""#,
+    ];
+    for status in [404, 410] {
+        for call in [ack(), fail(false), fail(true), requeue_call()] {
+            for body in of_the_backend {
+                assert_eq!(reply(&call, status, body), Reply::Failed(Failure::Lost), "{body}");
+            }
+            for body in of_a_proxy {
+                let declined = Failure::Declined {
+                    retry_after: Some(Duration::from_secs(3)),
+                };
+                let reply = read_with(&call, status, Some("3"), body);
+                assert_eq!(reply, Reply::Failed(declined), "{body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn retry_after_may_be_a_date_and_one_that_is_past_is_now() {
+    let cases = [
+        ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", Some(7)),
+        ("Sun Nov  6 08:49:37 1994", Some(7)),
+        ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+        ("Mon, 07 Nov 1994 08:49:30 GMT", Some(24 * 60 * 60)),
+        ("Sun, 06 Nov 1994 08:49:37 CET", None),
+        ("06 Nov 1994", None),
+        ("tomorrow", None),
+    ];
+    for (value, expected) in cases {
+        let answered = Answered {
+            status: 503,
+            retry_after: Some(value),
+            now: Duration::from_secs(784_111_770),
+            body: b"",
+        };
+        let declined = Failure::Declined {
+            retry_after: expected.map(Duration::from_secs),
+        };
+        assert_eq!(read(&ack(), answered).reply, Reply::Failed(declined), "{value:?}");
+    }
+}
+
+#[test]
 fn retry_after_is_read_in_whole_and_in_decimal_seconds() {
     let cases = [
         ("7", Some(7000)),
@@ -243,7 +312,6 @@ fn retry_after_is_read_in_whole_and_in_decimal_seconds() {
         ("inf", None),
         ("", None),
         (".", None),
-        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
         ("99999999999999999999999", None),
     ];
     for (value, expected) in cases {
@@ -290,13 +358,22 @@ fn nearly_an_answer() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![text, prop::collection::vec(any::<u8>(), 0..60)]
 }
 
+/// Numbers and dates, some out of every range.
+fn nearly_a_retry_after() -> impl Strategy<Value = String> {
+    let date =
+        "(Sun|Mon|Sunday|X), [0-9]{1,2}( |-)(Jan|Feb|Nov|Y)( |-)([0-9]{2}|[0-9]{4}) ([0-9]{2}:){2}[0-9]{2} (GMT|UTC|)";
+    let c_date = "(Sun|Mon|X) (Feb|Nov) [ 0-9][0-9] ([0-9]{2}:){2}[0-9]{2} [0-9]{4}";
+    prop_oneof![".{0,40}", "[0-9.]{0,30}", date, c_date]
+}
+
 proptest! {
     #[test]
     fn no_answer_makes_reading_panic(
-        body in nearly_an_answer(), status in any::<u16>(), retry_after in prop::option::of(".{0,20}")
+        body in nearly_an_answer(), status in any::<u16>(), retry_after in prop::option::of(nearly_a_retry_after()),
+        now in any::<u64>().prop_map(Duration::from_secs)
     ) {
         for call in every_call() {
-            let answered = Answered { status, retry_after: retry_after.as_deref(), body: &body };
+            let answered = Answered { status, retry_after: retry_after.as_deref(), now, body: &body };
             let answer = read(&call, answered);
             let is_empty = answer.remark.is_some_and(|remark| remark.is_empty());
             prop_assert!(!is_empty);
@@ -304,7 +381,7 @@ proptest! {
         let inside = [b"{\"jobs\":[".as_slice(), &body].concat();
         for status in [200, 409, 404] {
             for call in every_call() {
-                let _ = read(&call, Answered { status, retry_after: None, body: &inside });
+                let _ = read(&call, Answered { status, retry_after: None, now, body: &inside });
             }
         }
     }
