@@ -89,6 +89,7 @@ fn status(paused_at: Option<Moment>) -> &'static str {
 pub(super) fn queue_stats(call: &mut Call<'_>, name: &str) -> Result {
     let figures = call.state.store.queue_figures(name)?;
     let stats = figures
+        .counts
         .into_iter()
         .map(|(state, count)| (state.name().to_owned(), count.into()));
     Ok(Reply::ok(&json!({
