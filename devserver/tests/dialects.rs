@@ -1,5 +1,7 @@
 //! The ways of real backends, through the wire.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
+
 mod common;
 
 use common::{Bench, bench};

@@ -1,5 +1,7 @@
 //! What is done wrong on demand.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
+
 mod common;
 
 use std::net::TcpStream;

@@ -18,6 +18,8 @@ pub mod workers;
 mod model_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod workers_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

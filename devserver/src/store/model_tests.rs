@@ -74,28 +74,60 @@ fn word(says: u8) -> Option<Directive> {
 
 /// Does a step; refusals are as good as anything else. Gives the job whose attempts begin anew.
 fn take(store: &mut Store, now: &mut Moment, made: &mut Vec<String>, step: &Step) -> Option<String> {
-    let name = |worker: u8| format!("w{worker}");
     let id = |job: usize| made.get(job).cloned().unwrap_or_default();
-    let at = *now;
     match *step {
         Step::Enqueue { more } => {
             let id = format!("j{}", made.len());
-            if store.put(at, &id, MORE[more]).is_ok() {
+            if store.put(*now, &id, MORE[more]).is_ok() {
                 made.push(id);
             }
         }
+        Step::RetryDeadLetter { job } => {
+            let id = id(job);
+            return store.retry_dead_letter(*now, &id).is_ok().then_some(id);
+        }
+        Step::Pass { seconds } => {
+            *now += Duration::from_secs(seconds);
+            store.tick(*now);
+        }
+        Step::Cancel { job } => {
+            let _ = store.cancel(*now, &id(job));
+        }
+        Step::Activate { job } => {
+            let _ = store.activate(*now, &id(job));
+        }
+        Step::Pause { is_paused } => store.pause(*now, "default", is_paused).unwrap(),
+        Step::Fetch { .. }
+        | Step::Ack { .. }
+        | Step::Fail { .. }
+        | Step::Requeue { .. }
+        | Step::Beat { .. }
+        | Step::Direct { .. }
+        | Step::Deregister { .. }
+        | Step::Checkpoint { .. }
+        | Step::Report { .. } => work(store, *now, made, step),
+    }
+    None
+}
+
+/// Does a step of a worker.
+fn work(store: &mut Store, now: Moment, made: &[String], step: &Step) {
+    let name = |worker: u8| format!("w{worker}");
+    let id = |job: usize| made.get(job).cloned().unwrap_or_default();
+    match *step {
         Step::Fetch { worker, count } => {
             let queues = vec!["default".into(), "second".into()];
+            let worker = (worker > 0).then(|| name(worker));
             let fetch = Fetch {
                 queues,
                 count,
-                worker: (worker > 0).then(|| name(worker)),
+                worker,
                 ..Fetch::default()
             };
-            assert!(store.fetch(at, &fetch).unwrap().len() as u64 <= count);
+            assert!(store.fetch(now, &fetch).unwrap().len() as u64 <= count);
         }
         Step::Ack { job, worker } => {
-            let _ = store.ack(at, &id(job), Some(&name(worker)), None).is_ok();
+            let _ = store.ack(now, &id(job), Some(&name(worker)), None);
         }
         Step::Fail {
             job,
@@ -104,52 +136,41 @@ fn take(store: &mut Store, now: &mut Moment, made: &mut Vec<String>, step: &Step
         } => {
             let error = format!(r#"{{"code":"x","message":"m","retryable":{is_retryable}}}"#);
             let error = Object::read(error.as_bytes()).unwrap();
-            let _ = store.fail(at, &id(job), Some(&name(worker)), error).is_ok();
+            let _ = store.fail(now, &id(job), Some(&name(worker)), error);
         }
         Step::Requeue { job, worker } => {
-            let _ = store.requeue(at, &id(job), Some(&name(worker))).is_ok();
-        }
-        Step::Cancel { job } => {
-            let _ = store.cancel(at, &id(job)).is_ok();
-        }
-        Step::Activate { job } => {
-            let _ = store.activate(at, &id(job)).is_ok();
+            let _ = store.requeue(now, &id(job), Some(&name(worker)));
         }
         Step::Beat { worker, says } => {
             let beat = Beat {
                 worker: name(worker),
                 reported: word(says),
-                jobs: made.clone(),
+                jobs: made.to_vec(),
                 ..Beat::default()
             };
-            let beaten = store.beat(at, &beat).unwrap();
-            for id in &beaten.extended {
-                assert!(store.job(id).unwrap().is_held_by(Some(&name(worker))));
+            for id in store.beat(now, &beat).unwrap().extended {
+                assert!(store.job(&id).unwrap().is_held_by(Some(&name(worker))));
             }
         }
         Step::Direct { worker, says } => {
-            let _ = store.direct(&name(worker), word(says).unwrap()).is_ok();
+            let _ = store.direct(&name(worker), word(says).unwrap());
         }
         Step::Deregister { worker } => {
-            let _ = store.deregister(&name(worker)).is_ok();
+            let _ = store.deregister(&name(worker));
         }
-        Step::Pause { is_paused } => store.pause(at, "default", is_paused).unwrap(),
         Step::Checkpoint { job } => {
-            let _ = store.save_checkpoint(at, &id(job), crate::json::raw(&1), None).is_ok();
+            let _ = store.save_checkpoint(now, &id(job), crate::json::raw(&1), None);
         }
         Step::Report { job } => {
-            let _ = store.report(at, &id(job), Some(0.5), None).is_ok();
+            let _ = store.report(now, &id(job), Some(0.5), None);
         }
-        Step::RetryDeadLetter { job } => {
-            let id = id(job);
-            return store.retry_dead_letter(at, &id).is_ok().then_some(id);
-        }
-        Step::Pass { seconds } => {
-            *now += Duration::from_secs(seconds);
-            store.tick(*now);
-        }
+        Step::Enqueue { .. }
+        | Step::Cancel { .. }
+        | Step::Activate { .. }
+        | Step::Pause { .. }
+        | Step::RetryDeadLetter { .. }
+        | Step::Pass { .. } => {}
     }
-    None
 }
 
 impl Store {

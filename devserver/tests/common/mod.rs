@@ -1,6 +1,7 @@
 //! A server in the test's own process, and somebody who speaks with it.
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
+#![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
 
 use std::time::Duration;
 
