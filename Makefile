@@ -1,7 +1,7 @@
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
-# make lint          format, boundaries, clippy
+# make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
 
 TARGET := x86_64-unknown-linux-musl
@@ -12,20 +12,20 @@ STATIC_ENV := BINARY_UNDER_TEST=$(CURDIR)/$(BINARY)
 
 release:
 	@scripts/setup.sh build
-	cargo build --locked --release --target $(TARGET)
+	cargo build --locked --release --package ojs-init --target $(TARGET)
 	@ls -l $(BINARY)
 
 setup:
 	@scripts/setup.sh test
 
 lint:
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo check --locked --lib --no-default-features
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test: setup lint release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
-	$(STATIC_ENV) cargo test --locked
+	$(STATIC_ENV) cargo test --locked --workspace
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table

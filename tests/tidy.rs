@@ -113,7 +113,7 @@ fn is_test_file(path: &Path) -> bool {
 
 #[test]
 fn files_stay_short_enough_to_be_read_in_one_go() {
-    let too_long: BTreeMap<_, _> = ["src", "tests"]
+    let too_long: BTreeMap<_, _> = ["src", "tests", "devserver/src", "devserver/tests"]
         .iter()
         .flat_map(|folder| rust_files(&root().join(folder)))
         .map(|path| (path.clone(), fs::read_to_string(path).unwrap().lines().count()))
@@ -172,6 +172,27 @@ fn there_is_exactly_one_waitpid() {
             .count(),
         1
     );
+}
+
+/// The rules of the development server's jobs are tested with times of the test's own.
+#[test]
+fn the_development_server_s_store_has_no_clock_and_no_socket() {
+    const WORLDLY: [&str; 8] = [
+        "Instant",
+        "SystemTime",
+        "Timestamp::now",
+        "std::net",
+        "std::thread",
+        "tokio",
+        "hyper",
+        "crate::http",
+    ];
+    let store = root().join("devserver/src/store");
+    for path in rust_files(&store).into_iter().filter(|path| !is_test_file(path)) {
+        let text = fs::read_to_string(&path).unwrap();
+        let found = code(&text).find(|(_, line)| WORLDLY.iter().any(|word| line.contains(word)));
+        assert_eq!(found, None, "{}", path.display());
+    }
 }
 
 #[test]
