@@ -197,7 +197,7 @@ fn the_manifest_says_what_this_is() {
     let manifest = plain().get("/ojs/manifest").json;
     assert_eq!(
         (manifest["backend"].as_str(), manifest["conformance_level"].as_u64()),
-        (Some("memory"), Some(1))
+        (Some("devserver"), Some(1))
     );
     assert_eq!(manifest["development_tool"], true);
 }
