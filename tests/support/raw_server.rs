@@ -61,7 +61,8 @@ impl RawServer {
         part: Part,
         answer: impl Fn(&mut TcpStream, &Asked) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Not where other tests close a port and need it back.
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let server = Self {
             address: listener.local_addr().unwrap(),
             shared: Arc::default(),
