@@ -136,12 +136,18 @@ fn a_fetch_that_hangs_delays_no_heartbeat_and_no_report() {
 }
 
 #[test]
-fn a_heartbeat_that_hangs_is_overtaken_by_the_next_one() {
+fn a_heartbeat_a_register_and_a_deregister_that_hang_are_overtaken_by_the_next_heartbeat() {
     let backend = backend::Backend::start();
     backend.once(Endpoint::Heartbeat, Behaviour::Hang);
+    backend.always(Endpoint::Register, Behaviour::Hang);
+    backend.always(Endpoint::Deregister, Behaviour::Hang);
     let mut rig = Rig::of(&backend);
-    rig.send(beat(), PATIENCE);
-    backend.wait_for_count(Endpoint::Heartbeat, 1, PATIENCE);
+    for call in [beat(), register(), deregister()] {
+        rig.send(call, PATIENCE);
+    }
+    for endpoint in [Endpoint::Heartbeat, Endpoint::Register, Endpoint::Deregister] {
+        backend.wait_for_count(endpoint, 1, PATIENCE);
+    }
     assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
 }
 

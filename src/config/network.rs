@@ -139,14 +139,20 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Headers that a request cannot take from a user: its frame depends on them.
-const RESERVED: [&str; 6] = [
+/// Headers that a request cannot take from a user: its frame, or whether we can read the answer, depends on them.
+const RESERVED: [&str; 12] = [
     "host",
     "content-length",
     "content-type",
     "transfer-encoding",
     "connection",
     "accept",
+    "accept-encoding",
+    "expect",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
 ];
 
 /// Parts of a header's name that say its value is nobody's business.
@@ -372,6 +378,8 @@ mod tests {
             ": hunter2",
             "A B: hunter2",
             "Host: hunter2",
+            "accept-encoding: hunter2",
+            "Expect: hunter2",
             "X: hunter2\u{7f}",
             "X: hunter2\r\nY: z",
         ] {

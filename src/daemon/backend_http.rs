@@ -4,11 +4,13 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ureq::http::{self, HeaderValue, Response};
 use ureq::tls::TlsConfig;
+use ureq::unversioned::transport::{ConnectionDetails, Connector, DefaultConnector, Transport};
 use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::backend_lanes::{LaneError, LaneSettings};
@@ -71,6 +73,8 @@ impl Target {
 pub(super) struct Http {
     target: Arc<Target>,
     agent: Agent,
+    /// The request at hand has, or wanted, a connection of its own.
+    is_new_connection: Arc<AtomicBool>,
 }
 
 impl Http {
@@ -89,26 +93,43 @@ impl Http {
             .output_buffer_size(BUFFER_BYTES)
             .max_idle_connections(1)
             .build();
-        let connector = ureq::unversioned::transport::DefaultConnector::default();
-        let agent = Agent::with_parts(config, connector, WithDeadline);
-        Self { target, agent }
+        let connector = Noting::default();
+        let is_new_connection = Arc::clone(&connector.is_asked);
+        Self {
+            target,
+            agent: Agent::with_parts(config, connector, WithDeadline),
+            is_new_connection,
+        }
     }
 
+    /// A backend may close a kept connection just when we use it again. Then a fresh one gets the request, if that can do
+    /// no harm.
     fn exchange(&self, job: &Job, request: &Request) -> Result<Received, Trouble> {
-        let not_sent = |text: String| Trouble {
-            text,
-            failure: Failure::NotSent,
+        self.attempt(job, request).or_else(|trouble| {
+            let is_harmless = trouble.failure == Failure::NotSent || may_come_twice(&job.call);
+            if !(trouble.is_stale && is_harmless) {
+                return Err(trouble);
+            }
+            log::debug!("backend: the kept connection was closed: {}", trouble.text);
+            self.attempt(job, request)
+        })
+    }
+
+    fn attempt(&self, job: &Job, request: &Request) -> Result<Received, Trouble> {
+        let unsent = |text: &str, failure| Trouble {
+            text: text.to_owned(),
+            failure,
+            is_stale: false,
         };
-        let token = self.target.token.now().map_err(|NoToken| Trouble {
-            text: "there is no token for it".to_owned(),
-            failure: Failure::NoCredentials,
-        })?;
+        let not_sent = |text: &str| unsent(text, Failure::NotSent);
+        let token = self.target.token.now();
+        let token = token.map_err(|NoToken| unsent("there is no token for it", Failure::NoCredentials))?;
         let head = self.head(request, token.as_ref());
-        let head = head.map_err(|error| not_sent(format!("the request cannot be made: {error}")))?;
+        let head = head.map_err(|error| not_sent(&format!("the request cannot be made: {error}")))?;
         // Last, because reading the token takes time too.
         let left = left(job);
         if left.is_zero() {
-            return Err(not_sent("its time was over before it could be sent".to_owned()));
+            return Err(not_sent("its time was over before it could be sent"));
         }
         let is_whole = Cell::new(false);
         let answered = match &request.body {
@@ -130,6 +151,7 @@ impl Http {
     }
 
     fn run(&self, request: http::Request<impl AsSendBody>, left: Duration) -> Result<Response<Body>, ureq::Error> {
+        self.is_new_connection.store(false, Ordering::Relaxed);
         let limited = self.agent.configure_request(request).timeout_global(Some(left));
         self.agent.run(limited.build())
     }
@@ -147,6 +169,7 @@ impl Http {
         Trouble {
             text: refusal.map_or_else(|| error.to_string(), |refusal| refusal.text),
             failure: if is_sent { Failure::Unanswered } else { Failure::NotSent },
+            is_stale: is_hang_up(error) && !self.is_new_connection.load(Ordering::Relaxed),
         }
     }
 
@@ -244,6 +267,52 @@ struct Trouble {
     /// For the log; never holds a header or a body.
     text: String,
     failure: Failure,
+    /// The other side hung up on a connection that had served an earlier request.
+    is_stale: bool,
+}
+
+/// Makes connections, and notes that it was asked to.
+#[derive(Debug, Default)]
+struct Noting {
+    connector: DefaultConnector,
+    is_asked: Arc<AtomicBool>,
+}
+
+impl Connector for Noting {
+    type Out = Box<dyn Transport>;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, chained: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
+        self.is_asked.store(true, Ordering::Relaxed);
+        self.connector.connect(details, chained)
+    }
+}
+
+/// Whether the backend may carry it out twice without harm. A FETCH would claim other jobs; a FAIL or requeue may meet
+/// the job's next reservation.
+fn may_come_twice(call: &Call) -> bool {
+    match call {
+        Call::Register { .. }
+        | Call::Heartbeat { .. }
+        | Call::Ack { .. }
+        | Call::Look { .. }
+        | Call::Progress { .. }
+        | Call::Checkpoint { .. }
+        | Call::Deregister { .. } => true,
+        Call::Fetch { .. } | Call::Fail { .. } | Call::Requeue { .. } => false,
+    }
+}
+
+fn is_hang_up(error: &ureq::Error) -> bool {
+    matches!(
+        error,
+        ureq::Error::Io(error) if matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+        )
+    )
 }
 
 /// Whether the connection was never there, or was gone before the last byte of the request was on it.

@@ -21,10 +21,11 @@ const MOST_REPORTERS: usize = 64;
 /// Fewest reports that may wait for a thread.
 const FEWEST_WAITING_REPORTS: usize = 64;
 
-/// The lane of register, heartbeat and deregister: a second thread where the first one hangs.
+/// The lane of register, heartbeat and deregister: further threads where the first one hangs. A new worker's register, an
+/// old one's deregister and a heartbeat may hang at the same time, and the last heartbeat waits for none of them.
 const BEAT: Plan = Plan {
     name: "beat",
-    most_threads: 2,
+    most_threads: 4,
     kept_threads: 1,
     most_waiting: 4,
     idle_limit: IDLE_LIMIT,

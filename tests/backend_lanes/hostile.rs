@@ -57,6 +57,11 @@ fn reply_to(
     rig.send(call.clone(), patience);
     let (_, reply, at) = rig.answers.recv_timeout(PATIENCE).unwrap();
     assert!(at < latest, "{call:?}: too late");
+    let is_closed = wait::wait_until(PATIENCE, || server.ended() > 0);
+    assert!(
+        is_closed,
+        "whoever answers like this is not asked again on this connection"
+    );
     let next = rig.ask(call.clone());
     assert_eq!(next, fine(&call), "the next request must work");
     assert!(!LOG.lock().unwrap().contains("internal error"));

@@ -105,6 +105,15 @@ fn without_a_token_nothing_is_sent_and_one_line_says_so() {
 }
 
 #[test]
+fn a_token_file_that_is_a_pipe_holds_up_nobody() {
+    let backend = Backend::start();
+    let directory = directory(&backend);
+    let file = directory.path().join("token");
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(rig(&backend, &file).ask(beat()), failed(Failure::NoCredentials));
+}
+
+#[test]
 fn each_kind_of_bad_token_file_is_told_apart() {
     let huge = "x".repeat((64 << 10) + 1);
     let cases = [

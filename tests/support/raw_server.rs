@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -46,6 +46,7 @@ pub struct RawServer {
 struct Shared {
     asked: Mutex<Vec<Asked>>,
     open: Mutex<Vec<TcpStream>>,
+    ended: AtomicUsize,
     is_over: AtomicBool,
 }
 
@@ -60,7 +61,8 @@ impl RawServer {
         part: Part,
         answer: impl Fn(&mut TcpStream, &Asked) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Not where other tests close a port and need it back.
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let server = Self {
             address: listener.local_addr().unwrap(),
             shared: Arc::default(),
@@ -84,6 +86,11 @@ impl RawServer {
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Connections that are closed.
+    pub fn ended(&self) -> usize {
+        self.shared.ended.load(Ordering::SeqCst)
     }
 
     /// Every request so far.
@@ -136,6 +143,7 @@ impl Shared {
             Ok(())
         })();
         let _ = stream.shutdown(Shutdown::Both);
+        self.ended.fetch_add(1, Ordering::SeqCst);
         result
     }
 }
