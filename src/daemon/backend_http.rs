@@ -297,6 +297,7 @@ fn may_come_twice(call: &Call) -> bool {
         | Call::Look { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
+        | Call::Manifest
         | Call::Deregister { .. } => true,
         Call::Fetch { .. } | Call::Fail { .. } | Call::Requeue { .. } => false,
     }
