@@ -222,8 +222,8 @@ fn h_11_in_the_drain_a_heartbeat_lists_exactly_the_jobs_that_still_run() {
             init.order(&format!("ack {done}"));
             init.notes_line(&format!("ok {done} ack"));
         }
-        // The first may have been on its way.
-        stage.wait_for_more(Endpoint::Heartbeat, 2);
+        // Two may have been on their way.
+        stage.wait_for_more(Endpoint::Heartbeat, 3);
         let beat = stage.backend.records_of(Endpoint::Heartbeat).pop().unwrap().json();
         assert_eq!(beat["state"], "terminate");
         let listed = left.split(' ').collect::<Vec<_>>();

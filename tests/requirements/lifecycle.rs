@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::{Endpoint, Outcome};
-use crate::stage::{PATIENCE, Stage, never};
+use crate::stage::{Stage, never};
 use crate::support::proc;
 use crate::support::wait::{now, wait_until};
 use crate::{OBEYS, OFTEN, SELDOM};
@@ -58,8 +58,7 @@ fn l_03_sigtstp_makes_it_quiet_and_active_jobs_go_on() {
     stage.enqueue([2]);
     stage.fetches_have_stopped();
     init.order("ack j1");
-    stage.backend.wait_for_count(Endpoint::Ack, 1, PATIENCE);
-    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
     assert!(init.is_running());
     assert!(!init.notes().iter().any(|line| line.starts_with("cancel")));
     assert_eq!(stage.states(), ["running", "quiet"]);
@@ -163,7 +162,7 @@ fn l_06_sigcont_leads_from_quiet_back_to_running() {
     init.notes_line("lifecycle running sigcont");
     init.notes_line("job j1");
     init.order("ack j1");
-    stage.backend.wait_for_count(Endpoint::Ack, 1, PATIENCE);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
     init.stops();
     assert_eq!(stage.states(), ["running", "quiet", "running", "quiet", "terminate"]);
 }

@@ -103,6 +103,12 @@ impl Stage {
         self.backend.assert_one_outcome_each();
     }
 
+    /// Waits until this is what became of a job.
+    pub fn becomes(&self, job: &str, expected: &[Outcome]) {
+        let has_become = wait_until(PATIENCE, || self.outcomes(job) == expected);
+        assert!(has_become, "{job}: {:?} instead of {expected:?}", self.outcomes(job));
+    }
+
     /// Waits for the one FAIL of a job and returns its error.
     pub fn failure(&self, job: &str) -> serde_json::Value {
         wait_until(PATIENCE, || !self.outcomes(job).is_empty());
