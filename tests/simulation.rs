@@ -9,12 +9,16 @@
     reason = "the simulation is a test: it fails by panicking, and shows what it was asked to show"
 )]
 
+#[path = "simulation/asks.rs"]
+mod asks;
 #[path = "simulation/backend.rs"]
 mod backend;
 #[path = "simulation/chance.rs"]
 mod chance;
 #[path = "simulation/course.rs"]
 mod course;
+#[path = "simulation/farewells.rs"]
+mod farewells;
 #[path = "simulation/happen.rs"]
 mod happen;
 #[path = "simulation/ledger.rs"]

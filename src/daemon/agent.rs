@@ -2,19 +2,22 @@
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use log::{info, warn};
-use mio::{Poll, Waker};
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Waker};
 
 use crate::config::{Config, KeyId};
 use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::descendants::Descendants;
-use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, now};
+use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::prepare::{become_init, install_log, report};
 use crate::daemon::runtime_dir::{RuntimeDir, candidates};
@@ -28,6 +31,7 @@ use crate::lifecycle::options::Restart;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
 use crate::os::entry::Environ;
+use crate::os::file_watch::FileWatch;
 use crate::os::init::{self, Inherited};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
@@ -41,7 +45,7 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
 
 /// Settings that mean something in a later version.
-const LATER: [KeyId; 3] = [KeyId::Listen, KeyId::TerminationLog, KeyId::FinalState];
+const LATER: [KeyId; 2] = [KeyId::Listen, KeyId::TerminationLog];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -125,6 +129,8 @@ fn set_up(
     let signals = SignalFd::new(SignalSet::ALL)
         .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
     let (lanes, replies) = start_lanes(config, &poll)?;
+    let token_file = config.backend.auth_token_file.as_deref();
+    let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
     // The token was read by the configuration; from here on only the lanes have it.
     let plan = plan(config, command, environ, socket_path.as_os_str())?.run_as(credentials);
@@ -140,6 +146,7 @@ fn set_up(
         signals,
         links,
         lanes,
+        token_file,
         replies,
         plan,
         program: command
@@ -207,6 +214,24 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId,
     Ok((lanes, replies))
 }
 
+/// A notice when the token changes. Without it a new one is found by the next request that is due anyway.
+fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
+    let watch = FileWatch::new(path).and_then(|watch| {
+        let source = watch.as_raw_fd();
+        poll.registry()
+            .register(&mut SourceFd(&source), TOKEN_FILE, Interest::READABLE)?;
+        Ok(watch)
+    });
+    watch
+        .inspect_err(|error| {
+            info!(
+                "backend.auth_token_file = {}: a change cannot be noticed at once ({error}), only by the next request",
+                path.display()
+            );
+        })
+        .ok()
+}
+
 fn identity(config: &Config) -> Identity {
     Identity {
         hostname: nix::unistd::gethostname()
@@ -216,7 +241,7 @@ fn identity(config: &Config) -> Identity {
         queues: config.worker.queues.clone(),
         concurrency: config.worker.concurrency,
         labels: config.worker.labels.clone(),
-        visibility_timeout: config.worker.visibility_timeout,
+        started_at: clock::wall().to_string(),
     }
 }
 

@@ -8,7 +8,7 @@ use log::{info, warn};
 use crate::config::{self, Config};
 use crate::daemon::narrate::seconds;
 use crate::lifecycle::budget::{LimitSource, Limits, ShutdownTimes, Surroundings};
-use crate::lifecycle::options::{Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use crate::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use crate::os::entry::Environ;
 use crate::os::init;
 
@@ -59,6 +59,11 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
         visibility_timeout: worker.visibility_timeout,
         request_timeout: config.backend.request_timeout,
+        final_state: match config.backend.final_state {
+            config::FinalState::Terminate => FinalState::Terminate,
+            config::FinalState::Terminated => FinalState::Terminated,
+            config::FinalState::Both => FinalState::Both,
+        },
         server_resume: worker.server_resume,
         times: ShutdownTimes::of_agent(&limits(config), surroundings),
         cancel_grace: shutdown.cancel_grace,

@@ -185,6 +185,7 @@ impl Http {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
             Method::Put => http::Method::PUT,
+            Method::Delete => http::Method::DELETE,
         };
         let backend = &self.target.settings.backend;
         let token = token(backend)?;
@@ -330,6 +331,7 @@ fn body_limit(call: &Call, max_frame: u64) -> u64 {
         | Call::Requeue { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
+        | Call::Manifest
         | Call::Deregister { .. } => 0,
     };
     max_frame

@@ -41,7 +41,7 @@ const FETCH: Plan = Plan {
     stack_bytes: STACK_BYTES,
 };
 
-/// The lane of progress and checkpoints: it can wait.
+/// The lane of progress, checkpoints and the manifest: it can wait.
 const SIDE: Plan = Plan {
     name: "side",
     most_threads: 4,
@@ -111,7 +111,7 @@ impl Lanes {
             Call::Register { .. } | Call::Heartbeat { .. } | Call::Deregister { .. } => &mut self.beat,
             Call::Fetch { .. } => &mut self.fetch,
             Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } | Call::Look { .. } => &mut self.report,
-            Call::Progress { .. } | Call::Checkpoint { .. } => &mut self.side,
+            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => &mut self.side,
         };
         pool.send(Job { id, call, give_up });
         // An outcome is not to wait for a thread to be had.

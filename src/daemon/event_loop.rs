@@ -21,6 +21,7 @@ use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
+use crate::os::file_watch::FileWatch;
 use crate::os::process::Pid;
 use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
@@ -35,6 +36,9 @@ pub const LISTENER: Token = Token(1);
 
 /// The lanes: a request was answered.
 pub const LANES: Token = Token(2);
+
+/// The file with the token.
+pub const TOKEN_FILE: Token = Token(3);
 
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;
@@ -70,6 +74,8 @@ pub struct EventLoop {
     pub(super) signals: SignalFd,
     pub(super) links: WorkerLinks,
     pub(super) lanes: Lanes,
+    /// Where the token can change, and that can be noticed.
+    pub(super) token_file: Option<FileWatch>,
     pub(super) replies: Receiver<(CallId, Reply)>,
     pub(super) plan: ChildPlan,
     pub(super) program: String,
@@ -160,6 +166,7 @@ impl EventLoop {
         for event in ready {
             match event.token() {
                 SIGNALS | LANES => {}
+                TOKEN_FILE => self.look_at_token_file(),
                 LISTENER => self.links.is_acceptable(),
                 token => self.links.is_ready(token, event, &mut self.happened),
             }
@@ -204,6 +211,29 @@ impl EventLoop {
             }
         }
         self.has_more = true;
+    }
+
+    fn look_at_token_file(&mut self) {
+        let Some(watch) = &self.token_file else { return };
+        match watch.take() {
+            Ok((is_changed, has_more)) => {
+                if is_changed {
+                    self.happened.push_back(Event::CredentialsChanged);
+                }
+                if has_more {
+                    // The kernel tells only once.
+                    let source = watch.as_raw_fd();
+                    let again = self
+                        .poll
+                        .registry()
+                        .reregister(&mut SourceFd(&source), TOKEN_FILE, Interest::READABLE);
+                    if let Err(error) = again {
+                        warn!("backend.auth_token_file: changes are no longer noticed at once: {error}");
+                    }
+                }
+            }
+            Err(error) => warn!("backend.auth_token_file: changes are no longer noticed at once: {error}"),
+        }
     }
 
     fn reap(&mut self) {

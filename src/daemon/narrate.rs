@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use log::{debug, error, info, warn};
 
-use crate::lifecycle::effect::{Outcome, Reason, Remark, WorkerState};
+use crate::lifecycle::effect::{HeartbeatForm, Outcome, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
 use crate::lifecycle::ids::{ConnectionId, Text};
 
@@ -59,6 +59,12 @@ pub fn narrate(remark: Remark) {
             failure,
             retry_in,
         } => call_failed(what, failure, retry_in),
+        Remark::HeartbeatForm(form) => heartbeat_form(form),
+        Remark::HeartbeatIntervalCut { configured, used } => warn!(
+            "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
+            seconds(configured),
+            seconds(used)
+        ),
         Remark::BackendIsBack => info!("the backend answers again"),
         Remark::FetchAbandoned => {
             warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
@@ -144,6 +150,15 @@ fn call_failed(what: &str, failure: Failure, retry_in: Option<Duration>) {
     }
 }
 
+fn heartbeat_form(form: HeartbeatForm) {
+    let form = match form {
+        HeartbeatForm::Full => "the full form",
+        HeartbeatForm::Counted => "the form with active_jobs as a number",
+        HeartbeatForm::Bare => "the form of the bare JSON schema",
+    };
+    info!("the backend refuses this form of heartbeat; trying {form}");
+}
+
 fn reason_of(reason: Reason) -> &'static str {
     match reason {
         Reason::Sigterm => "SIGTERM",
@@ -162,5 +177,6 @@ fn what_follows(state: WorkerState) -> &'static str {
         WorkerState::Running => "running, taking jobs",
         WorkerState::Quiet => "quiet, taking no new jobs",
         WorkerState::Terminate => "terminating, taking no new jobs",
+        WorkerState::Terminated => "gone",
     }
 }

@@ -107,7 +107,7 @@ pub enum Word {
     },
 }
 
-/// The three states of the worker protocol 2.1.
+/// The states of the worker protocol 2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkerState {
     /// Fetching and processing.
@@ -116,6 +116,34 @@ pub enum WorkerState {
     Quiet,
     /// Finishing, then gone.
     Terminate,
+    /// Gone: said by the very last heartbeat, where `backend.final_state` asks for it (requirements C-04).
+    Terminated,
+}
+
+/// How a heartbeat is spelled: the documents and the backends disagree (requirements C-08).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HeartbeatForm {
+    /// Everything that the worker protocol 4.2 has, and the ids both as `active_jobs` and as `active_job_ids`.
+    Full,
+    /// The same, but `active_jobs` is their number.
+    Counted,
+    /// What the JSON schema has: worker, ids, visibility timeout.
+    Bare,
+}
+
+impl HeartbeatForm {
+    /// How many there are.
+    pub const COUNT: u32 = 3;
+
+    /// The one to try when this one is refused.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::Full => Self::Counted,
+            Self::Counted => Self::Bare,
+            Self::Bare => Self::Full,
+        }
+    }
 }
 
 /// What made the state change.
@@ -201,6 +229,10 @@ pub enum Call {
         state: WorkerState,
         /// The jobs whose reservations to extend.
         active: Vec<JobId>,
+        /// By how much, from now.
+        visibility: Duration,
+        /// How to spell it.
+        form: HeartbeatForm,
     },
     /// Worker protocol 6.2.
     Fetch {
@@ -257,10 +289,14 @@ pub enum Call {
         /// What to save.
         state: Text,
     },
+    /// What kind of backend is it (HTTP binding 21)?
+    Manifest,
     /// Worker protocol 3.4.
     Deregister {
         /// Who.
         worker: WorkerId,
+        /// By DELETE of the worker: the backend has no such operation (requirements C-16).
+        by_delete: bool,
     },
 }
 
@@ -364,6 +400,15 @@ pub enum Remark {
         failure: Failure,
         /// When it is tried again, if it is.
         retry_in: Option<Duration>,
+    },
+    /// The backend takes heartbeats in this form, and not in the one before.
+    HeartbeatForm(HeartbeatForm),
+    /// The heartbeat interval that was configured is too long for the backend.
+    HeartbeatIntervalCut {
+        /// What was configured.
+        configured: Duration,
+        /// What is used.
+        used: Duration,
     },
     /// The backend was reached again.
     BackendIsBack,

@@ -53,6 +53,8 @@ pub enum Event {
     ProcessGone(ProcessId),
     /// A request was answered, or will never be.
     BackendReplied(CallId, Reply),
+    /// The file with our credentials changed, or may have.
+    CredentialsChanged,
 }
 
 /// What an operator can ask for. Each is also a signal, but for the difference that only signals start the
@@ -227,7 +229,8 @@ pub enum Reply {
     Registered {
         /// Time between heartbeats that the backend recommends.
         heartbeat_interval: Option<Duration>,
-        /// A third of its heartbeat timeout: more must not be between two heartbeats, whatever anybody wants.
+        /// A third of its heartbeat timeout or of its visibility timeout, whichever is less: more must not be between
+        /// two heartbeats, whatever anybody wants.
         longest_interval: Option<Duration>,
     },
     /// The heartbeat was accepted.
@@ -243,8 +246,19 @@ pub enum Reply {
     Accepted,
     /// A look at a job.
     Looked(JobView),
+    /// What kind of backend it is.
+    Described(Habits),
     /// It did not, or we do not know.
     Failed(Failure),
+}
+
+/// What a kind of backend does differently from the others, as its manifest tells us.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Habits {
+    /// A requeue of a job whose attempts are used up discards it.
+    pub discards_requeues: bool,
+    /// A heartbeat's visibility timeout counts from the job's start, not from now.
+    pub extends_from_start: bool,
 }
 
 /// What the backend wants a worker to do.
@@ -275,6 +289,8 @@ pub struct Delivery {
     pub reservation: Reservation,
     /// How many attempts there may be.
     pub max_attempts: Option<u64>,
+    /// How long the job wants to be reserved (worker protocol 5.3).
+    pub visibility: Option<Duration>,
 }
 
 /// What tells one reservation of a job from another.

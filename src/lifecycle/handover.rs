@@ -19,12 +19,12 @@ impl Lifecycle {
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             let id = delivery.id.clone();
-            if !seen.insert(id.clone()) || self.adopt(&id, &delivery, &worker) {
+            if !seen.insert(id.clone()) || self.adopt(&id, &delivery, &worker, now) {
                 continue;
             }
             let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
             let is_too_large = self.is_too_large(&delivery);
-            let claim = self.jobs.add(delivery, worker.clone());
+            let claim = self.jobs.add(delivery, worker.clone(), now);
             if is_surplus {
                 let reason = "not started: more than was asked for, or no longer taking jobs";
                 self.requeue(claim, reason, now);
@@ -50,7 +50,7 @@ impl Lifecycle {
     }
 
     /// A job that we hold was delivered again: the handler goes on, with the new reservation.
-    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId) -> bool {
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, now: Moment) -> bool {
         let held = self.jobs.claims_of(id).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| match job.place {
                 Place::Waiting | Place::Held(_) => true,
@@ -65,6 +65,7 @@ impl Lifecycle {
         };
         job.is_looked_at = false;
         job.delivery.reservation = delivery.reservation.clone();
+        job.claimed_at = now;
         job.worker = worker.clone();
         job.is_lost = false;
         self.say(Remark::Adopted(id.clone()));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::effect::CancelReason;
-use crate::lifecycle::event::{Delivery, JobError, Progress};
+use crate::lifecycle::event::{Delivery, Habits, JobError, Progress};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, Text, WorkerId};
 use crate::lifecycle::time::Moment;
 
@@ -14,6 +14,8 @@ pub struct Job {
     pub delivery: Delivery,
     /// On whose behalf it was claimed.
     pub worker: WorkerId,
+    /// When the backend gave it to us.
+    pub claimed_at: Moment,
     /// Where it is.
     pub place: Place,
     /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody.
@@ -53,6 +55,8 @@ pub struct Report {
     pub step: Step,
     /// Failed attempts to deliver it.
     pub failures: u32,
+    /// Attempts in a row that found no such operation.
+    pub not_found: u32,
     /// Who is told when the backend has it.
     pub connection: Option<ConnectionId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
@@ -113,6 +117,17 @@ pub struct News {
     pub checkpoint_failures: u32,
 }
 
+impl Step {
+    /// Whether it ends by time alone, with another attempt.
+    #[must_use]
+    pub fn is_pause(self) -> bool {
+        match self {
+            Self::Pausing | Self::Doubtful => true,
+            Self::Due | Self::Sent(..) | Self::Looking(_) | Self::ResultRefused => false,
+        }
+    }
+}
+
 impl Job {
     /// The name that the backend gave it.
     #[must_use]
@@ -146,13 +161,17 @@ impl Job {
         !self.is_lost && !is_doubtful
     }
 
-    /// Whether requeueing could discard it: its attempts are used up (wire 4).
+    /// Why it must not be requeued, if so: that would discard it, or could with a backend that does such a thing.
     #[must_use]
-    pub fn has_no_attempt_left(&self) -> bool {
-        let attempt = self.delivery.reservation.attempt;
-        attempt
-            .zip(self.delivery.max_attempts)
-            .is_some_and(|(attempt, most)| attempt >= most)
+    pub fn why_not_requeue(&self, backend: Habits) -> Option<&'static str> {
+        match (self.delivery.reservation.attempt, self.delivery.max_attempts) {
+            (Some(attempt), Some(most)) if attempt < most => None,
+            (Some(_), Some(_)) => Some("a requeue would discard it: its attempts are used up"),
+            (None, _) | (_, None) if backend.discards_requeues => {
+                Some("a requeue could discard it: whether it has an attempt left is not known")
+            }
+            (None, _) | (_, None) => None,
+        }
     }
 }
 
@@ -169,7 +188,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Enters a job; it waits.
-    pub fn add(&mut self, delivery: Delivery, worker: WorkerId) -> Claim {
+    pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
         self.by_id.insert((delivery.id.clone(), claim));
@@ -177,6 +196,7 @@ impl Ledger {
         let job = Job {
             delivery,
             worker,
+            claimed_at: now,
             place: Place::Waiting,
             is_lost: false,
             is_looked_at: false,

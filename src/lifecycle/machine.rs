@@ -9,7 +9,9 @@
 //! | `handover` | which job goes to which connection |
 //! | `reports` | outcomes on their way to the backend |
 //! | `news` | progress and checkpoints on theirs |
-//! | `agent` | registration, heartbeats, FETCH |
+//! | `agent` | FETCH, and how often the backend is asked again |
+//! | `registration` | who we are to the backend: registered, known, gone |
+//! | `heartbeats` | what they say, and what their answers mean |
 //! | `supervision` | the worker's process: started, ended, started again |
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
@@ -24,6 +26,7 @@ use crate::lifecycle::backoff::Jitter;
 use crate::lifecycle::connections::Connections;
 use crate::lifecycle::effect::{Call, Effect, Remark, Word, WorkerState};
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
+use crate::lifecycle::heartbeats::Beat;
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, ProcessId, WorkerId};
 use crate::lifecycle::jobs::{Ledger, Place};
 use crate::lifecycle::options::Options;
@@ -100,10 +103,7 @@ pub enum Timer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     Register(WorkerId),
-    Heartbeat {
-        worker: WorkerId,
-        named: Vec<(JobId, Claim)>,
-    },
+    Heartbeat(Beat),
     FinalHeartbeat,
     Fetch(WorkerId),
     Report(Claim),
@@ -111,7 +111,10 @@ pub(super) enum Purpose {
     LookForLost(Claim),
     Progress(Claim),
     Checkpoint(Claim),
-    Deregister,
+    Manifest,
+    Deregister(WorkerId),
+    /// The same by DELETE.
+    Delete,
 }
 
 /// The life of one worker, its jobs and its conversation with the backend.
@@ -174,6 +177,7 @@ impl Lifecycle {
             Event::HungUp(connection) => self.hung_up(connection, now),
             Event::ProcessGone(process) => self.process_gone(process),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
+            Event::CredentialsChanged => self.credentials_changed(now),
         }
         self.settle(now);
     }
@@ -275,15 +279,17 @@ impl Lifecycle {
         self.note_backend_health(&reply);
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
-            Purpose::Heartbeat { worker, named } => self.heartbeat_replied(&worker, &named, reply, now),
-            Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply),
+            Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),
+            Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply, now),
             Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
-            Purpose::Deregister => self.deregister_replied(&reply),
+            Purpose::Manifest => self.manifest_replied(&reply),
+            Purpose::Deregister(worker) => self.deregister_replied(worker, &reply, now),
+            Purpose::Delete => self.delete_replied(&reply),
         }
     }
 

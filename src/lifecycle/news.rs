@@ -158,7 +158,8 @@ impl Lifecycle {
             | Reply::Registered { .. }
             | Reply::Beaten { .. }
             | Reply::Fetched(_)
-            | Reply::Looked(_) => {
+            | Reply::Looked(_)
+            | Reply::Described(_) => {
                 self.checkpoint_is_not_saved(claim, ErrorCode::Refused, "the backend refuses the checkpoint");
             }
         }

@@ -31,6 +31,8 @@ pub struct Options {
     pub visibility_timeout: Duration,
     /// Longest that any request may take.
     pub request_timeout: Duration,
+    /// What the last heartbeat says (requirements C-04).
+    pub final_state: FinalState,
     /// Whether a server's `running` lifts a quiet that the server made (requirements C-20).
     pub server_resume: bool,
     /// The times of a shutdown.
@@ -94,6 +96,17 @@ pub struct TransitionSignals {
     pub on_resume: Option<Signal>,
     /// The drain begins.
     pub on_terminate: Option<Signal>,
+}
+
+/// What the last heartbeat says (`backend.final_state`): the documents name two words (requirements C-04).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FinalState {
+    /// `terminate`.
+    Terminate,
+    /// `terminated`.
+    Terminated,
+    /// One after the other; the second one only if the first was answered in time.
+    Both,
 }
 
 /// What a job that a shutdown cut off becomes (`backend.leftovers`).

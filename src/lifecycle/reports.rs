@@ -19,6 +19,10 @@ const MAX_REPORTS_IN_FLIGHT: usize = 64;
 /// When the end is near, an ACK without an answer for this long is sent again on a fresh connection.
 const HANGS_AFTER: Duration = Duration::from_millis(500);
 
+/// An outcome that found no such operation this often in a row, in about six minutes, is about a job that the backend
+/// does not know: nobody in between answers for that long.
+const NOT_FOUND_FOR_GOOD: u32 = 20;
+
 /// How long the worker may answer differently when the backend does not take its result.
 const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -39,13 +43,9 @@ impl Lifecycle {
             self.pause_fetch(self.options.poll_interval, now);
         }
         let Some(job) = self.jobs.get(claim) else { return };
-        if is_requeue && job.has_no_attempt_left() {
+        if let Some(why) = job.why_not_requeue(self.agent.habits).filter(|_| is_requeue) {
             let id = job.id().clone();
-            self.say(Remark::Abandoned(
-                id.clone(),
-                "a requeue would discard it: its attempts are used up",
-            ));
-            self.finish(claim);
+            self.leave_to_lapse(claim, why);
             if let Some(connection) = connection {
                 self.tell(
                     connection,
@@ -71,6 +71,7 @@ impl Lifecycle {
             what,
             step: Step::Due,
             failures: 0,
+            not_found: 0,
             connection,
             is_surplus,
         };
@@ -165,13 +166,15 @@ impl Lifecycle {
         let is_report = |purpose: &&Purpose| match purpose {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
             Purpose::Register(_)
-            | Purpose::Heartbeat { .. }
+            | Purpose::Heartbeat(_)
             | Purpose::FinalHeartbeat
             | Purpose::Fetch(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
-            | Purpose::Deregister => false,
+            | Purpose::Manifest
+            | Purpose::Deregister(_)
+            | Purpose::Delete => false,
         };
         self.calls.values().filter(is_report).count()
     }
@@ -188,9 +191,11 @@ impl Lifecycle {
                 return self.settled(claim);
             }
             Reply::Failed(failure) => failure,
-            Reply::Registered { .. } | Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Looked(_) => {
-                Failure::Unanswered
-            }
+            Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Looked(_)
+            | Reply::Described(_) => Failure::Unanswered,
         };
         if is_current {
             self.report_failed(claim, failure, now);
@@ -202,12 +207,16 @@ impl Lifecycle {
             return;
         };
         let is_ack = matches!(report.what, What::Ack { .. });
+        let is_not_found = failure == Failure::NotOffered;
+        report.not_found = if is_not_found { report.not_found + 1 } else { 0 };
+        let is_gone = report.not_found >= NOT_FOUND_FOR_GOOD;
         match failure {
             Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
+            Failure::NotOffered if is_gone => self.report_is_lost(claim),
             Failure::Refused => self.report_is_refused(claim, now),
             Failure::Unanswered if !is_ack => self.pause_report(claim, Step::Doubtful, failure, None, now),
             Failure::Declined { retry_after } => self.pause_report(claim, Step::Pausing, failure, retry_after, now),
-            // NotOffered: an older backend during a rolling upgrade, or a wrong URL; both end.
+            // NotOffered: somebody in between answers while the backend is replaced.
             Failure::NotSent
             | Failure::NoRoom
             | Failure::Unanswered
@@ -280,6 +289,7 @@ impl Lifecycle {
             | Reply::Registered { .. }
             | Reply::Beaten { .. }
             | Reply::Fetched(_)
+            | Reply::Described(_)
             | Reply::Accepted => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
         }
     }

@@ -36,6 +36,8 @@ pub(super) struct Shutdown {
     pub(super) is_asked: bool,
     /// The last heartbeat was sent.
     pub(super) has_beaten_last: bool,
+    /// The word `terminated` was sent after it.
+    pub(super) has_said_terminated: bool,
     /// What started it.
     pub(super) reason: Reason,
     /// When it started.

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Call, CancelReason, Effect, Remark, WorkerState};
-use crate::lifecycle::event::{Failure, Reply};
+use crate::lifecycle::effect::{CancelReason, Effect, Remark, WorkerState};
+use crate::lifecycle::event::Reply;
 use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::options::FinalState;
 use crate::lifecycle::phase::{Phase, Trigger};
 use crate::lifecycle::shutdown::Step;
 use crate::lifecycle::time::Moment;
@@ -88,7 +89,9 @@ impl Lifecycle {
             }
             Step::Deregister => {
                 self.deregister_everybody(now);
-                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister | Purpose::Register(_)))
+                !self.is_waiting_for(|purpose| {
+                    matches!(purpose, Purpose::Deregister(_) | Purpose::Delete | Purpose::Register(_))
+                })
             }
             Step::NotYet | Step::Over => false,
         };
@@ -280,16 +283,21 @@ impl Lifecycle {
         if self.shutdown.step != Step::FinalHeartbeat || self.shutdown.has_beaten_last || !self.agent.is_known {
             return;
         }
-        let Some(worker) = self.agent.worker.clone() else {
-            return;
-        };
         self.shutdown.has_beaten_last = true;
-        let call = Call::Heartbeat {
-            worker,
-            state: WorkerState::Terminate,
-            active: Vec::new(),
-        };
-        self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
+        self.say_last(
+            match self.options.final_state {
+                FinalState::Terminate | FinalState::Both => WorkerState::Terminate,
+                FinalState::Terminated => WorkerState::Terminated,
+            },
+            now,
+        );
+    }
+
+    fn say_last(&mut self, state: WorkerState, now: Moment) {
+        if let Some(worker) = self.agent.worker.clone() {
+            let call = self.heartbeat(worker, state, &[], now);
+            self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
+        }
     }
 
     fn give_up_on_outcomes(&mut self) {
@@ -312,24 +320,15 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn final_heartbeat_replied(&mut self, reply: &Reply) {
+    pub(super) fn final_heartbeat_replied(&mut self, reply: &Reply, now: Moment) {
         self.note_failure("final heartbeat", reply);
-    }
-
-    pub(super) fn deregister_replied(&mut self, reply: &Reply) {
-        // Most backends have no such call (requirements C-16), and then there is nothing to say.
-        if *reply != Reply::Failed(Failure::NotOffered) {
-            self.note_failure("deregistration", reply);
-        }
-    }
-
-    fn note_failure(&mut self, what: &'static str, reply: &Reply) {
-        if let Reply::Failed(failure) = *reply {
-            self.say(Remark::CallFailed {
-                what,
-                failure,
-                retry_in: None,
-            });
+        let is_answered = matches!(reply, Reply::Beaten { .. }) && self.shutdown.step == Step::FinalHeartbeat;
+        // The website's word after the specification's, for a backend that wants it literally.
+        if is_answered
+            && self.options.final_state == FinalState::Both
+            && !std::mem::replace(&mut self.shutdown.has_said_terminated, true)
+        {
+            self.say_last(WorkerState::Terminated, now);
         }
     }
 
@@ -345,8 +344,7 @@ impl Lifecycle {
             self.timers.arm(Timer::Step, end);
         }
         for worker in known {
-            let call = Call::Deregister { worker };
-            self.call(call, Purpose::Deregister, self.options.request_timeout, now);
+            self.deregister(worker, false, now);
         }
     }
 

@@ -7,6 +7,7 @@ pub mod child;
 pub mod clock;
 pub mod dirs;
 pub mod entry;
+pub mod file_watch;
 pub mod init;
 pub mod process;
 pub mod reaper;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::lifecycle::effect::{Call, WorkerState};
+use crate::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
 use crate::lifecycle::event::{JobError, Progress};
 use crate::lifecycle::ids::{JobId, WorkerId};
 
+use super::names::worker_state;
 pub use super::reply::{Answer, Answered, read};
 
 /// Of requests and answers alike.
@@ -27,6 +28,9 @@ const DEFAULT_ERROR_CODE: &str = "handler_error";
 /// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
 const REQUEUE_ERROR_CODE: &str = "cancelled";
 
+/// Least visibility timeout that the JSON schema of the heartbeat allows.
+const SHORTEST_BARE_VISIBILITY: Duration = Duration::from_secs(1);
+
 /// Who we are, as registration and heartbeats tell it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -40,8 +44,8 @@ pub struct Identity {
     pub concurrency: u32,
     /// Labels of this worker.
     pub labels: Vec<String>,
-    /// How long a heartbeat keeps a job reserved. Always sent: without it backends cut every job to 30 s.
-    pub visibility_timeout: Duration,
+    /// When we started, in the form of RFC 3339.
+    pub started_at: String,
 }
 
 /// How a request is made.
@@ -53,6 +57,8 @@ pub enum Method {
     Post,
     /// It sets something.
     Put,
+    /// It removes something.
+    Delete,
 }
 
 impl fmt::Display for Method {
@@ -61,6 +67,7 @@ impl fmt::Display for Method {
             Self::Get => "GET",
             Self::Post => "POST",
             Self::Put => "PUT",
+            Self::Delete => "DELETE",
         })
     }
 }
@@ -81,7 +88,21 @@ pub struct Request {
 pub fn request(call: &Call, us: &Identity) -> Request {
     match call {
         Call::Register { worker } => post("workers/register", &registration(worker, us)),
-        Call::Heartbeat { worker, state, active } => post("workers/heartbeat", &heartbeat(worker, *state, active, us)),
+        Call::Heartbeat {
+            worker,
+            state,
+            active,
+            visibility,
+            form,
+        } => {
+            let says = Heartbeat {
+                worker,
+                state: *state,
+                active,
+                visibility: *visibility,
+            };
+            post("workers/heartbeat", &says.spelled(*form, us))
+        }
         Call::Fetch { worker, count } => post(
             "workers/fetch",
             &FetchBody {
@@ -105,28 +126,44 @@ pub fn request(call: &Call, us: &Identity) -> Request {
             is_bare,
         } => post("workers/nack", &failure(worker, job, error, *is_bare)),
         Call::Requeue { worker, job, reason } => post("workers/nack", &requeue(worker, job, reason)),
-        Call::Look { job } => Request {
-            method: Method::Get,
-            path: job_path(job, ""),
-            body: None,
-        },
+        Call::Look { job } => get(path("jobs", &job.0, "")),
         Call::Progress { job, progress } => Request {
             method: Method::Put,
-            path: job_path(job, "/progress"),
+            path: path("jobs", &job.0, "/progress"),
             body: Some(body(&progress_body(progress))),
         },
         Call::Checkpoint { job, state } => Request {
             method: Method::Post,
-            path: job_path(job, "/checkpoint"),
+            path: path("jobs", &job.0, "/checkpoint"),
             body: Some(body(&CheckpointBody { state: Json(state) })),
         },
-        Call::Deregister { worker } => post(
-            "workers/deregister",
-            &DeregisterBody {
-                worker_id: &worker.0,
-                state: "terminated",
-            },
-        ),
+        Call::Manifest => get("/ojs/manifest".to_owned()),
+        Call::Deregister { worker, by_delete } => deregistration(worker, *by_delete),
+    }
+}
+
+/// The first way that the documents show, or the second (requirements C-16).
+fn deregistration(worker: &WorkerId, by_delete: bool) -> Request {
+    if by_delete {
+        Request {
+            method: Method::Delete,
+            path: path("workers", &worker.0, ""),
+            body: None,
+        }
+    } else {
+        let content = DeregisterBody {
+            worker_id: &worker.0,
+            state: worker_state(WorkerState::Terminated),
+        };
+        post("workers/deregister", &content)
+    }
+}
+
+fn get(path: String) -> Request {
+    Request {
+        method: Method::Get,
+        path,
+        body: None,
     }
 }
 
@@ -143,11 +180,11 @@ fn body(content: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(content).unwrap_or_default()
 }
 
-/// The path of a job, or of something of it. Ids are the backend's, and any text.
-fn job_path(job: &JobId, below: &str) -> String {
-    let mut path = "/ojs/v1/jobs/".to_owned();
-    for byte in job.0.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !is_dots(&job.0)) {
+/// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any text.
+fn path(collection: &str, id: &str, below: &str) -> String {
+    let mut path = format!("/ojs/v1/{collection}/");
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !is_dots(id)) {
             path.push(char::from(byte));
         } else {
             path.push_str(&format!("%{byte:02X}"));
@@ -183,6 +220,7 @@ struct Registration<'a> {
     queues: &'a [String],
     concurrency: u32,
     labels: &'a [String],
+    started_at: &'a str,
 }
 
 fn registration<'a>(worker: &'a WorkerId, us: &'a Identity) -> Registration<'a> {
@@ -193,33 +231,78 @@ fn registration<'a>(worker: &'a WorkerId, us: &'a Identity) -> Registration<'a> 
         queues: &us.queues,
         concurrency: us.concurrency,
         labels: &us.labels,
+        started_at: &us.started_at,
     }
 }
 
-#[derive(Serialize)]
-struct HeartbeatBody<'a> {
-    state: &'static str,
-    /// The binding's name for the ids of the active jobs.
-    active_jobs: Vec<&'a str>,
-    /// The worker protocol's name for them (requirements C-08).
-    active_job_ids: Vec<&'a str>,
-    visibility_timeout_ms: u64,
-    #[serde(flatten)]
-    who: Registration<'a>,
+/// What a heartbeat says, before it is spelled.
+struct Heartbeat<'a> {
+    worker: &'a WorkerId,
+    state: WorkerState,
+    active: &'a [JobId],
+    visibility: Duration,
 }
 
-fn heartbeat<'a>(worker: &'a WorkerId, state: WorkerState, active: &'a [JobId], us: &'a Identity) -> HeartbeatBody<'a> {
-    let active: Vec<&str> = active.iter().map(|job| &*job.0).collect();
-    HeartbeatBody {
-        state: match state {
-            WorkerState::Running => "running",
-            WorkerState::Quiet => "quiet",
-            WorkerState::Terminate => "terminate",
-        },
-        active_jobs: active.clone(),
-        active_job_ids: active,
-        visibility_timeout_ms: u64::try_from(us.visibility_timeout.as_millis()).unwrap_or(u64::MAX),
-        who: registration(worker, us),
+/// The fields of a heartbeat; the bare form has no `detail`.
+#[derive(Serialize)]
+struct HeartbeatBody<'a> {
+    /// The binding's name for the ids of the active jobs, or for how many there are.
+    active_jobs: ActiveJobs<'a>,
+    visibility_timeout_ms: u64,
+    #[serde(flatten)]
+    who: Who<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ActiveJobs<'a> {
+    Ids(Vec<&'a str>),
+    Count(usize),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Who<'a> {
+    Id {
+        worker_id: &'a str,
+    },
+    Everything {
+        state: &'static str,
+        /// The worker protocol's name for the ids (requirements C-08).
+        active_job_ids: Vec<&'a str>,
+        #[serde(flatten)]
+        who: Registration<'a>,
+    },
+}
+
+impl<'a> Heartbeat<'a> {
+    fn spelled(&self, form: HeartbeatForm, us: &'a Identity) -> HeartbeatBody<'a> {
+        let ids: Vec<&str> = self.active.iter().map(|job| &*job.0).collect();
+        let active_jobs = match form {
+            HeartbeatForm::Full | HeartbeatForm::Bare => ActiveJobs::Ids(ids.clone()),
+            HeartbeatForm::Counted => ActiveJobs::Count(ids.len()),
+        };
+        let (shortest, who) = match form {
+            HeartbeatForm::Full | HeartbeatForm::Counted => {
+                let everything = Who::Everything {
+                    state: worker_state(self.state),
+                    active_job_ids: ids,
+                    who: registration(self.worker, us),
+                };
+                (Duration::ZERO, everything)
+            }
+            HeartbeatForm::Bare => (
+                SHORTEST_BARE_VISIBILITY,
+                Who::Id {
+                    worker_id: &self.worker.0,
+                },
+            ),
+        };
+        HeartbeatBody {
+            active_jobs,
+            visibility_timeout_ms: u64::try_from(self.visibility.max(shortest).as_millis()).unwrap_or(u64::MAX),
+            who,
+        }
     }
 }
 

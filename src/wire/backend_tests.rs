@@ -12,14 +12,14 @@ fn sent(call: &Call) -> (String, String) {
 
 #[test]
 fn each_call_has_the_path_and_the_body_of_the_binding() {
-    let who = r#""worker_id":"w-1","hostname":"host","pid":7,"queues":["high","low"],"concurrency":3,"labels":["gpu"]"#;
+    let who = r#""worker_id":"w-1","hostname":"host","pid":7,"queues":["high","low"],"concurrency":3,"labels":["gpu"],"started_at":"2026-01-02T03:04:05Z""#;
     let expected = [
         (register(), "Post /ojs/v1/workers/register", format!("{{{who}}}")),
         (
             beat(),
             "Post /ojs/v1/workers/heartbeat",
             format!(
-                r#"{{"state":"quiet","active_jobs":["a","b"],"active_job_ids":["a","b"],"visibility_timeout_ms":120000,{who}}}"#
+                r#"{{"active_jobs":["a","b"],"visibility_timeout_ms":120000,"state":"quiet","active_job_ids":["a","b"],{who}}}"#
             ),
         ),
         (
@@ -63,6 +63,15 @@ fn each_call_has_the_path_and_the_body_of_the_binding() {
             "Post /ojs/v1/workers/deregister",
             r#"{"worker_id":"w-1","state":"terminated"}"#.to_owned(),
         ),
+        (
+            Call::Deregister {
+                worker: worker(),
+                by_delete: true,
+            },
+            "Delete /ojs/v1/workers/w-1",
+            String::new(),
+        ),
+        (Call::Manifest, "Get /ojs/manifest", String::new()),
     ];
     for (call, line, body) in expected {
         assert_eq!(sent(&call), (line.to_owned(), body));
@@ -75,12 +84,48 @@ fn an_idle_heartbeat_names_its_active_jobs_with_two_empty_arrays() {
         worker: worker(),
         state: WorkerState::Terminate,
         active: Vec::new(),
+        visibility: Duration::from_secs(120),
+        form: HeartbeatForm::Full,
     };
     let (_, body) = sent(&idle);
     assert!(
-        body.starts_with(r#"{"state":"terminate","active_jobs":[],"active_job_ids":[],"#),
+        body.starts_with(
+            r#"{"active_jobs":[],"visibility_timeout_ms":120000,"state":"terminate","active_job_ids":[],"#
+        ),
         "{body}"
     );
+}
+
+#[test]
+fn a_counted_heartbeat_has_the_number_of_active_jobs_and_their_ids() {
+    let (_, body) = sent(&spelled(HeartbeatForm::Counted, Duration::from_secs(120)));
+    assert!(
+        body.starts_with(
+            r#"{"active_jobs":2,"visibility_timeout_ms":120000,"state":"running","active_job_ids":["a","b"],"worker_id":"w-1","hostname":"#
+        ),
+        "{body}"
+    );
+}
+
+#[test]
+fn a_bare_heartbeat_has_the_fields_of_the_json_schema_and_no_others() {
+    let bare = |visibility| sent(&spelled(HeartbeatForm::Bare, visibility)).1;
+    assert_eq!(
+        bare(Duration::from_secs(120)),
+        r#"{"active_jobs":["a","b"],"visibility_timeout_ms":120000,"worker_id":"w-1"}"#
+    );
+    // The schema's least.
+    assert!(bare(Duration::from_millis(300)).contains(r#""visibility_timeout_ms":1000"#));
+}
+
+fn spelled(form: HeartbeatForm, visibility: Duration) -> Call {
+    Call::Heartbeat {
+        worker: worker(),
+        state: WorkerState::Running,
+        active: vec![job("a"), job("b")],
+        visibility,
+        form,
+    }
 }
 
 #[test]

@@ -73,6 +73,9 @@ fn delivery(envelope: &str) -> Option<Delivery> {
         timeout,
         reservation: reservation(&fields),
         max_attempts: fields.whole("max_attempts"),
+        visibility: fields
+            .duration("visibility_timeout_ms", Duration::from_millis(1))
+            .or_else(|| fields.duration("visibility_timeout", Duration::from_secs(1))),
     })
 }
 

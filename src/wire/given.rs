@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::backend::{Answered, Identity, read};
-use crate::lifecycle::effect::{Call, WorkerState};
+use crate::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
 use crate::lifecycle::event::{JobError, Progress, Reply};
 use crate::lifecycle::ids::{JobId, WorkerId};
 
@@ -14,7 +14,7 @@ pub(super) fn us() -> Identity {
         queues: vec!["high".to_owned(), "low".to_owned()],
         concurrency: 3,
         labels: vec!["gpu".to_owned()],
-        visibility_timeout: Duration::from_secs(120),
+        started_at: "2026-01-02T03:04:05Z".to_owned(),
     }
 }
 
@@ -74,6 +74,8 @@ pub(super) fn beat() -> Call {
         worker: worker(),
         state: WorkerState::Quiet,
         active: vec![job("a"), job("b")],
+        visibility: Duration::from_secs(120),
+        form: HeartbeatForm::Full,
     }
 }
 
@@ -82,7 +84,10 @@ pub(super) fn register() -> Call {
 }
 
 pub(super) fn deregister() -> Call {
-    Call::Deregister { worker: worker() }
+    Call::Deregister {
+        worker: worker(),
+        by_delete: false,
+    }
 }
 
 pub(super) fn look() -> Call {

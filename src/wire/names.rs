@@ -27,6 +27,7 @@ pub fn worker_state(state: WorkerState) -> &'static str {
         WorkerState::Running => "running",
         WorkerState::Quiet => "quiet",
         WorkerState::Terminate => "terminate",
+        WorkerState::Terminated => "terminated",
     }
 }
 

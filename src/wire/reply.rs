@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::effect::Call;
-use crate::lifecycle::event::{Directive, Failure, JobState, JobView, Reply, Reservation};
+use crate::lifecycle::event::{Directive, Failure, Habits, JobState, JobView, Reply, Reservation};
 use crate::lifecycle::ids::{JobId, WorkerId};
 
 use super::delivery;
@@ -55,6 +55,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         Call::Heartbeat { .. } => beaten(answered.body).into(),
         Call::Fetch { count, .. } => fetched(answered, *count),
         Call::Look { .. } => looked(answered.body).into(),
+        Call::Manifest => described(answered.body).into(),
         // The status says it all, whatever the body may be.
         Call::Ack { .. }
         | Call::Fail { .. }
@@ -78,9 +79,12 @@ fn registered(body: &[u8]) -> Answer {
         fields.duration(key, Duration::from_secs(1))
     };
     let at_least = |interval: Duration| interval.max(SHORTEST_HEARTBEAT_INTERVAL);
+    // A backend that extends by its own default, whatever we ask for, lets go of a job after that.
+    let timeouts = [period("heartbeat_timeout"), period("visibility_timeout_default")];
+    let shortest = timeouts.into_iter().flatten().min();
     Reply::Registered {
         heartbeat_interval: period("heartbeat_interval").map(at_least),
-        longest_interval: period("heartbeat_timeout").map(|timeout| at_least(timeout / HEARTBEATS_IN_TIMEOUT)),
+        longest_interval: shortest.map(|timeout| at_least(timeout / HEARTBEATS_IN_TIMEOUT)),
     }
     .into()
 }
@@ -167,6 +171,18 @@ fn looked(body: &[u8]) -> Reply {
     })
 }
 
+/// What a manifest's `backend` tells about it (HTTP binding 21). What nobody knows is as most are.
+fn described(body: &[u8]) -> Reply {
+    let fields = Object::read_bytes(body);
+    let text = |key| fields.as_ref().and_then(|fields| fields.text(key));
+    let kind = text("backend").unwrap_or_default().to_ascii_lowercase();
+    let is_memory = ["lite", "memory"].contains(&kind.as_str());
+    Reply::Described(Habits {
+        discards_requeues: is_memory || kind == "amqp",
+        extends_from_start: is_memory,
+    })
+}
+
 /// A job of which nothing is known but this.
 fn nothing_but(state: JobState) -> Reply {
     Reply::Looked(JobView {
@@ -187,7 +203,7 @@ enum Matter {
     /// FAIL and requeue.
     Nack,
     Look,
-    /// Progress and checkpoint.
+    /// Progress, checkpoint and manifest.
     Side,
 }
 
@@ -199,7 +215,7 @@ fn matter(call: &Call) -> Matter {
         Call::Ack { .. } => Matter::Ack,
         Call::Fail { .. } | Call::Requeue { .. } => Matter::Nack,
         Call::Look { .. } => Matter::Look,
-        Call::Progress { .. } | Call::Checkpoint { .. } => Matter::Side,
+        Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => Matter::Side,
     }
 }
 

@@ -63,9 +63,11 @@ impl World {
             | Call::Requeue { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
+            | Call::Manifest
             | Call::Deregister { .. } => vec![Answer::Good],
         };
-        if self.left.failures > 0 && !matches!(call, Call::Heartbeat { .. } | Call::Deregister { .. }) {
+        if self.left.failures > 0 && !matches!(call, Call::Heartbeat { .. } | Call::Manifest | Call::Deregister { .. })
+        {
             answers.push(Answer::Fails(Failure::NotSent));
             answers.push(Answer::Fails(Failure::Unanswered));
             if matches!(call, Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. }) {

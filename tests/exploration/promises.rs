@@ -88,6 +88,7 @@ impl World {
             | Call::Look { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
+            | Call::Manifest
             | Call::Deregister { .. } => {}
         }
     }

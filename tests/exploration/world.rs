@@ -7,7 +7,7 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::effect::{Call, Effect, Remark, Word};
 use ojs_init::lifecycle::event::{
-    Delivery, Event, Failure, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation, Said,
+    Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation, Said,
 };
 use ojs_init::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::machine::Lifecycle;
@@ -294,6 +294,7 @@ impl World {
                     heartbeat_interval: None,
                     longest_interval: None,
                 },
+                Call::Manifest => Reply::Described(Habits::default()),
                 Call::Heartbeat { .. } => Reply::Beaten {
                     directive: None,
                     extended: None,
@@ -327,6 +328,7 @@ impl World {
             timeout: None,
             reservation: Reservation::default(),
             max_attempts: None,
+            visibility: None,
         }
     }
 

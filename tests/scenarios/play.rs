@@ -22,7 +22,8 @@ const MOST_TIMERS: usize = 2000;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// What `backend answers ...` can name: the requests that begin like this, and the answer.
-const HABITS: [(&str, &[&str], &str); 6] = [
+const HABITS: [(&str, &[&str], &str); 7] = [
+    ("manifests", &["manifest"], "usual"),
     ("heartbeats", &["heartbeat"], "beaten"),
     ("registrations", &["register"], "registered"),
     ("fetches", &["fetch"], "no jobs"),
@@ -62,8 +63,8 @@ pub fn play(script: &str) -> Result<String, Wrong> {
         now: Moment::new(Duration::ZERO),
         incarnation: 0,
         asked: Vec::new(),
-        habits: BTreeSet::new(),
-        hidden: BTreeSet::new(),
+        habits: BTreeSet::from(["manifests"]),
+        hidden: BTreeSet::from(["manifest"]),
         shows_log: false,
         reads_at_once: true,
         is_given: true,
@@ -102,6 +103,11 @@ impl Player {
             "" | "#" => {}
             "with" => settings::apply(&mut self.options, rest)?,
             "show" if rest == "log" => self.shows_log = true,
+            // Otherwise every backend is a usual one, and nothing is seen of that.
+            "show" if rest == "manifests" => {
+                self.hidden.remove("manifest");
+                self.habits.remove("manifests");
+            }
             "hide" => self.hide(rest)?,
             "backend" => self.learn(rest.trim_start_matches("answers "))?,
             "workers" if rest == "do not read at once" => self.reads_at_once = false,
@@ -266,7 +272,7 @@ impl Player {
         for _ in 0..MOST_TIMERS {
             let answered = self.asked.iter().enumerate().find_map(|(index, asked)| {
                 let (.., answer) = HABITS.iter().find(|(name, begins, _)| {
-                    let is_habit = if self.is_given {
+                    let is_habit = if self.is_given && *name != "manifests" {
                         ["heartbeats", "registrations"].contains(name)
                     } else {
                         self.habits.contains(name)

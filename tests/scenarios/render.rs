@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{About, Call, CancelReason, Effect, Outcome, Remark, Word, WorkerState};
+use ojs_init::lifecycle::effect::{
+    About, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Word, WorkerState,
+};
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
 use ojs_init::lifecycle::ids::JobId;
 
@@ -34,6 +36,7 @@ fn state(state: WorkerState) -> &'static str {
         WorkerState::Running => "running",
         WorkerState::Quiet => "quiet",
         WorkerState::Terminate => "terminate",
+        WorkerState::Terminated => "terminated",
     }
 }
 
@@ -105,7 +108,20 @@ pub fn call(call: &Call) -> String {
             worker,
             state: now,
             active,
-        } => format!("heartbeat {worker} {} {}", state(*now), list(active)),
+            visibility,
+            form,
+        } => {
+            let form = match form {
+                HeartbeatForm::Full => "",
+                HeartbeatForm::Counted => ", counted",
+                HeartbeatForm::Bare => ", bare form",
+            };
+            let visibility = match visibility.as_secs_f64() {
+                120.0 => String::new(),
+                other => format!(", for {other} s"),
+            };
+            format!("heartbeat {worker} {} {}{visibility}{form}", state(*now), list(active))
+        }
         Call::Fetch { worker, count } => format!("fetch {worker}, at most {count}"),
         Call::Ack { worker, job, result } => {
             let result = result
@@ -126,7 +142,11 @@ pub fn call(call: &Call) -> String {
         Call::Look { job } => format!("look at {job}"),
         Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
         Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
-        Call::Deregister { worker } => format!("deregister {worker}"),
+        Call::Manifest => "manifest".to_owned(),
+        Call::Deregister { worker, by_delete } => {
+            let how = if *by_delete { ", by DELETE" } else { "" };
+            format!("deregister {worker}{how}")
+        }
     }
 }
 
@@ -212,6 +232,14 @@ fn said(remark: &Remark) -> String {
         } => {
             let retry = retry_in.map_or(String::new(), |pause| format!(", again in {}", seconds(pause)));
             format!("{what} failed: {}{retry}", failure(*how))
+        }
+        Remark::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
+        Remark::HeartbeatIntervalCut { configured, used } => {
+            format!(
+                "heartbeat interval cut from {} to {}",
+                seconds(*configured),
+                seconds(*used)
+            )
         }
         Remark::BackendIsBack => "the backend is back".to_owned(),
         Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::exit::RemapExit;
 use ojs_init::lifecycle::budget::{LimitSource, ShutdownTimes};
-use ojs_init::lifecycle::options::{Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 
 use crate::words::{Wrong, number, period, signal};
 
@@ -22,6 +22,7 @@ pub fn defaults() -> Options {
         heartbeat_interval_is_fixed: false,
         visibility_timeout: Duration::from_secs(120),
         request_timeout: Duration::from_secs(10),
+        final_state: FinalState::Terminate,
         server_resume: false,
         times: ShutdownTimes {
             grace_period: Duration::from_secs(30),
@@ -57,6 +58,8 @@ pub fn apply(options: &mut Options, text: &str) -> Result<(), Wrong> {
             "timeout_grace" => options.timeout_grace = period(value)?,
             "request_timeout" => options.request_timeout = period(value)?,
             "heartbeat" => options.heartbeat_interval = period(value)?,
+            "final_state" => options.final_state = final_state(value)?,
+            "heartbeat_is_fixed" => options.heartbeat_interval_is_fixed = true,
             "server_resume" => options.server_resume = true,
             "grace" => options.times.grace_period = period(value)?,
             "limit" if value == "none" => options.times.limit = None,
@@ -104,4 +107,13 @@ fn rewrite(options: &mut Options, text: &str) -> Result<(), Wrong> {
     let to = if to == "0" { None } else { Some(signal(to)?) };
     options.rewrite.insert(signal(from)?, to);
     Ok(())
+}
+
+fn final_state(text: &str) -> Result<FinalState, Wrong> {
+    Ok(match text {
+        "terminate" => FinalState::Terminate,
+        "terminated" => FinalState::Terminated,
+        "both" => FinalState::Both,
+        other => return Err(format!("not a final state: `{other}`")),
+    })
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::event::{
-    Delivery, Directive, ErrorCode, Event, Failure, JobError, JobState, JobView, NotStarted, Progress, Ready, Reply,
-    Request, Reservation, Said,
+    Delivery, Directive, ErrorCode, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Progress, Ready,
+    Reply, Request, Reservation, Said,
 };
 use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::signal::Signal;
@@ -57,6 +57,7 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
             rest.trim_end_matches(" is gone"),
         )?))),
         "connection" => connection(rest),
+        "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
         other => Err(wrong("not an event", other)),
     }
 }
@@ -231,6 +232,15 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
         },
         "no jobs" => Reply::Fetched(Vec::new()),
         "beaten" => directive(None),
+        "usual" => Reply::Described(Habits::default()),
+        "amqp" => Reply::Described(Habits {
+            discards_requeues: true,
+            extends_from_start: false,
+        }),
+        "lite" => Reply::Described(Habits {
+            discards_requeues: true,
+            extends_from_start: true,
+        }),
         "be running" => directive(Some(Directive::Run)),
         "be quiet" => directive(Some(Directive::Quiet)),
         "terminate" => directive(Some(Directive::Terminate)),
@@ -316,11 +326,14 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
             started_at: None,
         },
         max_attempts: None,
+        visibility: None,
     };
     for condition in conditions.split(", ").filter(|condition| !condition.is_empty()) {
         let (key, value) = condition.split_once(' ').unwrap_or((condition, ""));
         match key {
             "type" => delivery.kind = value.into(),
+            "visibility" => delivery.visibility = Some(period(value)?),
+            "attempt" if value == "unknown" => delivery.reservation.attempt = None,
             "timeout" => delivery.timeout = Some(period(value)?),
             "attempt" => {
                 let (attempt, most) = value.split_once('/').map_or((value, None), |(a, m)| (a, Some(m)));

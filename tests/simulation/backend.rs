@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::{Delivery, Directive, Failure, JobState, JobView, Reply, Reservation};
+use ojs_init::lifecycle::event::{Delivery, Directive, Failure, Habits, JobState, JobView, Reply, Reservation};
 use ojs_init::lifecycle::ids::{JobId, WorkerId};
 
 use crate::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
@@ -134,6 +134,7 @@ impl Backend {
                 self.outcome(job, meant, next)
             }
             Call::Look { job } => Reply::Looked(self.look(job)),
+            Call::Manifest => Reply::Described(Habits::default()),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Reply::Accepted,
         }
     }
@@ -288,5 +289,6 @@ fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
         timeout: job.plan.timeout.map(ms),
         reservation: reservation(job.attempt, serial),
         max_attempts: job.plan.max_attempts,
+        visibility: None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
-use ojs_init::lifecycle::options::{Options, StopSignal};
+use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
 use ojs_init::signal::Signal;
 
 use crate::promise::{Kept, promise};
@@ -40,6 +40,7 @@ pub struct Course {
     pub abandoned: Option<u8>,
     is_asked: bool,
     was_told_terminate: bool,
+    was_told_terminated: bool,
     quiet_beats_after: u32,
     /// Terminate was just asked for while running: a heartbeat has to say quiet.
     pub owes_quiet_beat: bool,
@@ -67,6 +68,7 @@ impl Course {
             abandoned: None,
             is_asked: true,
             was_told_terminate: false,
+            was_told_terminated: false,
             quiet_beats_after: 0,
             owes_quiet_beat: false,
             was_asked_to_end: false,
@@ -104,7 +106,8 @@ impl Course {
             | Event::ReadingResumed(_)
             | Event::HungUp(_)
             | Event::ProcessGone(_)
-            | Event::BackendReplied(..) => {}
+            | Event::BackendReplied(..)
+            | Event::CredentialsChanged => {}
         }
     }
 
@@ -292,6 +295,22 @@ impl Course {
     }
 
     fn told(&mut self, state: WorkerState, is_frame: bool) -> Kept {
+        promise!(
+            "terminated is the very last word",
+            is_frame || !self.was_told_terminated,
+            "{state:?} after it"
+        );
+        if state == WorkerState::Terminated {
+            self.was_told_terminated = true;
+            let is_wanted = self.options.final_state != FinalState::Terminate;
+            promise!(
+                "terminated is said at the end, to whom wants it",
+                is_wanted && !is_frame && self.state == WorkerState::Terminate,
+                "in {:?}",
+                self.state
+            );
+            return Ok(());
+        }
         let is_first_quiet =
             !is_frame && state == WorkerState::Quiet && self.quiet_beats_after == 0 && self.t0.is_some();
         if is_first_quiet {

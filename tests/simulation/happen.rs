@@ -22,6 +22,7 @@ impl World {
         match item {
             Item::Signal(signal) => self.tell(Event::SignalArrived(signal)),
             Item::Ask(request) => self.tell(Event::OperatorAsked(request)),
+            Item::NewToken => self.tell(Event::CredentialsChanged),
             Item::Directive(directive) => {
                 self.backend.directive = directive;
                 Ok(())
@@ -383,6 +384,7 @@ fn other(call: &Call) -> Reply {
         | Call::Look { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
+        | Call::Manifest
         | Call::Deregister { .. } => Reply::Beaten {
             directive: None,
             extended: None,

@@ -141,7 +141,8 @@ impl Ledger {
             | Event::ReadingResumed(_)
             | Event::WorkerNotStarted(_)
             | Event::Reaped { .. }
-            | Event::BackendReplied(..) => {}
+            | Event::BackendReplied(..)
+            | Event::CredentialsChanged => {}
         }
         Ok(())
     }
@@ -379,6 +380,8 @@ impl Ledger {
             | Remark::BackendIsBack
             | Remark::FetchAbandoned
             | Remark::PrestopLapsed
+            | Remark::HeartbeatForm(_)
+            | Remark::HeartbeatIntervalCut { .. }
             | Remark::Summary { .. } => {}
         }
         Ok(())

@@ -6,9 +6,10 @@ use std::time::Duration;
 use ojs_init::exit::{Ended, RemapExit};
 use ojs_init::lifecycle::budget::{LimitSource, ShutdownTimes, stop_margin};
 use ojs_init::lifecycle::event::{Directive, NotStarted, Request};
-use ojs_init::lifecycle::options::{Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use ojs_init::signal::Signal;
 
+use crate::asks::asks;
 use crate::chance::Chance;
 
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
@@ -47,6 +48,8 @@ pub struct BackendHabits {
 pub enum Twist {
     Signal(u64, Signal),
     Ask(u64, Request),
+    /// The file with the token was replaced.
+    NewToken(u64),
     /// What heartbeats are answered from then on.
     Directive(u64, Option<Directive>),
     /// The shell is slow.
@@ -258,6 +261,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         heartbeat_interval_is_fixed: chance.one_in(3),
         visibility_timeout: ms(*chance.pick(&[1_500, 30_000])),
         request_timeout: ms(*chance.pick(&[500, 2_000, 10_000])),
+        final_state: *chance.pick(&[FinalState::Terminate, FinalState::Terminated, FinalState::Both]),
         server_resume: chance.one_in(3),
         times,
         cancel_grace: ms(*chance.pick(&[0, 200, 1_000, 3_000])),
@@ -344,55 +348,6 @@ fn jobs(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
             max_attempts,
         };
         twists.push(Twist::Job(chance.below(horizon / 2), job));
-    }
-}
-
-fn asks(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
-    let signals = [
-        Signal::TERM,
-        Signal::INT,
-        Signal::QUIT,
-        Signal::TSTP,
-        Signal::CONT,
-        Signal::TSTP,
-        Signal::HUP,
-    ];
-    let requests = [
-        Request::Quiet,
-        Request::Resume,
-        Request::Terminate,
-        Request::Stop,
-        Request::Prestop,
-    ];
-    let burst = chance.below(horizon);
-    for _ in 0..chance.below(5) {
-        let at = if chance.one_in(3) { burst } else { chance.below(horizon) };
-        let twist = match chance.below(5) {
-            0 | 1 => Twist::Signal(at, *chance.pick(&signals)),
-            2 => Twist::Ask(at, *chance.pick(&requests)),
-            3 => Twist::Directive(
-                at,
-                *chance.pick(&[
-                    None,
-                    Some(Directive::Run),
-                    Some(Directive::Quiet),
-                    Some(Directive::Terminate),
-                ]),
-            ),
-            _ => Twist::Signal(at, Signal::TERM),
-        };
-        twists.push(twist);
-        if chance.one_in(4) {
-            twists.push(Twist::Signal(at + chance.below(1_500), Signal::TERM));
-        }
-    }
-    if chance.one_in(6) {
-        twists.push(Twist::Signal(horizon + chance.below(3_000), Signal::TERM));
-    }
-    if chance.one_in(3) {
-        for _ in 0..3 {
-            twists.push(Twist::Stall(chance.below(horizon + 3_000), 1 + chance.below(50)));
-        }
     }
 }
 

@@ -92,6 +92,7 @@ impl World {
             | Call::Look { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
+            | Call::Manifest
             | Call::Deregister { .. } => None,
         }
     }
@@ -276,6 +277,7 @@ impl World {
             | Call::Look { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
+            | Call::Manifest
             | Call::Deregister { .. } => None,
         };
         let exchange = Exchange {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use ojs_init::lifecycle::effect::{Call, WorkerState};
 use ojs_init::lifecycle::event::{Failure, JobState, JobView, Reply};
 use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::options::Options;
+use ojs_init::lifecycle::options::{FinalState, Options};
 
 use crate::backend::serial_of;
+use crate::farewells::Farewells;
 use crate::ledger::{Claim, Ledger, broken};
 use crate::plan::Answer;
-use crate::promise::{Kept, promise};
+use crate::promise::{Broken, Kept, promise};
 
 /// When a request counts as unanswered although nobody said so.
 const LEEWAY: Duration = Duration::from_millis(250);
@@ -53,7 +54,7 @@ pub struct Talk {
     last_beat: Option<(WorkerState, usize)>,
     since_last_beat: Vec<Call>,
     known: BTreeMap<WorkerId, Duration>,
-    farewells: BTreeMap<WorkerId, Duration>,
+    farewells: Farewells,
 }
 
 impl Talk {
@@ -67,7 +68,7 @@ impl Talk {
             last_beat: None,
             since_last_beat: Vec::new(),
             known: BTreeMap::new(),
-            farewells: BTreeMap::new(),
+            farewells: Farewells::default(),
         }
     }
 
@@ -187,7 +188,8 @@ impl Talk {
                     claim.is_doubtful = false;
                 }
             }
-            Call::Look { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => {}
+            Call::Deregister { worker, by_delete } => self.farewells.answered(worker, *by_delete, reply),
+            Call::Look { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
         }
         None
     }
@@ -213,7 +215,9 @@ impl Talk {
                     "{call:?}"
                 );
             }
-            Call::Heartbeat { active, worker, state } => {
+            Call::Heartbeat {
+                active, worker, state, ..
+            } => {
                 promise!(
                     "each speaks for itself",
                     self.worker.as_ref() == Some(worker),
@@ -223,14 +227,7 @@ impl Talk {
             }
             Call::Fetch { count, .. } => self.fetched(*count, state, ledger)?,
             Call::Ack { job, worker, .. } => {
-                let Some(claim) = ledger.find(job) else {
-                    return Err(broken("an outcome is of a claim", format!("{call:?}")));
-                };
-                promise!(
-                    "an outcome is the claimer's",
-                    claim.worker == *worker,
-                    "{call:?}: {claim:?}"
-                );
+                let claim = claimed(call, job, worker, ledger)?;
                 promise!(
                     "an ACK is the worker's",
                     claim.answer == Some(Answer::Ack),
@@ -241,10 +238,9 @@ impl Talk {
                 self.unrepeatable(call, job, worker, ledger, holder)?;
             }
             Call::Look { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
-            Call::Progress { .. } | Call::Checkpoint { .. } => {}
-            Call::Deregister { worker } => {
-                let is_first = self.farewells.insert(worker.clone(), now).is_none();
-                promise!("one farewell each", is_first, "{call:?}");
+            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
+            Call::Deregister { worker, by_delete } => {
+                self.farewells.said(worker, *by_delete, now)?;
                 promise!(
                     "a farewell from whom the backend knows",
                     self.known.contains_key(worker),
@@ -289,13 +285,25 @@ impl Talk {
         Ok(())
     }
 
+    /// Whether the last heartbeat was one that may be the very last; which word it is, is a matter of configuration.
+    fn has_said_last_word(&self) -> bool {
+        let words: &[WorkerState] = match self.options.final_state {
+            FinalState::Terminate => &[WorkerState::Terminate],
+            FinalState::Terminated => &[WorkerState::Terminated],
+            // The second is left out when the first has no answer.
+            FinalState::Both => &[WorkerState::Terminate, WorkerState::Terminated],
+        };
+        self.last_beat
+            .is_some_and(|(word, active)| words.contains(&word) && active == 0)
+    }
+
     /// Held up at each heartbeat and at each step: an overdue one may also never come.
     pub fn gap(&self, state: WorkerState, now: Duration) -> Kept {
         let has_said_farewell = self
             .worker
             .as_ref()
-            .is_some_and(|worker| self.farewells.contains_key(worker));
-        let is_last = self.last_beat == Some((WorkerState::Terminate, 0));
+            .is_some_and(|worker| self.farewells.at(worker).is_some());
+        let is_last = self.has_said_last_word();
         // Whom the backend does not know needs no last words.
         let is_known = self
             .worker
@@ -363,17 +371,11 @@ impl Talk {
             | Call::Look { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
+            | Call::Manifest
             | Call::Deregister { .. } => false,
         };
         let is_in_flight = self.calls.values().any(is_same);
-        let Some(claim) = ledger.find(job) else {
-            return Err(broken("an outcome is of a claim", format!("{call:?}")));
-        };
-        promise!(
-            "an outcome is the claimer's",
-            claim.worker == *worker,
-            "{call:?}: {claim:?}"
-        );
+        let claim = claimed(call, job, worker, ledger)?;
         promise!(
             "never two outcomes of a job at once",
             !is_in_flight,
@@ -427,7 +429,7 @@ impl Talk {
 
     pub fn at_exit(&self) -> Kept {
         for (worker, since) in &self.known {
-            let Some(farewell) = self.farewells.get(worker) else {
+            let Some(farewell) = self.farewells.at(worker) else {
                 return Err(broken("everybody known is deregistered", format!("not {worker}")));
             };
             let only_farewells = || {
@@ -435,8 +437,8 @@ impl Talk {
                     .iter()
                     .all(|call| matches!(call, Call::Deregister { .. }))
             };
-            if self.worker.as_ref() == Some(worker) && since < farewell {
-                let is_last = self.last_beat == Some((WorkerState::Terminate, 0)) && only_farewells();
+            if self.worker.as_ref() == Some(worker) && *since < farewell {
+                let is_last = self.has_said_last_word() && only_farewells();
                 promise!(
                     "the last beat has no jobs",
                     is_last,
@@ -448,6 +450,16 @@ impl Talk {
         }
         Ok(())
     }
+}
+
+/// The claim that an outcome is about.
+fn claimed<'a>(call: &Call, job: &JobId, worker: &WorkerId, ledger: &'a mut Ledger) -> Result<&'a mut Claim, Broken> {
+    let Some(claim) = ledger.find(job) else {
+        return Err(broken("an outcome is of a claim", format!("{call:?}")));
+    };
+    let is_the_claimers = claim.worker == *worker;
+    promise!("an outcome is the claimer's", is_the_claimers, "{call:?}: {claim:?}");
+    Ok(claim)
 }
 
 fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
@@ -471,7 +483,8 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
         | Reply::Registered { .. }
         | Reply::Beaten { .. }
         | Reply::Fetched(_)
-        | Reply::Looked(_) => claim.needs_look = !is_ack,
+        | Reply::Looked(_)
+        | Reply::Described(_) => claim.needs_look = !is_ack,
     }
 }
 

@@ -34,6 +34,7 @@ const MOST_STEPS: u32 = 20_000;
 pub enum Item {
     Signal(Signal),
     Ask(Request),
+    NewToken,
     Directive(Option<Directive>),
     Stall(u64),
     Offer(JobPlan),
@@ -120,6 +121,7 @@ impl World {
         match twist {
             Twist::Signal(at, signal) => self.at(at, Item::Signal(signal)),
             Twist::Ask(at, request) => self.at(at, Item::Ask(request)),
+            Twist::NewToken(at) => self.at(at, Item::NewToken),
             Twist::Directive(at, directive) => self.at(at, Item::Directive(directive)),
             Twist::Stall(at, length) => self.at(at, Item::Stall(length)),
             Twist::Job(at, job) => self.at(at, Item::Offer(job)),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ojs_init::config::{Backend as BackendConfig, BackendUrl, FinalState, Header, Leftovers, Secret};
 use ojs_init::daemon::backend_lanes::{LaneSettings, Lanes};
-use ojs_init::lifecycle::effect::{Call, WorkerState};
+use ojs_init::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
 use ojs_init::lifecycle::event::{Failure, JobError, Progress, Reply};
 use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::time::Moment;
@@ -55,7 +55,7 @@ pub fn settings(url: &str) -> LaneSettings {
             queues: vec!["default".to_owned()],
             concurrency: 4,
             labels: Vec::new(),
-            visibility_timeout: Duration::from_secs(120),
+            started_at: "2026-01-02T03:04:05Z".to_owned(),
         },
         max_frame: 4 << 20,
     }
@@ -137,6 +137,8 @@ pub fn beat() -> Call {
         worker: worker(),
         state: WorkerState::Running,
         active: vec![job("a")],
+        visibility: Duration::from_secs(120),
+        form: HeartbeatForm::Full,
     }
 }
 
@@ -199,7 +201,10 @@ pub fn register() -> Call {
 }
 
 pub fn deregister() -> Call {
-    Call::Deregister { worker: worker() }
+    Call::Deregister {
+        worker: worker(),
+        by_delete: false,
+    }
 }
 
 pub fn one_of_each() -> Vec<(Endpoint, Call)> {

@@ -1,0 +1,271 @@
+//! Heartbeats: what they say, in which form, and what their answers mean.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Call, CancelReason, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::event::{Failure, JobState, Reply};
+use crate::lifecycle::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::jobs::{Job, Place};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::phase::Phase;
+use crate::lifecycle::reports::is_ours;
+use crate::lifecycle::time::Moment;
+
+/// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
+const MAX_BEATS_IN_FLIGHT: usize = 2;
+
+/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
+const MAX_LOOKS_IN_FLIGHT: usize = 8;
+
+/// Least time between two heartbeats that workers ask for.
+const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a job for ever.
+const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// When and how heartbeats go out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Beats {
+    /// Time between two.
+    pub(super) interval: Duration,
+    /// The next one says quiet although we are further already (GS 5.1).
+    says_quiet_first: bool,
+    /// Another one is wanted as soon as there is room for it.
+    again: bool,
+    /// When a worker last asked for one.
+    asked_at: Option<Moment>,
+    /// Whether this backend tells which reservations a heartbeat extended.
+    extends: bool,
+    /// How they are spelled; what worked is remembered.
+    form: HeartbeatForm,
+    /// Forms in a row that were refused.
+    refusals: u32,
+}
+
+/// What a heartbeat said that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Beat {
+    pub(super) worker: WorkerId,
+    named: Vec<(JobId, Claim)>,
+    form: HeartbeatForm,
+}
+
+impl Beats {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            says_quiet_first: false,
+            again: false,
+            asked_at: None,
+            extends: false,
+            form: HeartbeatForm::Full,
+            refusals: 0,
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.
+    pub(super) fn beat_now(&mut self, now: Moment) {
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
+            return;
+        }
+        self.timers.arm(Timer::Heartbeat, now.after(self.agent.beats.interval));
+        // Whoever never heard of us does not have to hear of our end.
+        if self.phase.is_terminating() && !self.agent.is_known {
+            return;
+        }
+        if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
+            self.agent.beats.again = true;
+            return;
+        }
+        let says_quiet = std::mem::take(&mut self.agent.beats.says_quiet_first);
+        let state = if says_quiet { WorkerState::Quiet } else { self.state() };
+        let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
+        let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
+        let call = self.heartbeat(worker.clone(), state, &named, now);
+        let form = self.agent.beats.form;
+        let patience = self.options.request_timeout.min(self.agent.beats.interval);
+        self.call(call, Purpose::Heartbeat(Beat { worker, named, form }), patience, now);
+        self.agent.beats.again = says_quiet;
+    }
+
+    /// A heartbeat that names these jobs, each once.
+    pub(super) fn heartbeat(
+        &self,
+        worker: WorkerId,
+        state: WorkerState,
+        named: &[(JobId, Claim)],
+        now: Moment,
+    ) -> Call {
+        let mut seen = BTreeSet::new();
+        let ids = named.iter().map(|(id, _)| id.clone());
+        Call::Heartbeat {
+            worker,
+            state,
+            active: ids.filter(|id| seen.insert(id.clone())).collect(),
+            visibility: self.visibility(named, now),
+            form: self.agent.beats.form,
+        }
+    }
+
+    /// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the longest. It is
+    /// said always: without it backends cut every job to 30 s.
+    fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
+        let configured = self.options.visibility_timeout;
+        let jobs = || named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
+        let own = jobs().filter_map(|job| job.delivery.visibility).max();
+        let wanted = own.map_or(configured, |own| own.min(LONGEST_VISIBILITY).max(configured));
+        // Where the time counts from the start of each job, the oldest one decides.
+        let age = |job: &Job| job.claimed_at.until(now);
+        let oldest = jobs().map(age).max().filter(|_| self.agent.habits.extends_from_start);
+        wanted.saturating_add(oldest.unwrap_or_default())
+    }
+
+    pub(super) fn beats_in_flight(&self) -> usize {
+        let is_beat = |purpose: &&Purpose| matches!(purpose, Purpose::Heartbeat(_));
+        self.calls.values().filter(is_beat).count()
+    }
+
+    /// A handler said that it is alive: that counts as often as once a second.
+    pub(super) fn beat_for_worker(&mut self, now: Moment) {
+        let asked_at = self.agent.beats.asked_at;
+        let is_soon = asked_at.is_some_and(|asked| asked.until(now) < WORKER_BEAT_EVERY);
+        if is_soon {
+            self.timers
+                .arm_at_latest(Timer::Heartbeat, now.after(WORKER_BEAT_EVERY));
+        } else {
+            self.agent.beats.asked_at = Some(now);
+            self.beat_now(now);
+        }
+    }
+
+    /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements C-03).
+    pub(super) fn beat_for_terminate(&mut self, from: Phase, now: Moment) {
+        if self.agent.is_known {
+            self.agent.beats.says_quiet_first = from == Phase::Running;
+            self.beat_now(now);
+        }
+    }
+
+    pub(super) fn heartbeat_replied(&mut self, beat: &Beat, reply: Reply, now: Moment) {
+        // One that this very answer causes is not sent twice.
+        let beats_again = std::mem::take(&mut self.agent.beats.again);
+        match reply {
+            Reply::Beaten { directive, extended } => {
+                self.is_known_now(&beat.worker, now);
+                self.agent.register_failures = 0;
+                self.agent.beats.refusals = 0;
+                if let Some(extended) = extended {
+                    self.look_for_lost(&beat.named, &extended, now);
+                }
+                self.ask_for_manifest(now);
+                self.directed(directive, now);
+            }
+            Reply::Failed(failure @ Failure::Unregistered) => {
+                let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
+                if !is_registering && self.timers.due(Timer::Register).is_none() && !self.phase.is_terminating() {
+                    self.register_again(failure, now);
+                }
+            }
+            Reply::Failed(failure @ Failure::Refused) => self.form_refused(beat.form, failure, now),
+            Reply::Failed(failure) => self.heartbeat_failed(failure),
+            Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
+            }
+        }
+        if beats_again {
+            self.beat_now(now);
+        }
+    }
+
+    fn heartbeat_failed(&mut self, failure: Failure) {
+        self.say(Remark::CallFailed {
+            what: "heartbeat",
+            failure,
+            retry_in: None,
+        });
+    }
+
+    /// The next form is tried at once (requirements C-08). When all of them were refused it is not the form: then the
+    /// next attempt is at the next interval.
+    fn form_refused(&mut self, refused: HeartbeatForm, failure: Failure, now: Moment) {
+        let beats = &mut self.agent.beats;
+        // Another one is being tried already.
+        if refused != beats.form {
+            return;
+        }
+        beats.form = refused.next();
+        beats.refusals += 1;
+        if beats.refusals < HeartbeatForm::COUNT {
+            self.say(Remark::HeartbeatForm(refused.next()));
+            self.beat_now(now);
+        } else {
+            beats.refusals = 0;
+            self.heartbeat_failed(failure);
+        }
+    }
+
+    /// Reservations that a heartbeat did not extend, judged only where the backend is known to tell (C-32).
+    fn look_for_lost(&mut self, named: &[(JobId, Claim)], extended: &[JobId], now: Moment) {
+        let was_told_before = std::mem::replace(&mut self.agent.beats.extends, true);
+        if !was_told_before {
+            return;
+        }
+        let extended: BTreeSet<&JobId> = extended.iter().collect();
+        let in_flight = self
+            .calls
+            .values()
+            .filter(|purpose| matches!(purpose, Purpose::LookForLost(_)))
+            .count();
+        let missing: Vec<Claim> = named
+            .iter()
+            .filter(|(id, claim)| !extended.contains(id) && self.can_be_lost(*claim))
+            .map(|(_, claim)| *claim)
+            .take(MAX_LOOKS_IN_FLIGHT.saturating_sub(in_flight))
+            .collect();
+        for claim in missing {
+            if let Some(job) = self.jobs.get_mut(claim) {
+                job.is_looked_at = true;
+                let call = Call::Look { job: job.id().clone() };
+                self.call(call, Purpose::LookForLost(claim), self.options.request_timeout, now);
+            }
+        }
+    }
+
+    fn can_be_lost(&self, claim: Claim) -> bool {
+        self.jobs.get(claim).is_some_and(|job| {
+            !job.is_lost && !job.is_looked_at && matches!(job.place, Place::Waiting | Place::Held(_))
+        })
+    }
+
+    pub(super) fn looked_for_lost(&mut self, claim: Claim, reply: Reply) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        job.is_looked_at = false;
+        let Reply::Looked(view) = reply else { return };
+        if is_ours(job, &view) {
+            return;
+        }
+        let reason = match view.state {
+            JobState::Hidden => return,
+            JobState::Cancelled => CancelReason::Cancelled,
+            JobState::Active | JobState::Completed | JobState::Elsewhere => CancelReason::Lost,
+        };
+        let id = job.id().clone();
+        match job.place {
+            Place::Reporting(_) => {}
+            Place::Waiting => {
+                self.finish(claim);
+                self.say(Remark::ReservationLost(id));
+            }
+            Place::Held(_) => {
+                job.is_lost = true;
+                self.say(Remark::ReservationLost(id));
+                self.cancel(claim, reason, self.options.timeout_grace);
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Who we are to the backend: registered, known, gone; and what kind of backend it is.
+
+use std::time::Duration;
+
+use crate::lifecycle::agent::asked_for;
+use crate::lifecycle::effect::{Call, Remark};
+use crate::lifecycle::event::{Failure, Reply};
+use crate::lifecycle::heartbeats::Beat;
+use crate::lifecycle::ids::WorkerId;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::time::Moment;
+
+impl Lifecycle {
+    /// A new incarnation introduces itself (worker protocol 3.1).
+    pub(super) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
+        self.agent.worker = Some(worker);
+        self.agent.is_settled = false;
+        self.agent.is_known = false;
+        self.agent.has_left = false;
+        self.agent.register_failures = 0;
+        self.register(now);
+    }
+
+    pub(super) fn register(&mut self, now: Moment) {
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        if self.phase.is_terminating() {
+            return;
+        }
+        let purpose = Purpose::Register(worker.clone());
+        self.call(Call::Register { worker }, purpose, self.options.request_timeout, now);
+    }
+
+    /// The backend has accepted something from this incarnation, perhaps a former one by now.
+    pub(super) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
+        if self.agent.worker.as_ref() == Some(worker) {
+            let was_known = std::mem::replace(&mut self.agent.is_known, !self.agent.has_left);
+            // Its first answer came after the end had begun: what was held back until then is due.
+            if self.phase.is_terminating() && self.agent.is_known && !was_known {
+                self.beat_now(now);
+            }
+        } else if let Some(is_known) = self.agent.retired.get_mut(worker) {
+            *is_known = true;
+        }
+    }
+
+    pub(super) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
+        if matches!(reply, Reply::Registered { .. }) {
+            self.is_known_now(worker, now);
+        }
+        if self.agent.worker.as_ref() != Some(worker) {
+            return;
+        }
+        match reply {
+            Reply::Registered {
+                heartbeat_interval,
+                longest_interval,
+            } => {
+                self.set_interval(heartbeat_interval, longest_interval, now);
+                self.registration_is_settled(now);
+            }
+            // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
+            Reply::Failed(Failure::NotOffered) => self.registration_is_settled(now),
+            Reply::Failed(failure) => self.register_again(failure, now),
+            Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
+                self.register_again(Failure::Unanswered, now);
+            }
+        }
+    }
+
+    /// What was configured, else recommended; but never more than the backend and the reservations bear (WP 10.3).
+    fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, now: Moment) {
+        let configured = self.options.heartbeat_interval;
+        let is_fixed = self.options.heartbeat_interval_is_fixed;
+        let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
+        let longest = longest.unwrap_or(wanted).min(self.options.visibility_timeout / 3);
+        let used = wanted.min(longest);
+        let was = std::mem::replace(&mut self.agent.beats.interval, used);
+        if is_fixed && used < configured && used != was {
+            self.say(Remark::HeartbeatIntervalCut { configured, used });
+        }
+        if self.timers.due(Timer::Heartbeat).is_some() {
+            self.timers.arm_at_latest(Timer::Heartbeat, now.after(used));
+        }
+    }
+
+    pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
+        let pause = self.retry_pause(self.agent.register_failures, asked_for(failure));
+        self.agent.register_failures = self.agent.register_failures.saturating_add(1);
+        self.timers.arm(Timer::Register, now.after(pause));
+        self.say(Remark::CallFailed {
+            what: "registration",
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
+    /// registrations and then knows nobody must not be asked without a pause.
+    fn registration_is_settled(&mut self, now: Moment) {
+        let was_settled = std::mem::replace(&mut self.agent.is_settled, true);
+        // It may be another backend by now.
+        self.agent.knows_habits = false;
+        if !was_settled && !self.phase.is_terminating() {
+            self.beat_now(now);
+        }
+    }
+
+    /// The incarnation is over: it is deregistered as soon as its last outcome is delivered.
+    pub(super) fn retire(&mut self) {
+        self.timers.cancel(Timer::Register);
+        if let Some(worker) = self.agent.worker.take() {
+            self.agent.retired.insert(worker, self.agent.is_known);
+        }
+    }
+
+    pub(super) fn retire_workers(&mut self, now: Moment) {
+        if self.phase.is_terminating() || self.agent.retired.is_empty() {
+            return;
+        }
+        let done = |worker: &&WorkerId| {
+            self.jobs.iter().all(|(_, job)| job.worker != **worker) && !self.is_waiting_for_answers(worker)
+        };
+        let done: Vec<WorkerId> = self.agent.retired.keys().filter(done).cloned().collect();
+        for worker in done {
+            if self.agent.retired.remove(&worker) != Some(true) {
+                continue;
+            }
+            self.deregister(worker, false, now);
+        }
+    }
+
+    /// Whether an answer may still make this incarnation known, or bring it a job.
+    fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
+        self.calls.values().any(|purpose| match purpose {
+            Purpose::Register(worker) | Purpose::Fetch(worker) | Purpose::Heartbeat(Beat { worker, .. }) => {
+                worker == former
+            }
+            Purpose::FinalHeartbeat
+            | Purpose::Report(_)
+            | Purpose::LookBeforeRepeat(_)
+            | Purpose::LookForLost(_)
+            | Purpose::Progress(_)
+            | Purpose::Checkpoint(_)
+            | Purpose::Manifest
+            | Purpose::Deregister(_)
+            | Purpose::Delete => false,
+        })
+    }
+
+    /// Everybody whom the backend knows and who has not been deregistered.
+    pub(super) fn take_registered(&mut self) -> Vec<WorkerId> {
+        let former = self.agent.retired.iter().filter(|(_, is_known)| **is_known);
+        let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
+        self.agent.retired.retain(|_, is_known| !*is_known);
+        if let Some(worker) = self.agent.worker.clone()
+            && std::mem::take(&mut self.agent.is_known)
+        {
+            self.agent.has_left = true;
+            all.push(worker);
+        }
+        all
+    }
+
+    pub(super) fn deregister(&mut self, worker: WorkerId, by_delete: bool, now: Moment) {
+        let purpose = if by_delete {
+            Purpose::Delete
+        } else {
+            Purpose::Deregister(worker.clone())
+        };
+        let call = Call::Deregister { worker, by_delete };
+        self.call(call, purpose, self.options.request_timeout, now);
+    }
+
+    /// Most backends have no such operation (requirements C-16): then the other way is tried, and that it is missing
+    /// too is nothing to speak of.
+    pub(super) fn deregister_replied(&mut self, worker: WorkerId, reply: &Reply, now: Moment) {
+        if *reply == Reply::Failed(Failure::NotOffered) {
+            self.deregister(worker, true, now);
+        } else {
+            self.note_failure("deregistration", reply);
+        }
+    }
+
+    pub(super) fn delete_replied(&mut self, reply: &Reply) {
+        if *reply != Reply::Failed(Failure::NotOffered) {
+            self.note_failure("deregistration", reply);
+        }
+    }
+
+    pub(super) fn note_failure(&mut self, what: &'static str, reply: &Reply) {
+        if let Reply::Failed(failure) = *reply {
+            self.say(Remark::CallFailed {
+                what,
+                failure,
+                retry_in: None,
+            });
+        }
+    }
+
+    /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a backend that is down
+    /// is asked no more often than that.
+    pub(super) fn ask_for_manifest(&mut self, now: Moment) {
+        let is_asking = self.is_waiting_for(|purpose| *purpose == Purpose::Manifest);
+        if !self.agent.knows_habits && !is_asking && !self.phase.is_terminating() {
+            self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);
+        }
+    }
+
+    pub(super) fn manifest_replied(&mut self, reply: &Reply) {
+        match reply {
+            Reply::Described(habits) => {
+                self.agent.habits = *habits;
+                self.agent.knows_habits = true;
+            }
+            // The next heartbeat asks again.
+            Reply::Failed(Failure::NotSent | Failure::NoRoom | Failure::Unanswered | Failure::Declined { .. }) => {}
+            // It does not tell, or not us: then it is as any other.
+            Reply::Failed(
+                Failure::Unauthorized
+                | Failure::NotOffered
+                | Failure::Unregistered
+                | Failure::Lost
+                | Failure::AlreadyCompleted
+                | Failure::Refused,
+            )
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::Looked(_) => self.agent.knows_habits = true,
+        }
+    }
+}

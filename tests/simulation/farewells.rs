@@ -1,0 +1,40 @@
+//! Who has taken leave of the backend, and how.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ojs_init::lifecycle::event::{Failure, Reply};
+use ojs_init::lifecycle::ids::WorkerId;
+
+use crate::promise::{Kept, promise};
+
+/// The farewells so far.
+#[derive(Debug, Default)]
+pub struct Farewells {
+    said: BTreeMap<WorkerId, Duration>,
+    /// Of those whose first way the backend does not have.
+    unheard: BTreeSet<WorkerId>,
+}
+
+impl Farewells {
+    pub fn at(&self, worker: &WorkerId) -> Option<Duration> {
+        self.said.get(worker).copied()
+    }
+
+    pub fn said(&mut self, worker: &WorkerId, by_delete: bool, now: Duration) -> Kept {
+        if by_delete {
+            let is_due = self.unheard.remove(worker);
+            promise!("the other farewell only where the first is missing", is_due, "{worker}");
+        } else {
+            let is_first = self.said.insert(worker.clone(), now).is_none();
+            promise!("one farewell each", is_first, "{worker}");
+        }
+        Ok(())
+    }
+
+    pub fn answered(&mut self, worker: &WorkerId, by_delete: bool, reply: &Reply) {
+        if !by_delete && *reply == Reply::Failed(Failure::NotOffered) {
+            self.unheard.insert(worker.clone());
+        }
+    }
+}
