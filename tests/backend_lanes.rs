@@ -11,11 +11,28 @@ mod backend;
 #[path = "support/lanes.rs"]
 mod lanes;
 #[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/raw_server.rs"]
+mod raw_server;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "support/temp.rs"]
 mod temp;
 #[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/tls.rs"]
+mod tls;
+#[path = "support/under_test.rs"]
+mod under_test;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "support/wait.rs"]
 mod wait;
+
+#[path = "backend_lanes/connections.rs"]
+mod connections;
+#[path = "backend_lanes/hostile.rs"]
+mod hostile;
+#[path = "backend_lanes/tls.rs"]
+mod over_tls;
+#[path = "backend_lanes/tokens.rs"]
+mod tokens;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -329,10 +346,10 @@ fn the_token_file_is_read_again_for_each_request() {
     }
     for unusable in ["", "two words", "\u{fc}"] {
         std::fs::write(&file, unusable).unwrap();
-        assert_eq!(rig.ask(beat()), failed(Failure::NotSent));
+        assert_eq!(rig.ask(beat()), failed(Failure::NoCredentials));
     }
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(rig.ask(beat()), failed(Failure::NotSent));
+    assert_eq!(rig.ask(beat()), failed(Failure::NoCredentials));
     let records = backend.records();
     let tokens: Vec<_> = records
         .iter()

@@ -3,20 +3,21 @@
 //! Nothing here logs a header or a body: the one holds the token, the other the arguments of jobs.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ureq::http::{self, Response};
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::http::{self, HeaderValue, Response};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::backend_lanes::{LaneError, LaneSettings};
+use super::backend_tls;
+use super::backend_token::{NoToken, TokenSource};
 use super::lane_pool::{Job, Work};
 use super::resolver::WithDeadline;
-use crate::config::{Backend, Header, Secret};
+use super::seldom::Seldom;
+use crate::config::{Header, Secret};
 use crate::lifecycle::effect::Call;
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::time::Moment;
@@ -26,17 +27,14 @@ use crate::wire::backend::{self, Answered, CONTENT_TYPE, Method, OJS_VERSION, Re
 /// Most bytes of an answer that we read, where nothing asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
 
+/// Most bytes of an answer to a report that we read: its status says nearly all.
+const REPORT_BODY_BYTES: u64 = 64 << 10;
+
 /// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
 const MOST_BODY_BYTES: u64 = 256 << 20;
 
 /// What an answer may hold for each job besides its envelope, in bytes.
 const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
-
-/// Largest token file, in bytes.
-const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
-
-/// Largest PEM file, in bytes: a bundle of every public root is a quarter of it.
-const MAX_PEM_FILE_BYTES: u64 = 1 << 20;
 
 /// Buffers of a connection, in bytes each. Answers have small headers; bodies only pass through.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -50,6 +48,8 @@ pub(super) struct Target {
     settings: LaneSettings,
     base: String,
     tls: TlsConfig,
+    token: TokenSource,
+    tls_complaints: Mutex<Seldom>,
 }
 
 impl Target {
@@ -59,56 +59,12 @@ impl Target {
         let base = url.ok_or_else(|| LaneError("backend.url is not set".to_owned()))?;
         Ok(Self {
             base: base.as_str().to_owned(),
-            tls: tls(&settings.backend)?,
+            tls: backend_tls::config(&settings.backend)?,
+            token: TokenSource::new(&settings.backend),
+            tls_complaints: Mutex::default(),
             settings,
         })
     }
-}
-
-fn tls(backend: &Backend) -> Result<TlsConfig, LaneError> {
-    let mut tls = TlsConfig::builder();
-    if let Some(path) = &backend.ca_file {
-        let (certificates, _) = pem("backend.ca_file", path)?;
-        tls = tls.root_certs(RootCerts::new_with_certs(&certificates));
-    }
-    if let (Some(cert_file), Some(key_file)) = (&backend.cert_file, &backend.key_file) {
-        let (chain, _) = pem("backend.cert_file", cert_file)?;
-        let (_, key) = pem("backend.key_file", key_file)?;
-        let key = key.ok_or_else(|| missing("backend.key_file", key_file, "private key"))?;
-        tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
-    }
-    Ok(tls.build())
-}
-
-/// The certificates and the first key of a PEM file. A file for certificates must have one.
-fn pem(setting: &str, path: &Path) -> Result<(Vec<Certificate<'static>>, Option<PrivateKey<'static>>), LaneError> {
-    let text = read_bounded(path, MAX_PEM_FILE_BYTES).map_err(|error| unreadable(setting, path, &error.to_string()))?;
-    let (mut certificates, mut key) = (Vec::new(), None);
-    for item in parse_pem(&text) {
-        match item.map_err(|error| unreadable(setting, path, &error.to_string()))? {
-            PemItem::Certificate(certificate) => certificates.push(certificate),
-            PemItem::PrivateKey(private) => key = key.or(Some(private)),
-            _ => {}
-        }
-    }
-    if certificates.is_empty() && !setting.ends_with("key_file") {
-        return Err(missing(setting, path, "certificate"));
-    }
-    Ok((certificates, key))
-}
-
-fn unreadable(setting: &str, path: &Path, error: &str) -> LaneError {
-    LaneError(format!("{setting} = {}: cannot be read: {error}", path.display()))
-}
-
-fn missing(setting: &str, path: &Path, what: &str) -> LaneError {
-    LaneError(format!("{setting} = {}: holds no {what} in PEM form", path.display()))
-}
-
-fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The work of one lane thread.
@@ -139,35 +95,34 @@ impl Http {
     }
 
     fn exchange(&self, job: &Job, request: &Request) -> Result<Received, Trouble> {
-        let trouble = |error: &dyn std::fmt::Display, failure| Trouble {
-            text: error.to_string(),
-            failure,
+        let not_sent = |text: String| Trouble {
+            text,
+            failure: Failure::NotSent,
         };
-        let head = self.head(request).map_err(|error| trouble(&error, Failure::NotSent))?;
+        let token = self.target.token.now().map_err(|NoToken| Trouble {
+            text: "there is no token for it".to_owned(),
+            failure: Failure::NoCredentials,
+        })?;
+        let head = self.head(request, token.as_ref());
+        let head = head.map_err(|error| not_sent(format!("the request cannot be made: {error}")))?;
         // Last, because reading the token takes time too.
         let left = left(job);
         if left.is_zero() {
-            return Err(trouble(&"its time was over before it could be sent", Failure::NotSent));
+            return Err(not_sent("its time was over before it could be sent".to_owned()));
         }
-        let is_begun = Cell::new(false);
+        let is_whole = Cell::new(false);
         let answered = match &request.body {
             Some(body) => {
                 let mut body = Watched {
                     rest: body,
-                    is_begun: &is_begun,
+                    is_whole: &is_whole,
                 };
                 self.run(head.map(|()| SendBody::from_reader(&mut body)), left)
             }
             None => self.run(head, left),
         };
-        let response = answered.map_err(|error| {
-            let is_sent = match &request.body {
-                Some(_) => is_begun.get(),
-                None => !is_before_connection(&error),
-            };
-            let failure = if is_sent { Failure::Unanswered } else { Failure::NotSent };
-            trouble(&error, failure)
-        })?;
+        let is_whole = request.body.is_none() || is_whole.get();
+        let response = answered.map_err(|error| self.trouble(&error, is_whole))?;
         Ok(received(
             response,
             body_limit(&job.call, self.target.settings.max_frame),
@@ -179,8 +134,24 @@ impl Http {
         self.agent.run(limited.build())
     }
 
+    /// Why there is no answer to a request; `is_whole`: all of its body was taken from us.
+    fn trouble(&self, error: &ureq::Error, is_whole: bool) -> Trouble {
+        let refusal = backend_tls::refusal(error, &self.target.settings.backend);
+        if let Some(refusal) = &refusal {
+            let complaints = self.target.tls_complaints.lock();
+            let mut complaints = complaints.unwrap_or_else(PoisonError::into_inner);
+            complaints.warn(format_args!("backend: {}", refusal.text));
+        }
+        let is_refused = refusal.as_ref().is_some_and(|refusal| refusal.is_certain);
+        let is_sent = is_whole && !is_refused && !is_before_end_of_request(error);
+        Trouble {
+            text: refusal.map_or_else(|| error.to_string(), |refusal| refusal.text),
+            failure: if is_sent { Failure::Unanswered } else { Failure::NotSent },
+        }
+    }
+
     /// Method, URL and headers. What the user set goes before what we would say, but for the token and the request's id.
-    fn head(&self, request: &Request) -> Result<http::Request<()>, String> {
+    fn head(&self, request: &Request, token: Option<&Secret>) -> Result<http::Request<()>, http::Error> {
         let method = match request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
@@ -188,7 +159,6 @@ impl Http {
             Method::Delete => http::Method::DELETE,
         };
         let backend = &self.target.settings.backend;
-        let token = token(backend)?;
         let mut head = http::Request::builder()
             .method(method)
             .uri(format!("{}{}", self.target.base, request.path))
@@ -202,18 +172,22 @@ impl Http {
         if !names(&backend.headers, "OJS-Version") {
             head = head.header("OJS-Version", OJS_VERSION);
         }
-        if let Some(token) = &token {
-            head = head.header("Authorization", format!("Bearer {}", token.reveal()));
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))?;
+            // No log of any library shows it.
+            value.set_sensitive(true);
+            head = head.header("Authorization", value);
         }
         let is_ours = |header: &&Header| {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             is("X-Request-Id") || (is("Authorization") && token.is_some())
         };
         for header in backend.headers.iter().filter(|header| !is_ours(header)) {
-            head = head.header(&header.name, &header.value);
+            let mut value = HeaderValue::try_from(&header.value)?;
+            value.set_sensitive(true);
+            head = head.header(&header.name, value);
         }
         head.body(())
-            .map_err(|error| format!("the request cannot be made: {error}"))
     }
 }
 
@@ -230,6 +204,7 @@ impl Work for Http {
                 let answered = Answered {
                     status: received.status,
                     retry_after: received.retry_after.as_deref(),
+                    now: clock::since_1970(),
                     body: &received.body,
                 };
                 let answer = backend::read(&job.call, answered);
@@ -250,33 +225,17 @@ fn left(job: &Job) -> Duration {
     job.give_up.from_now(Moment::new(clock::monotonic())).min(LONGEST_WAIT)
 }
 
-/// The bearer token, from its file each time: secrets rotate.
-fn token(backend: &Backend) -> Result<Option<Secret>, String> {
-    let Some(path) = &backend.auth_token_file else {
-        return Ok(backend.auth_token.clone());
-    };
-    let problem = |what: &str| {
-        let text = format!("backend.auth_token_file = {}: {what}", path.display());
-        log::warn!("{text}");
-        text
-    };
-    let bytes =
-        read_bounded(path, MAX_TOKEN_FILE_BYTES).map_err(|error| problem(&format!("cannot be read: {error}")))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let token = Secret::parse(text.trim()).ok_or_else(|| problem("holds nothing that fits into a header"))?;
-    Ok(Some(token))
-}
-
-/// A request's body that remembers whether anybody began to read it: until then the backend cannot have got the request.
+/// A request's body that remembers whether all of it was taken: until then the backend cannot have got the request.
 struct Watched<'a> {
     rest: &'a [u8],
-    is_begun: &'a Cell<bool>,
+    is_whole: &'a Cell<bool>,
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.is_begun.set(true);
-        self.rest.read(buffer)
+        let count = self.rest.read(buffer)?;
+        self.is_whole.set(self.rest.is_empty());
+        Ok(count)
     }
 }
 
@@ -287,14 +246,18 @@ struct Trouble {
     failure: Failure,
 }
 
-/// Whether there was no connection yet; for requests without a body.
-fn is_before_connection(error: &ureq::Error) -> bool {
+/// Whether the connection was never there, or was gone before the last byte of the request was on it.
+fn is_before_end_of_request(error: &ureq::Error) -> bool {
     matches!(
         error,
         ureq::Error::HostNotFound
             | ureq::Error::ConnectionFailed
             | ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect)
-    ) || matches!(error, ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    ) || matches!(
+        error,
+        // Of these the second comes from writing only, and the system takes nothing of what it says it about.
+        ureq::Error::Io(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::BrokenPipe)
+    )
 }
 
 /// What came back.
@@ -324,15 +287,14 @@ fn body_limit(call: &Call, max_frame: u64) -> u64 {
     let jobs = match call {
         Call::Fetch { count, .. } => u64::from(*count),
         Call::Look { .. } => 1,
-        Call::Register { .. }
-        | Call::Heartbeat { .. }
-        | Call::Ack { .. }
+        // What the body of a refusal says; there may be hundreds of these at once.
+        Call::Ack { .. }
         | Call::Fail { .. }
         | Call::Requeue { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
-        | Call::Manifest
-        | Call::Deregister { .. } => 0,
+        | Call::Deregister { .. } => return REPORT_BODY_BYTES,
+        Call::Register { .. } | Call::Heartbeat { .. } | Call::Manifest => return USUAL_BODY_BYTES,
     };
     max_frame
         .saturating_add(BYTES_AROUND_ENVELOPE)

@@ -133,6 +133,7 @@ fn call_failed(what: &str, failure: Failure, retry_in: Option<Duration>) {
         Failure::NoRoom => {
             "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on"
         }
+        Failure::NoCredentials => "there is no token for it; check backend.auth_token_file",
         Failure::Unanswered => "the backend did not answer clearly",
         Failure::Declined { .. } => "the backend is busy",
         Failure::Unauthorized => {

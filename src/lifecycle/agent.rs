@@ -202,10 +202,11 @@ impl Lifecycle {
     }
 
     pub(super) fn note_backend_health(&mut self, reply: &Reply) {
-        if matches!(reply, Reply::Failed(Failure::NoRoom)) {
+        let is_refusal = matches!(reply, Reply::Failed(Failure::Unauthorized | Failure::NoCredentials));
+        self.agent.is_refused |= is_refusal;
+        if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials)) {
             return;
         }
-        self.agent.is_refused |= matches!(reply, Reply::Failed(Failure::Unauthorized));
         let is_unreachable = matches!(reply, Reply::Failed(Failure::NotSent | Failure::Unanswered));
         if std::mem::replace(&mut self.agent.is_unreachable, is_unreachable) && !is_unreachable {
             self.say(Remark::BackendIsBack);
@@ -219,6 +220,7 @@ pub(super) fn asked_for(failure: Failure) -> Option<Duration> {
         Failure::Declined { retry_after } => retry_after,
         Failure::NotSent
         | Failure::NoRoom
+        | Failure::NoCredentials
         | Failure::Unanswered
         | Failure::Unauthorized
         | Failure::NotOffered

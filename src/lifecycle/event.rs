@@ -335,6 +335,8 @@ pub enum Failure {
     NotSent,
     /// We ourselves had no thread or no room for it: certainly not sent, and nothing is said about the backend.
     NoRoom,
+    /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said about the backend.
+    NoCredentials,
     /// It was sent and no clear answer came: it may have been carried out.
     Unanswered,
     /// The backend has not done it and may do it later (429, 503).

@@ -135,6 +135,7 @@ impl Lifecycle {
             Reply::Failed(
                 Failure::NotSent
                 | Failure::NoRoom
+                | Failure::NoCredentials
                 | Failure::Unanswered
                 | Failure::Declined { .. }
                 | Failure::Unauthorized,

@@ -215,7 +215,13 @@ impl Lifecycle {
                 self.agent.knows_habits = true;
             }
             // The next heartbeat asks again.
-            Reply::Failed(Failure::NotSent | Failure::NoRoom | Failure::Unanswered | Failure::Declined { .. }) => {}
+            Reply::Failed(
+                Failure::NotSent
+                | Failure::NoRoom
+                | Failure::NoCredentials
+                | Failure::Unanswered
+                | Failure::Declined { .. },
+            ) => {}
             // It does not tell, or not us: then it is as any other.
             Reply::Failed(
                 Failure::Unauthorized

@@ -219,6 +219,7 @@ impl Lifecycle {
             // NotOffered: somebody in between answers while the backend is replaced.
             Failure::NotSent
             | Failure::NoRoom
+            | Failure::NoCredentials
             | Failure::Unanswered
             | Failure::Unauthorized
             | Failure::NotOffered
@@ -272,7 +273,11 @@ impl Lifecycle {
             Reply::Looked(view) if is_ours(job, &view) => self.jobs.step(claim, Step::Due),
             Reply::Looked(_) => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
             Reply::Failed(
-                failure @ (Failure::NotSent | Failure::NoRoom | Failure::Unanswered | Failure::Unauthorized),
+                failure @ (Failure::NotSent
+                | Failure::NoRoom
+                | Failure::NoCredentials
+                | Failure::Unanswered
+                | Failure::Unauthorized),
             ) => {
                 self.pause_report(claim, Step::Doubtful, failure, None, now);
             }

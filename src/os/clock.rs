@@ -13,6 +13,12 @@ pub fn monotonic() -> Duration {
     Duration::new(seconds, nanos)
 }
 
+/// Time since the start of 1970 by the system's date, for comparison with the dates of others; nothing before it.
+#[must_use]
+pub fn since_1970() -> Duration {
+    Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()
+}
+
 /// The date, for log records only.
 #[must_use]
 pub fn wall() -> jiff::Timestamp {

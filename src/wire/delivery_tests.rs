@@ -106,6 +106,7 @@ fn an_element_without_a_usable_id_is_counted_and_the_others_are_delivered() {
     let answered = Answered {
         status: 200,
         retry_after: None,
+        now: Duration::ZERO,
         body: body.as_bytes(),
     };
     let answer = read(&fetch(9), answered);
@@ -122,6 +123,7 @@ fn more_jobs_than_asked_for_are_all_delivered_with_a_remark() {
     let answered = Answered {
         status: 200,
         retry_after: None,
+        now: Duration::ZERO,
         body,
     };
     let answer = read(&fetch(1), answered);
@@ -150,6 +152,7 @@ fn an_answer_that_breaks_off_keeps_the_jobs_before_that_point() {
     let answered = Answered {
         status: 200,
         retry_after: None,
+        now: Duration::ZERO,
         body: &broken,
     };
     assert!(matches!(read(&fetch(9), answered).reply, Reply::Fetched(jobs) if ids(&jobs) == ["a"]));

@@ -132,6 +132,7 @@ pub(super) fn read_with(call: &Call, status: u16, retry_after: Option<&str>, bod
     let answered = Answered {
         status,
         retry_after,
+        now: Duration::ZERO,
         body: body.as_bytes(),
     };
     read(call, answered).reply

@@ -15,7 +15,7 @@ const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 /// How many heartbeats must fit into the backend's heartbeat timeout (worker protocol 10.3).
 const HEARTBEATS_IN_TIMEOUT: u32 = 3;
 
-/// Longest Retry-After that we believe, in bytes: what is longer is no number of seconds.
+/// Longest number in a Retry-After that we believe, in bytes.
 const MAX_RETRY_AFTER_BYTES: usize = 16;
 
 /// An HTTP answer.
@@ -25,6 +25,8 @@ pub struct Answered<'a> {
     pub status: u16,
     /// The header Retry-After.
     pub retry_after: Option<&'a str>,
+    /// When it came, as the time since the start of 1970: Retry-After may be a date.
+    pub now: Duration,
     /// As much of the body as came.
     pub body: &'a [u8],
 }
@@ -222,10 +224,19 @@ fn matter(call: &Call) -> Matter {
 fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
     let failure = match (answered.status, matter(call)) {
         (403, Matter::Look) => return nothing_but(JobState::Hidden),
+        // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
+        (404 | 410, Matter::Look | Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::NotOffered,
         (404 | 410, Matter::Look) => return nothing_but(JobState::Elsewhere),
         (429 | 503, _) => Failure::Declined {
-            retry_after: answered.retry_after.and_then(retry_after),
+            retry_after: asked_for(answered),
         },
+        // An earlier attempt got through, and its answer did not.
+        (409, Matter::Worker) => {
+            return Reply::Registered {
+                heartbeat_interval: None,
+                longest_interval: None,
+            };
+        }
         // Somebody in between, or a request that did not get through whole: it was not carried out.
         (300..=399 | 408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
@@ -243,6 +254,11 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
 fn error_of(body: &[u8]) -> Option<Object<'_>> {
     let fields = Object::read_bytes(body)?;
     Some(fields.object("error").unwrap_or(fields))
+}
+
+/// Whether the backend itself says what is wrong, and nobody in front of it.
+fn is_of_ojs(body: &[u8]) -> bool {
+    error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
 }
 
 fn is_completed(body: &[u8]) -> bool {
@@ -266,14 +282,23 @@ fn is_unknown_worker(body: &[u8]) -> bool {
     code.contains("worker") || code.contains("registered") || is_of_worker || says_so
 }
 
-/// Whole or decimal seconds (requirements C-36).
-fn retry_after(value: &str) -> Option<Duration> {
+fn asked_for(answered: Answered<'_>) -> Option<Duration> {
+    retry_after(answered.retry_after?, answered.now)
+}
+
+/// Whole or decimal seconds, or a date (requirements C-36); one that is past is now.
+fn retry_after(value: &str, now: Duration) -> Option<Duration> {
     let value = value.trim();
-    let is_decimal =
-        value.len() <= MAX_RETRY_AFTER_BYTES && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_decimal
-        .then(|| lenient::units(value, Duration::from_secs(1)))
-        .flatten()
+    let is_decimal = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_decimal {
+        let is_short = value.len() <= MAX_RETRY_AFTER_BYTES;
+        return is_short
+            .then(|| lenient::units(value, Duration::from_secs(1)))
+            .flatten();
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    let date = date.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Some(date.saturating_sub(now))
 }
 
 #[cfg(test)]

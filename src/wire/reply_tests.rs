@@ -144,7 +144,7 @@ fn a_look_that_is_refused_shows_little() {
         Some(view.state)
     };
     assert_eq!(state(403), Some(JobState::Hidden));
-    assert_eq!(state(404), Some(JobState::Elsewhere));
+    assert_eq!(state(404), None, "somebody in between");
     assert_eq!(state(401), None);
     assert_eq!(state(500), None);
 }
@@ -160,9 +160,11 @@ fn each_refusal_has_its_meaning() {
         (fetch(1), 409, declined),
         (ack(), 401, Failure::Unauthorized),
         (beat(), 403, Failure::Unauthorized),
-        (ack(), 404, Failure::Lost),
+        (ack(), 404, Failure::NotOffered),
+        (fail(true), 410, Failure::NotOffered),
         (ack(), 409, Failure::Lost),
-        (fail(false), 404, Failure::Lost),
+        (requeue_call(), 404, Failure::NotOffered),
+        (look(), 404, Failure::NotOffered),
         (requeue_call(), 409, Failure::Lost),
         (progress(), 409, Failure::Lost),
         (checkpoint(), 409, Failure::Lost),
@@ -176,7 +178,7 @@ fn each_refusal_has_its_meaning() {
         (beat(), 400, Failure::Refused),
         (ack(), 413, Failure::Refused),
         (fail(false), 422, Failure::Refused),
-        (register(), 409, Failure::Refused),
+        (register(), 422, Failure::Refused),
         (ack(), 418, Failure::Refused),
         (ack(), 500, Failure::Unanswered),
         (fetch(1), 502, Failure::Unanswered),
@@ -200,7 +202,11 @@ fn an_ack_of_a_completed_job_has_what_it_wanted_and_a_fail_has_not() {
     for body in [nested, flat] {
         assert_eq!(reply(&ack(), 409, body), Reply::Failed(Failure::AlreadyCompleted));
         assert_eq!(reply(&fail(false), 409, body), Reply::Failed(Failure::Lost));
-        assert_eq!(reply(&ack(), 404, body), Reply::Failed(Failure::Lost));
+        assert_eq!(
+            reply(&ack(), 404, body),
+            Reply::Failed(Failure::Lost),
+            "only a conflict says that it is done"
+        );
     }
     let active = nested.replace("completed", "available");
     assert_eq!(reply(&ack(), 409, &active), Reply::Failed(Failure::Lost));
@@ -233,6 +239,123 @@ fn a_heartbeat_that_finds_no_worker_is_told_from_one_that_finds_no_path() {
 }
 
 #[test]
+fn a_job_is_lost_when_the_backend_says_so_and_not_when_a_proxy_does() {
+    let of_the_backend = [
+        r#"{"error":{"code":"not_found","message":"no such job"}}"#,
+        r#"{"code":"NOT_FOUND"}"#,
+        r#" {"error":{"details":null,"code":"x"},"code":7} "#,
+    ];
+    let of_a_proxy = [
+        "",
+        "<html><h1>404 Not Found</h1></html>",
+        "404 page not found",
+        "{}",
+        "[]",
+        "null",
+        r#"{"error":"Not Found","status":404}"#,
+        r#"{"message":"no Route matched with those values"}"#,
+        r#"{"code":404}"#,
+        r#"{"error":{"code":5}}"#,
+        r#"{"code":""}"#,
+        r#"{"error":{"code":"not_found""#,
+    ];
+    for status in [404, 410] {
+        for call in [ack(), fail(false), fail(true), requeue_call()] {
+            for body in of_the_backend {
+                assert_eq!(reply(&call, status, body), Reply::Failed(Failure::Lost), "{body}");
+            }
+            for body in of_a_proxy {
+                assert_eq!(reply(&call, status, body), Reply::Failed(Failure::NotOffered), "{body}");
+            }
+        }
+        for body in of_the_backend {
+            let Reply::Looked(view) = reply(&look(), status, body) else {
+                panic!("{body}")
+            };
+            assert_eq!(view.state, JobState::Elsewhere);
+        }
+        for body in of_a_proxy {
+            assert_eq!(
+                reply(&look(), status, body),
+                Reply::Failed(Failure::NotOffered),
+                "{body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_registered_already_is_registered() {
+    let registered = Reply::Registered {
+        heartbeat_interval: None,
+        longest_interval: None,
+    };
+    assert_eq!(reply(&register(), 409, r#"{"error":{"code":"conflict"}}"#), registered);
+}
+
+#[test]
+fn the_interval_is_at_most_a_third_of_either_timeout_that_registration_tells() {
+    let longest = |body| match reply(&register(), 200, body) {
+        Reply::Registered { longest_interval, .. } => longest_interval,
+        other => panic!("{other:?}"),
+    };
+    let third = |seconds| Some(Duration::from_secs(seconds) / 3);
+    assert_eq!(longest(r#"{"heartbeat_timeout":30}"#), third(30));
+    assert_eq!(
+        longest(r#"{"heartbeat_timeout":30,"visibility_timeout_default":9}"#),
+        third(9)
+    );
+    assert_eq!(
+        longest(r#"{"heartbeat_timeout":6,"visibility_timeout_default":1800}"#),
+        third(6)
+    );
+    assert_eq!(longest(r#"{"visibility_timeout_default":1800}"#), third(1800));
+    assert_eq!(longest("{}"), None);
+}
+
+#[test]
+fn a_manifest_tells_what_a_kind_of_backend_does_differently() {
+    let habits = |body| match reply(&Call::Manifest, 200, body) {
+        Reply::Described(habits) => (habits.discards_requeues, habits.extends_from_start),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(habits(r#"{"backend":"redis"}"#), (false, false));
+    assert_eq!(habits(r#"{"backend":"lite"}"#), (true, true));
+    assert_eq!(habits(r#"{"backend":"Memory"}"#), (true, true));
+    assert_eq!(habits(r#"{"backend":"amqp"}"#), (true, false));
+    for odd in ["", "[]", "{}", r#"{"backend":{"type":"lite"}}"#, r#"{"backend":7}"#] {
+        assert_eq!(habits(odd), (false, false), "{odd}");
+    }
+}
+
+#[test]
+fn retry_after_may_be_a_date_and_one_that_is_past_is_now() {
+    let cases = [
+        ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", Some(7)),
+        ("Sun Nov  6 08:49:37 1994", Some(7)),
+        ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+        ("Mon, 07 Nov 1994 08:49:30 GMT", Some(24 * 60 * 60)),
+        ("Sun, 06 Nov 1994 08:49:37 CET", None),
+        ("06 Nov 1994", None),
+        ("tomorrow", None),
+    ];
+    for (value, expected) in cases {
+        let answered = Answered {
+            status: 503,
+            retry_after: Some(value),
+            now: Duration::from_secs(784_111_770),
+            body: b"",
+        };
+        let declined = Failure::Declined {
+            retry_after: expected.map(Duration::from_secs),
+        };
+        assert_eq!(read(&ack(), answered).reply, Reply::Failed(declined), "{value:?}");
+    }
+}
+
+#[test]
 fn retry_after_is_read_in_whole_and_in_decimal_seconds() {
     let cases = [
         ("7", Some(7000)),
@@ -243,7 +366,6 @@ fn retry_after_is_read_in_whole_and_in_decimal_seconds() {
         ("inf", None),
         ("", None),
         (".", None),
-        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
         ("99999999999999999999999", None),
     ];
     for (value, expected) in cases {
@@ -290,13 +412,22 @@ fn nearly_an_answer() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![text, prop::collection::vec(any::<u8>(), 0..60)]
 }
 
+/// Numbers and dates, some out of every range.
+fn nearly_a_retry_after() -> impl Strategy<Value = String> {
+    let date =
+        "(Sun|Mon|Sunday|X), [0-9]{1,2}( |-)(Jan|Feb|Nov|Y)( |-)([0-9]{2}|[0-9]{4}) ([0-9]{2}:){2}[0-9]{2} (GMT|UTC|)";
+    let c_date = "(Sun|Mon|X) (Feb|Nov) [ 0-9][0-9] ([0-9]{2}:){2}[0-9]{2} [0-9]{4}";
+    prop_oneof![".{0,40}", "[0-9.]{0,30}", date, c_date]
+}
+
 proptest! {
     #[test]
     fn no_answer_makes_reading_panic(
-        body in nearly_an_answer(), status in any::<u16>(), retry_after in prop::option::of(".{0,20}")
+        body in nearly_an_answer(), status in any::<u16>(), retry_after in prop::option::of(nearly_a_retry_after()),
+        now in any::<u64>().prop_map(Duration::from_secs)
     ) {
         for call in every_call() {
-            let answered = Answered { status, retry_after: retry_after.as_deref(), body: &body };
+            let answered = Answered { status, retry_after: retry_after.as_deref(), now, body: &body };
             let answer = read(&call, answered);
             let is_empty = answer.remark.is_some_and(|remark| remark.is_empty());
             prop_assert!(!is_empty);
@@ -304,7 +435,7 @@ proptest! {
         let inside = [b"{\"jobs\":[".as_slice(), &body].concat();
         for status in [200, 409, 404] {
             for call in every_call() {
-                let _ = read(&call, Answered { status, retry_after: None, body: &inside });
+                let _ = read(&call, Answered { status, retry_after: None, now, body: &inside });
             }
         }
     }

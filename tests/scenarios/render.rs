@@ -174,6 +174,7 @@ fn failure(failure: Failure) -> String {
         }
         Failure::NotSent => "not sent".to_owned(),
         Failure::NoRoom => "no room".to_owned(),
+        Failure::NoCredentials => "no credentials".to_owned(),
         Failure::Unanswered => "unanswered".to_owned(),
         Failure::Unauthorized => "unauthorized".to_owned(),
         Failure::NotOffered => "not offered".to_owned(),

@@ -253,6 +253,7 @@ fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
         "unanswered" => Failure::Unanswered,
         "not sent" => Failure::NotSent,
         "no room" => Failure::NoRoom,
+        "no credentials" => Failure::NoCredentials,
         "declined" => Failure::Declined { retry_after: None },
         "unauthorized" => Failure::Unauthorized,
         "not offered" => Failure::NotOffered,

@@ -474,6 +474,7 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
         Reply::Failed(
             Failure::NotSent
             | Failure::NoRoom
+            | Failure::NoCredentials
             | Failure::Declined { .. }
             | Failure::Unauthorized
             | Failure::NotOffered

@@ -150,6 +150,15 @@ pub fn ack(id: &str) -> Call {
     }
 }
 
+/// An ACK with a result of about so many bytes.
+pub fn large_ack(bytes: usize) -> Call {
+    Call::Ack {
+        worker: worker(),
+        job: job("a"),
+        result: Some(format!("\"{}\"", "x".repeat(bytes)).into()),
+    }
+}
+
 pub fn fail(id: &str) -> Call {
     Call::Fail {
         worker: worker(),
@@ -224,6 +233,19 @@ pub fn one_of_each() -> Vec<(Endpoint, Call)> {
 
 pub fn failed(failure: Failure) -> Reply {
     Reply::Failed(failure)
+}
+
+/// Whether there is a warning with all these words, from this byte of the log on; other tests log too.
+pub fn is_logged(since: usize, words: &[&str]) -> bool {
+    let log = LOG.lock().unwrap();
+    log.lines()
+        .filter(|line| line.starts_with("WARN") && words.iter().all(|word| line.contains(word)))
+        .any(|line| line.as_ptr() as usize - log.as_ptr() as usize >= since)
+}
+
+/// How much was logged until now, in bytes.
+pub fn logged() -> usize {
+    LOG.lock().unwrap().len()
 }
 
 /// Everything that we logged in this process. What dependencies log, the token among it, is dropped by `daemon::log`.

@@ -1,0 +1,126 @@
+//! Speaking with a backend.
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use ureq::Agent;
+use ureq::http::Uri;
+
+use super::Backend;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Largest answer, in bytes.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
+
+/// What stands in a path as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A backend.
+pub(super) struct Client {
+    agent: Agent,
+    base: String,
+    token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorDetails,
+}
+
+#[derive(Deserialize)]
+struct ErrorDetails {
+    message: String,
+}
+
+impl Client {
+    /// One at this URL.
+    ///
+    /// # Errors
+    ///
+    /// It is no URL that can be used.
+    pub fn new(backend: &Backend) -> Result<Self, String> {
+        let base = backend.url.trim_end_matches('/');
+        let uri: Result<Uri, _> = base.parse();
+        let is_http = uri.is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
+        if !is_http {
+            return Err(format!(
+                "'{base}' is no URL of a development server: it looks like http://127.0.0.1:8080"
+            ));
+        }
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .build();
+        Ok(Self {
+            agent: Agent::new_with_config(config),
+            base: base.to_owned(),
+            token: backend.token.clone(),
+        })
+    }
+
+    /// GET; gives the body.
+    pub fn get(&self, path: &str) -> Result<String, String> {
+        let request = self.agent.get(format!("{}{path}", self.base));
+        self.read(path, self.dress(request).call())
+    }
+
+    /// DELETE; gives the body.
+    pub fn delete(&self, path: &str) -> Result<String, String> {
+        let request = self.agent.delete(format!("{}{path}", self.base));
+        self.read(path, self.dress(request).call())
+    }
+
+    /// POST; gives the body.
+    pub fn post(&self, path: &str, body: &str) -> Result<String, String> {
+        let request = self.agent.post(format!("{}{path}", self.base));
+        self.read(
+            path,
+            self.dress(request)
+                .content_type("application/openjobspec+json")
+                .send(body),
+        )
+    }
+
+    fn dress<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
+        match &self.token {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<String, String> {
+        let base = &self.base;
+        let mut answer = answer.map_err(|error| {
+            format!("cannot reach {base}: {error}; start one with `ojs-devserver`, or name it with --url or OJS_URL")
+        })?;
+        let status = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
+        let body = body.map_err(|error| format!("the answer of {base} breaks off: {error}"))?;
+        if (200..300).contains(&status) {
+            return Ok(body);
+        }
+        let said = serde_json::from_str::<ErrorBody>(&body).map(|body| body.error.message);
+        Err(match (status, said) {
+            (401 | 403, Ok(message)) => format!("{message}; give it with --token or OJS_AUTH_TOKEN"),
+            (_, Ok(message)) => message,
+            (_, Err(_)) => format!("{base}{path} answered {status}; is there a development server?"),
+        })
+    }
+}
+
+/// A piece of a path.
+pub(super) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// Reads an answer.
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
+    serde_json::from_str(body).map_err(|error| format!("the answer is not what a development server says: {error}"))
+}

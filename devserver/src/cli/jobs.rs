@@ -1,0 +1,188 @@
+//! `ojs-devserver jobs`, `job` and `cancel`
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::client::{Client, parse, segment};
+use super::{Backend, Failure, table};
+use crate::JobState;
+use crate::json::Object;
+
+/// How often a watched list is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How many jobs are looked at for changes.
+const WATCHED: u64 = 1_000;
+
+/// Upper left corner, and everything below it gone.
+const REDRAW: &str = "\x1b[H\x1b[J";
+
+#[derive(Debug, Args)]
+pub(super) struct Jobs {
+    /// Go on showing them; when the output is no terminal, one line for each change
+    #[arg(long)]
+    watch: bool,
+    /// Only those in this state
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    state: Option<JobState>,
+    /// Only those in this queue
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    limit: u64,
+    #[command(flatten)]
+    backend: Backend,
+}
+
+fn state(name: &str) -> Result<JobState, String> {
+    JobState::named(name).ok_or_else(|| format!("one of {}", JobState::ALL.map(JobState::name).join(", ")))
+}
+
+#[derive(Deserialize)]
+struct Page {
+    jobs: Vec<Job>,
+    counts: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    id: String,
+    r#type: String,
+    queue: String,
+    state: String,
+    attempt: u32,
+    #[serde(default)]
+    worker_id: String,
+    #[serde(default)]
+    error: Option<JobError>,
+}
+
+#[derive(Deserialize, Default)]
+struct JobError {
+    #[serde(default)]
+    r#type: String,
+}
+
+impl Job {
+    fn row(self) -> Vec<String> {
+        let error = self.error.unwrap_or_default().r#type;
+        vec![
+            self.id,
+            self.r#type,
+            self.queue,
+            self.state,
+            self.attempt.to_string(),
+            self.worker_id,
+            error,
+        ]
+    }
+}
+
+/// Shows the newest jobs, once or for ever.
+pub(super) fn run(jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
+    let client = Client::new(&jobs.backend)?;
+    if !jobs.watch {
+        return Ok(write_list(&list(&client, jobs, jobs.limit)?, out)?);
+    }
+    if io::stdout().is_terminal() {
+        redraw(&client, jobs, out)
+    } else {
+        follow(&client, jobs, out)
+    }
+}
+
+fn list(client: &Client, jobs: &Jobs, limit: u64) -> Result<String, String> {
+    let mut path = format!("/ojs/v1/jobs?limit={limit}");
+    if let Some(state) = jobs.state {
+        path.push_str(&format!("&state={state}"));
+    }
+    if let Some(queue) = &jobs.queue {
+        path.push_str(&format!("&queue={}", segment(queue)));
+    }
+    let body = client.get(&path)?;
+    let page: Page = parse(&body)?;
+    let states = JobState::ALL.map(JobState::name);
+    let counts = states
+        .iter()
+        .map(|state| format!("{state} {}", page.counts.get(*state).copied().unwrap_or_default()));
+    let mut rows = vec![
+        ["ID", "TYPE", "QUEUE", "STATE", "ATTEMPT", "WORKER", "LAST ERROR"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    rows.extend(page.jobs.into_iter().map(Job::row));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    Ok(format!("{counts}\n\n{}", table::lines(&rows).join("\n")))
+}
+
+fn write_list(list: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{list}")?;
+    out.flush()
+}
+
+/// On a terminal: the list, again and again. An outage is shown, and waited out.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a tool for people that only looks now and then"
+)]
+fn redraw(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
+    loop {
+        let list = list(client, jobs, jobs.limit).unwrap_or_else(|error| error);
+        write_list(&format!("{REDRAW}{list}"), out)?;
+        thread::sleep(LOOK);
+    }
+}
+
+/// Elsewhere: a line for each job that is not as it was.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a tool for people that only looks now and then"
+)]
+fn follow(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
+    let queue = jobs.queue.as_deref().map(|queue| format!("&queue={}", segment(queue)));
+    let path = format!("/ojs/v1/jobs?limit={WATCHED}{}", queue.unwrap_or_default());
+    let mut seen: BTreeMap<String, (String, u32)> = BTreeMap::new();
+    loop {
+        let page: Page = parse(&client.get(&path)?)?;
+        let mut now = BTreeMap::new();
+        for job in page.jobs.into_iter().rev() {
+            let is_new = seen
+                .get(&job.id)
+                .is_none_or(|(state, attempt)| *state != job.state || *attempt != job.attempt);
+            now.insert(job.id.clone(), (job.state.clone(), job.attempt));
+            if is_new && jobs.state.is_none_or(|wanted| wanted.name() == job.state) {
+                writeln!(out, "{}", job.row().join(" ").trim_end())?;
+            }
+        }
+        out.flush()?;
+        seen = now;
+        thread::sleep(LOOK);
+    }
+}
+
+/// Shows everything about a job, as it is spelled.
+pub(super) fn show(client: &Client, id: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let body = client.get(&format!("/ojs/v1/jobs/{}", segment(id)))?;
+    let answer = Object::read(body.as_bytes())?;
+    let job: Option<Object> = answer
+        .get("job", "an object")
+        .map_err(|_| "the answer has no job".to_owned())?;
+    let job = job.unwrap_or_default();
+    let rows: Vec<_> = job
+        .fields()
+        .map(|(name, value)| format!("{name}: {}", value.get()))
+        .collect();
+    Ok(writeln!(out, "{}", rows.join("\n"))?)
+}
+
+/// Cancels a job.
+pub(super) fn cancel(client: &Client, id: &str, out: &mut impl Write) -> Result<(), Failure> {
+    client.delete(&format!("/ojs/v1/jobs/{}", segment(id)))?;
+    Ok(writeln!(out, "{id} is cancelled")?)
+}

@@ -1,0 +1,35 @@
+//! The one place that asks what time it is.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+use crate::store::job::Moment;
+
+/// Time since the start of the server. The wall clock is read once; what it does afterwards changes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+    epoch: Timestamp,
+}
+
+impl Clock {
+    /// One that starts now.
+    #[allow(clippy::disallowed_methods, reason = "the clock itself")]
+    pub fn start() -> Self {
+        Self {
+            start: Instant::now(),
+            epoch: Timestamp::now(),
+        }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Moment {
+        self.start.elapsed()
+    }
+
+    /// What the wall clock said at the start.
+    pub fn epoch(&self) -> Timestamp {
+        self.epoch
+    }
+}

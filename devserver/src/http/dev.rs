@@ -1,0 +1,94 @@
+//! Faults and events: what no backend has.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::reply::Reply;
+use super::routes::{Call, Result, nothing_there};
+use super::{Context, Gate};
+use crate::events::Event;
+use crate::faults::{self, Order};
+use crate::store::refusal::{Kind, Refusal};
+
+/// How many events are given at once unless somebody asks for fewer.
+const MAX_EVENTS: u64 = 10_000;
+
+/// Below `/dev`.
+pub(super) fn answer(context: &Arc<Context>, call: &mut Call<'_>) -> Result {
+    let path: Vec<&str> = call.request.path.iter().skip(1).map(String::as_str).collect();
+    match (call.request.method.as_str(), path.as_slice()) {
+        ("GET", ["faults"]) => Ok(list(call)),
+        ("POST", ["faults"]) => switch_on(context, call),
+        ("DELETE", ["faults"]) => {
+            call.state.faults.clear();
+            Ok(Reply::ok(&json!({"cleared": true})))
+        }
+        ("DELETE", ["faults", number]) => {
+            let is_gone = number.parse().is_ok_and(|number| call.state.faults.remove(number));
+            if is_gone {
+                return Ok(Reply::ok(&json!({"cleared": true})));
+            }
+            let message = format!("there is no fault {number}: it never was, ran out, or was cleared");
+            Err(Refusal::new(Kind::NotFound, message))
+        }
+        ("GET", ["events"]) => events(call),
+        _ => Ok(nothing_there(call.request)),
+    }
+}
+
+fn list(call: &mut Call<'_>) -> Reply {
+    let active = call.state.faults.active(call.now).iter().map(|(number, active)| {
+        json!({
+            "id": number,
+            "fault": active.rule.fault.name(),
+            "operation": active.rule.operation.map_or("all", |operation| operation.name()),
+            "every": active.rule.every,
+            "times": active.rule.times,
+            "hits": active.hits,
+        })
+    });
+    Reply::ok(&json!({"faults": active.collect::<Vec<_>>()}))
+}
+
+fn switch_on(context: &Arc<Context>, call: &mut Call<'_>) -> Result {
+    match faults::read(&call.body()?)? {
+        Order::Rule(rule) => {
+            let number = call.state.faults.add(call.now, rule)?;
+            Ok(Reply::of(201, &json!({"id": number})))
+        }
+        Order::Refuse(lasts) => {
+            let _ = context.gate.send(Gate::Closed {
+                until: Some(call.now + lasts),
+            });
+            Ok(Reply::of(202, &json!({"refusing_for_ms": lasts.as_millis() as u64})))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Events<'a> {
+    events: Vec<&'a Event>,
+    /// What `after` is next time.
+    last: u64,
+}
+
+fn events(call: &mut Call<'_>) -> Result {
+    let after = call.request.number("after", 0)?;
+    let limit = call.request.number("limit", MAX_EVENTS)?;
+    let operation = call.request.parameter("operation");
+    let worker = call.request.parameter("worker");
+    let passes = |event: &&Event| {
+        operation.is_none_or(|operation| event.operation == operation)
+            && worker.is_none_or(|worker| event.worker.as_deref() == Some(worker))
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let found: Vec<&Event> = call.state.events.after(after).filter(passes).take(limit).collect();
+    let is_all = found.len() < limit;
+    let newest = call.state.events.next_number().saturating_sub(1);
+    let last = found
+        .last()
+        .map_or(newest, |event| if is_all { newest } else { event.number });
+    Ok(Reply::ok(&Events { events: found, last }))
+}

@@ -1,0 +1,259 @@
+//! HTTP/1.1: connections, and what happens to a request on its way to its answer.
+
+mod admin;
+mod dev;
+mod jobs;
+mod reply;
+mod request;
+mod routes;
+mod workers;
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::events::Event;
+use crate::faults::Fault;
+use crate::operation::Operation;
+use crate::server::Shared;
+use crate::store::job::Moment;
+use reply::{Reply, ReplyBody};
+use request::Request;
+
+/// Most connections at once; more wait in the kernel.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// How often is looked whether something is due when nobody asks for anything.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long a request that is being answered may take when the port is closed.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often the port is asked for when it is to be opened again and somebody else has it.
+const REBIND: Duration = Duration::from_millis(20);
+
+/// A fresh id of a job.
+pub(crate) fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// Whether somebody can connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// Yes.
+    Open,
+    /// No, until then.
+    Closed {
+        /// `None`: until somebody says otherwise.
+        until: Option<Moment>,
+    },
+    /// Never again.
+    Over,
+}
+
+/// What every connection has.
+struct Context {
+    shared: Arc<Shared>,
+    gate: watch::Sender<Gate>,
+}
+
+/// Serves until the gate is over.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    address: SocketAddr,
+    gate: watch::Sender<Gate>,
+    mut gate_seen: watch::Receiver<Gate>,
+) {
+    let context = Arc::new(Context {
+        shared: Arc::clone(&shared),
+        gate,
+    });
+    let mut listener = tokio::net::TcpListener::from_std(listener).ok();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(tick(Arc::clone(&shared)));
+    loop {
+        let now = *gate_seen.borrow_and_update();
+        match now {
+            Gate::Over => return,
+            Gate::Closed { until } => {
+                listener = None;
+                shared.set_listening(false);
+                let wait = until.map(|until| until.saturating_sub(shared.clock.now()));
+                tokio::select! {
+                    _ = gate_seen.changed() => {}
+                    () = sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                        context.gate.send_if_modified(|gate| std::mem::replace(gate, Gate::Open) == now);
+                    }
+                }
+            }
+            Gate::Open => match &listener {
+                Some(open) => accept(&context, open, &mut gate_seen).await,
+                None => match TcpListener::bind(address).and_then(listen) {
+                    Ok(bound) => {
+                        listener = Some(bound);
+                        shared.set_listening(true);
+                    }
+                    Err(_) => sleep(REBIND).await,
+                },
+            },
+        }
+    }
+}
+
+fn listen(bound: TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+    bound.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(bound)
+}
+
+async fn tick(shared: Arc<Shared>) {
+    loop {
+        sleep(TICK).await;
+        drop(shared.lock());
+    }
+}
+
+/// Takes connections until the gate changes, which ends them all.
+async fn accept(context: &Arc<Context>, listener: &tokio::net::TcpListener, gate: &mut watch::Receiver<Gate>) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let next = async {
+            let place = Arc::clone(&room).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            (place, accepted) = next => match accepted {
+                Ok((stream, _)) => {
+                    let context = Arc::clone(context);
+                    let gate = gate.clone();
+                    connections.spawn(async move {
+                        connection(context, stream, gate).await;
+                        drop(place);
+                    });
+                }
+                // Out of descriptors, most likely: some will be given back.
+                Err(_) => sleep(REBIND).await,
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = gate.changed() => break,
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection(context: Arc<Context>, stream: TcpStream, mut gate: watch::Receiver<Gate>) {
+    // Small answers to small requests: none of them waits for another one.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| answer(&context, request));
+    let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        // One that breaks is the other side's business, or was meant to.
+        _ = connection.as_mut() => {}
+        _ = gate.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = timeout(CLOSE_PATIENCE, connection).await;
+        }
+    }
+}
+
+/// The connection is to be closed without an answer.
+#[derive(Debug)]
+struct Unanswered;
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a fault: no answer")
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+async fn answer(
+    context: &Arc<Context>,
+    request: hyper::Request<Incoming>,
+) -> Result<hyper::Response<ReplyBody>, Unanswered> {
+    let shared = &context.shared;
+    let (request, body) = match Request::read(request).await {
+        Ok(read) => read,
+        Err((request, reply)) => return Ok(finish(shared, &request, reply, None).into_response(&request.id)),
+    };
+    let fault = if request.operation == Operation::Dev {
+        None
+    } else {
+        shared.lock().faults.take(shared.clock.now(), request.operation)
+    };
+    let name = fault.as_ref().map(Fault::name);
+    match fault {
+        Some(Fault::Hang) => {
+            unanswered(shared, &request, name);
+            let never: Infallible = std::future::pending().await;
+            match never {}
+        }
+        Some(Fault::Close) => {
+            unanswered(shared, &request, name);
+            Err(Unanswered)
+        }
+        Some(Fault::Status { status, retry_after }) => {
+            let reply = Reply::fault(status, retry_after.as_deref());
+            Ok(finish(shared, &request, reply, name).into_response(&request.id))
+        }
+        Some(Fault::Delay(delay)) => {
+            sleep(delay).await;
+            let reply = routes::route(context, &request, body);
+            Ok(finish(shared, &request, reply, name).into_response(&request.id))
+        }
+        Some(Fault::LoseReply) => {
+            let reply = routes::route(context, &request, body);
+            finish(shared, &request, reply, name);
+            Err(Unanswered)
+        }
+        Some(Fault::Truncate) => {
+            let reply = routes::route(context, &request, body);
+            Ok(finish(shared, &request, reply, name).into_half_response(&request.id))
+        }
+        None => {
+            let reply = routes::route(context, &request, body);
+            Ok(finish(shared, &request, reply, None).into_response(&request.id))
+        }
+    }
+}
+
+/// Notes a request that gets no answer.
+fn unanswered(shared: &Shared, request: &Request, fault: Option<&'static str>) {
+    let event = Event {
+        fault,
+        request: request.line(),
+        ..Event::new(request.operation.name())
+    };
+    shared.note(event);
+}
+
+/// Notes a request and its answer.
+fn finish(shared: &Shared, request: &Request, mut reply: Reply, fault: Option<&'static str>) -> Reply {
+    // Who looks at the events would otherwise see mostly himself.
+    if request.operation != Operation::Dev {
+        let about = std::mem::take(&mut reply.about);
+        shared.note(Event {
+            request: request.line(),
+            worker: about.worker,
+            jobs: about.jobs,
+            state: about.state,
+            status: Some(reply.status),
+            fault,
+            ..Event::new(request.operation.name())
+        });
+    }
+    reply
+}

@@ -1,0 +1,255 @@
+//! An answer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::{Sleep, sleep};
+
+use crate::json::raw;
+use crate::store::refusal::{Kind, Refusal};
+
+/// The version of the specification.
+pub(super) const OJS_VERSION: &str = "1.0.0-rc.1";
+
+/// The media type of every answer.
+const MEDIA_TYPE: &str = "application/openjobspec+json";
+
+/// When somebody may try again for whom there was no room, in seconds.
+const RETRY_WHEN_FULL: &str = "1";
+
+/// How long the first half of an answer is left alone, so that it gets out before the connection is closed.
+const HALF_TIME: Duration = Duration::from_millis(20);
+
+/// What an event tells about a request.
+#[derive(Debug, Default)]
+pub(super) struct About {
+    pub worker: Option<String>,
+    pub jobs: Vec<String>,
+    pub state: Option<String>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub status: u16,
+    body: ReplyText,
+    headers: Vec<(HeaderName, String)>,
+    pub about: About,
+}
+
+/// The text of an answer; an error gets the id of its request when it is written.
+#[derive(Debug)]
+enum ReplyText {
+    Json(String),
+    Error(ErrorBody),
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorBody {
+    code: &'static str,
+    message: String,
+    retryable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Box<RawValue>>,
+    request_id: String,
+}
+
+impl Reply {
+    /// 200 with this.
+    pub fn ok(body: &(impl Serialize + ?Sized)) -> Self {
+        Self::of(200, body)
+    }
+
+    /// This status with this.
+    pub fn of(status: u16, body: &(impl Serialize + ?Sized)) -> Self {
+        Self {
+            status,
+            body: ReplyText::Json(raw(body).get().to_owned()),
+            headers: Vec::new(),
+            about: About::default(),
+        }
+    }
+
+    /// The error that a refusal is.
+    pub fn refusal(refusal: &Refusal) -> Self {
+        let (status, code, retryable) = match refusal.kind {
+            Kind::Invalid => (400, "invalid_request", false),
+            Kind::NotFound => (404, "not_found", false),
+            Kind::Conflict => (409, "conflict", false),
+            Kind::Duplicate => (409, "duplicate", false),
+            Kind::QueuePaused => (422, "queue_paused", true),
+            Kind::Full => (429, "rate_limited", true),
+            Kind::TooLarge => (413, "invalid_request", false),
+        };
+        let mut reply = Self::error(status, code, &refusal.message, retryable, refusal.details.clone());
+        if refusal.kind == Kind::Full {
+            reply.headers.push((RETRY_AFTER, RETRY_WHEN_FULL.to_owned()));
+        }
+        reply
+    }
+
+    /// What a fault answers.
+    pub fn fault(status: u16, retry_after: Option<&str>) -> Self {
+        let code = if status == 429 { "rate_limited" } else { "backend_error" };
+        let mut reply = Self::error(
+            status,
+            code,
+            "a fault that is switched on at /dev/faults",
+            status >= 429,
+            None,
+        );
+        reply
+            .headers
+            .extend(retry_after.map(|value| (RETRY_AFTER, value.to_owned())));
+        reply
+    }
+
+    /// An error.
+    pub fn error(
+        status: u16,
+        code: &'static str,
+        message: &str,
+        retryable: bool,
+        details: Option<Box<RawValue>>,
+    ) -> Self {
+        let body = ErrorBody {
+            code,
+            message: message.to_owned(),
+            retryable,
+            details,
+            request_id: String::new(),
+        };
+        Self {
+            status,
+            body: ReplyText::Error(body),
+            headers: Vec::new(),
+            about: About::default(),
+        }
+    }
+
+    /// The same, with where the new thing is.
+    pub fn located(mut self, path: String) -> Self {
+        self.headers.push((LOCATION, path));
+        self
+    }
+
+    /// The same, about this job.
+    pub fn about_job(mut self, job: &str) -> Self {
+        self.about.jobs = vec![job.to_owned()];
+        self
+    }
+
+    /// The same, about this worker.
+    pub fn about_worker(mut self, worker: Option<&str>) -> Self {
+        self.about.worker = worker.map(str::to_owned);
+        self
+    }
+
+    /// The same, about this state.
+    pub fn in_state(mut self, state: &str) -> Self {
+        self.about.state = Some(state.to_owned());
+        self
+    }
+
+    /// As it goes out.
+    pub fn into_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
+        self.write(request_id, |text| ReplyBody::Whole(Some(text)))
+    }
+
+    /// As it goes out until it breaks off.
+    pub fn into_half_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
+        self.write(request_id, |text| {
+            let half = text.slice(..text.len() / 2);
+            ReplyBody::Half {
+                half: Some(half),
+                announced: text.len() as u64,
+                wait: None,
+            }
+        })
+    }
+
+    fn write(self, request_id: &str, body: impl FnOnce(Bytes) -> ReplyBody) -> hyper::Response<ReplyBody> {
+        let text = match self.body {
+            ReplyText::Json(text) => text,
+            ReplyText::Error(error) => {
+                let error = ErrorBody {
+                    request_id: request_id.to_owned(),
+                    ..error
+                };
+                raw(&ErrorReply { error: &error }).get().to_owned()
+            }
+        };
+        let mut response = hyper::Response::new(body(Bytes::from(text)));
+        if let Ok(status) = hyper::StatusCode::from_u16(self.status) {
+            *response.status_mut() = status;
+        }
+        let standard = [
+            (HeaderName::from_static("ojs-version"), OJS_VERSION.to_owned()),
+            (HeaderName::from_static("x-request-id"), request_id.to_owned()),
+            (CONTENT_TYPE, MEDIA_TYPE.to_owned()),
+        ];
+        for (name, value) in standard.into_iter().chain(self.headers) {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorReply<'a> {
+    error: &'a ErrorBody,
+}
+
+/// The body of an answer.
+pub(super) enum ReplyBody {
+    /// All of it.
+    Whole(Option<Bytes>),
+    /// Half of what the header announces; then it fails.
+    Half {
+        half: Option<Bytes>,
+        announced: u64,
+        wait: Option<Pin<Box<Sleep>>>,
+    },
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = super::Unanswered;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            Self::Whole(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Half { half, wait, .. } => match half.take() {
+                Some(half) => Poll::Ready(Some(Ok(Frame::data(half)))),
+                None => {
+                    let wait = wait.get_or_insert_with(|| Box::pin(sleep(HALF_TIME)));
+                    wait.as_mut().poll(context).map(|()| Some(Err(super::Unanswered)))
+                }
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(text) => text.is_none(),
+            Self::Half { .. } => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Self::Half { announced, .. } => SizeHint::with_exact(*announced),
+        }
+    }
+}

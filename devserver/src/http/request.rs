@@ -1,0 +1,154 @@
+//! A request, read to its end.
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use percent_encoding::percent_decode_str;
+
+use super::reply::Reply;
+use crate::json::Object;
+use crate::operation::Operation;
+use crate::store::refusal::{Kind, Refusal};
+
+/// Largest body, in bytes.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Largest body of a batch, in bytes: 10,000 jobs of 1.6 KiB.
+const MAX_BATCH_BYTES: usize = 16 << 20;
+
+/// Largest body with a checkpoint, in bytes: more than a checkpoint may have, so that it is the checkpoint that is refused.
+const MAX_CHECKPOINT_BODY_BYTES: usize = (1 << 20) + (64 << 10);
+
+/// Longest request id that is given back.
+const MAX_ID_BYTES: usize = 200;
+
+/// What every request has, its body apart.
+pub(super) struct Request {
+    pub operation: Operation,
+    pub method: String,
+    /// The segments of the path, decoded.
+    pub path: Vec<String>,
+    pub query: Vec<(String, String)>,
+    /// What Authorization says.
+    pub authorization: Option<String>,
+    /// The media type of the body, without parameters.
+    pub media_type: Option<String>,
+    /// X-Request-Id, or our own.
+    pub id: String,
+}
+
+impl Request {
+    /// Reads a request to its end.
+    ///
+    /// # Errors
+    ///
+    /// Its body is too large or breaks off.
+    pub async fn read(request: hyper::Request<Incoming>) -> Result<(Self, Bytes), (Self, Reply)> {
+        let (head, body) = request.into_parts();
+        let header = |name: &str| {
+            head.headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned)
+        };
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let path: Vec<String> = head.uri.path().trim_start_matches('/').split('/').map(decode).collect();
+        let pairs = head
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
+        let segments: Vec<&str> = path.iter().map(String::as_str).collect();
+        let id = header("x-request-id").filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
+        let read = Self {
+            operation: Operation::of(head.method.as_str(), &segments),
+            method: head.method.as_str().to_owned(),
+            query: pairs
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decode(name), decode(value))
+                })
+                .collect(),
+            authorization: header(AUTHORIZATION.as_str()),
+            media_type: header(CONTENT_TYPE.as_str())
+                .map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()),
+            id: id.unwrap_or_else(|| format!("req_{}", super::new_id())),
+            path,
+        };
+        let most = read.most_bytes();
+        match Limited::new(body, most).collect().await {
+            Ok(body) => Ok((read, body.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => {
+                let message = format!("the body has more than {most} bytes");
+                Err((read, Reply::refusal(&Refusal::new(Kind::TooLarge, message))))
+            }
+            Err(error) => {
+                let message = format!("the body breaks off: {error}");
+                Err((read, Reply::refusal(&Refusal::new(Kind::Invalid, message))))
+            }
+        }
+    }
+
+    fn most_bytes(&self) -> usize {
+        match self.operation {
+            Operation::Checkpoint => MAX_CHECKPOINT_BODY_BYTES,
+            Operation::Enqueue if self.path.last().is_some_and(|last| last == "batch") => MAX_BATCH_BYTES,
+            Operation::Enqueue
+            | Operation::Fetch
+            | Operation::Ack
+            | Operation::Nack
+            | Operation::Heartbeat
+            | Operation::Register
+            | Operation::Deregister
+            | Operation::Info
+            | Operation::Cancel
+            | Operation::Progress
+            | Operation::Admin
+            | Operation::Dev
+            | Operation::Other => MAX_BODY_BYTES,
+        }
+    }
+
+    /// Its first line, for people.
+    pub fn line(&self) -> String {
+        format!("{} /{}", self.method, self.path.join("/"))
+    }
+
+    /// A parameter of the query; an empty one counts as absent.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// A parameter that is a number.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn number(&self, name: &str, default: u64) -> Result<u64, Refusal> {
+        match self.parameter(name) {
+            None => Ok(default),
+            Some(text) => text
+                .parse()
+                .map_err(|_| Refusal::field(name, "a whole number, 0 or more")),
+        }
+    }
+
+    /// The body as a JSON object, if its media type allows it.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn object(&self, body: &[u8]) -> Result<Object, Refusal> {
+        match self.media_type.as_deref() {
+            None | Some("application/openjobspec+json" | "application/json") => {}
+            Some(other) => {
+                let message =
+                    format!("the Content-Type '{other}' is not application/openjobspec+json or application/json");
+                return Err(Refusal::new(Kind::Invalid, message));
+            }
+        }
+        Object::read(body).map_err(|message| Refusal::new(Kind::Invalid, message))
+    }
+}

@@ -1,0 +1,43 @@
+//! An Open Job Spec backend in memory, for development and tests. Not for production: nothing survives the process.
+//!
+//! It plays the specification's conformance levels 0 and 1 over HTTP, and plays them as they are written where real
+//! backends do not: a reservation belongs to the worker that fetched the job, a visibility timeout counts as an attempt
+//! and leaves an error, a worker that stops beating is dead. It can speak like real backends too ([`Dialect`]), and do
+//! what networks and backends do wrong ([`Fault`]).
+//!
+//! In a test:
+//!
+//! ```
+//! use ojs_devserver::{JobState, Options, Server};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::start(Options::default())?;
+//! let id = server.enqueue(r#"{"type": "email.send", "args": ["a@b.c"]}"#)?;
+//! // A worker at `server.url()` would take it now.
+//! assert_eq!(server.job(&id).map(|job| job.state), Some(JobState::Available));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and neither a clock nor a socket;
+//! `dialect` reads what workers send; `faults` and `events` are what no backend has; `http` has the connections and
+//! routes; [`Server`] is the thread; [`cli`] is the command line.
+
+pub mod cli;
+mod clock;
+mod dialect;
+mod events;
+mod faults;
+mod http;
+mod json;
+mod operation;
+mod server;
+mod store;
+
+pub use dialect::Dialect;
+pub use events::Event;
+pub use faults::{Fault, FaultRule};
+pub use operation::Operation;
+pub use server::{Options, Server, StartError};
+pub use store::job::{Delivery, Directive, End, JobState};
+pub use store::view::JobSnapshot;

@@ -1,0 +1,58 @@
+//! Dead letters: jobs that failed for good and asked to be kept for somebody to look at.
+
+use super::Store;
+use super::job::{Job, Moment};
+use super::outcome::make_available;
+use super::refusal::{Kind, Refusal};
+
+impl Store {
+    /// All of them, the oldest end first.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &Job> {
+        let ended = self
+            .index
+            .ended
+            .iter()
+            .filter_map(|(_, number)| self.by_number.get(number));
+        ended
+            .filter_map(|id| self.jobs.get(id))
+            .filter(|job| job.is_dead_letter)
+    }
+
+    /// Gives a dead letter another life: all of its attempts are before it, its errors are kept.
+    ///
+    /// # Errors
+    ///
+    /// There is no such dead letter.
+    pub fn retry_dead_letter(&mut self, now: Moment, id: &str) -> Result<&Job, Refusal> {
+        self.expect_dead_letter(id)?;
+        self.change(id, |job| {
+            job.is_dead_letter = false;
+            job.attempt = 0;
+            job.used = 0;
+            job.ended_at = None;
+            make_available(job, now);
+        });
+        self.expect(id)
+    }
+
+    /// Forgets a dead letter.
+    ///
+    /// # Errors
+    ///
+    /// There is no such dead letter.
+    pub fn delete_dead_letter(&mut self, id: &str) -> Result<(), Refusal> {
+        let number = self.expect_dead_letter(id)?;
+        self.forget(number);
+        Ok(())
+    }
+
+    fn expect_dead_letter(&self, id: &str) -> Result<u64, Refusal> {
+        let found = self.jobs.get(id).filter(|job| job.is_dead_letter);
+        found.map(|job| job.number).ok_or_else(|| {
+            let details = serde_json::json!({"resource_type": "dead_letter_job", "resource_id": id});
+            let message =
+                format!("there is no dead letter '{id}'; only jobs with retry.on_exhaustion dead_letter become one");
+            Refusal::new(Kind::NotFound, message).with(&details)
+        })
+    }
+}

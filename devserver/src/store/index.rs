@@ -1,0 +1,116 @@
+//! What is looked up other than by the id of a job. Kept in step with the jobs by [`super::Store::change`] alone.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::job::{Job, JobId, JobState, Moment, WorkerId};
+
+/// A queue: what of it can be fetched, best first.
+#[derive(Debug)]
+pub struct Queue {
+    pub created_at: Moment,
+    pub paused_at: Option<Moment>,
+    pub ready: BTreeMap<(Reverse<i64>, u64), JobId>,
+}
+
+/// All look-ups.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// Jobs to which something happens by itself, soonest first.
+    pub timers: BTreeSet<(Moment, JobId)>,
+    /// All queues that there ever were.
+    pub queues: BTreeMap<Arc<str>, Queue>,
+    /// Active jobs of each worker that has any; the empty name stands for those who give none.
+    pub held: BTreeMap<WorkerId, BTreeSet<JobId>>,
+    /// Most jobs that each worker ever had at once.
+    pub peaks: BTreeMap<WorkerId, usize>,
+    /// Jobs whose life is over, the oldest end first.
+    pub ended: BTreeSet<(Moment, u64)>,
+    counts: [usize; JobState::ALL.len()],
+}
+
+/// Most workers whose peak is kept.
+const MAX_PEAKS: usize = 10_000;
+
+impl Index {
+    /// How many jobs are in a state.
+    pub fn count(&self, state: JobState) -> usize {
+        self.counts.get(state as usize).copied().unwrap_or_default()
+    }
+
+    /// Jobs whose life is not over.
+    pub fn live(&self) -> usize {
+        JobState::ALL
+            .iter()
+            .filter(|state| !state.is_terminal())
+            .map(|state| self.count(*state))
+            .sum()
+    }
+
+    /// The queue of that name, which comes into being now if there is none.
+    pub fn queue(&mut self, name: &Arc<str>, now: Moment) -> &mut Queue {
+        self.queues.entry(Arc::clone(name)).or_insert_with(|| Queue {
+            created_at: now,
+            paused_at: None,
+            ready: BTreeMap::new(),
+        })
+    }
+
+    /// Takes a job in, as it is now.
+    pub fn insert(&mut self, job: &Job) {
+        if let Some(count) = self.counts.get_mut(job.state as usize) {
+            *count += 1;
+        }
+        if let Some(due) = job.due {
+            self.timers.insert((due, Arc::clone(&job.id)));
+        }
+        if let Some(ended_at) = job.ended_at {
+            self.ended.insert((ended_at, job.number));
+        }
+        if let (JobState::Available, Some(queue)) = (job.state, self.queues.get_mut(&job.queue)) {
+            queue
+                .ready
+                .insert((Reverse(job.priority), job.number), Arc::clone(&job.id));
+        }
+        if job.reservation.is_some() {
+            let worker = holder(job);
+            let held = self.held.entry(Arc::clone(&worker)).or_default();
+            held.insert(Arc::clone(&job.id));
+            let now_held = held.len();
+            if self.peaks.len() < MAX_PEAKS || self.peaks.contains_key(&worker) {
+                let peak = self.peaks.entry(worker).or_default();
+                *peak = now_held.max(*peak);
+            }
+        }
+    }
+
+    /// Takes a job out, before it is changed.
+    pub fn remove(&mut self, job: &Job) {
+        if let Some(count) = self.counts.get_mut(job.state as usize) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(due) = job.due {
+            self.timers.remove(&(due, Arc::clone(&job.id)));
+        }
+        if let Some(ended_at) = job.ended_at {
+            self.ended.remove(&(ended_at, job.number));
+        }
+        if let (JobState::Available, Some(queue)) = (job.state, self.queues.get_mut(&job.queue)) {
+            queue.ready.remove(&(Reverse(job.priority), job.number));
+        }
+        if job.reservation.is_some() {
+            let worker = holder(job);
+            if let Some(held) = self.held.get_mut(&worker) {
+                held.remove(&job.id);
+                if held.is_empty() {
+                    self.held.remove(&worker);
+                }
+            }
+        }
+    }
+}
+
+fn holder(job: &Job) -> WorkerId {
+    job.worker().cloned().unwrap_or_default()
+}

@@ -1,0 +1,346 @@
+//! A job and everything that happened to it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+use super::retry::RetryPolicy;
+use crate::json::Object;
+
+/// The id of a job.
+pub type JobId = Arc<str>;
+
+/// The id of a worker.
+pub type WorkerId = Arc<str>;
+
+/// A moment: time since the server was started.
+pub type Moment = Duration;
+
+/// Most errors that are kept of a job; the oldest go first.
+const MAX_ERRORS: usize = 25;
+
+/// Most deliveries that are kept of a job; the oldest go first.
+const MAX_DELIVERIES: usize = 100;
+
+/// Where a job is in its life (the specification's eight states).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobState {
+    /// It waits for its time.
+    Scheduled,
+    /// It can be fetched.
+    Available,
+    /// It waits for its activation.
+    Pending,
+    /// A worker has it.
+    Active,
+    /// It was acknowledged.
+    Completed,
+    /// It failed and waits for its next attempt.
+    Retryable,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It failed for good, or expired.
+    Discarded,
+}
+
+impl JobState {
+    /// All of them, in the order in which people list them.
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Scheduled,
+        Self::Available,
+        Self::Active,
+        Self::Retryable,
+        Self::Completed,
+        Self::Discarded,
+        Self::Cancelled,
+    ];
+
+    /// The specification's word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Available => "available",
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Retryable => "retryable",
+            Self::Cancelled => "cancelled",
+            Self::Discarded => "discarded",
+        }
+    }
+
+    /// The state of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Nothing more happens to it by itself.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Completed | Self::Cancelled | Self::Discarded => true,
+            Self::Scheduled | Self::Available | Self::Pending | Self::Active | Self::Retryable => false,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a worker is told to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Directive {
+    /// Go on.
+    #[default]
+    Run,
+    /// Fetch nothing more.
+    Quiet,
+    /// Come to an end.
+    Terminate,
+}
+
+impl Directive {
+    /// The worker protocol's word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "running",
+            Self::Quiet => "quiet",
+            Self::Terminate => "terminate",
+        }
+    }
+}
+
+/// How a delivery ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// ACK.
+    Acked,
+    /// FAIL.
+    Failed,
+    /// Given back.
+    Requeued,
+    /// Its time was over.
+    VisibilityTimeout,
+    /// Its worker was declared dead.
+    WorkerDeath,
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// One delivery of a job to a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Who got it; `None`: somebody who gave no name.
+    pub worker: Option<WorkerId>,
+    /// As which attempt.
+    pub attempt: u32,
+    /// When, since the start of the server.
+    pub at: Moment,
+    /// When and how it ended; `None`: it has not.
+    pub end: Option<(Moment, End)>,
+}
+
+/// The claim that a worker has on a job. Its deadline is the job's `due`.
+#[derive(Debug, Clone)]
+pub struct Reservation {
+    pub worker: Option<WorkerId>,
+    /// How long it lasts from each sign of life.
+    pub length: Duration,
+}
+
+/// What a worker saved to go on from.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    pub state: Box<RawValue>,
+    pub sequence: u64,
+    pub at: Moment,
+}
+
+/// How far a worker says that it is.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    pub fraction: Option<f64>,
+    pub data: Option<Box<RawValue>>,
+    pub at: Moment,
+}
+
+#[derive(Debug)]
+pub struct Job {
+    pub id: JobId,
+    pub kind: String,
+    pub queue: Arc<str>,
+    pub priority: i64,
+    /// The order of arrival.
+    pub number: u64,
+    pub policy: RetryPolicy,
+    pub visibility: Option<Duration>,
+    pub expires_at: Option<Moment>,
+    pub test_directive: Option<Directive>,
+    pub given: Object,
+
+    pub state: JobState,
+    /// As the envelope tells it: 0 before the first delivery, then the number of the execution.
+    pub attempt: u32,
+    /// Executions that ended and counted.
+    pub used: u32,
+    /// When something happens to it by itself: it becomes available, its reservation or its life ends.
+    pub due: Option<Moment>,
+    pub reservation: Option<Reservation>,
+    pub is_dead_letter: bool,
+
+    pub created_at: Moment,
+    pub enqueued_at: Option<Moment>,
+    pub started_at: Option<Moment>,
+    pub ended_at: Option<Moment>,
+    pub retry_delay: Option<Duration>,
+
+    pub error: Option<Box<RawValue>>,
+    pub errors: VecDeque<Box<RawValue>>,
+    pub result: Option<Box<RawValue>>,
+    pub checkpoint: Option<Checkpoint>,
+    pub last_sequence: Option<u64>,
+    pub progress: Option<Progress>,
+
+    pub deliveries: VecDeque<Delivery>,
+    pub times_delivered: u32,
+    pub times_acked: u32,
+}
+
+impl Job {
+    /// The worker that has it.
+    pub fn worker(&self) -> Option<&WorkerId> {
+        self.reservation.as_ref()?.worker.as_ref()
+    }
+
+    /// Whether this worker may speak for it: a caller or a reservation without a name cannot be told apart.
+    pub fn is_held_by(&self, caller: Option<&str>) -> bool {
+        match (caller, self.worker()) {
+            (Some(caller), Some(holder)) => caller == &**holder,
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Notes that it was delivered.
+    pub fn deliver(&mut self, now: Moment) {
+        if self.deliveries.len() == MAX_DELIVERIES {
+            self.deliveries.pop_front();
+        }
+        self.deliveries.push_back(Delivery {
+            worker: self.worker().cloned(),
+            attempt: self.attempt,
+            at: now,
+            end: None,
+        });
+        self.times_delivered += 1;
+    }
+
+    /// Notes how its delivery ended.
+    pub fn end_delivery(&mut self, now: Moment, end: End) {
+        if let Some(delivery) = self.deliveries.back_mut() {
+            delivery.end.get_or_insert((now, end));
+        }
+    }
+
+    /// Notes an error.
+    pub fn record(&mut self, error: Box<RawValue>) {
+        if self.errors.len() == MAX_ERRORS {
+            self.errors.pop_front();
+        }
+        self.errors.push_back(error.clone());
+        self.error = Some(error);
+    }
+
+    /// Its envelope, with times that count from `epoch`.
+    pub fn envelope(&self, epoch: Timestamp) -> Envelope<'_> {
+        Envelope { job: self, epoch }
+    }
+}
+
+/// A job as the wire has it: what the producer said, as it was spelled, and what the backend knows.
+pub struct Envelope<'a> {
+    job: &'a Job,
+    epoch: Timestamp,
+}
+
+impl Serialize for Envelope<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let job = self.job;
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in job.given.fields() {
+            map.serialize_entry(name, value)?;
+        }
+        if job.given.raw("id").is_none() {
+            map.serialize_entry("id", &*job.id)?;
+        }
+        map.serialize_entry("state", job.state.name())?;
+        map.serialize_entry("attempt", &job.attempt)?;
+        map.serialize_entry("max_attempts", &job.policy.max_attempts)?;
+        let mut at = |name: &str, moment: Option<Moment>| match moment {
+            Some(moment) => map.serialize_entry(name, &wall(self.epoch, moment)),
+            None => Ok(()),
+        };
+        at("created_at", Some(job.created_at))?;
+        at("enqueued_at", job.enqueued_at)?;
+        at("started_at", job.started_at)?;
+        match job.state {
+            JobState::Completed => at("completed_at", job.ended_at)?,
+            JobState::Cancelled => at("cancelled_at", job.ended_at)?,
+            JobState::Discarded => at("discarded_at", job.ended_at)?,
+            JobState::Retryable => at("next_attempt_at", job.due)?,
+            JobState::Scheduled | JobState::Available | JobState::Pending | JobState::Active => {}
+        }
+        if let Some(delay) = job.retry_delay {
+            map.serialize_entry("retry_delay_ms", &(delay.as_millis() as u64))?;
+        }
+        if let Some(worker) = job.worker() {
+            map.serialize_entry("worker_id", &**worker)?;
+        }
+        if let Some(error) = &job.error {
+            map.serialize_entry("error", error)?;
+        }
+        if !job.errors.is_empty() {
+            map.serialize_entry("errors", &job.errors)?;
+        }
+        if let Some(result) = &job.result {
+            map.serialize_entry("result", result)?;
+        }
+        if let Some(checkpoint) = &job.checkpoint {
+            map.serialize_entry(
+                "checkpoint",
+                &Resume {
+                    state: &checkpoint.state,
+                    sequence: checkpoint.sequence,
+                },
+            )?;
+        }
+        if let Some(progress) = job.progress.as_ref().and_then(|progress| progress.fraction) {
+            map.serialize_entry("progress", &progress)?;
+        }
+        map.end()
+    }
+}
+
+/// What the next delivery says about the checkpoint.
+#[derive(serde::Serialize)]
+struct Resume<'a> {
+    state: &'a RawValue,
+    sequence: u64,
+}
+
+/// A moment as the wire spells it: RFC 3339, UTC, milliseconds.
+pub fn wall(epoch: Timestamp, moment: Moment) -> String {
+    let at = epoch.checked_add(moment).unwrap_or(Timestamp::MAX);
+    format!("{at:.3}")
+}

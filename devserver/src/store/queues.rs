@@ -1,0 +1,67 @@
+//! Queues: listing, figures, pausing.
+
+use std::sync::Arc;
+
+use super::job::{JobState, Moment};
+use super::refusal::{Kind, Refusal};
+use super::{Store, envelope, index};
+
+/// What there is to say about a queue.
+#[derive(Debug)]
+pub struct Figures {
+    /// When it was paused; `None`: it is not.
+    pub paused_at: Option<Moment>,
+    /// How many of its jobs are in each state.
+    pub counts: Vec<(JobState, usize)>,
+}
+
+impl Store {
+    /// All queues, by name.
+    pub fn queues(&self) -> impl Iterator<Item = (&str, &index::Queue)> {
+        self.index.queues.iter().map(|(name, queue)| (&**name, queue))
+    }
+
+    /// What there is to say about a queue.
+    ///
+    /// # Errors
+    ///
+    /// There is no such queue.
+    pub fn queue_figures(&self, name: &str) -> Result<Figures, Refusal> {
+        let queue = self.index.queues.get(name).ok_or_else(|| no_queue(name))?;
+        let count = |state| {
+            self.jobs
+                .values()
+                .filter(|job| &*job.queue == name && job.state == state)
+                .count()
+        };
+        let figures = JobState::ALL.into_iter().map(|state| (state, count(state))).collect();
+        Ok(Figures {
+            paused_at: queue.paused_at,
+            counts: figures,
+        })
+    }
+
+    /// Stops or resumes a queue. A queue that nobody has used yet can be paused, too.
+    ///
+    /// # Errors
+    ///
+    /// No queue can have that name, or there are too many.
+    pub fn pause(&mut self, now: Moment, name: &str, is_paused: bool) -> Result<(), Refusal> {
+        envelope::check_queue(name)?;
+        if !self.index.queues.contains_key(name) {
+            self.check_queue_takes(name)?;
+        }
+        let queue = self.index.queue(&Arc::from(name), now);
+        queue.paused_at = is_paused.then_some(queue.paused_at.unwrap_or(now));
+        Ok(())
+    }
+}
+
+fn no_queue(name: &str) -> Refusal {
+    let details = serde_json::json!({"resource_type": "queue", "resource_id": name});
+    Refusal::new(
+        Kind::NotFound,
+        format!("there is no queue '{name}'; it comes with its first job"),
+    )
+    .with(&details)
+}

@@ -1,0 +1,119 @@
+//! What happens by itself: jobs become due, expire, run out of their reservation; workers that fell silent are dead.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Store;
+use super::job::{End, JobId, JobState, Moment, WorkerId, wall};
+use super::outcome::{finish, make_available};
+use super::retry::Failed;
+use crate::json::{Object, raw};
+
+/// Error type of a job whose reservation ran out (worker protocol, appendix B).
+const VISIBILITY_TIMEOUT: &str = "visibility_timeout";
+
+/// Error type of a job whose worker was declared dead.
+const WORKER_DEATH: &str = "worker_death";
+
+/// Error type of a job that nobody fetched in time.
+const EXPIRED: &str = "expired";
+
+/// Something that happened by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    /// `visibility_timeout`, `worker_death` or `expired`.
+    pub what: &'static str,
+    /// Whom it is about.
+    pub worker: Option<WorkerId>,
+    /// The jobs that it is about.
+    pub jobs: Vec<JobId>,
+}
+
+impl Store {
+    /// Does everything that is due.
+    pub fn tick(&mut self, now: Moment) -> Vec<Occurrence> {
+        let mut occurred = Vec::new();
+        while let Some((due, id)) = self.index.timers.first().cloned()
+            && due <= now
+        {
+            occurred.extend(self.due(now, &id));
+        }
+        while let Some((last, worker)) = self.beats.first().cloned()
+            && last + self.settings.heartbeat_timeout <= now
+        {
+            occurred.push(self.declare_dead(now, &worker));
+        }
+        occurred
+    }
+
+    fn due(&mut self, now: Moment, id: &JobId) -> Option<Occurrence> {
+        let job = self.jobs.get(id)?;
+        let is_expired = job.times_delivered == 0 && job.expires_at.is_some_and(|expires_at| expires_at <= now);
+        match job.state {
+            JobState::Active => {
+                let worker = job.worker().cloned();
+                let message = "the visibility timeout was over before an ACK or FAIL";
+                self.recover(now, id, End::VisibilityTimeout, VISIBILITY_TIMEOUT, message);
+                Some(occurrence(VISIBILITY_TIMEOUT, worker, vec![Arc::clone(id)]))
+            }
+            JobState::Scheduled | JobState::Available | JobState::Pending if is_expired => {
+                let error = json!({
+                    "type": EXPIRED,
+                    "code": EXPIRED,
+                    "message": "nobody fetched the job before its expires_at",
+                    "attempt": 0,
+                    "occurred_at": wall(self.epoch, now),
+                });
+                self.change(id, |job| {
+                    job.record(raw(&error));
+                    finish(job, now, JobState::Discarded);
+                });
+                Some(occurrence(EXPIRED, None, vec![Arc::clone(id)]))
+            }
+            JobState::Scheduled | JobState::Retryable => {
+                self.change(id, |job| make_available(job, now));
+                None
+            }
+            JobState::Available
+            | JobState::Pending
+            | JobState::Completed
+            | JobState::Cancelled
+            | JobState::Discarded => {
+                self.change(id, |job| job.due = None);
+                None
+            }
+        }
+    }
+
+    /// Takes all jobs from a worker that has not beaten for too long, and forgets it (worker protocol 10.2).
+    fn declare_dead(&mut self, now: Moment, worker: &WorkerId) -> Occurrence {
+        let held = self.index.held.get(worker).cloned().unwrap_or_default();
+        let message = format!("the worker '{worker}' has sent no heartbeat for too long and was declared dead");
+        for id in &held {
+            self.recover(now, id, End::WorkerDeath, WORKER_DEATH, &message);
+        }
+        self.drop_worker(worker);
+        occurrence(WORKER_DEATH, Some(Arc::clone(worker)), held.into_iter().collect())
+    }
+
+    fn recover(&mut self, now: Moment, id: &JobId, end: End, kind: &str, message: &str) {
+        let mut error = Object::default();
+        error.set("type", raw(kind));
+        error.set("code", raw(kind));
+        error.set("message", raw(message));
+        error.set("retryable", raw(&true));
+        if let Some(worker) = self.jobs.get(id).and_then(|job| job.worker()) {
+            error.set("details", raw(&json!({"worker_id": &**worker})));
+        }
+        let failed = Failed {
+            retryable: Some(true),
+            ..Failed::default()
+        };
+        self.end_execution(now, id, end, failed, error);
+    }
+}
+
+fn occurrence(what: &'static str, worker: Option<WorkerId>, jobs: Vec<JobId>) -> Occurrence {
+    Occurrence { what, worker, jobs }
+}

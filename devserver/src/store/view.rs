@@ -1,0 +1,88 @@
+//! Looking at jobs.
+
+use super::Store;
+use super::job::{Delivery, Job, JobState};
+
+/// A job as it was at one moment, for tests and people.
+#[derive(Debug, Clone)]
+pub struct JobSnapshot {
+    /// Its id.
+    pub id: String,
+    /// Its type.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its state.
+    pub state: JobState,
+    /// 0 before the first delivery, then the number of the execution.
+    pub attempt: u32,
+    /// Who has it; `None`: nobody, or somebody without a name.
+    pub worker: Option<String>,
+    /// Its deliveries, oldest first; at most the last 100.
+    pub deliveries: Vec<Delivery>,
+    /// How often it was delivered in all.
+    pub times_delivered: u32,
+    /// How many ACKs of it were accepted.
+    pub times_acked: u32,
+    /// Its errors, oldest first, as JSON; at most the last 25.
+    pub errors: Vec<String>,
+    /// Its result, as JSON.
+    pub result: Option<String>,
+    /// The state of its checkpoint, as JSON.
+    pub checkpoint: Option<String>,
+    /// It is among the dead letters.
+    pub is_dead_letter: bool,
+    /// Its envelope, as JSON.
+    pub envelope: String,
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub state: Option<JobState>,
+    pub queue: Option<String>,
+}
+
+impl Store {
+    /// The jobs that pass, newest first.
+    pub fn newest(&self, filter: &Filter) -> impl Iterator<Item = &Job> {
+        let jobs = self.by_number.values().rev().filter_map(|id| self.jobs.get(id));
+        let (state, queue) = (filter.state, filter.queue.clone());
+        jobs.filter(move |job| state.is_none_or(|state| job.state == state))
+            .filter(move |job| queue.as_deref().is_none_or(|queue| &*job.queue == queue))
+    }
+
+    /// How many jobs are in each state.
+    pub fn counts(&self) -> impl Iterator<Item = (JobState, usize)> {
+        JobState::ALL.into_iter().map(|state| (state, self.index.count(state)))
+    }
+
+    /// A job as it is now.
+    pub fn snapshot(&self, job: &Job) -> JobSnapshot {
+        JobSnapshot {
+            id: job.id.to_string(),
+            kind: job.kind.clone(),
+            queue: job.queue.to_string(),
+            state: job.state,
+            attempt: job.attempt,
+            worker: job.worker().map(|worker| worker.to_string()),
+            deliveries: job.deliveries.iter().cloned().collect(),
+            times_delivered: job.times_delivered,
+            times_acked: job.times_acked,
+            errors: job.errors.iter().map(|error| error.get().to_owned()).collect(),
+            result: job.result.as_ref().map(|result| result.get().to_owned()),
+            checkpoint: job
+                .checkpoint
+                .as_ref()
+                .map(|checkpoint| checkpoint.state.get().to_owned()),
+            is_dead_letter: job.is_dead_letter,
+            envelope: crate::json::raw(&job.envelope(self.epoch)).get().to_owned(),
+        }
+    }
+
+    /// All jobs as they are now, oldest first.
+    pub fn snapshots(&self) -> Vec<JobSnapshot> {
+        let jobs = self.by_number.values().filter_map(|id| self.jobs.get(id));
+        jobs.map(|job| self.snapshot(job)).collect()
+    }
+}

@@ -1,0 +1,200 @@
+//! Workers: who they are, what they were told, when they last beat.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::job::{Directive, JobId, JobState, Moment, WorkerId};
+use super::refusal::{Kind, Refusal};
+use super::{LONGEST, Store};
+use crate::json::Object;
+
+/// Most workers at a time.
+const MAX_WORKERS: usize = 10_000;
+
+/// A worker that has come and not gone.
+#[derive(Debug)]
+pub struct Worker {
+    /// What it said about itself when it registered or, later, beat.
+    pub about: Object,
+    /// What it was told, by somebody who asked for it.
+    pub directive: Directive,
+    /// What it says that it is.
+    pub reported: Directive,
+    /// When it came.
+    pub since: Moment,
+    /// When it last beat; before the first time, when it came.
+    pub last_beat: Moment,
+}
+
+impl Worker {
+    /// Whether it may have jobs: neither was it told otherwise, nor does it say so.
+    pub fn is_running(&self) -> bool {
+        self.directive.max(self.reported) == Directive::Run
+    }
+}
+
+/// A heartbeat.
+#[derive(Debug, Default)]
+pub struct Beat {
+    pub worker: String,
+    /// What it says that it is; `None`: it says nothing.
+    pub reported: Option<Directive>,
+    /// The jobs that it says that it has.
+    pub jobs: Vec<String>,
+    /// How long they are to be reserved from now on; `None`: as long as they were.
+    pub extension: Option<Duration>,
+    /// What it says about itself.
+    pub about: Object,
+}
+
+/// The answer to a heartbeat.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Beaten {
+    /// What the worker is to be.
+    pub directive: Directive,
+    /// Those of its jobs that it still has.
+    pub extended: Vec<JobId>,
+}
+
+impl Store {
+    /// The worker of that id, which comes into being now if there is none.
+    pub(super) fn meet(&mut self, now: Moment, id: &WorkerId) -> Result<&mut Worker, Refusal> {
+        if !self.workers.contains_key(id) {
+            if self.workers.len() >= MAX_WORKERS {
+                return Err(Refusal::new(
+                    Kind::Full,
+                    format!("there are {MAX_WORKERS} workers already"),
+                ));
+            }
+            self.beats.insert((now, Arc::clone(id)));
+        }
+        Ok(self.workers.entry(Arc::clone(id)).or_insert_with(|| Worker {
+            about: Object::default(),
+            directive: Directive::Run,
+            reported: Directive::Run,
+            since: now,
+            last_beat: now,
+        }))
+    }
+
+    fn mark_alive(&mut self, now: Moment, id: &WorkerId) {
+        if let Some(worker) = self.workers.get_mut(id) {
+            self.beats.remove(&(worker.last_beat, Arc::clone(id)));
+            worker.last_beat = now;
+            self.beats.insert((now, Arc::clone(id)));
+        }
+    }
+
+    /// A worker introduces itself.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub fn register(&mut self, now: Moment, id: &str, about: Object) -> Result<(), Refusal> {
+        let id: WorkerId = id.into();
+        self.meet(now, &id)?.about = about;
+        self.mark_alive(now, &id);
+        Ok(())
+    }
+
+    /// A worker says goodbye. Jobs that it still has stay reserved until their visibility timeout.
+    ///
+    /// # Errors
+    ///
+    /// There is no such worker.
+    pub fn deregister(&mut self, id: &str) -> Result<(), Refusal> {
+        let id: WorkerId = id.into();
+        if self.drop_worker(&id) {
+            Ok(())
+        } else {
+            Err(Refusal::no_worker(&id))
+        }
+    }
+
+    pub(super) fn drop_worker(&mut self, id: &WorkerId) -> bool {
+        let gone = self.workers.remove(id);
+        if let Some(worker) = &gone {
+            self.beats.remove(&(worker.last_beat, Arc::clone(id)));
+        }
+        gone.is_some()
+    }
+
+    /// A worker is alive and has these jobs: their reservations last their full length from now on.
+    ///
+    /// # Errors
+    ///
+    /// There are too many workers.
+    pub fn beat(&mut self, now: Moment, beat: &Beat) -> Result<Beaten, Refusal> {
+        let id: WorkerId = beat.worker.as_str().into();
+        let worker = self.meet(now, &id)?;
+        worker.reported = beat.reported.unwrap_or(worker.reported);
+        for (name, value) in beat.about.fields() {
+            worker.about.set(name, value.to_owned());
+        }
+        let mut directive = worker.directive;
+        self.mark_alive(now, &id);
+        let mut extended = Vec::new();
+        for job in &beat.jobs {
+            if self.extend(now, job, &id, beat.extension) {
+                extended.push(Arc::from(job.as_str()));
+                let told = self.jobs.get(job.as_str()).and_then(|job| job.test_directive);
+                directive = directive.max(told.unwrap_or_default());
+            }
+        }
+        Ok(Beaten { directive, extended })
+    }
+
+    /// Whether the worker still has the job, the reservation of which begins anew if so.
+    fn extend(&mut self, now: Moment, job: &str, worker: &WorkerId, extension: Option<Duration>) -> bool {
+        let has = |job: &super::Job| job.state == JobState::Active && job.is_held_by(Some(worker));
+        if !self.jobs.get(job).is_some_and(has) {
+            return false;
+        }
+        self.change(job, |job| {
+            let length = job.reservation.as_ref().map(|reservation| reservation.length);
+            let length = extension.or(length).unwrap_or_default().min(LONGEST);
+            job.due = Some(now + length);
+        });
+        true
+    }
+
+    /// A worker has shown that it works on a job (progress 6.3): that counts as a heartbeat.
+    pub(super) fn note_work(&mut self, now: Moment, job: &str) {
+        let Some(worker) = self.jobs.get(job).and_then(|job| job.worker()).cloned() else {
+            return;
+        };
+        self.mark_alive(now, &worker);
+        self.extend(now, job, &worker, None);
+    }
+
+    /// Tells a worker what to be, from its next heartbeat on.
+    ///
+    /// # Errors
+    ///
+    /// There is no such worker, or it was told to come to an end.
+    pub fn direct(&mut self, id: &str, directive: Directive) -> Result<(), Refusal> {
+        let worker = self.workers.get_mut(id).ok_or_else(|| Refusal::no_worker(id))?;
+        if worker.directive == Directive::Terminate && directive < Directive::Terminate {
+            let message = format!("the worker '{id}' was told to terminate: there is no way back from that");
+            return Err(Refusal::new(Kind::Conflict, message));
+        }
+        worker.directive = directive;
+        Ok(())
+    }
+
+    /// All workers.
+    pub fn workers(&self) -> &BTreeMap<WorkerId, Worker> {
+        &self.workers
+    }
+
+    /// How many jobs a worker has.
+    pub fn held_by(&self, worker: &str) -> usize {
+        self.index.held.get(worker).map_or(0, |held| held.len())
+    }
+
+    /// Most jobs that each worker ever had at once, also of workers that are gone.
+    pub fn peaks(&self) -> &BTreeMap<WorkerId, usize> {
+        &self.index.peaks
+    }
+}

@@ -1,0 +1,95 @@
+"""How the demo looks: one line for each thing that happened, and a bar for each job."""
+
+import os
+import sys
+import threading
+import time
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+# Who says something: name and colour.
+WHO: Dict[str, Tuple[str, str]] = {
+    "you": ("you", "1;33"),
+    "init": ("ojs-init", "1;36"),
+    "worker": ("worker", "35"),
+    "backend": ("backend", "32"),
+}
+
+# Colours of how a job can end.
+ENDS = {"acked": "32", "failed": "31", "waiting": "90"}
+
+# Columns of the bars.
+WIDTH = 64
+
+
+class Timeline:
+    """Prints what happens, in the order in which it is told."""
+
+    def __init__(self) -> None:
+        self.began = time.time()
+        self._lock = threading.Lock()
+        self._has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def now(self) -> float:
+        return time.time() - self.began
+
+    def paint(self, text: str, colour: str) -> str:
+        return f"\033[{colour}m{text}\033[0m" if self._has_colours else text
+
+    def say(self, who: str, text: str, at: Optional[float] = None) -> None:
+        name, colour = WHO[who]
+        seconds = self.now() if at is None else at - self.began
+        with self._lock:
+            print(f"{max(seconds, 0):6.2f} s  {self.paint(f'{name:<9}', colour)} {text}", flush=True)
+
+    def heading(self, text: str) -> None:
+        with self._lock:
+            print(f"\n{self.paint(text, '1')}", flush=True)
+
+
+class Bar:
+    """A job: its name, when it was claimed and when that ended, in seconds since the start; how it ended."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.claimed: Optional[float] = None
+        self.ended: Optional[float] = None
+        self.end = "waiting"
+        self.text = "never claimed: waits for the next worker"
+
+
+def chart(timeline: Timeline, bars: Sequence[Bar], marks: List[Tuple[float, str]], end: float) -> None:
+    """A line for each job, on the same scale, with what was asked above."""
+
+    def column(at: float) -> int:
+        return min(int(at / end * WIDTH), WIDTH - 1)
+
+    label = max(len(bar.name) for bar in bars)
+    for text in layers(marks, column):
+        print(f"  {'':<{label}}  {timeline.paint(text, '1;33')}")
+    ruler = ["."] * WIDTH
+    for at, _ in marks:
+        ruler[column(at)] = "|"
+    print(f"  {'':<{label}}  {timeline.paint(''.join(ruler), '90')}")
+    for bar in bars:
+        cells = [" "] * WIDTH
+        if bar.claimed is not None:
+            until = bar.ended if bar.ended is not None else end
+            for index in range(column(bar.claimed), column(until) + 1):
+                cells[index] = "\u2588"
+        line = timeline.paint("".join(cells), ENDS[bar.end])
+        print(f"  {bar.name:<{label}}  {line}  {bar.text}")
+
+
+def layers(marks: List[Tuple[float, str]], column: Callable[[float], int]) -> List[str]:
+    """The marks' names, on as many lines as they need so that none covers another."""
+    lines: List[List[str]] = []
+    for at, name in sorted(marks):
+        start = min(column(at), WIDTH - len(name))
+        for line in lines:
+            if all(cell == " " for cell in line[max(start - 1, 0) : start + len(name) + 1]):
+                break
+        else:
+            line = [" "] * WIDTH
+            lines.append(line)
+        line[start : start + len(name)] = name
+    return ["".join(line) for line in reversed(lines)]
