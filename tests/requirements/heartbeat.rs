@@ -72,7 +72,7 @@ fn h_05_a_heartbeat_introduces_the_worker_as_its_registration_does() {
     stage.backend.wait_for_count(Endpoint::Heartbeat, 1, PATIENCE);
     let registered = stage.backend.records_of(Endpoint::Register).remove(0).json();
     let beat = stage.backend.records_of(Endpoint::Heartbeat).remove(0).json();
-    for field in ["hostname", "pid", "queues", "concurrency", "labels"] {
+    for field in ["hostname", "pid", "queues", "concurrency", "labels", "started_at"] {
         assert!(!beat[field].is_null(), "{field}");
         assert_eq!(beat[field], registered[field], "{field}");
     }
@@ -233,4 +233,72 @@ fn h_11_in_the_drain_a_heartbeat_lists_exactly_the_jobs_that_still_run() {
     init.ends_with(0);
     let last = stage.backend.records_of(Endpoint::Heartbeat).pop().unwrap().json();
     assert_eq!(last["active_job_ids"], serde_json::json!([]));
+}
+
+#[test]
+fn c_04_the_last_state_is_terminate_or_terminated_or_both_as_configured() {
+    for (configured, expected) in [
+        (None, vec!["running", "quiet", "terminate"]),
+        (Some("terminated"), vec!["running", "quiet", "terminate", "terminated"]),
+        (Some("both"), vec!["running", "quiet", "terminate", "terminated"]),
+    ] {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        let mut start = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1);
+        if let Some(configured) = configured {
+            start = start.with("OJS_FINAL_STATE", configured);
+        }
+        let mut init = start.start();
+        init.notes_line("job j1");
+        init.signal(libc::SIGTERM);
+        stage.states_become(&expected[..3]);
+        init.order("ack j1");
+        init.ends_with(0);
+        assert_eq!(stage.states(), expected);
+        let beats = stage.backend.records_of(Endpoint::Heartbeat).into_iter();
+        let mut without_job = beats
+            .rev()
+            .take_while(|beat| beat.json()["active_job_ids"] == serde_json::json!([]));
+        assert_eq!(
+            without_job.next().unwrap().text("state").as_deref(),
+            expected.last().copied()
+        );
+        if configured == Some("both") {
+            assert_eq!(without_job.next().unwrap().text("state").as_deref(), Some("terminate"));
+        }
+    }
+}
+
+#[test]
+fn c_08_a_heartbeat_that_is_refused_is_said_in_another_form_and_the_one_that_worked_is_kept() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    // The number of jobs is refused by itself, as by every backend.
+    stage.backend.once(Endpoint::Heartbeat, Behaviour::status(400));
+    let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+    init.notes_line("job j1");
+    stage.backend.wait_for_count(Endpoint::Heartbeat, 6, PATIENCE);
+    let said: Vec<_> = stage
+        .backend
+        .records_of(Endpoint::Heartbeat)
+        .iter()
+        .map(|beat| beat.json())
+        .collect();
+    assert!(
+        said[0]["active_jobs"].is_array() && !said[0]["state"].is_null(),
+        "{:?}",
+        said[0]
+    );
+    assert!(
+        said[1]["active_jobs"].is_number() && said[1]["active_job_ids"].is_array(),
+        "{:?}",
+        said[1]
+    );
+    for bare in &said[2..] {
+        let mut fields: Vec<&String> = bare.as_object().unwrap().keys().collect();
+        fields.sort();
+        assert_eq!(fields, ["active_jobs", "visibility_timeout_ms", "worker_id"]);
+        assert!(bare["active_jobs"].is_array());
+    }
+    assert_eq!(said.last().unwrap()["active_jobs"], serde_json::json!(["j1"]));
 }

@@ -120,6 +120,21 @@ link.note_all()";
     other.stops();
 }
 
+#[test]
+fn r_03_the_time_of_the_start_is_told_and_stays_the_same() {
+    let stage = Stage::new();
+    let mut init = stage.worker(WORKS).with(OFTEN.0, OFTEN.1).start();
+    stage.backend.wait_for_count(Endpoint::Heartbeat, 3, PATIENCE);
+    let registered = stage.backend.records_of(Endpoint::Register).remove(0).json();
+    let started_at: jiff::Timestamp = registered["started_at"].as_str().unwrap().parse().unwrap();
+    let ago = jiff::Timestamp::now().as_second() - started_at.as_second();
+    assert!((0..60).contains(&ago), "{started_at}");
+    for beat in stage.backend.records_of(Endpoint::Heartbeat) {
+        assert_eq!(beat.json()["started_at"], registered["started_at"]);
+    }
+    init.stops();
+}
+
 /// What a backend answers that knows registration; `more` begins with a comma.
 fn answer(more: &str) -> Behaviour {
     Behaviour::body(format!(
@@ -241,4 +256,34 @@ fn r_07_a_backend_without_heartbeats_is_not_registered_with_again() {
     stage.wait_for_more(Endpoint::Heartbeat, 3);
     never("another registration", || stage.count(Endpoint::Register) > 1);
     assert!(wait_until(PATIENCE, || init.log().contains("does not offer it")));
+}
+
+#[test]
+fn c_16_a_backend_that_takes_no_deregister_gets_a_delete() {
+    for status in [404, 405, 501] {
+        let stage = Stage::new();
+        stage.backend.always(Endpoint::Deregister, Behaviour::status(status));
+        let mut init = stage.worker(WORKS).start();
+        init.notes_line("ready");
+        stage.backend.wait_for_count(Endpoint::Heartbeat, 1, PATIENCE);
+        init.stops();
+        let last = stage.backend.records().pop().unwrap().request;
+        let path = format!("/ojs/v1/workers/{}", registered_as(&stage)[0]);
+        assert_eq!((last.method.as_str(), last.path), ("DELETE", path));
+        assert!(init.complaints().is_empty(), "{:?}", init.complaints());
+    }
+}
+
+#[test]
+fn r_05_the_visibility_timeout_of_the_backend_holds_three_heartbeats() {
+    let stage = Stage::new();
+    let named = r#"{"ok":true,"heartbeat_interval":20,"visibility_timeout_default":0.9}"#;
+    stage.backend.always(Endpoint::Register, Behaviour::body(named));
+    let mut init = stage.worker(WORKS).start();
+    let gap = stage.usual_gap(Endpoint::Heartbeat, 5);
+    assert!(
+        gap > Duration::from_millis(200) && gap < Duration::from_millis(450),
+        "{gap:?}"
+    );
+    init.stops();
 }

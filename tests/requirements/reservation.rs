@@ -90,6 +90,33 @@ fn v_03_every_heartbeat_says_how_long_the_jobs_shall_be_reserved() {
 }
 
 #[test]
+fn v_03_a_heartbeat_asks_for_the_longest_time_that_an_active_job_has_of_its_own() {
+    let stage = Stage::new();
+    stage.backend.enqueue(&job(1, r#","visibility_timeout":10"#));
+    let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+    let asks_for = |milliseconds: u64| {
+        stage.wait_for_more(Endpoint::Heartbeat, 3);
+        let beat = stage.backend.records_of(Endpoint::Heartbeat).pop().unwrap().json();
+        assert_eq!(beat["visibility_timeout_ms"], milliseconds, "{beat}");
+    };
+    // Never less than what is configured.
+    init.notes_line("job j1");
+    asks_for(120_000);
+    stage.backend.enqueue(&job(2, r#","visibility_timeout":1800"#));
+    init.notes_line("job j2");
+    asks_for(1_800_000);
+    stage.backend.enqueue(&job(3, r#","visibility_timeout_ms":3600500"#));
+    init.notes_line("job j3");
+    asks_for(3_600_500);
+    init.order("ack j3");
+    init.notes_line("ok j3 ack");
+    asks_for(1_800_000);
+    init.order("ack j2");
+    init.notes_line("ok j2 ack");
+    asks_for(120_000);
+}
+
+#[test]
 fn v_04_an_outcome_names_the_worker_that_claimed_the_job_although_another_one_runs_by_then() {
     let stage = Stage::new();
     stage.enqueue([1, 2]);
@@ -102,7 +129,11 @@ link.ack(link.job())
 link.job()
 die()";
     stage.backend.always(Endpoint::Nack, Behaviour::status(503));
-    let mut init = stage.worker(script).with("OJS_RESTART", "always").start();
+    // The next one waits for the outcomes of the last one for as long as a drain may take.
+    let mut init = stage
+        .worker(script)
+        .with_all(&[("OJS_RESTART", "always"), ("OJS_GRACE_PERIOD", "500ms")])
+        .start();
     init.notes_times("ready", 2);
     stage.backend.always(Endpoint::Nack, Behaviour::Normal);
     stage.wait_for_outcomes();
