@@ -22,6 +22,7 @@ mod support;
 mod under_test;
 use support::wait;
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "worker_socket/stage.rs"]
 mod stage;
 

@@ -85,9 +85,8 @@ pub struct Record {
 impl Record {
     /// The id of the job that it is about.
     pub fn job(&self) -> Option<String> {
-        let in_path = self.request.path.strip_prefix("/ojs/v1/jobs/");
-        let id = in_path.and_then(|rest| rest.split('/').next()).map(str::to_owned);
-        id.or_else(|| self.text("job_id"))
+        let in_path = Some(job_in(&self.request.path)).filter(|id| !id.is_empty());
+        in_path.map(str::to_owned).or_else(|| self.text("job_id"))
     }
 
     /// A field of the body that is a string.
@@ -160,6 +159,22 @@ impl Backend {
         self.lock().jobs.cancel(job);
     }
 
+    /// From here on a job is reserved for this long after its hand-out, and after each heartbeat of its worker that names
+    /// it; then it is available again.
+    pub fn reserve_for(&self, reservation: Duration) {
+        self.lock().jobs.reserve_for(reservation);
+    }
+
+    /// From here on so many jobs are active at most, whatever the workers ask for.
+    pub fn limit_active(&self, most: usize) {
+        self.lock().jobs.limit_active(most);
+    }
+
+    /// Makes a job that failed available again, as another attempt.
+    pub fn retry(&self, job: &str) {
+        self.lock().jobs.retry(job);
+    }
+
     /// From here on the endpoint behaves like this.
     pub fn always(&self, endpoint: Endpoint, behaviour: Behaviour) {
         self.lock().always.insert(endpoint, behaviour);
@@ -211,8 +226,8 @@ impl Backend {
         self.lock().jobs.outcomes()
     }
 
-    /// Panics unless each job that was handed out has exactly one outcome since then; requeued ones have one for each
-    /// time.
+    /// Panics unless each job that was handed out has exactly one outcome since then; those that came back have one for
+    /// each time.
     pub fn assert_one_outcome_each(&self) {
         let wrong = self.lock().jobs.without_exactly_one_outcome();
         assert!(wrong.is_empty(), "hand-outs and outcomes of jobs: {wrong:#?}");
@@ -341,13 +356,20 @@ impl Shared {
             Endpoint::Fetch => state.jobs.fetch(&body),
             Endpoint::Ack => state.jobs.ack(&body),
             Endpoint::Nack => state.jobs.nack(&body),
-            Endpoint::Job => state.jobs.show(request.path.trim_start_matches("/ojs/v1/jobs/")),
-            Endpoint::Progress | Endpoint::Checkpoint => Response::ok("{}".to_owned()),
+            Endpoint::Job => state.jobs.show(job_in(&request.path)),
+            Endpoint::Progress => Response::ok("{}".to_owned()),
+            Endpoint::Checkpoint => state.jobs.checkpoint(job_in(&request.path), &body),
             Endpoint::Other => Response::error(404, "not_found", "null"),
         };
         self.changed.notify_all();
         answer
     }
+}
+
+/// The id in a path below `jobs`; empty in any other.
+fn job_in(path: &str) -> &str {
+    let below = path.strip_prefix("/ojs/v1/jobs/").unwrap_or_default();
+    below.split('/').next().unwrap_or_default()
 }
 
 fn endpoint(request: &Request) -> Endpoint {

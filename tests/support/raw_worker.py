@@ -5,6 +5,7 @@ What the script notes, the test reads: one line at a time, appended to the file 
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -46,6 +47,15 @@ def child(body, session=False):
         finally:
             os._exit(0)
     return pid
+
+
+def orders():
+    """What the test has ordered so far, without the line that may still be on its way."""
+    try:
+        with open(os.environ["NOTES"] + ".orders") as given:
+            return given.read().split("\n")[:-1]
+    except FileNotFoundError:
+        return []
 
 
 class Link:
@@ -107,14 +117,37 @@ class Link:
             self.ack(self.job())
 
     def note_all(self):
-        """Notes every frame until the end: lifecycle with its state and reason, cancel and the rest with the job."""
+        """Notes every frame until the end: lifecycle with its state and reason, the others with the job."""
+        while self.note_next():
+            pass
+
+    def note_next(self):
+        """Notes the next frame; false: there will be no more."""
+        line = self.line()
+        if line is None:
+            note("closed")
+            return False
+        frame = json.loads(line)
+        if frame["type"] == "job":
+            note("job", frame["job"]["id"])
+            return True
+        words = [frame.get(name) for name in ("state", "reason", "code", "job_id", "for")]
+        note(frame["type"], *[word for word in words if word is not None])
+        return True
+
+    def obey(self):
+        """Notes every frame, and says what the test orders: one line each in the file NOTES.orders, the type of a frame,
+        the job, and further fields as JSON, such as: fail j1 {"error": {"message": "no"}}"""
+        done = len(orders())
         while True:
-            line = self.line()
-            if line is None:
-                return note("closed")
-            frame = json.loads(line)
-            words = [frame.get(name) for name in ("state", "reason", "code", "job_id", "for")]
-            note(frame["type"], *[word for word in words if word is not None])
+            given = orders()
+            for order in given[done:]:
+                kind, job, *more = order.split(" ", 2)
+                self.say(kind, job_id=job, **(json.loads(more[0]) if more else {}))
+            done = len(given)
+            if b"\n" in self.buffer or select.select([self.socket], [], [], 0.01)[0]:
+                if not self.note_next():
+                    return
 
 
 def main():

@@ -43,52 +43,6 @@ fn a_worker_that_closes_its_socket_on_its_way_out_keeps_its_exit_status() {
 }
 
 #[test]
-fn a_worker_that_is_started_again_is_another_worker_to_the_backend() {
-    let stage = Stage::new();
-    stage.enqueue([1]);
-    let script = "
-link = Link()
-hello = link.ready()
-note('me', hello['worker_id'])
-link.job()
-if len(open(os.environ['NOTES']).read().split('me ')) > 2:
-    link.ack('j2')
-    link.work()
-die()";
-    let mut init = stage.worker(script).with("OJS_RESTART", "always").start();
-    let error = stage.failure("j1");
-    assert!(is_worker_death(&error), "{error}");
-    stage.enqueue([2]);
-    stage.wait_for_outcomes();
-    assert_eq!(stage.outcomes("j2"), [Outcome::Acked(None)]);
-    let names: Vec<String> = init
-        .notes()
-        .iter()
-        .filter_map(|line| line.strip_prefix("me ").map(str::to_owned))
-        .collect();
-    assert_eq!(names.len(), 2, "{names:?}");
-    let registered = stage.backend.records_of(Endpoint::Register);
-    let registered: Vec<String> = registered
-        .iter()
-        .filter_map(|record| record.text("worker_id"))
-        .collect();
-    assert_eq!(registered, names);
-    assert_ne!(names[0], names[1]);
-    let left = stage.backend.records_of(Endpoint::Deregister);
-    assert_eq!(left.len(), 1);
-    assert_eq!(left[0].text("worker_id").as_ref(), Some(&names[0]));
-    // The pause before the second life.
-    let pause = stage.backend.records_of(Endpoint::Register)[1].at - stage.settled_at("j1");
-    assert!(pause > Duration::from_millis(400), "{pause:?}");
-    init.stops();
-    let last = stage.backend.records().pop().unwrap();
-    assert_eq!(
-        (last.endpoint, last.text("worker_id").as_ref()),
-        (Endpoint::Deregister, Some(&names[1]))
-    );
-}
-
-#[test]
 fn a_worker_that_ended_in_good_order_is_not_started_again_on_failure_only() {
     let stage = Stage::new();
     let mut init = stage

@@ -228,39 +228,6 @@ die()
 }
 
 #[test]
-fn no_more_jobs_are_active_than_the_concurrency_whatever_the_connections_could_take() {
-    let stage = Stage::new();
-    stage.enqueue(0..60);
-    let script = r#"
-def serve():
-    link = Link()
-    link.ready(5)
-    held = []
-    while True:
-        held.append(link.job())
-        if len(held) > 5:
-            note("too many")
-        time.sleep(0.005)
-        link.ack(held.pop(0))
-
-for _ in range(4):
-    child(serve)
-rest()
-"#;
-    let mut init = stage.worker(script).with("OJS_CONCURRENCY", "7").start();
-    stage.wait_for_outcomes();
-    assert!(stage.backend.most_active() <= 7, "{}", stage.backend.most_active());
-    let counts = stage.backend.records_of(Endpoint::Fetch);
-    assert!(
-        counts
-            .iter()
-            .all(|fetch| (1..=7).contains(&fetch.json()["count"].as_u64().unwrap_or(1)))
-    );
-    assert!(!init.notes().contains(&"too many".to_owned()));
-    init.stops();
-}
-
-#[test]
 fn two_thousand_jobs_through_the_python_client_are_acked_once_each() {
     let stage = Stage::new();
     (0..2000).for_each(|number| stage.backend.enqueue(&job(number, "")));

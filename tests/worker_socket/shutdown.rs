@@ -31,59 +31,6 @@ fn signals_read(init: &mut Init, count: usize) {
 }
 
 #[test]
-fn a_job_in_progress_is_finished_before_the_end() {
-    let stage = Stage::new();
-    stage.enqueue([1]);
-    let script = "
-link = Link()
-link.ready()
-held = link.job()
-link.until('lifecycle')
-note_signals(signal.SIGTERM)
-time.sleep(0.2)
-link.ack(held)
-link.note_all()";
-    let mut init = stage.worker(script).start();
-    init.notes_line("job j1");
-    init.signal(libc::SIGTERM);
-    init.notes_line("signal 15");
-    sys::send(proc::children(init.pid)[0], libc::SIGKILL).unwrap();
-    init.ends_with(0);
-    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
-    assert_eq!(stage.states().last().map(String::as_str), Some("terminate"));
-    let fetches = stage.backend.records_of(Endpoint::Fetch);
-    assert!(stage.settled_at("j1") > fetches.last().unwrap().at + Duration::from_millis(150));
-}
-
-#[test]
-fn sigtstp_stops_the_fetching_and_sigcont_resumes_it() {
-    let stage = Stage::new();
-    let mut init = stage.worker("link = Link(); link.ready(); link.note_all()").start();
-    stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
-    init.signal(libc::SIGTSTP);
-    init.notes_line("lifecycle quiet sigtstp");
-    stage
-        .backend
-        .wait_for("a heartbeat that says quiet", PATIENCE, |records| {
-            records.iter().any(|record| {
-                record.endpoint == Endpoint::Heartbeat && record.text("state").as_deref() == Some("quiet")
-            })
-        });
-    // One may have been on its way.
-    wait_until(Duration::from_millis(50), || false);
-    let before = stage.backend.records_of(Endpoint::Fetch).len();
-    never("a FETCH in quiet", || {
-        stage.backend.records_of(Endpoint::Fetch).len() > before
-    });
-    assert!(init.is_running());
-    init.signal(libc::SIGCONT);
-    init.notes_line("lifecycle running sigcont");
-    stage.backend.wait_for_count(Endpoint::Fetch, before + 2, PATIENCE);
-    init.stops();
-    assert_eq!(stage.states(), ["running", "quiet", "running", "quiet", "terminate"]);
-}
-
-#[test]
 fn a_second_sigterm_cuts_the_drain_short_and_the_job_fails_as_interrupted() {
     let stage = Stage::new();
     stage.enqueue([1]);
@@ -403,33 +350,6 @@ link.work()";
     let left: Vec<i32> = all.into_iter().filter(|pid| proc::lives(*pid)).collect();
     assert!(left.is_empty(), "{left:?}: {}", init.story());
     assert_eq!(std::fs::read_to_string(status).unwrap(), "0\n");
-}
-
-#[test]
-fn a_job_that_comes_with_a_late_fetch_is_handed_back() {
-    let stage = Stage::new();
-    stage
-        .backend
-        .once(Endpoint::Fetch, Behaviour::Delay(Duration::from_millis(700)));
-    stage.enqueue([1]);
-    let mut init = stage
-        .worker("link = Link(); link.ready(); link.note_all(); rest()")
-        .start();
-    stage.backend.wait_for_count(Endpoint::Fetch, 1, PATIENCE);
-    init.stops();
-    assert_eq!(stage.outcomes("j1"), [Outcome::Requeued], "{}", init.story());
-    assert!(!init.notes().contains(&"job j1".to_owned()));
-}
-
-#[test]
-fn a_server_that_says_terminate_is_obeyed() {
-    let stage = Stage::new();
-    stage.backend.direct("active", "terminate");
-    let mut init = stage
-        .worker("link = Link(); link.ready(); link.note_all()")
-        .with("OJS_HEARTBEAT_INTERVAL", "100ms")
-        .start();
-    init.ends_with(0);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -103,6 +103,12 @@ impl Stage {
         self.backend.assert_one_outcome_each();
     }
 
+    /// Waits until this is what became of a job.
+    pub fn becomes(&self, job: &str, expected: &[Outcome]) {
+        let has_become = wait_until(PATIENCE, || self.outcomes(job) == expected);
+        assert!(has_become, "{job}: {:?} instead of {expected:?}", self.outcomes(job));
+    }
+
     /// Waits for the one FAIL of a job and returns its error.
     pub fn failure(&self, job: &str) -> serde_json::Value {
         wait_until(PATIENCE, || !self.outcomes(job).is_empty());
@@ -127,6 +133,45 @@ impl Stage {
         let mut states: Vec<String> = beats.iter().filter_map(|beat| beat.text("state")).collect();
         states.dedup();
         states
+    }
+
+    /// Waits until the heartbeats have said exactly these states, repetitions left out.
+    pub fn states_become(&self, expected: &[&str]) {
+        let reached = wait_until(PATIENCE, || self.states() == expected);
+        assert!(reached, "{:?} instead of {expected:?}", self.states());
+    }
+
+    /// Requests so far to this endpoint.
+    pub fn count(&self, endpoint: Endpoint) -> usize {
+        self.backend.records_of(endpoint).len()
+    }
+
+    /// Waits for so many more requests to this endpoint.
+    pub fn wait_for_more(&self, endpoint: Endpoint, more: usize) {
+        let before = self.count(endpoint);
+        self.backend.wait_for_count(endpoint, before + more, PATIENCE);
+    }
+
+    /// Watches that no FETCH comes any more, but for one that may have been on its way. Polls are much closer together.
+    pub fn fetches_have_stopped(&self) {
+        let most = self.count(Endpoint::Fetch) + 1;
+        never("a FETCH", || self.count(Endpoint::Fetch) > most);
+    }
+
+    /// The time between two requests to this endpoint that half of `count` further ones stay below: a busy machine makes
+    /// single ones late.
+    pub fn usual_gap(&self, endpoint: Endpoint, count: usize) -> Duration {
+        let before = self.count(endpoint);
+        self.backend.wait_for_count(endpoint, before + count + 1, PATIENCE);
+        let at: Vec<Instant> = self
+            .backend
+            .records_of(endpoint)
+            .iter()
+            .map(|record| record.at)
+            .collect();
+        let mut gaps: Vec<Duration> = at[before..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+        gaps.sort();
+        gaps[gaps.len() / 2]
     }
 }
 
@@ -279,6 +324,15 @@ impl Init {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
+    /// The warnings and errors in its log that are not about its settings.
+    pub fn complaints(&self) -> Vec<String> {
+        let is_complaint = |line: &&str| line.starts_with("ojs-init: warn: ") || line.starts_with("ojs-init: error: ");
+        let is_about_settings = |line: &&str| line.contains("this version does not act on it yet");
+        let log = self.log();
+        let complaints = log.lines().filter(is_complaint).filter(|line| !is_about_settings(line));
+        complaints.map(str::to_owned).collect()
+    }
+
     /// Waits until the log has this.
     pub fn logs(&mut self, text: &str) {
         let said = wait_until(PATIENCE, || self.log().contains(text));
@@ -291,6 +345,14 @@ impl Init {
         // The last line may still be on its way.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(str::to_owned).collect()
+    }
+
+    /// Has a worker that obeys say this: the type of a frame, the job, further fields as JSON.
+    pub fn order(&self, order: &str) {
+        let mut path = self.notes.clone().into_os_string();
+        path.push(".orders");
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.unwrap().write_all(format!("{order}\n").as_bytes()).unwrap();
     }
 
     /// Waits until the worker has noted this line.

@@ -1,10 +1,12 @@
 //! The jobs of the backend: who has them, and what was said about them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::http::Response;
+use super::wait::now;
 
 /// How a hand-out ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub enum Outcome {
     Failed(Value),
     /// Given back.
     Requeued,
+    /// Nobody said anything: the reservation ran out.
+    Lapsed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +50,32 @@ struct Job {
     envelope: String,
     state: State,
     worker: Option<String>,
+    /// When the reservation runs out, if it ever does.
+    reserved_until: Option<Instant>,
+    /// What a worker saved, and how many times it did.
+    checkpoint: Option<(Value, u32)>,
     /// Times that it was handed out.
     handed_out: usize,
     outcomes: Vec<Outcome>,
+}
+
+impl Job {
+    /// As it is handed out: the checkpoint is added as the durable execution extension has it.
+    fn delivery(&self) -> String {
+        let Some((state, sequence)) = &self.checkpoint else {
+            return self.envelope.clone();
+        };
+        let open = self.envelope.trim_end().strip_suffix('}').unwrap();
+        let checkpoint = json!({"state": state, "sequence": sequence});
+        format!(r#"{open},"checkpoint":{checkpoint}}}"#)
+    }
+
+    /// The next hand-out is another attempt.
+    fn count_attempt(&mut self) {
+        let mut envelope: Value = serde_json::from_str(&self.envelope).unwrap();
+        envelope["attempt"] = (envelope["attempt"].as_u64().unwrap_or(0) + 1).into();
+        self.envelope = envelope.to_string();
+    }
 }
 
 /// All jobs.
@@ -58,6 +85,10 @@ pub struct Jobs {
     /// Ids in the order in which they are handed out.
     queue: VecDeque<String>,
     most_active: usize,
+    /// How long a job stays reserved after its hand-out and after each heartbeat that names it; for ever without.
+    reservation: Option<Duration>,
+    /// A limit of the queue: most jobs active at once, whatever the workers ask for.
+    active_limit: Option<usize>,
 }
 
 impl Jobs {
@@ -67,6 +98,8 @@ impl Jobs {
             envelope: envelope.to_owned(),
             state: State::Available,
             worker: None,
+            reserved_until: None,
+            checkpoint: None,
             handed_out: 0,
             outcomes: Vec::new(),
         };
@@ -78,6 +111,45 @@ impl Jobs {
         if let Some(job) = self.jobs.get_mut(id) {
             job.state = State::Cancelled;
         }
+    }
+
+    pub fn reserve_for(&mut self, reservation: Duration) {
+        self.reservation = Some(reservation);
+    }
+
+    pub fn limit_active(&mut self, most: usize) {
+        self.active_limit = Some(most);
+    }
+
+    /// Makes a failed job available again, as the retry policy does when its pause is over.
+    pub fn retry(&mut self, id: &str) {
+        let job = self.jobs.get_mut(id).unwrap();
+        assert_eq!(job.state, State::Retryable, "{id} waits for no retry");
+        job.state = State::Available;
+        job.count_attempt();
+        self.queue.push_back(id.to_owned());
+    }
+
+    /// Makes every job available again whose reservation has run out.
+    fn lapse(&mut self) {
+        let now = now();
+        for (id, job) in &mut self.jobs {
+            if job.state == State::Active && job.reserved_until.is_some_and(|until| until <= now) {
+                job.state = State::Available;
+                job.outcomes.push(Outcome::Lapsed);
+                job.count_attempt();
+                self.queue.push_back(id.clone());
+            }
+        }
+    }
+
+    pub fn checkpoint(&mut self, id: &str, body: &Value) -> Response {
+        let Some(job) = self.jobs.get_mut(id) else {
+            return Response::error(404, "not_found", "null");
+        };
+        let sequence = job.checkpoint.as_ref().map_or(0, |(_, sequence)| *sequence) + 1;
+        job.checkpoint = Some((body["state"].clone(), sequence));
+        Response::ok(json!({"job_id": id, "sequence": sequence}).to_string())
     }
 
     pub fn outcomes(&self) -> BTreeMap<String, Vec<Outcome>> {
@@ -101,14 +173,20 @@ impl Jobs {
         if body["queues"].as_array().is_none_or(Vec::is_empty) {
             return Response::error(400, "invalid_request", "null");
         }
-        let count = body["count"].as_u64().unwrap_or(1).max(1);
+        self.lapse();
+        let count = usize::try_from(body["count"].as_u64().unwrap_or(1).max(1)).unwrap();
+        let room = self
+            .active_limit
+            .map_or(count, |most| most.saturating_sub(self.active().count()));
+        let reserved_until = self.reservation.map(|reservation| now() + reservation);
         let mut envelopes = Vec::new();
-        for _ in 0..count {
+        for _ in 0..count.min(room) {
             let Some(job) = self.next_available() else { break };
             job.state = State::Active;
             job.worker = body["worker_id"].as_str().map(str::to_owned);
+            job.reserved_until = reserved_until;
             job.handed_out += 1;
-            envelopes.push(job.envelope.clone());
+            envelopes.push(job.delivery());
         }
         self.most_active = self.most_active.max(self.active().count());
         Response::ok(format!(r#"{{"jobs":[{}]}}"#, envelopes.join(",")))
@@ -128,7 +206,7 @@ impl Jobs {
         active.map(|(id, _)| id)
     }
 
-    /// Extends the active ones among the named; anything but an array of ids is refused, as Go's decoder does.
+    /// Extends those among the named that the worker has; anything but an array of ids is refused, as Go's decoder does.
     pub fn heartbeat(&mut self, body: &Value, state: &str, directive: &str) -> Response {
         let named = match &body["active_jobs"] {
             Value::Null => Vec::new(),
@@ -137,7 +215,15 @@ impl Jobs {
                 return Response::error(400, "invalid_request", "null");
             }
         };
-        let extended: Vec<&String> = self.active().filter(|id| named.contains(&id.as_str())).collect();
+        self.lapse();
+        let mut extended = Vec::new();
+        for (id, job) in &mut self.jobs {
+            let is_theirs = job.worker.as_deref() == body["worker_id"].as_str();
+            if job.state == State::Active && is_theirs && named.contains(&id.as_str()) {
+                job.reserved_until = self.reservation.map(|reservation| now() + reservation);
+                extended.push(id);
+            }
+        }
         let answer = json!({
             "state": state,
             "directive": directive,
@@ -173,12 +259,18 @@ impl Jobs {
         let Some(id) = body["job_id"].as_str() else {
             return Response::error(400, "invalid_request", "null");
         };
+        self.lapse();
         let Some(job) = self.jobs.get_mut(id) else {
             return Response::error(404, "not_found", "null");
         };
-        if job.state != State::Active {
+        // Who says nothing about itself is believed.
+        let is_theirs = body["worker_id"].is_null() || body["worker_id"].as_str() == job.worker.as_deref();
+        if job.state != State::Active || !is_theirs {
             let details = json!({"job_id": id, "current_state": job.state.name(), "expected_state": "active"});
             return Response::error(409, "conflict", &details.to_string());
+        }
+        if state == State::Completed {
+            job.checkpoint = None;
         }
         job.state = state;
         job.outcomes.push(outcome);

@@ -1,0 +1,54 @@
+//! The requirements of `docs/requirements.md`, row by row, from outside: the real binary as PID 1 of its own PID namespace,
+//! real workers on its socket, and a backend that does as it is told. The name of a test begins with its row.
+//!
+//! Needs root (PID namespaces) and python3.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a test whose processes do not do as they are told has failed"
+)]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/backend.rs"]
+mod backend;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "worker_socket/stage.rs"]
+mod stage;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/mod.rs"]
+mod support;
+#[path = "support/under_test.rs"]
+mod under_test;
+use support::wait;
+
+#[path = "requirements/concurrency.rs"]
+mod concurrency;
+#[path = "requirements/crashes.rs"]
+mod crashes;
+#[path = "requirements/fetch.rs"]
+mod fetch;
+#[path = "requirements/heartbeat.rs"]
+mod heartbeat;
+#[path = "requirements/lifecycle.rs"]
+mod lifecycle;
+#[path = "requirements/page.rs"]
+mod page;
+#[path = "requirements/registration.rs"]
+mod registration;
+#[path = "requirements/reservation.rs"]
+mod reservation;
+
+/// Takes up to ten jobs, notes what it is told and says what the test orders.
+const OBEYS: &str = "link = Link(); link.ready(10); link.obey()";
+
+/// Acks whatever comes.
+const WORKS: &str = "link = Link(); link.ready(10); link.work()";
+
+/// Heartbeats that a test can wait for.
+const OFTEN: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "100ms");
+
+/// Heartbeats that come in no test, but for those that something causes.
+const SELDOM: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "30s");

@@ -1,0 +1,105 @@
+//! `docs/requirements.md` and what refers to it: the tests here and the comments in the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::stage::root;
+
+/// Letters of the rows that are tested here.
+const TESTED: &str = "LRHVFNJ";
+
+/// The ids of the rows of the page.
+fn rows() -> BTreeSet<String> {
+    let page = fs::read_to_string(root().join("docs/requirements.md")).unwrap();
+    let first_cell = |line: &str| Some(line.strip_prefix("| ")?.split(" |").next()?.to_owned());
+    let rows: Vec<String> = page.lines().filter_map(first_cell).filter(|cell| is_id(cell)).collect();
+    let different: BTreeSet<String> = rows.iter().cloned().collect();
+    assert_eq!(rows.len(), different.len(), "an id has two rows: {rows:?}");
+    different
+}
+
+/// A letter and two digits, or an id of the Graceful Shutdown Specification.
+fn is_id(word: &str) -> bool {
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    match word.split_once('-') {
+        Some(("GS", rest)) => digits(rest.strip_prefix('R').unwrap_or(rest), 3),
+        Some((letter, rest)) => {
+            letter.len() == 1 && letter.bytes().all(|byte| byte.is_ascii_uppercase()) && digits(rest, 2)
+        }
+        None => false,
+    }
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The row that a function is named after: `fn l_08_...` is about L-08.
+fn row_of(line: &str) -> Option<String> {
+    let mut parts = line.strip_prefix("fn ")?.splitn(3, '_');
+    let (letter, digits) = (parts.next()?.to_ascii_uppercase(), parts.next()?);
+    let id = format!("{letter}-{digits}");
+    (parts.next().is_some() && is_id(&id)).then_some(id)
+}
+
+/// The rows that have a test: functions right below `#[test]`.
+fn tested() -> BTreeSet<String> {
+    let mut tested = BTreeSet::new();
+    for path in rust_files(&root().join("tests/requirements")) {
+        let text = fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let tests = lines.windows(2).filter(|pair| pair[0] == "#[test]");
+        tested.extend(tests.filter_map(|pair| row_of(pair[1])));
+    }
+    tested
+}
+
+#[test]
+fn every_row_has_a_test_and_every_test_a_row() {
+    let (rows, tested) = (rows(), tested());
+    let is_to_be_tested = |id: &&String| TESTED.contains(&id[..1]) && id.as_bytes()[1] == b'-';
+    let untested: Vec<&String> = rows
+        .iter()
+        .filter(is_to_be_tested)
+        .filter(|id| !tested.contains(*id))
+        .collect();
+    assert!(untested.is_empty(), "no test has the name of {untested:?}");
+    let unknown: Vec<&String> = tested.difference(&rows).collect();
+    assert!(unknown.is_empty(), "docs/requirements.md does not know {unknown:?}");
+    assert!(tested.len() >= 50, "{tested:?}");
+}
+
+#[test]
+fn every_row_that_the_code_or_another_page_refers_to_is_on_the_page() {
+    let rows = rows();
+    let mut files = rust_files(&root().join("src"));
+    files.extend(rust_files(&root().join("tests")));
+    let pages = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    files.extend(pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    let mut found = 0;
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        for id in text.split(|letter| !is_part(letter)).filter(|word| is_id(word)) {
+            found += 1;
+            assert!(
+                rows.contains(id),
+                "{}: {id} is not in docs/requirements.md",
+                path.display()
+            );
+        }
+    }
+    assert!(found > rows.len(), "only {found} references");
+}
