@@ -295,9 +295,11 @@ fn a_worker_that_is_registered_already_is_registered() {
 
 #[test]
 fn the_interval_is_at_most_a_third_of_either_timeout_that_registration_tells() {
-    let longest = |body| match reply(&register(), 200, body) {
-        Reply::Registered { longest_interval, .. } => longest_interval,
-        other => panic!("{other:?}"),
+    let longest = |body| {
+        let Reply::Registered { longest_interval, .. } = reply(&register(), 200, body) else {
+            panic!("{body}")
+        };
+        longest_interval
     };
     let third = |seconds| Some(Duration::from_secs(seconds) / 3);
     assert_eq!(longest(r#"{"heartbeat_timeout":30}"#), third(30));
@@ -315,9 +317,11 @@ fn the_interval_is_at_most_a_third_of_either_timeout_that_registration_tells() {
 
 #[test]
 fn a_manifest_tells_what_a_kind_of_backend_does_differently() {
-    let habits = |body| match reply(&Call::Manifest, 200, body) {
-        Reply::Described(habits) => (habits.discards_requeues, habits.extends_from_start),
-        other => panic!("{other:?}"),
+    let habits = |body| {
+        let Reply::Described(habits) = reply(&Call::Manifest, 200, body) else {
+            panic!("{body}")
+        };
+        (habits.discards_requeues, habits.extends_from_start)
     };
     assert_eq!(habits(r#"{"backend":"redis"}"#), (false, false));
     assert_eq!(habits(r#"{"backend":"lite"}"#), (true, true));
