@@ -1,3 +1,4 @@
+# make demo          the life of one worker container in a quarter of a minute, seen from all sides
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
@@ -8,12 +9,17 @@ TARGET := x86_64-unknown-linux-musl
 BINARY := target/$(TARGET)/release/ojs-init
 STATIC_ENV := BINARY_UNDER_TEST=$(CURDIR)/$(BINARY)
 
-.PHONY: release test lint conformance deny setup
+.PHONY: demo release test lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
 	cargo build --locked --release --package ojs-init --target $(TARGET)
 	@ls -l $(BINARY)
+
+demo: release
+	@scripts/setup.sh demo
+	cargo build --locked --package ojs-devserver
+	@python3 examples/demo/demo.py --init $(BINARY) --devserver target/debug/ojs-devserver
 
 setup:
 	@scripts/setup.sh test
@@ -26,6 +32,7 @@ lint:
 test: setup lint release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
 	$(STATIC_ENV) cargo test --locked --workspace
+	$(MAKE) demo
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table

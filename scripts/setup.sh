@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|test
+# Usage: scripts/setup.sh build|demo|test
 set -eu
 
 want=${1:-build}
@@ -20,12 +20,14 @@ need cc gcc
 # The C library's start files and headers, which the compiler's package only recommends.
 [ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 need musl-gcc musl-tools
-if [ "$want" = test ]; then
+if [ "$want" != build ]; then
     need unshare util-linux
+    need python3 python3
+fi
+if [ "$want" = test ]; then
     need setpriv util-linux
     need bash bash
     need ps procps
-    need python3 python3
     need node nodejs
     need strace strace
     need tini tini

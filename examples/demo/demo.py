@@ -155,7 +155,7 @@ class Demo:
             tell(line.decode(errors="replace").rstrip())
 
     def worker_said(self, line: str) -> None:
-        self.timeline.say("worker", line)
+        self.timeline.say("worker", self.shorten(line))
 
     def init_said(self, line: str) -> None:
         self.log.append(line)
@@ -316,6 +316,7 @@ def main() -> int:
         try:
             demo.run()
         except Failed as failed:
+            demo.timeline.flush()
             print(f"\nThe demo failed: {failed}. The log of ojs-init:", file=sys.stderr)
             print("\n".join(demo.log), file=sys.stderr)
             return 1

@@ -1,5 +1,6 @@
 """How the demo looks: one line for each thing that happened, and a bar for each job."""
 
+import heapq
 import os
 import sys
 import threading
@@ -17,17 +18,23 @@ WHO: Dict[str, Tuple[str, str]] = {
 # Colours of how a job can end.
 ENDS = {"acked": "32", "failed": "31", "waiting": "90"}
 
+# How late news may be, in seconds.
+LATE_BY = 0.25
+
 # Columns of the bars.
 WIDTH = 64
 
 
 class Timeline:
-    """Prints what happens, in the order in which it is told."""
+    """Prints what happens, in the order in which it happened: news from different sides take different times to us."""
 
     def __init__(self) -> None:
         self.began = time.time()
         self._lock = threading.Lock()
+        self._waiting: List[Tuple[float, int, str]] = []
+        self._count = 0
         self._has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        threading.Thread(target=self._print, daemon=True).start()
 
     def now(self) -> float:
         return time.time() - self.began
@@ -37,13 +44,29 @@ class Timeline:
 
     def say(self, who: str, text: str, at: Optional[float] = None) -> None:
         name, colour = WHO[who]
-        seconds = self.now() if at is None else at - self.began
+        seconds = max(self.now() if at is None else at - self.began, 0.0)
+        line = f"{seconds:6.2f} s  {self.paint(f'{name:<9}', colour)} {text}"
         with self._lock:
-            print(f"{max(seconds, 0):6.2f} s  {self.paint(f'{name:<9}', colour)} {text}", flush=True)
+            self._count += 1
+            heapq.heappush(self._waiting, (seconds, self._count, line))
 
     def heading(self, text: str) -> None:
+        self.flush()
+        print(f"\n{self.paint(text, '1')}", flush=True)
+
+    def flush(self) -> None:
+        """Prints what waits, up to now."""
+        self._print_before(float("inf"))
+
+    def _print(self) -> None:
+        while True:
+            time.sleep(0.05)
+            self._print_before(self.now() - LATE_BY)
+
+    def _print_before(self, seconds: float) -> None:
         with self._lock:
-            print(f"\n{self.paint(text, '1')}", flush=True)
+            while self._waiting and self._waiting[0][0] <= seconds:
+                print(heapq.heappop(self._waiting)[2], flush=True)
 
 
 class Bar:

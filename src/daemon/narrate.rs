@@ -1,5 +1,6 @@
 //! What the lifecycle has to say, as lines of the log. Job ids may appear, arguments and results never.
 
+use std::fmt;
 use std::time::Duration;
 
 use log::{debug, error, info, warn};
@@ -39,7 +40,7 @@ pub fn narrate(remark: Remark) {
             client,
         } => ready(connection, concurrency, client),
         Remark::EndingProcess { process, why, jobs } => {
-            warn!("ending process {process}, which holds {jobs} jobs: {why}");
+            warn!("ending process {process}, which holds {}: {why}", self::jobs(jobs));
         }
         Remark::Claimed(job) => debug!("job {job}: claimed"),
         Remark::HandedOver(job, connection) => debug!("job {job}: given to connection {connection}"),
@@ -79,8 +80,15 @@ pub fn narrate(remark: Remark) {
     }
 }
 
+/// `1 job`, `2 jobs`.
+fn jobs(count: impl fmt::Display) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} job{plural}")
+}
+
 fn draining(active: usize, left: Duration) {
-    info!("Worker draining, {active} jobs in progress; {} left", seconds(left));
+    info!("Worker draining, {} in progress; {} left", jobs(active), seconds(left));
 }
 
 fn stop_began(held: usize, is_forced: bool) {
@@ -92,7 +100,7 @@ fn stop_began(held: usize, is_forced: bool) {
     if held == 0 {
         info!("stop phase: {why}");
     } else {
-        warn!("stop phase: {why}, {held} jobs are cut off");
+        warn!("stop phase: {why}, {} cut off", jobs(held));
     }
 }
 
@@ -110,15 +118,16 @@ fn ready(connection: ConnectionId, concurrency: u32, client: Option<Text>) {
         .chars()
         .take(CLIENT_CHARS)
         .collect();
-    info!("connection {connection} ({client}) takes up to {concurrency} jobs");
+    info!("connection {connection} ({client}) takes up to {}", jobs(concurrency));
 }
 
 fn summary(lost: usize, cut_off: usize, is_asked: bool, status: u8) {
     if lost > 0 {
         let unreported = lost - cut_off;
         warn!(
-            "Worker stopped; {cut_off} jobs were cut off, {unreported} finished jobs could not be reported; exit status \
-             {status}"
+            "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
+            jobs(cut_off),
+            jobs(unreported)
         );
     } else if is_asked {
         info!("Worker stopped gracefully; exit status {status}");
