@@ -33,6 +33,8 @@ pub(super) struct Agent {
     pub(super) habits: Habits,
     /// Whether it was asked, and did answer.
     pub(super) knows_habits: bool,
+    /// It refused the full form of an ACK and took the bare one (requirements C-24).
+    pub(super) takes_bare_acks: bool,
     /// FETCHes in a row that failed.
     fetch_failures: u32,
     /// Registrations in a row that failed.
@@ -65,6 +67,7 @@ impl Agent {
             beats: Beats::new(interval),
             habits: Habits::default(),
             knows_habits: false,
+            takes_bare_acks: false,
             fetch_failures: 0,
             register_failures: 0,
             last_directive: None,

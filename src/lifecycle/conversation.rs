@@ -50,7 +50,7 @@ impl Lifecycle {
         match said {
             Said::Ready(ready) => self.ready(id, ready, now),
             Said::Ack { job, result } => self.answered(id, &job, What::Ack { result }, now),
-            Said::Fail { job, error } => self.answered(id, &job, What::Fail { error, is_bare: false }, now),
+            Said::Fail { job, error } => self.answered(id, &job, What::Fail { error }, now),
             Said::Release { job, reason } => {
                 let reason = reason.unwrap_or_else(|| "released by the worker".into());
                 self.answered(id, &job, What::Requeue { reason }, now);

@@ -249,6 +249,8 @@ pub enum Call {
         job: JobId,
         /// With this result.
         result: Option<Text>,
+        /// In the form of the bare schema: the backend refused the full one (requirements C-24).
+        is_bare: bool,
     },
     /// The job failed.
     Fail {

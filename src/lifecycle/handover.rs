@@ -212,7 +212,7 @@ impl Lifecycle {
     }
 
     pub(super) fn fail(&mut self, claim: Claim, error: JobError, now: Moment) {
-        self.decide(claim, What::Fail { error, is_bare: false }, None, false, now);
+        self.decide(claim, What::Fail { error }, None, false, now);
     }
 
     pub(super) fn requeue(&mut self, claim: Claim, reason: &str, now: Moment) {

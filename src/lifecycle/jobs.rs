@@ -51,6 +51,8 @@ pub struct Held {
 pub struct Report {
     /// The outcome.
     pub what: What,
+    /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
+    pub is_bare: bool,
     /// How far it is.
     pub step: Step,
     /// Failed attempts to deliver it.
@@ -75,8 +77,6 @@ pub enum What {
     Fail {
         /// How.
         error: JobError,
-        /// The backend refused the full form.
-        is_bare: bool,
     },
     /// Given back.
     Requeue {

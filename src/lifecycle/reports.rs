@@ -68,6 +68,7 @@ impl Lifecycle {
     fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>, is_surplus: bool) {
         self.forget_timers(claim);
         let report = Report {
+            is_bare: self.is_bare_at_first(&what),
             what,
             step: Step::Due,
             failures: 0,
@@ -76,6 +77,11 @@ impl Lifecycle {
             is_surplus,
         };
         self.jobs.place(claim, Place::Reporting(report));
+    }
+
+    /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
+    fn is_bare_at_first(&self, what: &What) -> bool {
+        self.agent.takes_bare_acks && matches!(what, What::Ack { .. })
     }
 
     /// Clears what only matters while a job waits or is held.
@@ -116,14 +122,15 @@ impl Lifecycle {
         for claim in due.into_iter().take(room) {
             let Some(job) = self.jobs.get(claim) else { continue };
             let Place::Reporting(report) = &job.place else { continue };
-            let (worker, id) = (job.worker.clone(), job.id().clone());
+            let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
             let call = match report.what.clone() {
                 What::Ack { result } => Call::Ack {
                     worker,
                     job: id,
                     result,
+                    is_bare,
                 },
-                What::Fail { error, is_bare } => Call::Fail {
+                What::Fail { error } => Call::Fail {
                     worker,
                     job: id,
                     error,
@@ -311,7 +318,10 @@ impl Lifecycle {
         let id = job.id().clone();
         let Place::Reporting(report) = job.place else { return };
         let (about, outcome) = match report.what {
-            What::Ack { .. } => (About::Ack, Outcome::Acked),
+            What::Ack { .. } => {
+                self.agent.takes_bare_acks = report.is_bare;
+                (About::Ack, Outcome::Acked)
+            }
             What::Fail { .. } => (About::Fail, Outcome::Failed),
             What::Requeue { .. } => (About::Release, Outcome::Requeued),
         };
@@ -339,18 +349,21 @@ impl Lifecycle {
         }
     }
 
-    /// The backend will never accept this request as it is: a smaller one may do.
+    /// The backend will never accept this request as it is: the bare form may do, or a smaller result.
     fn report_is_refused(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Reporting(report) = job.place.clone() else {
-            return;
-        };
-        let id = job.id().clone();
+        let Place::Reporting(report) = &job.place else { return };
+        let (id, listener) = (job.id().clone(), report.connection);
         match report.what {
+            What::Ack { .. } | What::Fail { .. } if !report.is_bare => {
+                if let Some(report) = self.jobs.report_mut(claim) {
+                    report.is_bare = true;
+                }
+                self.jobs.step(claim, Step::Due);
+            }
             What::Ack { result: Some(_) } => {
                 self.jobs.step(claim, Step::ResultRefused);
-                let listener = report.connection.filter(|id| self.connections.is_open(*id));
-                match listener {
+                match listener.filter(|id| self.connections.is_open(*id)) {
                     Some(connection) => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";
                         self.refuse(connection, ErrorCode::Refused, message, Some(id));
@@ -360,20 +373,10 @@ impl Lifecycle {
                     None => self.drop_result(claim),
                 }
             }
-            What::Fail { error, is_bare: false } => {
-                if let Some(report) = self.jobs.report_mut(claim) {
-                    report.what = What::Fail { error, is_bare: true };
-                }
-                self.jobs.step(claim, Step::Due);
-            }
-            What::Ack { result: None } | What::Fail { is_bare: true, .. } | What::Requeue { .. } => {
-                if let Some(connection) = report.connection {
-                    self.refuse(
-                        connection,
-                        ErrorCode::Refused,
-                        "the backend refuses the outcome",
-                        Some(id),
-                    );
+            What::Ack { result: None } | What::Fail { .. } | What::Requeue { .. } => {
+                if let Some(connection) = listener {
+                    let message = "the backend refuses the outcome";
+                    self.refuse(connection, ErrorCode::Refused, message, Some(id));
                 }
                 self.leave_to_lapse(claim, "the backend refuses its outcome in every form");
             }
@@ -384,10 +387,13 @@ impl Lifecycle {
     pub(super) fn drop_result(&mut self, claim: Claim) {
         let Some(job) = self.jobs.get(claim) else { return };
         let id = job.id().clone();
+        let what = What::Ack { result: None };
+        let is_bare = self.is_bare_at_first(&what);
         if let Some(report) = self.jobs.report_mut(claim)
             && report.step == Step::ResultRefused
         {
-            report.what = What::Ack { result: None };
+            report.what = what;
+            report.is_bare = is_bare;
             self.jobs.step(claim, Step::Due);
             self.say(Remark::ResultDropped(id));
         }

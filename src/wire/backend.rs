@@ -111,10 +111,15 @@ pub fn request(call: &Call, us: &Identity) -> Request {
                 count: *count,
             },
         ),
-        Call::Ack { worker, job, result } => post(
+        Call::Ack {
+            worker,
+            job,
+            result,
+            is_bare,
+        } => post(
             "workers/ack",
             &AckBody {
-                worker_id: &worker.0,
+                worker_id: Some(&*worker.0).filter(|_| !is_bare),
                 job_id: &job.0,
                 result: result.as_deref().map(Json),
             },
@@ -315,7 +320,8 @@ struct FetchBody<'a> {
 
 #[derive(Serialize)]
 struct AckBody<'a> {
-    worker_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
     job_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Json<'a>>,

@@ -134,6 +134,7 @@ fn a_result_is_passed_on_exactly_as_it_is_spelled() {
         worker: worker(),
         job: job("j"),
         result: Some("{\"n\": 1.0e+2, \"n\": 12345678901234567890123}".into()),
+        is_bare: false,
     };
     let (_, body) = sent(&call);
     assert!(
@@ -148,6 +149,7 @@ fn a_result_that_is_no_json_does_not_break_the_request() {
         worker: worker(),
         job: job("j"),
         result: Some(r#"}, "requeue": true"#.into()),
+        is_bare: false,
     };
     let (_, body) = sent(&call);
     assert!(body.ends_with(r#""result":"}, \"requeue\": true"}"#), "{body}");
@@ -188,7 +190,7 @@ proptest! {
     fn every_request_is_one_json_object_on_a_clean_path(id in ".{1,20}", text in ".{0,20}", is_bare in any::<bool>()) {
         let text: crate::lifecycle::ids::Text = text.into();
         let calls = [
-            Call::Ack { worker: worker(), job: job(&id), result: Some(text.clone()) },
+            Call::Ack { worker: worker(), job: job(&id), result: Some(text.clone()), is_bare },
             Call::Checkpoint { job: job(&id), state: text.clone() },
             Call::Fail {
                 worker: worker(),

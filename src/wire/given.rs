@@ -31,6 +31,7 @@ pub(super) fn ack() -> Call {
         worker: worker(),
         job: job("j"),
         result: None,
+        is_bare: false,
     }
 }
 

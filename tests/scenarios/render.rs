@@ -123,11 +123,17 @@ pub fn call(call: &Call) -> String {
             format!("heartbeat {worker} {} {}{visibility}{form}", state(*now), list(active))
         }
         Call::Fetch { worker, count } => format!("fetch {worker}, at most {count}"),
-        Call::Ack { worker, job, result } => {
+        Call::Ack {
+            worker,
+            job,
+            result,
+            is_bare,
+        } => {
+            let bare = if *is_bare { ", bare form" } else { "" };
             let result = result
                 .as_ref()
                 .map_or(String::new(), |result| format!(", result {result}"));
-            format!("ack {job} by {worker}{result}")
+            format!("ack {job} by {worker}{result}{bare}")
         }
         Call::Fail {
             worker,

@@ -365,6 +365,7 @@ fn faults(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
             Fault::ReplyLost(300),
             Fault::Silence(false),
             Fault::Slow(1_500),
+            Fault::Refused,
         ]);
         let length = *chance.pick(&[500, 4_000, 60_000]);
         twists.push(Twist::Outage(from, from + length, kind));

@@ -147,6 +147,7 @@ pub fn ack(id: &str) -> Call {
         worker: worker(),
         job: job(id),
         result: Some(r#"{"secret":"result"}"#.into()),
+        is_bare: false,
     }
 }
 
@@ -156,6 +157,7 @@ pub fn large_ack(bytes: usize) -> Call {
         worker: worker(),
         job: job("a"),
         result: Some(format!("\"{}\"", "x".repeat(bytes)).into()),
+        is_bare: false,
     }
 }
 
