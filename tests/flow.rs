@@ -31,8 +31,10 @@ mod outages;
 #[path = "flow/restarts.rs"]
 mod restarts;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
+use libtest_mimic::{Arguments, Trial};
 use ojs_devserver::{JobSnapshot, JobState, Options, Server};
 use stage::{Stage, Start};
 
@@ -49,6 +51,25 @@ worker = Worker(concurrency=50)
 @worker.job('t')
 def handle(job): return job.args
 worker.run()";
+
+fn main() -> ExitCode {
+    let tests = [outages::ALL.as_slice(), &heartbeats::ALL, &restarts::ALL].concat();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(tests.len());
+    let trials = tests.into_iter().map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// An outage, for as long as it is to last.
+#[expect(clippy::disallowed_methods, reason = "the length of an outage is what is tested")]
+fn lasts(time: Duration) {
+    std::thread::sleep(time);
+}
 
 /// A backend whose jobs stay reserved for long: what is delivered twice was delivered twice for another reason.
 fn patient() -> Server {
@@ -89,10 +110,15 @@ fn all_are_done(server: &Server, count: usize) -> Vec<JobSnapshot> {
     server.jobs()
 }
 
-/// Each job has one accepted ACK, and no worker ever had more jobs than it may.
-fn once_each_and_never_too_many(server: &Server, jobs: &[JobSnapshot]) {
+/// Each job has one accepted ACK.
+fn acked_once_each(jobs: &[JobSnapshot]) {
     let odd: Vec<&JobSnapshot> = jobs.iter().filter(|job| job.times_acked != 1).collect();
     assert!(odd.is_empty(), "{odd:#?}");
+}
+
+/// As above, and no worker ever had more jobs than it may.
+fn once_each_and_never_too_many(server: &Server, jobs: &[JobSnapshot]) {
+    acked_once_each(jobs);
     let most = server.most_active();
     assert!(most.values().all(|most| *most <= CONCURRENCY), "{most:?}");
 }

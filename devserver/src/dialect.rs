@@ -69,6 +69,9 @@ const GO_VISIBILITY: Duration = Duration::from_secs(30);
 /// Shortest visibility timeout of the JSON schemas.
 const SCHEMA_MIN_VISIBILITY_MS: u64 = 1_000;
 
+/// Longest id of a worker, in bytes.
+const MAX_WORKER_BYTES: usize = 255;
+
 /// The fields of the JSON schemas of requests.
 const FETCH_FIELDS: [&str; 4] = ["queues", "count", "worker_id", "visibility_timeout_ms"];
 const ACK_FIELDS: [&str; 2] = ["job_id", "result"];
@@ -296,7 +299,14 @@ fn is_uuid_v7(id: &str) -> bool {
 }
 
 fn worker(body: &Object) -> Result<Option<String>, Refusal> {
-    Ok(body.text("worker_id")?.filter(|id| !id.is_empty()))
+    let id = body.text("worker_id")?.filter(|id| !id.is_empty());
+    if id.as_ref().is_some_and(|id| id.len() > MAX_WORKER_BYTES) {
+        return Err(Refusal::field(
+            "worker_id",
+            &format!("text of at most {MAX_WORKER_BYTES} bytes"),
+        ));
+    }
+    Ok(id)
 }
 
 /// The `worker_id` that must be there.

@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::store::job::Moment;
 
+/// Most jobs that an event names.
+pub(crate) const MAX_EVENT_JOBS: usize = 1_000;
+
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
@@ -27,6 +30,9 @@ pub struct Event {
     /// The jobs that it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<String>,
+    /// How many more jobs it is about: of a batch only the first are named.
+    #[serde(skip_serializing_if = "is_none")]
+    pub more_jobs: usize,
     /// Of a heartbeat: what the worker said that it is. Of a job: the state that it got into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -36,6 +42,11 @@ pub struct Event {
     /// The fault that met the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<&'static str>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The last events; older ones are forgotten.
@@ -96,6 +107,7 @@ impl Event {
             request: String::new(),
             worker: None,
             jobs: Vec::new(),
+            more_jobs: 0,
             state: None,
             status: None,
             fault: None,

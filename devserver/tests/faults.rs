@@ -231,10 +231,10 @@ fn a_server_that_is_dropped_leaves_a_closed_port_even_when_requests_hang() {
     bench.patience = NOTHING;
     assert!(bench.ask("GET", "/ojs/v1/queues", "").is_err());
     let address = bench.server.address();
+    let was = bench.server.events().len();
     let hung = TcpStream::connect(address).unwrap();
     std::io::Write::write_all(&mut &hung, b"GET /ojs/v1/queues HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let was = bench.server.events().len();
-    bench.server.wait(PATIENCE, |server| server.events().len() > was);
+    assert!(bench.server.wait(PATIENCE, |server| server.events().len() > was));
     drop(bench);
     assert!(TcpStream::connect(address).is_err());
 }

@@ -1,6 +1,5 @@
 //! Heartbeats keep their time, whatever hangs beside them.
 
-use std::thread;
 use std::time::Duration;
 
 use ojs_devserver::{Event, Fault, FaultRule, Operation, Server};
@@ -21,6 +20,18 @@ worker = Worker(concurrency=50)
 def handle(job): job.cancelled.wait()
 worker.run()";
 
+/// Every test of this file.
+pub const ALL: [(&str, fn()); 2] = [
+    (
+        "heartbeats_come_at_their_interval_while_a_fetch_hangs_for_30_seconds",
+        beside_a_hanging_fetch,
+    ),
+    (
+        "accepted_heartbeats_are_at_most_two_intervals_apart_while_every_second_one_hangs",
+        every_second_one_hangs,
+    ),
+];
+
 /// Runs a worker with three jobs for [`WATCH`] after this fault begins; the heartbeats of that time.
 fn heartbeats_with(server: &Server, fault: FaultRule) -> Vec<Event> {
     let stage = Stage::new();
@@ -35,7 +46,7 @@ fn heartbeats_with(server: &Server, fault: FaultRule) -> Vec<Event> {
     assert!(is_busy, "{}", init.story());
     let before = server.events().last().unwrap().number;
     server.fault(fault).unwrap();
-    thread::sleep(WATCH);
+    lasts(WATCH);
     server.clear_faults();
     let events = server.events();
     init.stops();
@@ -54,8 +65,7 @@ fn longest_gap<'a>(events: impl Iterator<Item = &'a Event>) -> Duration {
     Duration::from_secs_f64(gaps.fold(0.0, f64::max) / 1e3)
 }
 
-#[test]
-fn heartbeats_come_at_their_interval_while_a_fetch_hangs_for_30_seconds() {
+fn beside_a_hanging_fetch() {
     let server = patient();
     let beats = heartbeats_with(&server, FaultRule::on(Operation::Fetch, Fault::Hang));
     let hanging = server.events().into_iter().filter(|event| event.fault == Some("hang"));
@@ -73,8 +83,7 @@ fn heartbeats_come_at_their_interval_while_a_fetch_hangs_for_30_seconds() {
     assert!(gap <= INTERVAL * 6 / 5, "{gap:?}");
 }
 
-#[test]
-fn accepted_heartbeats_are_at_most_two_intervals_apart_while_every_second_one_hangs() {
+fn every_second_one_hangs() {
     let server = patient();
     let beats = heartbeats_with(&server, FaultRule::on(Operation::Heartbeat, Fault::Hang).every(2));
     let hung = beats.iter().filter(|beat| beat.fault == Some("hang")).count();

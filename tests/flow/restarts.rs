@@ -9,6 +9,18 @@ use crate::support::{proc, sys};
 
 const JOBS: usize = 1_000;
 
+/// Every test of this file.
+pub const ALL: [(&str, fn()); 2] = [
+    (
+        "no_job_is_lost_or_done_twice_when_the_worker_is_killed_again_and_again",
+        the_worker_is_killed,
+    ),
+    (
+        "no_job_is_lost_when_the_init_itself_is_killed_and_another_one_is_started",
+        the_init_is_killed,
+    ),
+];
+
 /// A worker with jobs in its hands at any moment.
 const BUSY: &str = "import sys, time; sys.path.insert(0, 'clients/python')
 from ojs_worker import Worker
@@ -30,8 +42,7 @@ fn impatient() -> Server {
     .unwrap()
 }
 
-#[test]
-fn no_job_is_lost_or_done_twice_when_the_worker_is_killed_again_and_again() {
+fn the_worker_is_killed() {
     let server = impatient();
     enqueue(&server, JOBS, RETRIES);
     let stage = Stage::new();
@@ -56,8 +67,7 @@ fn no_job_is_lost_or_done_twice_when_the_worker_is_killed_again_and_again() {
 }
 
 /// Nobody is left who could say anything: the backend notices that the heartbeats have stopped.
-#[test]
-fn no_job_is_lost_when_the_init_itself_is_killed_and_another_one_is_started() {
+fn the_init_is_killed() {
     let server = impatient();
     enqueue(&server, JOBS, RETRIES);
     for (name, enough) in [("first", JOBS / 4), ("second", JOBS / 2)] {

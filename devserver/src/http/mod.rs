@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::events::Event;
+use crate::events::{Event, MAX_EVENT_JOBS};
 use crate::faults::Fault;
 use crate::operation::Operation;
 use crate::server::Shared;
@@ -88,7 +88,8 @@ pub(crate) async fn serve(
         match now {
             Gate::Over => return,
             Gate::Closed { until } => {
-                listener = None;
+                // It is still there when the gate was closed before anybody was let in.
+                drop(listener.take());
                 shared.set_listening(false);
                 let wait = until.map(|until| until.saturating_sub(shared.clock.now()));
                 tokio::select! {
@@ -98,8 +99,15 @@ pub(crate) async fn serve(
                     }
                 }
             }
-            Gate::Open => match &listener {
-                Some(open) => accept(&context, open, &mut gate_seen).await,
+            Gate::Open => match listener.take() {
+                Some(open) => {
+                    let mut connections = accept(&context, &open, &mut gate_seen).await;
+                    // The port first: whoever comes from here on is refused.
+                    drop(open);
+                    let ended = async { while connections.join_next().await.is_some() {} };
+                    // Those that have not ended by then end with the set.
+                    let _ = timeout(CLOSE_PATIENCE * 2, ended).await;
+                }
                 None => match TcpListener::bind(address).and_then(listen) {
                     Ok(bound) => {
                         listener = Some(bound);
@@ -124,8 +132,12 @@ async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Takes connections until the gate changes, which ends them all.
-async fn accept(context: &Arc<Context>, listener: &tokio::net::TcpListener, gate: &mut watch::Receiver<Gate>) {
+/// Takes connections until the gate is no longer open, which ends them all; gives those that are ending.
+async fn accept(
+    context: &Arc<Context>,
+    listener: &tokio::net::TcpListener,
+    gate: &mut watch::Receiver<Gate>,
+) -> JoinSet<()> {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -147,10 +159,14 @@ async fn accept(context: &Arc<Context>, listener: &tokio::net::TcpListener, gate
                 Err(_) => sleep(REBIND).await,
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            _ = gate.changed() => break,
+            () = no_longer_open(gate) => return connections,
         }
     }
-    while connections.join_next().await.is_some() {}
+}
+
+async fn no_longer_open(gate: &mut watch::Receiver<Gate>) {
+    // An error: the server is gone, and with it the port.
+    let _ = gate.wait_for(|gate| *gate != Gate::Open).await;
 }
 
 async fn connection(context: Arc<Context>, stream: TcpStream, mut gate: watch::Receiver<Gate>) {
@@ -161,7 +177,7 @@ async fn connection(context: Arc<Context>, stream: TcpStream, mut gate: watch::R
     tokio::select! {
         // One that breaks is the other side's business, or was meant to.
         _ = connection.as_mut() => {}
-        _ = gate.changed() => {
+        () = no_longer_open(&mut gate) => {
             connection.as_mut().graceful_shutdown();
             let _ = timeout(CLOSE_PATIENCE, connection).await;
         }
@@ -248,7 +264,8 @@ fn finish(shared: &Shared, request: &Request, mut reply: Reply, fault: Option<&'
         shared.note(Event {
             request: request.line(),
             worker: about.worker,
-            jobs: about.jobs,
+            more_jobs: about.jobs.len().saturating_sub(MAX_EVENT_JOBS),
+            jobs: about.jobs.into_iter().take(MAX_EVENT_JOBS).collect(),
             state: about.state,
             status: Some(reply.status),
             fault,

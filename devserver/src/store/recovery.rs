@@ -49,7 +49,7 @@ impl Store {
 
     fn due(&mut self, now: Moment, id: &JobId) -> Option<Occurrence> {
         let job = self.jobs.get(id)?;
-        let is_expired = job.times_delivered == 0 && job.expires_at.is_some_and(|expires_at| expires_at <= now);
+        let is_expired = job.expires_at.is_some_and(|expires_at| expires_at <= now);
         match job.state {
             JobState::Active => {
                 let worker = job.worker().cloned();
