@@ -7,16 +7,19 @@ use std::time::Duration;
 use crate::lifecycle::effect::{Call, Remark};
 use crate::lifecycle::event::{Directive, Failure, Habits, Reply};
 use crate::lifecycle::heartbeats::Beats;
-use crate::lifecycle::ids::{Claim, WorkerId};
-use crate::lifecycle::jobs::Place;
+use crate::lifecycle::ids::WorkerId;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::time::Moment;
 
 /// Longest pause before a repeat once the end has begun: an ACK is tried to the last moment.
 const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
 
-/// Least time between two attempts that changed credentials bring forward.
-const NEW_CREDENTIALS_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two moments at which what waits is brought forward.
+const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Within this time after an outage what it held up is tried again.
+const BACK_WITHIN: Duration = Duration::from_secs(1);
 
 /// What we know of the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,17 +39,15 @@ pub(super) struct Agent {
     /// It refused the full form of an ACK and took the bare one (requirements C-24).
     pub(super) takes_bare_acks: bool,
     /// FETCHes in a row that failed.
-    fetch_failures: u32,
+    fetches: Setbacks,
     /// Registrations in a row that failed.
-    pub(super) register_failures: u32,
+    pub(super) registrations: Setbacks,
     /// What the last heartbeat's reply asked for.
     pub(super) last_directive: Option<Directive>,
     /// Whether the last answer of the backend was none.
     is_unreachable: bool,
-    /// Our credentials were refused since they last changed.
-    is_refused: bool,
-    /// When changed credentials last brought something forward.
-    renewed_at: Option<Moment>,
+    /// When something was last brought forward.
+    brought_forward_at: Option<Moment>,
     /// The backend takes no progress.
     pub(super) has_no_progress: bool,
     /// The backend saves no checkpoints.
@@ -68,12 +69,11 @@ impl Agent {
             habits: Habits::default(),
             knows_habits: false,
             takes_bare_acks: false,
-            fetch_failures: 0,
-            register_failures: 0,
+            fetches: Setbacks::default(),
+            registrations: Setbacks::default(),
             last_directive: None,
             is_unreachable: false,
-            is_refused: false,
-            renewed_at: None,
+            brought_forward_at: None,
             has_no_progress: false,
             has_no_checkpoints: false,
             has_left: false,
@@ -124,7 +124,7 @@ impl Lifecycle {
     pub(super) fn fetch_replied(&mut self, worker: WorkerId, reply: Reply, now: Moment) {
         match reply {
             Reply::Fetched(deliveries) => {
-                self.agent.fetch_failures = 0;
+                self.agent.fetches = Setbacks::default();
                 if deliveries.is_empty() {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
@@ -150,8 +150,8 @@ impl Lifecycle {
             }
             return;
         }
-        let pause = self.retry_pause(self.agent.fetch_failures, asked_for(failure));
-        self.agent.fetch_failures = self.agent.fetch_failures.saturating_add(1);
+        let failures = self.agent.fetches.add(failure);
+        let pause = self.retry_pause(failures, asked_for(failure));
         self.pause_fetch(pause, now);
         self.say(Remark::CallFailed {
             what: "FETCH",
@@ -170,43 +170,46 @@ impl Lifecycle {
         }
     }
 
-    /// What waits for a second chance gets it now: the first one may have had the wrong credentials.
+    /// What was refused, or could not be sent for want of credentials, gets its next chance now.
     pub(super) fn credentials_changed(&mut self, now: Moment) {
-        if !std::mem::take(&mut self.agent.is_refused) {
-            return;
+        self.bring_forward(is_of_credentials, Duration::ZERO, now);
+    }
+
+    /// A heartbeat got through again: so may what failed as the last ones did, but not from all workers at once.
+    pub(super) fn outage_is_over(&mut self, now: Moment) {
+        let spread = self.jitter.up_to(BACK_WITHIN);
+        self.bring_forward(is_of_an_outage, spread, now);
+    }
+
+    /// Ends the pauses that such failures began, so much later.
+    fn bring_forward(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
+        // Neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
+        let last = self.agent.brought_forward_at;
+        let earliest = last.map_or(now, |last| last.after(BRING_FORWARD_EVERY));
+        let at = now.after(later.max(earliest.from_now(now)));
+        let mut timers = Vec::new();
+        for (setbacks, timer) in [
+            (&mut self.agent.registrations, Timer::Register),
+            (&mut self.agent.fetches, Timer::Fetch),
+        ] {
+            timers.extend(setbacks.were(such).then_some(timer));
+            // One that is on its way shall not wait long after its failure.
+            setbacks.begin_anew();
         }
-        // Whoever can write next to the file must not make us ask without a pause.
-        let earliest = self
-            .agent
-            .renewed_at
-            .map_or(now, |last| last.after(NEW_CREDENTIALS_EVERY));
-        let at = now.after(earliest.from_now(now));
-        self.agent.renewed_at = Some(at);
-        // One that is on its way with the old ones shall not wait long after its refusal.
-        self.agent.register_failures = 0;
-        self.agent.fetch_failures = 0;
-        let reporting = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| matches!(job.place, Place::Reporting(_)));
-        let reporting: Vec<Claim> = reporting.map(|(claim, _)| claim).collect();
-        let mut timers = vec![Timer::Register, Timer::Fetch, Timer::Heartbeat];
-        for claim in reporting {
-            if let Some(report) = self.jobs.report_mut(claim) {
-                report.failures = 0;
-                timers.extend(report.step.is_pause().then_some(Timer::Report(claim)));
-            }
+        for (claim, report) in self.jobs.reports() {
+            let is_waiting = report.step.is_pause() && report.setbacks.were(such);
+            timers.extend(is_waiting.then_some(Timer::Report(claim)));
+            report.setbacks.begin_anew();
         }
         for timer in timers {
             if self.timers.due(timer).is_some() {
                 self.timers.arm_at_latest(timer, at);
+                self.agent.brought_forward_at = Some(at);
             }
         }
     }
 
     pub(super) fn note_backend_health(&mut self, reply: &Reply) {
-        let is_refusal = matches!(reply, Reply::Failed(Failure::Unauthorized | Failure::NoCredentials));
-        self.agent.is_refused |= is_refusal;
         if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials)) {
             return;
         }

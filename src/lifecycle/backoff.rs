@@ -64,6 +64,11 @@ impl Jitter {
         self.below(longest, longest / 4)
     }
 
+    /// Any pause of at most `longest`.
+    pub fn up_to(&mut self, longest: Duration) -> Duration {
+        self.below(longest, longest)
+    }
+
     /// `longest` less a random part of `spread`.
     fn below(&mut self, longest: Duration, spread: Duration) -> Duration {
         longest.saturating_sub(spread.saturating_mul(self.next() % 1024) / 1024)

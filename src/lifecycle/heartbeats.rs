@@ -10,6 +10,7 @@ use crate::lifecycle::jobs::{Job, Place};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::reports::is_ours;
+use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage};
 use crate::lifecycle::time::Moment;
 
 /// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
@@ -41,6 +42,8 @@ pub(super) struct Beats {
     form: HeartbeatForm,
     /// Forms in a row that were refused.
     refusals: u32,
+    /// The last one did not get through, or its answer did not.
+    is_failing: bool,
 }
 
 /// What a heartbeat said that is on its way.
@@ -61,6 +64,7 @@ impl Beats {
             extends: false,
             form: HeartbeatForm::Full,
             refusals: 0,
+            is_failing: false,
         }
     }
 }
@@ -158,7 +162,10 @@ impl Lifecycle {
         match reply {
             Reply::Beaten { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
-                self.agent.register_failures = 0;
+                self.agent.registrations = Setbacks::default();
+                if std::mem::take(&mut self.agent.beats.is_failing) {
+                    self.outage_is_over(now);
+                }
                 self.agent.beats.refusals = 0;
                 if let Some(extended) = extended {
                     self.look_for_lost(&beat.named, &extended, now);
@@ -183,6 +190,7 @@ impl Lifecycle {
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
+        self.agent.beats.is_failing |= is_of_an_outage(failure);
         self.say(Remark::CallFailed {
             what: "heartbeat",
             failure,

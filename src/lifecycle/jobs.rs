@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lifecycle::effect::CancelReason;
 use crate::lifecycle::event::{Delivery, Habits, JobError, Progress};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, Text, WorkerId};
+use crate::lifecycle::setbacks::Setbacks;
 use crate::lifecycle::time::Moment;
 
 /// One claimed job.
@@ -56,9 +57,7 @@ pub struct Report {
     /// How far it is.
     pub step: Step,
     /// Failed attempts to deliver it.
-    pub failures: u32,
-    /// Attempts in a row that found no such operation.
-    pub not_found: u32,
+    pub setbacks: Setbacks,
     /// Who is told when the backend has it.
     pub connection: Option<ConnectionId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
@@ -246,6 +245,14 @@ impl Ledger {
             Place::Reporting(report) => Some(report),
             Place::Waiting | Place::Held(_) => None,
         }
+    }
+
+    /// Every report.
+    pub fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
+        self.jobs.iter_mut().filter_map(|(claim, job)| match &mut job.place {
+            Place::Reporting(report) => Some((*claim, report)),
+            Place::Waiting | Place::Held(_) => None,
+        })
     }
 
     /// Sets how far the report of a job is.

@@ -23,6 +23,7 @@ pub mod phase;
 pub mod plain;
 mod registration;
 mod reports;
+mod setbacks;
 mod shutdown;
 pub mod snapshot;
 mod steps;

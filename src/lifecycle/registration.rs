@@ -8,6 +8,7 @@ use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::heartbeats::Beat;
 use crate::lifecycle::ids::WorkerId;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage};
 use crate::lifecycle::time::Moment;
 
 impl Lifecycle {
@@ -17,7 +18,7 @@ impl Lifecycle {
         self.agent.is_settled = false;
         self.agent.is_known = false;
         self.agent.has_left = false;
-        self.agent.register_failures = 0;
+        self.agent.registrations = Setbacks::default();
         self.register(now);
     }
 
@@ -86,8 +87,12 @@ impl Lifecycle {
     }
 
     pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
-        let pause = self.retry_pause(self.agent.register_failures, asked_for(failure));
-        self.agent.register_failures = self.agent.register_failures.saturating_add(1);
+        let failures = self.agent.registrations.add(failure);
+        let mut pause = self.retry_pause(failures, asked_for(failure));
+        if is_of_an_outage(failure) {
+            // No heartbeat tells yet that it is over.
+            pause = pause.min(self.jitter.poll_pause(self.agent.beats.interval));
+        }
         self.timers.arm(Timer::Register, now.after(pause));
         self.say(Remark::CallFailed {
             what: "registration",

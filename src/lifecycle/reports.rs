@@ -11,6 +11,7 @@ use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId};
 use crate::lifecycle::jobs::{Job, Place, Report, Step, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::setbacks::Setbacks;
 use crate::lifecycle::time::Moment;
 
 /// Most reports on their way at the same time.
@@ -71,8 +72,7 @@ impl Lifecycle {
             is_bare: self.is_bare_at_first(&what),
             what,
             step: Step::Due,
-            failures: 0,
-            not_found: 0,
+            setbacks: Setbacks::default(),
             connection,
             is_surplus,
         };
@@ -214,12 +214,11 @@ impl Lifecycle {
             return;
         };
         let is_ack = matches!(report.what, What::Ack { .. });
-        let is_not_found = failure == Failure::NotOffered;
-        report.not_found = if is_not_found { report.not_found + 1 } else { 0 };
-        let is_gone = report.not_found >= NOT_FOUND_FOR_GOOD;
         match failure {
             Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
-            Failure::NotOffered if is_gone => self.report_is_lost(claim),
+            Failure::NotOffered if report.setbacks.were_alike(failure) + 1 >= NOT_FOUND_FOR_GOOD => {
+                self.report_is_lost(claim);
+            }
             Failure::Refused => self.report_is_refused(claim, now),
             Failure::Unanswered if !is_ack => self.pause_report(claim, Step::Doubtful, failure, None, now),
             Failure::Declined { retry_after } => self.pause_report(claim, Step::Pausing, failure, retry_after, now),
@@ -238,8 +237,7 @@ impl Lifecycle {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let failures = report.failures;
-        report.failures = failures.saturating_add(1);
+        let failures = report.setbacks.add(failure);
         let what = name(&report.what);
         let pause = self.retry_pause(failures, asked_for);
         self.jobs.step(claim, step);

@@ -51,6 +51,7 @@ struct Player {
     shows_log: bool,
     reads_at_once: bool,
     is_given: bool,
+    is_down: bool,
     has_exited: bool,
     written: String,
 }
@@ -68,6 +69,7 @@ pub fn play(script: &str) -> Result<String, Wrong> {
         shows_log: false,
         reads_at_once: true,
         is_given: true,
+        is_down: false,
         has_exited: false,
         written: String::new(),
     };
@@ -220,6 +222,9 @@ impl Player {
         }
         let lines = if what == "status" {
             vec![self.status()]
+        } else if let Some(how) = what.strip_prefix("the backend is ") {
+            self.is_down = how == "down";
+            vec![]
         } else if let Some(answer) = what.strip_prefix("backend: ") {
             let (call, reply) = answer.split_once(" -> ").ok_or("what does it answer?")?;
             self.answer(call, reply)?
@@ -270,17 +275,11 @@ impl Player {
     /// Answers everything that somebody answers out of habit.
     fn handle_habits(&mut self, lines: &mut Vec<String>) -> Result<(), Wrong> {
         for _ in 0..MOST_TIMERS {
-            let answered = self.asked.iter().enumerate().find_map(|(index, asked)| {
-                let (.., answer) = HABITS.iter().find(|(name, begins, _)| {
-                    let is_habit = if self.is_given && *name != "manifests" {
-                        ["heartbeats", "registrations"].contains(name)
-                    } else {
-                        self.habits.contains(name)
-                    };
-                    is_habit && begins.iter().any(|begin| asked.text.starts_with(begin))
-                })?;
-                Some((index, *answer))
-            });
+            let answered = self
+                .asked
+                .iter()
+                .enumerate()
+                .find_map(|(index, asked)| Some((index, self.habitual(asked)?)));
             let Some((index, answer)) = answered else { return Ok(()) };
             let asked = self.asked.remove(index);
             let (reply, now) = (words::reply(answer)?, self.now);
@@ -288,6 +287,21 @@ impl Player {
             self.drain(lines);
         }
         Err("answers without end".to_owned())
+    }
+
+    fn habitual(&self, asked: &Asked) -> Option<&'static str> {
+        if self.is_down {
+            return Some("not sent");
+        }
+        let (.., answer) = HABITS.iter().find(|(name, begins, _)| {
+            let is_habit = if self.is_given && *name != "manifests" {
+                ["heartbeats", "registrations"].contains(name)
+            } else {
+                self.habits.contains(name)
+            };
+            is_habit && begins.iter().any(|begin| asked.text.starts_with(begin))
+        })?;
+        Some(answer)
     }
 
     /// Notes every effect, and lets a worker read what it was sent.
