@@ -24,6 +24,10 @@ mod support;
 mod under_test;
 use support::wait;
 
+#[path = "flow/credentials.rs"]
+mod credentials;
+#[path = "flow/dialects.rs"]
+mod dialects;
 #[path = "flow/heartbeats.rs"]
 mod heartbeats;
 #[path = "flow/outages.rs"]
@@ -53,7 +57,14 @@ def handle(job): return job.args
 worker.run()";
 
 fn main() -> ExitCode {
-    let tests = [outages::ALL.as_slice(), &heartbeats::ALL, &restarts::ALL].concat();
+    let tests = [
+        outages::ALL.as_slice(),
+        &heartbeats::ALL,
+        &restarts::ALL,
+        &dialects::ALL,
+        &credentials::ALL,
+    ]
+    .concat();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(tests.len());
     let trials = tests.into_iter().map(|(name, test)| {

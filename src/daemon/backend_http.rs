@@ -51,7 +51,7 @@ pub(super) struct Target {
     base: String,
     tls: TlsConfig,
     token: TokenSource,
-    tls_complaints: Mutex<Seldom>,
+    complaints: Mutex<Seldom>,
 }
 
 impl Target {
@@ -63,9 +63,15 @@ impl Target {
             base: base.as_str().to_owned(),
             tls: backend_tls::config(&settings.backend)?,
             token: TokenSource::new(&settings.backend),
-            tls_complaints: Mutex::default(),
+            complaints: Mutex::default(),
             settings,
         })
+    }
+
+    /// Says why there was no answer: for all lanes together one line in ten seconds.
+    fn complain(&self, text: &str) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.warn(format_args!("backend {}: {text}", self.base));
     }
 }
 
@@ -159,15 +165,10 @@ impl Http {
     /// Why there is no answer to a request; `is_whole`: all of its body was taken from us.
     fn trouble(&self, error: &ureq::Error, is_whole: bool) -> Trouble {
         let refusal = backend_tls::refusal(error, &self.target.settings.backend);
-        if let Some(refusal) = &refusal {
-            let complaints = self.target.tls_complaints.lock();
-            let mut complaints = complaints.unwrap_or_else(PoisonError::into_inner);
-            complaints.warn(format_args!("backend: {}", refusal.text));
-        }
         let is_refused = refusal.as_ref().is_some_and(|refusal| refusal.is_certain);
         let is_sent = is_whole && !is_refused && !is_before_end_of_request(error);
         Trouble {
-            text: refusal.map_or_else(|| error.to_string(), |refusal| refusal.text),
+            text: refusal.map_or_else(|| reason(error), |refusal| refusal.text),
             failure: if is_sent { Failure::Unanswered } else { Failure::NotSent },
             is_stale: is_hang_up(error) && !self.is_new_connection.load(Ordering::Relaxed),
         }
@@ -238,6 +239,9 @@ impl Work for Http {
             }
             Err(trouble) => {
                 log::debug!("backend: {} {}: {}", request.method, request.path, trouble.text);
+                if trouble.failure != Failure::NoCredentials {
+                    self.target.complain(&trouble.text);
+                }
                 Reply::Failed(trouble.failure)
             }
         }
@@ -314,6 +318,25 @@ fn is_hang_up(error: &ureq::Error) -> bool {
                 | io::ErrorKind::BrokenPipe
         )
     )
+}
+
+/// Why there is no answer, for a person.
+fn reason(error: &ureq::Error) -> String {
+    let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let known = if matches!(error, ureq::Error::HostNotFound) {
+        "there is no host of this name"
+    } else if matches!(error, ureq::Error::Timeout(ureq::Timeout::Resolve)) {
+        "its name could not be resolved in time"
+    } else if matches!(error, ureq::Error::Timeout(ureq::Timeout::Connect)) {
+        "no connection within backend.connect_timeout"
+    } else if matches!(error, ureq::Error::Timeout(_)) {
+        "no answer in time"
+    } else if matches!(error, ureq::Error::Io(error) if is_refused(error)) {
+        "connection refused: nothing listens there"
+    } else {
+        return error.to_string();
+    };
+    known.to_owned()
 }
 
 /// Whether the connection was never there, or was gone before the last byte of the request was on it.
