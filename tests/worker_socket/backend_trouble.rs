@@ -105,6 +105,8 @@ link.note_all()";
 #[test]
 fn a_result_that_the_backend_refuses_is_acked_without_it() {
     let stage = Stage::new();
+    // In the full form and in the bare one.
+    stage.backend.once(Endpoint::Ack, Behaviour::status(413));
     stage.backend.once(Endpoint::Ack, Behaviour::status(413));
     stage.enqueue([1]);
     let script = "
