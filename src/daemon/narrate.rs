@@ -149,6 +149,7 @@ fn call_failed(what: &str, failure: Failure, retry_in: Option<Duration>) {
             "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
         }
         Failure::NotOffered => "the backend does not offer it; check backend.url",
+        Failure::Foreign => "somebody in front of the backend answers, and not the backend",
         Failure::Unregistered => "the backend does not know this worker",
         Failure::Lost => "the job is not ours any more",
         Failure::AlreadyCompleted => "the job is completed already",

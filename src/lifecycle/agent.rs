@@ -9,11 +9,15 @@ use crate::lifecycle::event::{Directive, Failure, Habits, Reply};
 use crate::lifecycle::heartbeats::Beats;
 use crate::lifecycle::ids::WorkerId;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::phase::Phase;
 use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::time::Moment;
 
-/// Longest pause before a repeat once the end has begun: an ACK is tried to the last moment.
+/// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
 const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
+
+/// Longest pause in a drain, unless the backend asks for more: whoever waits for the last ACK shall not wait long.
+pub(super) const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
 
 /// Least time between two moments at which what waits is brought forward.
 const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
@@ -34,10 +38,12 @@ pub(super) struct Agent {
     pub(super) beats: Beats,
     /// What this kind of backend does differently.
     pub(super) habits: Habits,
-    /// Whether it was asked, and did answer.
+    /// Whether it was asked, and did answer, or does not answer.
     pub(super) knows_habits: bool,
-    /// It refused the full form of an ACK and took the bare one (requirements C-24).
-    pub(super) takes_bare_acks: bool,
+    /// How often it was asked in vain.
+    pub(super) manifest_failures: u32,
+    /// When it refused the full form of an ACK and took the bare one (requirements C-24).
+    pub(super) bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
     fetches: Setbacks,
     /// Registrations in a row that failed.
@@ -68,7 +74,8 @@ impl Agent {
             beats: Beats::new(interval),
             habits: Habits::default(),
             knows_habits: false,
-            takes_bare_acks: false,
+            manifest_failures: 0,
+            bare_acks_since: None,
             fetches: Setbacks::default(),
             registrations: Setbacks::default(),
             last_directive: None,
@@ -88,7 +95,10 @@ impl Lifecycle {
         if !self.is_taking_jobs() || !self.agent.is_settled {
             return;
         }
-        if self.timers.due(Timer::Fetch).is_some() || self.is_fetching() {
+        let is_pausing = [Timer::Fetch, Timer::FetchAgain]
+            .iter()
+            .any(|timer| self.timers.due(*timer).is_some());
+        if is_pausing || self.is_fetching() {
             return;
         }
         let credit = self
@@ -125,11 +135,10 @@ impl Lifecycle {
         match reply {
             Reply::Fetched(deliveries) => {
                 self.agent.fetches = Setbacks::default();
-                if deliveries.is_empty() {
+                if !self.claim(deliveries, worker.clone(), now) {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
                 }
-                self.claim(deliveries, worker.clone(), now);
                 self.is_known_now(&worker, now);
             }
             Reply::Failed(failure) => self.fetch_failed(failure, now),
@@ -150,9 +159,9 @@ impl Lifecycle {
             }
             return;
         }
-        let failures = self.agent.fetches.add(failure);
-        let pause = self.retry_pause(failures, asked_for(failure));
-        self.pause_fetch(pause, now);
+        let before = self.agent.fetches.add(failure, now);
+        let pause = self.retry_pause(before, failure);
+        self.timers.arm(Timer::FetchAgain, now.after(pause));
         self.say(Remark::CallFailed {
             what: "FETCH",
             failure,
@@ -160,13 +169,14 @@ impl Lifecycle {
         });
     }
 
-    /// How long to wait before a request is repeated. When the end is near nobody can wait long.
-    pub(super) fn retry_pause(&mut self, failures: u32, asked_for: Option<Duration>) -> Duration {
-        let pause = self.jitter.retry_pause(failures, asked_for);
-        if self.phase.is_terminating() {
-            pause.min(LONGEST_RETRY_AT_THE_END)
-        } else {
-            pause
+    /// How long to wait before a request is repeated that has failed so often before, and like this now.
+    pub(super) fn retry_pause(&mut self, before: u32, failure: Failure) -> Duration {
+        let asked_for = asked_for(failure);
+        let pause = self.jitter.retry_pause(before, asked_for);
+        match self.phase {
+            Phase::Running | Phase::Quiet => pause,
+            Phase::Delay | Phase::Drain => pause.min(LONGEST_RETRY_IN_A_DRAIN.max(asked_for.unwrap_or_default())),
+            Phase::EndGame | Phase::Stop | Phase::Exited => pause.min(LONGEST_RETRY_AT_THE_END),
         }
     }
 
@@ -181,25 +191,27 @@ impl Lifecycle {
         self.bring_forward(is_of_an_outage, spread, now);
     }
 
-    /// Ends the pauses that such failures began, so much later.
+    /// Ends the pauses that such failures began, so much later; for one attempt, and no more often than once a second:
+    /// neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
     fn bring_forward(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
-        // Neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
-        let last = self.agent.brought_forward_at;
-        let earliest = last.map_or(now, |last| last.after(BRING_FORWARD_EVERY));
-        let at = now.after(later.max(earliest.from_now(now)));
+        let at = match self.agent.brought_forward_at {
+            Some(last) if last.from_now(now) > Duration::ZERO => last,
+            Some(last) => now.after(later.max(last.after(BRING_FORWARD_EVERY).from_now(now))),
+            None => now.after(later),
+        };
         let mut timers = Vec::new();
-        for (setbacks, timer) in [
-            (&mut self.agent.registrations, Timer::Register),
-            (&mut self.agent.fetches, Timer::Fetch),
+        let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
+        let is_fetching = self.is_fetching();
+        for (setbacks, is_in_flight, timer) in [
+            (&mut self.agent.registrations, is_registering, Timer::Register),
+            (&mut self.agent.fetches, is_fetching, Timer::FetchAgain),
         ] {
-            timers.extend(setbacks.were(such).then_some(timer));
-            // One that is on its way shall not wait long after its failure.
-            setbacks.begin_anew();
+            timers.extend(setbacks.gets_a_chance(such, is_in_flight).then_some(timer));
         }
         for (claim, report) in self.jobs.reports() {
-            let is_waiting = report.step.is_pause() && report.setbacks.were(such);
-            timers.extend(is_waiting.then_some(Timer::Report(claim)));
-            report.setbacks.begin_anew();
+            let is_in_flight = !report.step.is_pause();
+            let gets_a_chance = report.setbacks.gets_a_chance(such, is_in_flight);
+            timers.extend(gets_a_chance.then_some(Timer::Report(claim)));
         }
         for timer in timers {
             if self.timers.due(timer).is_some() {
@@ -221,7 +233,7 @@ impl Lifecycle {
 }
 
 /// When the backend wants to be asked again, if it said so.
-pub(super) fn asked_for(failure: Failure) -> Option<Duration> {
+fn asked_for(failure: Failure) -> Option<Duration> {
     match failure {
         Failure::Declined { retry_after } => retry_after,
         Failure::NotSent
@@ -230,6 +242,7 @@ pub(super) fn asked_for(failure: Failure) -> Option<Duration> {
         | Failure::Unanswered
         | Failure::Unauthorized
         | Failure::NotOffered
+        | Failure::Foreign
         | Failure::Unregistered
         | Failure::Lost
         | Failure::AlreadyCompleted

@@ -348,6 +348,8 @@ pub enum Failure {
     Unauthorized,
     /// The backend does not do such a thing (404, 405, 501 on the path itself).
     NotOffered,
+    /// Somebody in between answered, and not the backend: not done, as far as can be told, and it may be done later.
+    Foreign,
     /// The backend does not know us any more: register again.
     Unregistered,
     /// The job is not active, or no longer ours (404, 409).

@@ -13,8 +13,10 @@ use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
 
 impl Lifecycle {
-    /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now.
-    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) {
+    /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now. Whether
+    /// anything of it is new to us.
+    pub(super) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) -> bool {
+        let mut is_news = false;
         let is_former = self.agent.worker.as_ref() != Some(&worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
@@ -25,6 +27,7 @@ impl Lifecycle {
             let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
             let is_too_large = self.is_too_large(&delivery);
             let claim = self.jobs.add(delivery, worker.clone(), now);
+            is_news = true;
             if is_surplus {
                 let reason = "not started: more than was asked for, or no longer taking jobs";
                 self.requeue(claim, reason, now);
@@ -38,6 +41,7 @@ impl Lifecycle {
                 self.say(Remark::Claimed(id));
             }
         }
+        is_news
     }
 
     pub(super) fn most_active(&self) -> usize {

@@ -19,6 +19,12 @@ const MAX_BEATS_IN_FLIGHT: usize = 2;
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
 
+/// How long a form other than the full one is used before the full one is tried again.
+const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// So many heartbeats in a row without an answer are an outage.
+const LOST_IN_AN_OUTAGE: u32 = 2;
+
 /// Least time between two heartbeats that workers ask for.
 const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
 
@@ -40,10 +46,12 @@ pub(super) struct Beats {
     extends: bool,
     /// How they are spelled; what worked is remembered.
     form: HeartbeatForm,
+    /// When one in this form was first accepted; none: not yet.
+    form_since: Option<Moment>,
     /// Forms in a row that were refused.
     refusals: u32,
-    /// The last one did not get through, or its answer did not.
-    is_failing: bool,
+    /// How many in a row did not get through, or their answers did not.
+    lost: u32,
 }
 
 /// What a heartbeat said that is on its way.
@@ -63,8 +71,35 @@ impl Beats {
             asked_at: None,
             extends: false,
             form: HeartbeatForm::Full,
+            form_since: None,
             refusals: 0,
-            is_failing: false,
+            lost: 0,
+        }
+    }
+
+    /// What was learnt about a backend may not be so with the next one.
+    pub(super) fn forget_backend(&mut self) {
+        self.extends = false;
+        self.try_full_form();
+    }
+
+    fn try_full_form(&mut self) {
+        self.form = HeartbeatForm::Full;
+        self.form_since = None;
+        self.refusals = 0;
+    }
+
+    /// One in this form was accepted. The full form is tried again now and then: a single refusal may have been nobody's
+    /// last word, and the other forms say less.
+    fn accepted(&mut self, form: HeartbeatForm, now: Moment) {
+        if form != self.form {
+            self.form = form;
+            self.form_since = None;
+        }
+        self.refusals = 0;
+        let since = *self.form_since.get_or_insert(now);
+        if form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
+            self.try_full_form();
         }
     }
 }
@@ -158,15 +193,16 @@ impl Lifecycle {
 
     pub(super) fn heartbeat_replied(&mut self, beat: &Beat, reply: Reply, now: Moment) {
         // One that this very answer causes is not sent twice.
-        let beats_again = std::mem::take(&mut self.agent.beats.again);
+        let mut beats_again = std::mem::take(&mut self.agent.beats.again);
         match reply {
             Reply::Beaten { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
                 self.agent.registrations = Setbacks::default();
-                if std::mem::take(&mut self.agent.beats.is_failing) {
+                self.agent.beats.accepted(beat.form, now);
+                // One that is lost now and then is no outage.
+                if std::mem::take(&mut self.agent.beats.lost) >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
-                self.agent.beats.refusals = 0;
                 if let Some(extended) = extended {
                     self.look_for_lost(&beat.named, &extended, now);
                 }
@@ -179,7 +215,7 @@ impl Lifecycle {
                     self.register_again(failure, now);
                 }
             }
-            Reply::Failed(failure @ Failure::Refused) => self.form_refused(beat.form, failure, now),
+            Reply::Failed(failure @ Failure::Refused) => beats_again |= self.form_refused(beat.form, failure),
             Reply::Failed(failure) => self.heartbeat_failed(failure),
             Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
             }
@@ -190,7 +226,7 @@ impl Lifecycle {
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
-        self.agent.beats.is_failing |= is_of_an_outage(failure);
+        self.agent.beats.lost += u32::from(is_of_an_outage(failure));
         self.say(Remark::CallFailed {
             what: "heartbeat",
             failure,
@@ -198,23 +234,25 @@ impl Lifecycle {
         });
     }
 
-    /// The next form is tried at once (requirements C-08). When all of them were refused it is not the form: then the
-    /// next attempt is at the next interval.
-    fn form_refused(&mut self, refused: HeartbeatForm, failure: Failure, now: Moment) {
+    /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
+    /// then the next attempt is at the next interval.
+    fn form_refused(&mut self, refused: HeartbeatForm, failure: Failure) -> bool {
         let beats = &mut self.agent.beats;
         // Another one is being tried already.
         if refused != beats.form {
-            return;
+            return false;
         }
         beats.form = refused.next();
+        beats.form_since = None;
         beats.refusals += 1;
-        if beats.refusals < HeartbeatForm::COUNT {
+        let is_to_be_tried = beats.refusals < HeartbeatForm::COUNT;
+        if is_to_be_tried {
             self.say(Remark::HeartbeatForm(refused.next()));
-            self.beat_now(now);
         } else {
             beats.refusals = 0;
             self.heartbeat_failed(failure);
         }
+        is_to_be_tried
     }
 
     /// Reservations that a heartbeat did not extend, judged only where the backend is known to tell (C-32).

@@ -97,6 +97,8 @@ pub enum Timer {
     Register,
     /// When may the next FETCH be?
     Fetch,
+    /// When is a FETCH that failed tried again?
+    FetchAgain,
 }
 
 /// What a request to the backend was for.
@@ -242,14 +244,14 @@ impl Lifecycle {
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.job_outlived_grace(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
-            Timer::WithoutResult(claim) => self.drop_result(claim),
+            Timer::WithoutResult(claim) => self.drop_result(claim, now),
             Timer::Report(claim) => self.report_is_due(claim, now),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
             Timer::Heartbeat => self.beat_now(now),
             Timer::Register => self.register(now),
             // Being due is all: `settle` looks whether it is armed.
-            Timer::StartAnyway | Timer::Fetch => {}
+            Timer::StartAnyway | Timer::Fetch | Timer::FetchAgain => {}
         }
     }
 
@@ -274,7 +276,7 @@ impl Lifecycle {
     fn backend_replied(&mut self, call: CallId, reply: Reply, now: Moment) {
         self.timers.cancel(Timer::Call(call));
         let Some(purpose) = self.calls.remove(&call) else {
-            return self.late_reply(call, &reply);
+            return self.late_reply(call, &reply, now);
         };
         self.note_backend_health(&reply);
         match purpose {

@@ -40,8 +40,9 @@ impl Lifecycle {
     }
 
     pub(super) fn send_progress(&mut self, claim: Claim, now: Moment) {
+        let has_no_progress = self.agent.has_no_progress;
         let Some(job) = self.jobs.get_mut(claim) else { return };
-        if job.news.progress_call.is_some() || job.is_lost {
+        if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
             return;
         }
         let Some(progress) = job.news.progress.take() else {
@@ -133,13 +134,15 @@ impl Lifecycle {
                 }
             }
             Reply::Failed(
-                Failure::NotSent
+                failure @ (Failure::NotSent
                 | Failure::NoRoom
                 | Failure::NoCredentials
                 | Failure::Unanswered
                 | Failure::Declined { .. }
-                | Failure::Unauthorized,
+                | Failure::Foreign
+                | Failure::Unauthorized),
             ) => {
+                let failure = *failure;
                 job.news.checkpoint_failures += 1;
                 if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {
                     let message = "the backend could not be reached; the checkpoint is not saved";
@@ -147,7 +150,7 @@ impl Lifecycle {
                 } else if is_held && job.news.checkpoint.is_none() {
                     let failures = job.news.checkpoint_failures;
                     job.news.checkpoint = Some(state);
-                    let pause = self.retry_pause(failures, None);
+                    let pause = self.retry_pause(failures, failure);
                     self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
                     return;
                 }

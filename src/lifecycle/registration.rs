@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::agent::asked_for;
 use crate::lifecycle::effect::{Call, Remark};
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::heartbeats::Beat;
@@ -10,6 +9,9 @@ use crate::lifecycle::ids::WorkerId;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage};
 use crate::lifecycle::time::Moment;
+
+/// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the next registration.
+const MANIFEST_ATTEMPTS: u32 = 10;
 
 impl Lifecycle {
     /// A new incarnation introduces itself (worker protocol 3.1).
@@ -47,10 +49,15 @@ impl Lifecycle {
     }
 
     pub(super) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
-        if matches!(reply, Reply::Registered { .. }) {
-            self.is_known_now(worker, now);
-        }
+        // An earlier attempt may have got through, and its answer not.
+        let is_accepted = matches!(
+            reply,
+            Reply::Registered { .. } | Reply::Failed(Failure::AlreadyCompleted)
+        );
         if self.agent.worker.as_ref() != Some(worker) {
+            if is_accepted {
+                self.is_known_now(worker, now);
+            }
             return;
         }
         match reply {
@@ -62,11 +69,15 @@ impl Lifecycle {
                 self.registration_is_settled(now);
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
-            Reply::Failed(Failure::NotOffered) => self.registration_is_settled(now),
+            Reply::Failed(Failure::NotOffered | Failure::AlreadyCompleted) => self.registration_is_settled(now),
             Reply::Failed(failure) => self.register_again(failure, now),
             Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
                 self.register_again(Failure::Unanswered, now);
             }
+        }
+        // After it is settled: what is due to a backend that knows us goes out only then.
+        if is_accepted {
+            self.is_known_now(worker, now);
         }
     }
 
@@ -87,8 +98,8 @@ impl Lifecycle {
     }
 
     pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
-        let failures = self.agent.registrations.add(failure);
-        let mut pause = self.retry_pause(failures, asked_for(failure));
+        let before = self.agent.registrations.add(failure, now);
+        let mut pause = self.retry_pause(before, failure);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
             pause = pause.min(self.jitter.poll_pause(self.agent.beats.interval));
@@ -105,8 +116,13 @@ impl Lifecycle {
     /// registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, now: Moment) {
         let was_settled = std::mem::replace(&mut self.agent.is_settled, true);
-        // It may be another backend by now.
+        // It may be another backend by now, or another version.
         self.agent.knows_habits = false;
+        self.agent.manifest_failures = 0;
+        self.agent.bare_acks_since = None;
+        self.agent.has_no_progress = false;
+        self.agent.has_no_checkpoints = false;
+        self.agent.beats.forget_backend();
         if !was_settled && !self.phase.is_terminating() {
             self.beat_now(now);
         }
@@ -184,12 +200,17 @@ impl Lifecycle {
         if *reply == Reply::Failed(Failure::NotOffered) {
             self.deregister(worker, true, now);
         } else {
-            self.note_failure("deregistration", reply);
+            self.delete_replied(reply);
         }
     }
 
+    /// Who is not there is gone.
     pub(super) fn delete_replied(&mut self, reply: &Reply) {
-        if *reply != Reply::Failed(Failure::NotOffered) {
+        let is_gone = matches!(
+            reply,
+            Reply::Failed(Failure::NotOffered | Failure::AlreadyCompleted | Failure::Unregistered)
+        );
+        if !is_gone {
             self.note_failure("deregistration", reply);
         }
     }
@@ -219,14 +240,18 @@ impl Lifecycle {
                 self.agent.habits = *habits;
                 self.agent.knows_habits = true;
             }
-            // The next heartbeat asks again.
+            // The next heartbeat asks again, a few times.
             Reply::Failed(
                 Failure::NotSent
                 | Failure::NoRoom
                 | Failure::NoCredentials
                 | Failure::Unanswered
+                | Failure::Foreign
                 | Failure::Declined { .. },
-            ) => {}
+            ) => {
+                self.agent.manifest_failures += 1;
+                self.agent.knows_habits = self.agent.manifest_failures >= MANIFEST_ATTEMPTS;
+            }
             // It does not tell, or not us: then it is as any other.
             Reply::Failed(
                 Failure::Unauthorized

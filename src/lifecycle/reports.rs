@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::lifecycle::agent::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::effect::{About, Call, Outcome, Remark, Word};
 use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId};
@@ -20,9 +21,12 @@ const MAX_REPORTS_IN_FLIGHT: usize = 64;
 /// When the end is near, an ACK without an answer for this long is sent again on a fresh connection.
 const HANGS_AFTER: Duration = Duration::from_millis(500);
 
-/// An outcome that found no such operation this often in a row, in about six minutes, is about a job that the backend
-/// does not know: nobody in between answers for that long.
-const NOT_FOUND_FOR_GOOD: u32 = 20;
+/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does
+/// not know the job, and says so in its own way.
+const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
+
+/// How long an ACK goes out in the bare form without another attempt in the full one.
+const BARE_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// How long the worker may answer differently when the backend does not take its result.
 const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -58,7 +62,7 @@ impl Lifecycle {
             }
             return;
         }
-        self.put_report(claim, what, connection, is_surplus);
+        self.put_report(claim, what, connection, is_surplus, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
         self.timers.cancel(Timer::Checkpoint(claim));
         if !is_ack {
@@ -66,10 +70,17 @@ impl Lifecycle {
         }
     }
 
-    fn put_report(&mut self, claim: Claim, what: What, connection: Option<ConnectionId>, is_surplus: bool) {
+    fn put_report(
+        &mut self,
+        claim: Claim,
+        what: What,
+        connection: Option<ConnectionId>,
+        is_surplus: bool,
+        now: Moment,
+    ) {
         self.forget_timers(claim);
         let report = Report {
-            is_bare: self.is_bare_at_first(&what),
+            is_bare: self.is_bare_at_first(&what, now),
             what,
             step: Step::Due,
             setbacks: Setbacks::default(),
@@ -80,8 +91,17 @@ impl Lifecycle {
     }
 
     /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
-    fn is_bare_at_first(&self, what: &What) -> bool {
-        self.agent.takes_bare_acks && matches!(what, What::Ack { .. })
+    fn note_ack_form(&mut self, is_bare: bool, now: Moment) {
+        let since = self.agent.bare_acks_since.filter(|since| since.until(now) < BARE_FOR);
+        self.agent.bare_acks_since = is_bare.then(|| since.unwrap_or(now));
+    }
+
+    fn is_bare_at_first(&self, what: &What, now: Moment) -> bool {
+        let takes_bare = self
+            .agent
+            .bare_acks_since
+            .is_some_and(|since| since.until(now) < BARE_FOR);
+        takes_bare && matches!(what, What::Ack { .. })
     }
 
     /// Clears what only matters while a job waits or is held.
@@ -193,9 +213,9 @@ impl Lifecycle {
         let is_current = matches!(report.step, Step::Sent(sent, _) if sent == call);
         let failure = match reply {
             // Whichever of two attempts brings the good news.
-            Reply::Accepted => return self.settled(claim),
+            Reply::Accepted => return self.settled(claim, now),
             Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
-                return self.settled(claim);
+                return self.settled(claim, now);
             }
             Reply::Failed(failure) => failure,
             Reply::Registered { .. }
@@ -216,30 +236,37 @@ impl Lifecycle {
         let is_ack = matches!(report.what, What::Ack { .. });
         match failure {
             Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
-            Failure::NotOffered if report.setbacks.were_alike(failure) + 1 >= NOT_FOUND_FOR_GOOD => {
-                self.report_is_lost(claim);
-            }
             Failure::Refused => self.report_is_refused(claim, now),
-            Failure::Unanswered if !is_ack => self.pause_report(claim, Step::Doubtful, failure, None, now),
-            Failure::Declined { retry_after } => self.pause_report(claim, Step::Pausing, failure, retry_after, now),
-            // NotOffered: somebody in between answers while the backend is replaced.
+            Failure::Unanswered if !is_ack => self.pause_report(claim, Step::Doubtful, failure, now),
+            Failure::Declined { .. } => self.pause_report(claim, Step::Pausing, failure, now),
             Failure::NotSent
             | Failure::NoRoom
             | Failure::NoCredentials
             | Failure::Unanswered
             | Failure::Unauthorized
-            | Failure::NotOffered
-            | Failure::Unregistered => self.pause_report(claim, Step::Pausing, failure, None, now),
+            | Failure::Unregistered => self.pause_report(claim, Step::Pausing, failure, now),
+            Failure::NotOffered | Failure::Foreign => {
+                self.pause_report(claim, Step::Pausing, failure, now);
+                self.give_up_on_foreign(claim, now);
+            }
         }
     }
 
-    fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, asked_for: Option<Duration>, now: Moment) {
+    /// Not while the end goes on: then every moment is used.
+    fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
+        let is_over = |report: &mut Report| report.setbacks.alike_for(now) >= FOREIGN_FOR_GOOD;
+        if !self.phase.is_terminating() && self.jobs.report_mut(claim).is_some_and(is_over) {
+            self.report_is_lost(claim);
+        }
+    }
+
+    fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let failures = report.setbacks.add(failure);
+        let before = report.setbacks.add(failure, now);
         let what = name(&report.what);
-        let pause = self.retry_pause(failures, asked_for);
+        let pause = self.retry_pause(before, failure);
         self.jobs.step(claim, step);
         self.timers.arm(Timer::Report(claim), now.after(pause));
         self.say(Remark::CallFailed {
@@ -282,12 +309,14 @@ impl Lifecycle {
                 | Failure::NoRoom
                 | Failure::NoCredentials
                 | Failure::Unanswered
+                | Failure::Declined { .. }
                 | Failure::Unauthorized),
             ) => {
-                self.pause_report(claim, Step::Doubtful, failure, None, now);
+                self.pause_report(claim, Step::Doubtful, failure, now);
             }
-            Reply::Failed(failure @ Failure::Declined { retry_after }) => {
-                self.pause_report(claim, Step::Doubtful, failure, retry_after, now);
+            Reply::Failed(failure @ Failure::Foreign) => {
+                self.pause_report(claim, Step::Doubtful, failure, now);
+                self.give_up_on_foreign(claim, now);
             }
             Reply::Failed(
                 Failure::NotOffered
@@ -311,13 +340,13 @@ impl Lifecycle {
     }
 
     /// The backend has it.
-    fn settled(&mut self, claim: Claim) {
+    fn settled(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
         let id = job.id().clone();
         let Place::Reporting(report) = job.place else { return };
         let (about, outcome) = match report.what {
             What::Ack { .. } => {
-                self.agent.takes_bare_acks = report.is_bare;
+                self.note_ack_form(report.is_bare, now);
                 (About::Ack, Outcome::Acked)
             }
             What::Fail { .. } => (About::Fail, Outcome::Failed),
@@ -368,7 +397,7 @@ impl Lifecycle {
                         self.timers
                             .arm(Timer::WithoutResult(claim), now.after(OTHER_ANSWER_WITHIN));
                     }
-                    None => self.drop_result(claim),
+                    None => self.drop_result(claim, now),
                 }
             }
             What::Ack { result: None } | What::Fail { .. } | What::Requeue { .. } => {
@@ -382,11 +411,11 @@ impl Lifecycle {
     }
 
     /// Nobody answered differently: better an ACK without its result than none.
-    pub(super) fn drop_result(&mut self, claim: Claim) {
+    pub(super) fn drop_result(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let id = job.id().clone();
         let what = What::Ack { result: None };
-        let is_bare = self.is_bare_at_first(&what);
+        let is_bare = self.is_bare_at_first(&what, now);
         if let Some(report) = self.jobs.report_mut(claim)
             && report.step == Step::ResultRefused
         {
@@ -394,6 +423,20 @@ impl Lifecycle {
             report.is_bare = is_bare;
             self.jobs.step(claim, Step::Due);
             self.say(Remark::ResultDropped(id));
+        }
+    }
+
+    /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
+    pub(super) fn shorten_pauses(&mut self, now: Moment) {
+        let pausing: Vec<Claim> = self
+            .jobs
+            .reports()
+            .filter(|(_, report)| report.step.is_pause() && !report.setbacks.were_declined())
+            .map(|(claim, _)| claim)
+            .collect();
+        for claim in pausing {
+            self.timers
+                .arm_at_latest(Timer::Report(claim), now.after(LONGEST_RETRY_IN_A_DRAIN));
         }
     }
 
@@ -410,7 +453,7 @@ impl Lifecycle {
         for (claim, step) in all {
             match step {
                 Step::Pausing => self.jobs.step(claim, Step::Due),
-                Step::ResultRefused => self.drop_result(claim),
+                Step::ResultRefused => self.drop_result(claim, now),
                 Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
                 Step::Due | Step::Doubtful | Step::Looking(_) => {}
             }
@@ -436,12 +479,12 @@ impl Lifecycle {
     }
 
     /// The answer to a request that nobody waits for any more.
-    pub(super) fn late_reply(&mut self, call: CallId, reply: &Reply) {
+    pub(super) fn late_reply(&mut self, call: CallId, reply: &Reply, now: Moment) {
         if let Some(claim) = self.shutdown.overtaken.remove(&call)
             && matches!(reply, Reply::Accepted | Reply::Failed(Failure::AlreadyCompleted))
             && self.jobs.report_mut(claim).is_some()
         {
-            self.settled(claim);
+            self.settled(claim, now);
         }
     }
 }

@@ -225,18 +225,16 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
     let failure = match (answered.status, matter(call)) {
         (403, Matter::Look) => return nothing_but(JobState::Hidden),
         // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
-        (404 | 410, Matter::Look | Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::NotOffered,
+        (404 | 410, Matter::Look | Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::Foreign,
         (404 | 410, Matter::Look) => return nothing_but(JobState::Elsewhere),
+        (404 | 410, Matter::Side) if speaks_of(answered.body, "job") => Failure::Lost,
+        // Nor does one that finds something wrong with the request know what the backend would say.
+        (400 | 422, Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::Foreign,
         (429 | 503, _) => Failure::Declined {
             retry_after: asked_for(answered),
         },
         // An earlier attempt got through, and its answer did not.
-        (409, Matter::Worker) => {
-            return Reply::Registered {
-                heartbeat_interval: None,
-                longest_interval: None,
-            };
-        }
+        (409, Matter::Worker) => Failure::AlreadyCompleted,
         // Somebody in between, or a request that did not get through whole: it was not carried out.
         (300..=399 | 408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
@@ -244,7 +242,8 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
         (404 | 409 | 410, Matter::Ack | Matter::Nack) | (409 | 410, Matter::Side) => Failure::Lost,
         (404 | 410, Matter::Heartbeat) if is_unknown_worker(answered.body) => Failure::Unregistered,
         (404 | 405 | 501, _) => Failure::NotOffered,
-        (400..=499, _) => Failure::Refused,
+        (400 | 413 | 415 | 422, _) => Failure::Refused,
+        (400..=499, _) => Failure::Foreign,
         _ => Failure::Unanswered,
     };
     Reply::Failed(failure)
@@ -270,16 +269,27 @@ fn is_completed(body: &[u8]) -> bool {
 
 /// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.
 fn is_unknown_worker(body: &[u8]) -> bool {
-    let Some(error) = error_of(body) else { return false };
-    let code = error.text("code").unwrap_or_default().to_ascii_lowercase();
-    let message = error.text("message").unwrap_or_default().to_ascii_lowercase();
-    let is_of_worker = error
-        .object("details")
-        .is_some_and(|details| details.raw("worker_id").is_some());
-    let says_so = ["unknown worker", "worker not found", "not registered"]
+    let says = |key| error_of(body).and_then(|error| error.text(key)).unwrap_or_default();
+    let says_registered = ["code", "message"]
         .iter()
-        .any(|words| message.contains(words));
-    code.contains("worker") || code.contains("registered") || is_of_worker || says_so
+        .any(|key| says(key).to_ascii_lowercase().contains("registered"));
+    says_registered || speaks_of(body, "worker")
+}
+
+/// Whether an error speaks of a `worker` or a `job`, and not just of a path with that word.
+fn speaks_of(body: &[u8], thing: &str) -> bool {
+    let Some(error) = error_of(body) else { return false };
+    let path = format!("/{thing}s");
+    let says_so = |key| {
+        let text = error.text(key).unwrap_or_default().to_ascii_lowercase();
+        text.contains(thing) && !text.contains(&path)
+    };
+    let details = error.object("details");
+    let names_it = details.is_some_and(|details| {
+        let is_of_the_type = details.text("resource_type").is_some_and(|kind| kind == thing);
+        is_of_the_type || details.raw(&format!("{thing}_id")).is_some()
+    });
+    says_so("code") || says_so("message") || names_it
 }
 
 fn asked_for(answered: Answered<'_>) -> Option<Duration> {

@@ -160,11 +160,15 @@ fn each_refusal_has_its_meaning() {
         (fetch(1), 409, declined),
         (ack(), 401, Failure::Unauthorized),
         (beat(), 403, Failure::Unauthorized),
-        (ack(), 404, Failure::NotOffered),
-        (fail(true), 410, Failure::NotOffered),
+        (ack(), 404, Failure::Foreign),
+        (fail(true), 410, Failure::Foreign),
+        (ack(), 400, Failure::Foreign),
+        (fail(false), 422, Failure::Foreign),
+        (ack(), 421, Failure::Foreign),
+        (fetch(1), 431, Failure::Foreign),
         (ack(), 409, Failure::Lost),
-        (requeue_call(), 404, Failure::NotOffered),
-        (look(), 404, Failure::NotOffered),
+        (requeue_call(), 404, Failure::Foreign),
+        (look(), 404, Failure::Foreign),
         (requeue_call(), 409, Failure::Lost),
         (progress(), 409, Failure::Lost),
         (checkpoint(), 409, Failure::Lost),
@@ -177,9 +181,8 @@ fn each_refusal_has_its_meaning() {
         (fetch(1), 404, Failure::NotOffered),
         (beat(), 400, Failure::Refused),
         (ack(), 413, Failure::Refused),
-        (fail(false), 422, Failure::Refused),
         (register(), 422, Failure::Refused),
-        (ack(), 418, Failure::Refused),
+        (ack(), 418, Failure::Foreign),
         (ack(), 500, Failure::Unanswered),
         (fetch(1), 502, Failure::Unanswered),
         (fail(false), 504, Failure::Unanswered),
@@ -265,7 +268,7 @@ fn a_job_is_lost_when_the_backend_says_so_and_not_when_a_proxy_does() {
                 assert_eq!(reply(&call, status, body), Reply::Failed(Failure::Lost), "{body}");
             }
             for body in of_a_proxy {
-                assert_eq!(reply(&call, status, body), Reply::Failed(Failure::NotOffered), "{body}");
+                assert_eq!(reply(&call, status, body), Reply::Failed(Failure::Foreign), "{body}");
             }
         }
         for body in of_the_backend {
@@ -275,22 +278,39 @@ fn a_job_is_lost_when_the_backend_says_so_and_not_when_a_proxy_does() {
             assert_eq!(view.state, JobState::Elsewhere);
         }
         for body in of_a_proxy {
-            assert_eq!(
-                reply(&look(), status, body),
-                Reply::Failed(Failure::NotOffered),
-                "{body}"
-            );
+            assert_eq!(reply(&look(), status, body), Reply::Failed(Failure::Foreign), "{body}");
         }
     }
 }
 
 #[test]
 fn a_worker_that_is_registered_already_is_registered() {
-    let registered = Reply::Registered {
-        heartbeat_interval: None,
-        longest_interval: None,
-    };
-    assert_eq!(reply(&register(), 409, r#"{"error":{"code":"conflict"}}"#), registered);
+    let body = r#"{"error":{"code":"conflict"}}"#;
+    assert_eq!(reply(&register(), 409, body), Reply::Failed(Failure::AlreadyCompleted));
+}
+
+#[test]
+fn progress_of_a_job_that_is_gone_says_nothing_about_the_operation() {
+    let about_the_job = [
+        r#"{"error":{"code":"not_found","message":"Job 'j' not found"}}"#,
+        r#"{"error":{"code":"not_found","details":{"resource_type":"job"}}}"#,
+        r#"{"error":{"code":"not_found","details":{"job_id":"j"}}}"#,
+        r#"{"code":"JOB_NOT_FOUND"}"#,
+    ];
+    let about_the_path = [
+        "",
+        "404 page not found",
+        r#"{"error":{"code":"not_found","message":"no route for POST /ojs/v1/jobs/j/checkpoint"}}"#,
+        r#"{"error":{"code":"not_found","message":"nothing is there"}}"#,
+    ];
+    for call in [progress(), checkpoint()] {
+        for body in about_the_job {
+            assert_eq!(reply(&call, 404, body), Reply::Failed(Failure::Lost), "{body}");
+        }
+        for body in about_the_path {
+            assert_eq!(reply(&call, 404, body), Reply::Failed(Failure::NotOffered), "{body}");
+        }
+    }
 }
 
 #[test]

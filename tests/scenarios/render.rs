@@ -184,6 +184,7 @@ fn failure(failure: Failure) -> String {
         Failure::Unanswered => "unanswered".to_owned(),
         Failure::Unauthorized => "unauthorized".to_owned(),
         Failure::NotOffered => "not offered".to_owned(),
+        Failure::Foreign => "foreign".to_owned(),
         Failure::Unregistered => "unregistered".to_owned(),
         Failure::Lost => "lost".to_owned(),
         Failure::AlreadyCompleted => "already completed".to_owned(),

@@ -257,6 +257,7 @@ fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
         "declined" => Failure::Declined { retry_after: None },
         "unauthorized" => Failure::Unauthorized,
         "not offered" => Failure::NotOffered,
+        "foreign" => Failure::Foreign,
         "unregistered" => Failure::Unregistered,
         "lost" => Failure::Lost,
         "already completed" => Failure::AlreadyCompleted,

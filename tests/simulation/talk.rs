@@ -478,6 +478,7 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
             | Failure::Declined { .. }
             | Failure::Unauthorized
             | Failure::NotOffered
+            | Failure::Foreign
             | Failure::Unregistered,
         ) => claim.is_doubtful = false,
         Reply::Failed(Failure::Unanswered)
