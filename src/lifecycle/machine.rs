@@ -8,6 +8,7 @@
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
 //! | `reports` | outcomes on their way to the backend |
+//! | `refusals` | outcomes that it does not take as they are |
 //! | `news` | progress and checkpoints on theirs |
 //! | `agent` | FETCH, and how often the backend is asked again |
 //! | `registration` | who we are to the backend: registered, known, gone |

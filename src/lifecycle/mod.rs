@@ -21,6 +21,7 @@ mod news;
 pub mod options;
 pub mod phase;
 pub mod plain;
+mod refusals;
 mod registration;
 mod reports;
 mod setbacks;
