@@ -19,6 +19,7 @@ use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::descendants::Descendants;
 use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
+use crate::daemon::narrate::Narrator;
 use crate::daemon::prepare::{become_init, install_log, report};
 use crate::daemon::runtime_dir::{RuntimeDir, candidates};
 use crate::daemon::start::{self, NotStarted};
@@ -45,7 +46,7 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
 
 /// Settings that mean something in a later version.
-const LATER: [KeyId; 2] = [KeyId::Listen, KeyId::TerminationLog];
+const LATER: [KeyId; 3] = [KeyId::Listen, KeyId::TerminationLog, KeyId::TellWorker];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -156,6 +157,7 @@ fn set_up(
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
+        narrator: Narrator::default(),
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {

@@ -102,11 +102,12 @@ pub fn announce(times: &ShutdownTimes) {
     let drain = seconds(times.drain(Duration::ZERO));
     let is_cut = times.drain(Duration::ZERO) < times.grace_period;
     let grace = seconds(times.grace_period);
+    let margin = seconds(times.stop_margin);
     let limit = times.limit.map(seconds).unwrap_or_default();
     match times.source {
         LimitSource::Configured if is_cut => warn!(
-            "after a stop signal jobs get {drain}: the termination grace period, {limit} with what a preStop hook uses \
-             taken off, cuts the grace period of {grace}"
+            "after a stop signal jobs get {drain}, not the grace period of {grace}: the termination grace period leaves \
+             {limit}, and {margin} of that are for the stop phase"
         ),
         LimitSource::Configured => info!("after a stop signal jobs get {drain}"),
         LimitSource::Assumed => info!(

@@ -233,7 +233,11 @@ impl Work for Http {
                 };
                 let answer = backend::read(&job.call, answered);
                 if let Some(remark) = answer.remark {
-                    log::warn!("backend: {remark}");
+                    self.target.complain(&remark);
+                } else if is_puzzling(&job.call, &answer.reply) {
+                    let (method, path, status) = (request.method, &request.path, received.status);
+                    self.target
+                        .complain(&format!("{method} {path}: status {status}{}", hint(status)));
                 }
                 answer.reply
             }
@@ -245,6 +249,39 @@ impl Work for Http {
                 Reply::Failed(trouble.failure)
             }
         }
+    }
+}
+
+/// Whether the status would help a person who wonders why this does not work.
+fn is_puzzling(call: &Call, reply: &Reply) -> bool {
+    let is_needed = matches!(call, Call::Heartbeat { .. } | Call::Fetch { .. });
+    match reply {
+        Reply::Failed(Failure::Unanswered | Failure::Foreign | Failure::Unauthorized | Failure::Declined { .. }) => {
+            true
+        }
+        Reply::Failed(Failure::NotOffered) => is_needed,
+        Reply::Failed(
+            Failure::NotSent
+            | Failure::NoRoom
+            | Failure::NoCredentials
+            | Failure::Unregistered
+            | Failure::Lost
+            | Failure::AlreadyCompleted
+            | Failure::Refused,
+        )
+        | Reply::Registered { .. }
+        | Reply::Beaten { .. }
+        | Reply::Fetched(_)
+        | Reply::Accepted
+        | Reply::Looked(_)
+        | Reply::Described(_) => false,
+    }
+}
+
+fn hint(status: u16) -> &'static str {
+    match status {
+        300..=399 => ", a redirect, which is not followed; check the scheme and the path of backend.url",
+        _ => "",
     }
 }
 

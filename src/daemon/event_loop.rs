@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::daemon::backend_lanes::Lanes;
 use crate::daemon::descendants::Descendants;
+use crate::daemon::narrate::Narrator;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::{Event, Reply};
@@ -84,6 +85,7 @@ pub struct EventLoop {
     /// What happened and was not told to the machine yet. One turn adds a bounded number, and the next begins when all
     /// are told.
     pub(super) happened: VecDeque<Event>,
+    pub(super) narrator: Narrator,
     pub(super) warn_on_reap: bool,
     pub(super) process_group: bool,
     /// Called once, when the first worker runs: from then on what we inherited is only its.

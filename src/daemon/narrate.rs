@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use log::{debug, error, info, warn};
 
-use crate::lifecycle::effect::{HeartbeatForm, Outcome, Reason, Remark, WorkerState};
+use crate::daemon::seldom::Seldom;
+use crate::lifecycle::effect::{CancelReason, HeartbeatForm, Outcome, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
 use crate::lifecycle::ids::{ConnectionId, Text};
 
@@ -18,65 +19,110 @@ pub fn seconds(duration: Duration) -> String {
     format!("{} s", milliseconds / 1000.0)
 }
 
-/// Writes it to the log.
-pub fn narrate(remark: Remark) {
-    match remark {
-        Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(reason), what_follows(state)),
-        Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
-        Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
-        Remark::Drained => info!("no job is active: asking the worker to end"),
-        Remark::StopBegan { held, is_forced } => stop_began(held, is_forced),
-        Remark::Killing => info!("SIGKILL to what is left"),
-        Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
-        Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
-        Remark::DescendantsLeft(left) => info!("the worker left processes behind: they have {} to end", seconds(left)),
-        Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(pause)),
-        Remark::TooManyRestarts => error!("more than 10 restarts of the worker in 10 minutes: giving up"),
-        Remark::StartPostponed => warn!("the system has no process for the worker yet; trying again for 10 s"),
-        Remark::NotReady => not_ready(),
-        Remark::ConnectionReady {
-            connection,
-            concurrency,
-            client,
-        } => ready(connection, concurrency, client),
-        Remark::EndingProcess { process, why, jobs } => {
-            warn!("ending process {process}, which holds {}: {why}", self::jobs(jobs));
+/// Writes to the log what the lifecycle has to say.
+#[derive(Debug, Default)]
+pub struct Narrator {
+    /// Outcomes that could not be delivered: in an outage each active job has many of them.
+    undelivered: Seldom,
+}
+
+impl Narrator {
+    /// Writes it to the log.
+    pub fn narrate(&mut self, remark: Remark) {
+        match remark {
+            Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(reason), what_follows(state)),
+            Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
+            Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
+            Remark::Drained => info!("no job is active: asking the worker to end"),
+            Remark::StopBegan { held, is_forced } => stop_began(held, is_forced),
+            Remark::Killing => info!("SIGKILL to what is left"),
+            Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
+            Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
+            Remark::DescendantsLeft(left) => {
+                info!("the worker left processes behind: they have {} to end", seconds(left))
+            }
+            Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(pause)),
+            Remark::TooManyRestarts => error!("more than 10 restarts of the worker in 10 minutes: giving up"),
+            Remark::StartPostponed => warn!("the system has no process for the worker yet; trying again for 10 s"),
+            Remark::NotReady => not_ready(),
+            Remark::ConnectionReady {
+                connection,
+                concurrency,
+                client,
+            } => ready(connection, concurrency, client),
+            Remark::EndingProcess { process, why, jobs } => {
+                warn!("ending process {process}, which holds {}: {why}", self::jobs(jobs));
+            }
+            Remark::Claimed(job) => debug!("job {job}: claimed"),
+            Remark::HandedOver(job, connection) => debug!("job {job}: given to connection {connection}"),
+            Remark::Settled(job, Outcome::Acked) => debug!("job {job}: done, the backend has the ACK"),
+            Remark::Settled(job, Outcome::Failed) => info!("job {job}: failed, the backend has the FAIL"),
+            Remark::Settled(job, Outcome::Requeued) => info!("job {job}: given back"),
+            Remark::Abandoned(job, why) => warn!("job {job}: left to its visibility timeout: {why}"),
+            Remark::Adopted(job) => warn!("job {job}: delivered again; its handler goes on with the new reservation"),
+            Remark::ReservationLost(job, CancelReason::Cancelled) => info!("job {job}: cancelled at the backend"),
+            Remark::ReservationLost(job, CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout) => {
+                warn!("job {job}: the reservation is lost; its outcome is not reported");
+            }
+            Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
+            Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; ACK without it"),
+            Remark::NoHandler(job, kind) => {
+                warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable")
+            }
+            Remark::CallFailed {
+                what,
+                failure,
+                retry_in,
+            } => self.call_failed(what, failure, retry_in),
+            Remark::Registered(worker) => info!("Worker registered: {worker}"),
+            Remark::NotRegistered => {
+                debug!("the backend has no registration; the first heartbeat introduces the worker")
+            }
+            Remark::HeartbeatForm(form) => heartbeat_form(form),
+            Remark::HeartbeatIntervalCut { configured, used } => warn!(
+                "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
+                seconds(configured),
+                seconds(used)
+            ),
+            Remark::BackendIsBack => info!("the backend answers again"),
+            Remark::FetchAbandoned => {
+                warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
+            }
+            Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
+            Remark::Summary {
+                cut_off,
+                unreported,
+                is_asked,
+                status,
+            } => summary(cut_off + unreported, cut_off, is_asked, status),
         }
-        Remark::Claimed(job) => debug!("job {job}: claimed"),
-        Remark::HandedOver(job, connection) => debug!("job {job}: given to connection {connection}"),
-        Remark::Settled(job, Outcome::Acked) => debug!("job {job}: done, the backend has the ACK"),
-        Remark::Settled(job, Outcome::Failed) => info!("job {job}: failed, the backend has the FAIL"),
-        Remark::Settled(job, Outcome::Requeued) => info!("job {job}: given back"),
-        Remark::Abandoned(job, why) => warn!("job {job}: left to its visibility timeout: {why}"),
-        Remark::Adopted(job) => warn!("job {job}: delivered again; its handler goes on with the new reservation"),
-        Remark::ReservationLost(job) => warn!("job {job}: the reservation is lost; its outcome is not reported"),
-        Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
-        Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; ACK without it"),
-        Remark::NoHandler(job, kind) => {
-            warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable")
+    }
+
+    fn call_failed(&mut self, what: &str, failure: Failure, retry_in: Option<Duration>) {
+        let why = match failure {
+            Failure::NotSent => "the backend cannot be reached",
+            Failure::NoRoom => {
+                "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on"
+            }
+            Failure::NoCredentials => "there is no token for it; check backend.auth_token_file",
+            Failure::Unanswered => "the backend did not answer clearly",
+            Failure::Declined { .. } => "the backend is busy",
+            Failure::Unauthorized => {
+                "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
+            }
+            Failure::NotOffered => "the backend does not offer it; check backend.url",
+            Failure::Foreign => "somebody in front of the backend answers, and not the backend",
+            Failure::Unregistered => "the backend does not know this worker",
+            Failure::Lost => "the job is not ours any more",
+            Failure::AlreadyCompleted => "the job is completed already",
+            Failure::Refused => "the backend refuses the request",
+        };
+        let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
+        match what {
+            "ACK" | "FAIL" | "requeue" => self.undelivered.warn(format_args!("{what} failed: {why}{next}")),
+            _ if failure == Failure::Unauthorized => error!("{what} failed: {why}{next}"),
+            _ => warn!("{what} failed: {why}{next}"),
         }
-        Remark::CallFailed {
-            what,
-            failure,
-            retry_in,
-        } => call_failed(what, failure, retry_in),
-        Remark::HeartbeatForm(form) => heartbeat_form(form),
-        Remark::HeartbeatIntervalCut { configured, used } => warn!(
-            "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
-            seconds(configured),
-            seconds(used)
-        ),
-        Remark::BackendIsBack => info!("the backend answers again"),
-        Remark::FetchAbandoned => {
-            warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
-        }
-        Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
-        Remark::Summary {
-            cut_off,
-            unreported,
-            is_asked,
-            status,
-        } => summary(cut_off + unreported, cut_off, is_asked, status),
     }
 }
 
@@ -133,31 +179,6 @@ fn summary(lost: usize, cut_off: usize, is_asked: bool, status: u8) {
         info!("Worker stopped gracefully; exit status {status}");
     } else {
         info!("nothing is left to do without the worker; exit status {status}");
-    }
-}
-
-fn call_failed(what: &str, failure: Failure, retry_in: Option<Duration>) {
-    let why = match failure {
-        Failure::NotSent => "the backend cannot be reached",
-        Failure::NoRoom => {
-            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on"
-        }
-        Failure::NoCredentials => "there is no token for it; check backend.auth_token_file",
-        Failure::Unanswered => "the backend did not answer clearly",
-        Failure::Declined { .. } => "the backend is busy",
-        Failure::Unauthorized => {
-            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
-        }
-        Failure::NotOffered => "the backend does not offer it; check backend.url",
-        Failure::Foreign => "somebody in front of the backend answers, and not the backend",
-        Failure::Unregistered => "the backend does not know this worker",
-        Failure::Lost => "the job is not ours any more",
-        Failure::AlreadyCompleted => "the job is completed already",
-        Failure::Refused => "the backend refuses the request",
-    };
-    match retry_in {
-        Some(pause) => warn!("{what} failed: {why}; next attempt in {}", seconds(pause)),
-        None => warn!("{what} failed: {why}"),
     }
 }
 

@@ -5,7 +5,6 @@ use uuid::Uuid;
 
 use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker};
-use crate::daemon::narrate::narrate;
 use crate::daemon::prepare::report;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
@@ -33,7 +32,7 @@ impl EventLoop {
                 Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
-                Effect::Say(remark) => narrate(remark),
+                Effect::Say(remark) => self.narrator.narrate(remark),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }
         }

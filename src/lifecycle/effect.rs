@@ -386,8 +386,8 @@ pub enum Remark {
     Abandoned(JobId, &'static str),
     /// A job that we hold was delivered again; the handler goes on with the new reservation.
     Adopted(JobId),
-    /// Its reservation is lost.
-    ReservationLost(JobId),
+    /// Its reservation is lost; or it was cancelled, which ends the reservation too.
+    ReservationLost(JobId, CancelReason),
     /// Its own timeout is over.
     TimedOut(JobId),
     /// The backend does not take the result; it is sent without.
@@ -403,6 +403,10 @@ pub enum Remark {
         /// When it is tried again, if it is.
         retry_in: Option<Duration>,
     },
+    /// The backend has the registration.
+    Registered(WorkerId),
+    /// It has no such operation: the first heartbeat introduces us.
+    NotRegistered,
     /// The backend takes heartbeats in this form, and not in the one before.
     HeartbeatForm(HeartbeatForm),
     /// The heartbeat interval that was configured is too long for the backend.

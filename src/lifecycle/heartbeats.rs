@@ -305,11 +305,11 @@ impl Lifecycle {
             Place::Reporting(_) => {}
             Place::Waiting => {
                 self.finish(claim);
-                self.say(Remark::ReservationLost(id));
+                self.say(Remark::ReservationLost(id, reason));
             }
             Place::Held(_) => {
                 job.is_lost = true;
-                self.say(Remark::ReservationLost(id));
+                self.say(Remark::ReservationLost(id, reason));
                 self.cancel(claim, reason, self.options.timeout_grace);
             }
         }

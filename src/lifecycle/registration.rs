@@ -10,6 +10,9 @@ use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage};
 use crate::lifecycle::time::Moment;
 
+/// However short the heartbeat interval is, pauses between registrations may become this long.
+const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
+
 /// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the next registration.
 const MANIFEST_ATTEMPTS: u32 = 10;
 
@@ -69,7 +72,11 @@ impl Lifecycle {
                 self.registration_is_settled(now);
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
-            Reply::Failed(Failure::NotOffered | Failure::AlreadyCompleted) => self.registration_is_settled(now),
+            Reply::Failed(Failure::NotOffered) => {
+                self.say(Remark::NotRegistered);
+                self.registration_is_settled(now);
+            }
+            Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(now),
             Reply::Failed(failure) => self.register_again(failure, now),
             Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
                 self.register_again(Failure::Unanswered, now);
@@ -77,6 +84,7 @@ impl Lifecycle {
         }
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
+            self.say(Remark::Registered(worker.clone()));
             self.is_known_now(worker, now);
         }
     }
@@ -102,7 +110,8 @@ impl Lifecycle {
         let mut pause = self.retry_pause(before, failure);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
-            pause = pause.min(self.jitter.poll_pause(self.agent.beats.interval));
+            let longest = self.agent.beats.interval.max(SHORTEST_LONG_PAUSE);
+            pause = pause.min(self.jitter.poll_pause(longest));
         }
         self.timers.arm(Timer::Register, now.after(pause));
         self.say(Remark::CallFailed {

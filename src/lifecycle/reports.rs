@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::agent::LONGEST_RETRY_IN_A_DRAIN;
-use crate::lifecycle::effect::{About, Call, Outcome, Remark, Word};
+use crate::lifecycle::effect::{About, Call, CancelReason, Outcome, Remark, Word};
 use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId};
 use crate::lifecycle::jobs::{Job, Place, Report, Step, What};
@@ -345,7 +345,7 @@ impl Lifecycle {
 
     fn report_is_lost(&mut self, claim: Claim) {
         let Some(job) = self.finish(claim) else { return };
-        self.say(Remark::ReservationLost(job.id().clone()));
+        self.say(Remark::ReservationLost(job.id().clone(), CancelReason::Lost));
         if let Place::Reporting(Report {
             connection: Some(connection),
             ..

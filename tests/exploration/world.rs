@@ -413,7 +413,7 @@ impl World {
                 }
             }
             Effect::CallBackend { id, call, give_up } => self.asked_for(*id, call, *give_up),
-            Effect::Say(Remark::Abandoned(job, _) | Remark::ReservationLost(job)) => {
+            Effect::Say(Remark::Abandoned(job, _) | Remark::ReservationLost(job, _)) => {
                 if let Some(fate) = self.jobs.get_mut(job) {
                     fate.is_let_go = true;
                 }

@@ -229,7 +229,10 @@ fn said(remark: &Remark) -> String {
         }
         Remark::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
         Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
-        Remark::ReservationLost(job) => format!("the reservation of {job} is lost"),
+        Remark::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
+        Remark::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
+        Remark::Registered(worker) => format!("{worker} is registered"),
+        Remark::NotRegistered => "there is no registration".to_owned(),
         Remark::TimedOut(job) => format!("{job} timed out"),
         Remark::ResultDropped(job) => format!("the result of {job} is dropped"),
         Remark::NoHandler(job, kind) => format!("nobody takes {job} of type {kind}"),

@@ -337,7 +337,7 @@ impl Ledger {
             Remark::Settled(id, outcome) => self.settled(id, *outcome)?,
             Remark::Abandoned(id, why) => self.abandoned(id, why)?,
             Remark::Adopted(id) => self.adopted(id)?,
-            Remark::ReservationLost(id) => self.lost(id)?,
+            Remark::ReservationLost(id, _) => self.lost(id)?,
             Remark::TimedOut(id) => {
                 if let Some(claim) = self.find(id) {
                     claim.may_be_decided = true;
@@ -381,6 +381,8 @@ impl Ledger {
             | Remark::FetchAbandoned
             | Remark::PrestopLapsed
             | Remark::HeartbeatForm(_)
+            | Remark::Registered(_)
+            | Remark::NotRegistered
             | Remark::HeartbeatIntervalCut { .. }
             | Remark::Summary { .. } => {}
         }

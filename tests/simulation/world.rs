@@ -273,7 +273,7 @@ impl World {
                 self.talk.ordered(*id, call, give_up, state, ledger, holder, self.now)
             }
             Effect::Say(remark) => {
-                if let Remark::ReservationLost(id) = remark {
+                if let Remark::ReservationLost(id, _) = remark {
                     self.hold_up_lost(id)?;
                 }
                 if *remark == Remark::FetchAbandoned {
