@@ -1,4 +1,4 @@
-# make demo          the life of one worker container in a quarter of a minute, seen from all sides
+# make demo          the life of one worker container in ten seconds, seen from all sides
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures

@@ -1,18 +1,20 @@
 """How the demo looks: one line for each thing that happened, and a bar for each job."""
 
 import heapq
+import math
 import os
+import shutil
 import sys
 import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-# Who says something: name and colour.
+# Who says something: name and colour. Of what happened in the same millisecond, the first of these comes first.
 WHO: Dict[str, Tuple[str, str]] = {
     "you": ("you", "1;33"),
+    "backend": ("backend", "32"),
     "init": ("ojs-init", "1;36"),
     "worker": ("worker", "35"),
-    "backend": ("backend", "32"),
 }
 
 # Colours of how a job can end.
@@ -21,8 +23,11 @@ ENDS = {"acked": "32", "failed": "31", "waiting": "90"}
 # How late news may be, in seconds.
 LATE_BY = 0.25
 
-# Columns of the bars.
-WIDTH = 64
+# Columns of the bars, and of what may stand behind them.
+WIDTH, BEHIND = 64, 18
+
+# Seconds between two figures on the axis.
+AXIS = 2
 
 
 class Timeline:
@@ -31,7 +36,7 @@ class Timeline:
     def __init__(self) -> None:
         self.began = time.time()
         self._lock = threading.Lock()
-        self._waiting: List[Tuple[float, int, str]] = []
+        self._waiting: List[Tuple[float, int, int, str]] = []
         self._count = 0
         self._has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         threading.Thread(target=self._print, daemon=True).start()
@@ -44,11 +49,13 @@ class Timeline:
 
     def say(self, who: str, text: str, at: Optional[float] = None) -> None:
         name, colour = WHO[who]
-        seconds = max(self.now() if at is None else at - self.began, 0.0)
+        # Whole milliseconds, as the others have them.
+        at = self.began + self.now() if at is None else at
+        seconds = max(math.floor(at * 1000) / 1000 - self.began, 0.0)
         line = f"{seconds:6.2f} s  {self.paint(f'{name:<9}', colour)} {text}"
         with self._lock:
             self._count += 1
-            heapq.heappush(self._waiting, (seconds, self._count, line))
+            heapq.heappush(self._waiting, (seconds, list(WHO).index(who), self._count, line))
 
     def heading(self, text: str) -> None:
         self.flush()
@@ -66,7 +73,7 @@ class Timeline:
     def _print_before(self, seconds: float) -> None:
         with self._lock:
             while self._waiting and self._waiting[0][0] <= seconds:
-                print(heapq.heappop(self._waiting)[2], flush=True)
+                print(heapq.heappop(self._waiting)[-1], flush=True)
 
 
 class Bar:
@@ -77,42 +84,48 @@ class Bar:
         self.claimed: Optional[float] = None
         self.ended: Optional[float] = None
         self.end = "waiting"
-        self.text = "never claimed: waits for the next worker"
+        self.text = "not claimed"
 
 
 def chart(timeline: Timeline, bars: Sequence[Bar], marks: List[Tuple[float, str]], end: float) -> None:
-    """A line for each job, on the same scale, with what was asked above."""
+    """A line for each job, on the same scale, with what was asked above and the seconds below."""
+    label = max(len(bar.name) for bar in bars)
+    width = max(20, min(WIDTH, shutil.get_terminal_size((120, 24)).columns - label - BEHIND - 5))
 
     def column(at: float) -> int:
-        return min(int(at / end * WIDTH), WIDTH - 1)
+        return min(int(at / end * width), width - 1)
 
-    label = max(len(bar.name) for bar in bars)
-    for text in layers(marks, column):
-        print(f"  {'':<{label}}  {timeline.paint(text, '1;33')}")
-    ruler = ["."] * WIDTH
+    def row(name: str, text: str, colour: str, behind: str = "") -> None:
+        print(f"  {name:<{label}}  {timeline.paint(text, colour)}  {behind}".rstrip())
+
+    for text in layers(marks, column, width):
+        row("", text, "1;33")
+    ruler = ["."] * width
     for at, _ in marks:
         ruler[column(at)] = "|"
-    print(f"  {'':<{label}}  {timeline.paint(''.join(ruler), '90')}")
+    row("", "".join(ruler), "90")
     for bar in bars:
-        cells = [" "] * WIDTH
+        cells = [" "] * width
         if bar.claimed is not None:
             until = bar.ended if bar.ended is not None else end
             for index in range(column(bar.claimed), column(until) + 1):
                 cells[index] = "\u2588"
-        line = timeline.paint("".join(cells), ENDS[bar.end])
-        print(f"  {bar.name:<{label}}  {line}  {bar.text}")
+        row(bar.name, "".join(cells), ENDS[bar.end], bar.text)
+    figures = [(float(second), f"{second} s") for second in range(0, int(end), AXIS)]
+    for text in layers(figures, column, width):
+        row("", text, "90")
 
 
-def layers(marks: List[Tuple[float, str]], column: Callable[[float], int]) -> List[str]:
+def layers(marks: List[Tuple[float, str]], column: Callable[[float], int], width: int) -> List[str]:
     """The marks' names, on as many lines as they need so that none covers another."""
     lines: List[List[str]] = []
     for at, name in sorted(marks):
-        start = min(column(at), WIDTH - len(name))
+        start = min(column(at), width - len(name))
         for line in lines:
             if all(cell == " " for cell in line[max(start - 1, 0) : start + len(name) + 1]):
                 break
         else:
-            line = [" "] * WIDTH
+            line = [" "] * width
             lines.append(line)
         line[start : start + len(name)] = name
     return ["".join(line) for line in reversed(lines)]

@@ -101,7 +101,7 @@ fn set_up(
     become_init(config);
     let inherited = Inherited::look();
     let options = options(config, surroundings(environ), seed());
-    announce(&options.times);
+    announce(&options.times, config.shutdown.grace_period_is_explicit);
     let restarts = options.restart != Restart::Never;
 
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);

@@ -98,17 +98,20 @@ fn stop_signal(action: config::StopSignalAction) -> StopSignal {
 }
 
 /// The start-up line about the end: how long jobs will have, who decided that, and what to set if it is wrong.
-pub fn announce(times: &ShutdownTimes) {
+pub fn announce(times: &ShutdownTimes, grace_is_explicit: bool) {
     let drain = seconds(times.drain(Duration::ZERO));
     let is_cut = times.drain(Duration::ZERO) < times.grace_period;
     let grace = seconds(times.grace_period);
     let margin = seconds(times.stop_margin);
     let limit = times.limit.map(seconds).unwrap_or_default();
     match times.source {
-        LimitSource::Configured if is_cut => warn!(
+        LimitSource::Configured if is_cut && grace_is_explicit => warn!(
             "after a stop signal jobs get {drain}, not the grace period of {grace}: the termination grace period leaves \
              {limit}, and {margin} of that are for the stop phase"
         ),
+        LimitSource::Configured if is_cut => {
+            info!("after a stop signal jobs get {drain}: what is allowed, {limit}, less {margin} for the stop phase");
+        }
         LimitSource::Configured => info!("after a stop signal jobs get {drain}"),
         LimitSource::Assumed => info!(
             "after a stop signal jobs get {drain}; assuming that the orchestrator allows {limit}: set \
