@@ -216,7 +216,7 @@ impl EventLoop {
     }
 
     fn look_at_token_file(&mut self) {
-        let Some(watch) = &self.token_file else { return };
+        let Some(watch) = &mut self.token_file else { return };
         match watch.take() {
             Ok((is_changed, has_more)) => {
                 if is_changed {

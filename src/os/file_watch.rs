@@ -6,56 +6,44 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-/// Symbolic links that are followed from the file's name to the file, as many as the kernel allows are not needed.
+/// Symbolic links that are followed from the file's name to the file; nobody needs as many as the kernel allows.
 const MAX_LINKS: usize = 8;
+
+/// Places that are watched: names in directories.
+const MAX_PLACES: usize = 32;
 
 /// Reads in one turn, each of dozens of notices; the rest waits for the next turn.
 const READS_PER_TURN: usize = 16;
 
-/// What Kubernetes swaps when a secret changes: a link to the directory with the files, which their links go through.
-const KUBERNETES_LINK: &str = "..data";
-
-/// The directories in which a file can be replaced: that of its name, and where its name is a link, those of what it
-/// leads to.
+/// The directories in which a file can be replaced: that of its name, and where its name or a directory above it is a
+/// link, as in a mounted Kubernetes secret, those of the links too.
 #[derive(Debug)]
 pub struct FileWatch {
+    path: PathBuf,
     inotify: Inotify,
+    watches: Vec<WatchDescriptor>,
     names: Vec<OsString>,
 }
 
 impl FileWatch {
     /// Watches the file of this name, there or not. A change that another machine makes on a network file system is not
-    /// noticed.
+    /// noticed, nor is it when a directory is replaced that is no link.
     ///
     /// # Errors
     ///
     /// The directory is not there or not readable; the system has no inotify instance or watch left
     /// (`fs.inotify.max_user_instances`, `max_user_watches`).
     pub fn new(path: &Path) -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let changes = AddWatchFlags::IN_CREATE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_ATTRIB
-            | AddWatchFlags::IN_ONLYDIR;
-        let mut names = vec![OsString::from(KUBERNETES_LINK)];
-        let mut next = Some(path.to_owned());
-        for _ in 0..MAX_LINKS {
-            let Some(path) = next.take() else { break };
-            let (Some(name), directory) = (path.file_name(), parent(&path)) else {
-                break;
-            };
-            match inotify.add_watch(&directory, changes) {
-                Ok(_) => names.push(name.to_owned()),
-                Err(error) if names.len() == 1 => return Err(error.into()),
-                // A link that leads nowhere, for now.
-                Err(_) => break,
-            }
-            next = path.read_link().ok().map(|target| directory.join(target));
-        }
-        Ok(Self { inotify, names })
+        let mut watch = Self {
+            path: path.to_owned(),
+            inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?,
+            watches: Vec::new(),
+            names: Vec::new(),
+        };
+        watch.watch_places()?;
+        Ok(watch)
     }
 
     /// Whether anything happened to the file since the last time, as far as that can be told by its name; and whether
@@ -64,23 +52,71 @@ impl FileWatch {
     /// # Errors
     ///
     /// The descriptor cannot be read.
-    pub fn take(&self) -> io::Result<(bool, bool)> {
+    pub fn take(&mut self) -> io::Result<(bool, bool)> {
         let mut is_changed = false;
+        let mut has_more = true;
         for _ in 0..READS_PER_TURN {
             match self.inotify.read_events() {
                 // Without a name: notices were lost, or the directory itself is meant.
                 Ok(events) => is_changed |= events.iter().any(|event| self.is_ours(event.name.as_deref())),
-                Err(Errno::EAGAIN) => return Ok((is_changed, false)),
+                Err(Errno::EAGAIN) => {
+                    has_more = false;
+                    break;
+                }
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok((is_changed, true))
+        if is_changed {
+            // Links may lead elsewhere now. What cannot be watched any more is found by whoever reads the file next.
+            let _ = self.watch_places();
+        }
+        Ok((is_changed, has_more))
+    }
+
+    /// Watches every place in which the file can be replaced as things are now, and no other. The first is a must.
+    fn watch_places(&mut self) -> io::Result<()> {
+        let changes = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_ONLYDIR;
+        let (mut watches, mut names) = (Vec::new(), Vec::new());
+        for (directory, name) in places(&self.path).into_iter().take(MAX_PLACES) {
+            match self.inotify.add_watch(&directory, changes) {
+                Ok(watch) => watches.push(watch),
+                Err(error) if names.is_empty() => return Err(error.into()),
+                // A link that leads nowhere, for now.
+                Err(_) => {}
+            }
+            names.push(name);
+        }
+        for old in self.watches.iter().filter(|old| !watches.contains(old)) {
+            // One whose directory is gone is gone already.
+            let _ = self.inotify.rm_watch(*old);
+        }
+        (self.watches, self.names) = (watches, names);
+        Ok(())
     }
 
     fn is_ours(&self, name: Option<&OsStr>) -> bool {
         name.is_none_or(|name| self.names.iter().any(|ours| ours == name))
     }
+}
+
+/// The file's name in its directory, then what that leads to; links among the directories above come with each.
+fn places(path: &Path) -> Vec<(PathBuf, OsString)> {
+    let place = |path: &Path| Some((parent(path), path.file_name()?.to_owned()));
+    let mut found = Vec::new();
+    let mut next = Some(path.to_owned());
+    for _ in 0..MAX_LINKS {
+        let Some(path) = next.take() else { break };
+        found.extend(place(&path));
+        let links = path.ancestors().skip(1).filter(|directory| directory.is_symlink());
+        found.extend(links.filter_map(place));
+        next = path.read_link().ok().map(|target| parent(&path).join(target));
+    }
+    found
 }
 
 impl AsRawFd for FileWatch {
@@ -127,7 +163,7 @@ mod tests {
     #[test]
     fn a_file_that_appears_or_is_written_or_replaced_is_noticed() {
         let place = Place::new("replaced");
-        let watch = FileWatch::new(&place.at("token")).unwrap();
+        let mut watch = FileWatch::new(&place.at("token")).unwrap();
         assert_eq!(watch.take().unwrap(), (false, false));
         fs::write(place.at("token"), "1").unwrap();
         assert!(watch.take().unwrap().0, "appeared");
@@ -149,12 +185,31 @@ mod tests {
         symlink("..1", place.at("mount/..data")).unwrap();
         symlink("..data/token", place.at("mount/token")).unwrap();
         symlink("../mount/token", place.at("etc/token")).unwrap();
-        let direct = FileWatch::new(&place.at("mount/token")).unwrap();
-        let linked = FileWatch::new(&place.at("etc/token")).unwrap();
+        let mut direct = FileWatch::new(&place.at("mount/token")).unwrap();
+        let mut linked = FileWatch::new(&place.at("etc/token")).unwrap();
         symlink("..2", place.at("mount/..data_tmp")).unwrap();
         fs::rename(place.at("mount/..data_tmp"), place.at("mount/..data")).unwrap();
         assert!(direct.take().unwrap().0, "by its own name");
         assert!(linked.take().unwrap().0, "by a link");
+    }
+
+    #[test]
+    fn a_link_among_the_directories_that_is_swapped_is_noticed_and_so_is_what_happens_behind_it() {
+        let place = Place::new("current");
+        for directory in ["1", "2", "3"] {
+            fs::create_dir(place.at(directory)).unwrap();
+        }
+        symlink("1", place.at("current")).unwrap();
+        let mut watch = FileWatch::new(&place.at("current/token")).unwrap();
+        for to in ["2", "3"] {
+            symlink(to, place.at("new")).unwrap();
+            fs::rename(place.at("new"), place.at("current")).unwrap();
+            assert!(watch.take().unwrap().0, "swapped");
+            fs::write(place.at(to).join("token"), "1").unwrap();
+            assert!(watch.take().unwrap().0, "written behind the new link");
+        }
+        fs::write(place.at("1").join("token"), "1").unwrap();
+        assert!(!watch.take().unwrap().0, "behind an old link");
     }
 
     #[test]
@@ -166,7 +221,7 @@ mod tests {
     #[test]
     fn a_flood_of_notices_is_read_in_portions() {
         let place = Place::new("flood");
-        let watch = FileWatch::new(&place.at("token")).unwrap();
+        let mut watch = FileWatch::new(&place.at("token")).unwrap();
         for number in 0..3000 {
             fs::write(place.at(&format!("other-{number:04}-{}", "x".repeat(150))), "").unwrap();
         }

@@ -107,11 +107,12 @@ fn nack(call: &mut Call<'_>) -> Result {
 
 fn heartbeat(call: &mut Call<'_>) -> Result {
     let dialect = call.shared.options.dialect;
-    let beat = dialect.heartbeat(&call.body()?)?;
+    let body = call.body()?;
+    let beat = dialect.heartbeat(&body)?;
     let beaten = call.state.store.beat(call.now, &beat)?;
     let server_time = wall(call.state.store.epoch(), call.now);
     let mut reply = Reply::ok(&dialect.beaten(&beaten, &server_time)).about_worker(Some(&beat.worker));
-    reply.about.state = beat.reported.map(|reported| reported.name().to_owned());
+    reply.about.state = body.text("state")?;
     reply.about.jobs = beat.jobs;
     Ok(reply)
 }
