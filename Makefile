@@ -31,8 +31,8 @@ lint:
 
 test: setup lint release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
-	$(STATIC_ENV) cargo test --locked --workspace
 	$(MAKE) demo
+	$(STATIC_ENV) cargo test --locked --workspace
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
