@@ -40,6 +40,7 @@ impl Seldom {
 fn and_more(count: u64) -> String {
     match count {
         0 => String::new(),
+        1 => " (and once more since this was last said)".to_owned(),
         count => format!(" (and {count} times more since this was last said)"),
     }
 }
