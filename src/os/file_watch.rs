@@ -1,12 +1,12 @@
 //! Being told that a file was replaced, without looking.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 /// Symbolic links that are followed from the file's name to the file; nobody needs as many as the kernel allows.
 const MAX_LINKS: usize = 8;
@@ -57,8 +57,7 @@ impl FileWatch {
         let mut has_more = true;
         for _ in 0..READS_PER_TURN {
             match self.inotify.read_events() {
-                // Without a name: notices were lost, or the directory itself is meant.
-                Ok(events) => is_changed |= events.iter().any(|event| self.is_ours(event.name.as_deref())),
+                Ok(events) => is_changed |= events.iter().any(|event| self.is_ours(event)),
                 Err(Errno::EAGAIN) => {
                     has_more = false;
                     break;
@@ -99,8 +98,11 @@ impl FileWatch {
         Ok(())
     }
 
-    fn is_ours(&self, name: Option<&OsStr>) -> bool {
-        name.is_none_or(|name| self.names.iter().any(|ours| ours == name))
+    /// Without a name: notices were lost, or the directory itself is meant; unless we have just let go of it.
+    fn is_ours(&self, event: &InotifyEvent) -> bool {
+        let is_farewell = event.mask.contains(AddWatchFlags::IN_IGNORED) && !self.watches.contains(&event.wd);
+        let name = event.name.as_deref();
+        !is_farewell && name.is_none_or(|name| self.names.iter().any(|ours| ours == name))
     }
 }
 
@@ -205,6 +207,7 @@ mod tests {
             symlink(to, place.at("new")).unwrap();
             fs::rename(place.at("new"), place.at("current")).unwrap();
             assert!(watch.take().unwrap().0, "swapped");
+            assert_eq!(watch.take().unwrap(), (false, false), "nothing since");
             fs::write(place.at(to).join("token"), "1").unwrap();
             assert!(watch.take().unwrap().0, "written behind the new link");
         }
