@@ -6,8 +6,9 @@
 # make deny          licences, sources and banned crates (needs cargo-deny)
 
 TARGET := x86_64-unknown-linux-musl
-BINARY := target/$(TARGET)/release/ojs-init
-STATIC_ENV := BINARY_UNDER_TEST=$(CURDIR)/$(BINARY)
+OUT := $(or $(CARGO_TARGET_DIR),target)
+BINARY := $(OUT)/$(TARGET)/release/ojs-init
+STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
 .PHONY: demo release test lint conformance deny setup
 
@@ -19,7 +20,7 @@ release:
 demo: release
 	@scripts/setup.sh demo
 	cargo build --locked --package ojs-devserver
-	@python3 examples/demo/demo.py --init $(BINARY) --devserver target/debug/ojs-devserver
+	@python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
 
 setup:
 	@scripts/setup.sh test

@@ -335,6 +335,9 @@ def main() -> int:
             print(f"\nThe demo failed: {failed}. The log of ojs-init:", file=sys.stderr)
             print("\n".join(demo.log), file=sys.stderr)
             return 1
+        except OSError as error:
+            print(f"\nThe demo cannot run: {error}", file=sys.stderr)
+            return 1
         except KeyboardInterrupt:
             print("\nInterrupted; all that was started is ended.", file=sys.stderr)
             return 130
