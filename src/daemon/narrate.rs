@@ -1,5 +1,6 @@
 //! What the lifecycle has to say, as lines of the log. Job ids may appear, arguments and results never.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ pub fn seconds(duration: Duration) -> String {
 /// Writes to the log what the lifecycle has to say.
 #[derive(Debug, Default)]
 pub struct Narrator {
-    /// Outcomes that could not be delivered: in an outage each active job has many of them.
-    undelivered: Seldom,
+    /// Outcomes that could not be delivered, by the reason: in an outage each active job has many of them.
+    undelivered: BTreeMap<&'static str, Seldom>,
 }
 
 impl Narrator {
@@ -119,7 +120,11 @@ impl Narrator {
         };
         let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
         match what {
-            "ACK" | "FAIL" | "requeue" => self.undelivered.warn(format_args!("{what} failed: {why}{next}")),
+            "ACK" | "FAIL" | "requeue" => self
+                .undelivered
+                .entry(why)
+                .or_default()
+                .warn(format_args!("{what} failed: {why}{next}")),
             _ if failure == Failure::Unauthorized => error!("{what} failed: {why}{next}"),
             _ => warn!("{what} failed: {why}{next}"),
         }

@@ -10,7 +10,7 @@ use crate::lifecycle::heartbeats::Beats;
 use crate::lifecycle::ids::WorkerId;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::Phase;
-use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage, is_of_credentials};
+use crate::lifecycle::setbacks::{Setbacks, asked_for, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::time::Moment;
 
 /// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
@@ -194,7 +194,9 @@ impl Lifecycle {
     /// Ends the pauses that such failures began, so much later; for one attempt, and no more often than once a second:
     /// neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
     fn bring_forward(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
-        let at = match self.agent.brought_forward_at {
+        let last = self.agent.brought_forward_at;
+        let is_soon = last.is_some_and(|last| last.after(BRING_FORWARD_EVERY).from_now(now) > Duration::ZERO);
+        let at = match last {
             Some(last) if last.from_now(now) > Duration::ZERO => last,
             Some(last) => now.after(later.max(last.after(BRING_FORWARD_EVERY).from_now(now))),
             None => now.after(later),
@@ -202,16 +204,24 @@ impl Lifecycle {
         let mut timers = Vec::new();
         let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
         let is_fetching = self.is_fetching();
-        for (setbacks, is_in_flight, timer) in [
-            (&mut self.agent.registrations, is_registering, Timer::Register),
-            (&mut self.agent.fetches, is_fetching, Timer::FetchAgain),
-        ] {
-            timers.extend(setbacks.gets_a_chance(such, is_in_flight).then_some(timer));
-        }
+        let mut is_news = false;
+        let mut look_at = |setbacks: &mut Setbacks, is_in_flight: bool, timer: Timer| {
+            if setbacks.were(such) && is_in_flight && !is_soon {
+                // It may fail in the same way once more; that shall not be followed by a long pause.
+                setbacks.begin_anew();
+                is_news = true;
+            } else if setbacks.were(such) && !is_in_flight {
+                timers.push(timer);
+            }
+        };
+        look_at(&mut self.agent.registrations, is_registering, Timer::Register);
+        look_at(&mut self.agent.fetches, is_fetching, Timer::FetchAgain);
         for (claim, report) in self.jobs.reports() {
             let is_in_flight = !report.step.is_pause();
-            let gets_a_chance = report.setbacks.gets_a_chance(such, is_in_flight);
-            timers.extend(gets_a_chance.then_some(Timer::Report(claim)));
+            look_at(&mut report.setbacks, is_in_flight, Timer::Report(claim));
+        }
+        if is_news {
+            self.agent.brought_forward_at = Some(at);
         }
         for timer in timers {
             if self.timers.due(timer).is_some() {
@@ -229,23 +239,5 @@ impl Lifecycle {
         if std::mem::replace(&mut self.agent.is_unreachable, is_unreachable) && !is_unreachable {
             self.say(Remark::BackendIsBack);
         }
-    }
-}
-
-/// When the backend wants to be asked again, if it said so.
-fn asked_for(failure: Failure) -> Option<Duration> {
-    match failure {
-        Failure::Declined { retry_after } => retry_after,
-        Failure::NotSent
-        | Failure::NoRoom
-        | Failure::NoCredentials
-        | Failure::Unanswered
-        | Failure::Unauthorized
-        | Failure::NotOffered
-        | Failure::Foreign
-        | Failure::Unregistered
-        | Failure::Lost
-        | Failure::AlreadyCompleted
-        | Failure::Refused => None,
     }
 }

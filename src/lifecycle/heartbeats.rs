@@ -91,14 +91,14 @@ impl Beats {
 
     /// One in this form was accepted. The full form is tried again now and then: a single refusal may have been nobody's
     /// last word, and the other forms say less.
-    fn accepted(&mut self, form: HeartbeatForm, now: Moment) {
+    fn accepted(&mut self, form: HeartbeatForm, may_try: bool, now: Moment) {
         if form != self.form {
             self.form = form;
             self.form_since = None;
         }
         self.refusals = 0;
         let since = *self.form_since.get_or_insert(now);
-        if form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
+        if may_try && form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
             self.try_full_form();
         }
     }
@@ -114,8 +114,9 @@ impl Lifecycle {
             return;
         }
         self.timers.arm(Timer::Heartbeat, now.after(self.agent.beats.interval));
-        // Whoever never heard of us does not have to hear of our end.
-        if self.phase.is_terminating() && !self.agent.is_known {
+        // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
+        let has_reserved = || self.jobs.iter().any(|(_, job)| job.is_kept_reserved());
+        if self.phase.is_terminating() && !self.agent.is_known && !has_reserved() {
             return;
         }
         if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
@@ -198,7 +199,9 @@ impl Lifecycle {
             Reply::Beaten { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
                 self.agent.registrations = Setbacks::default();
-                self.agent.beats.accepted(beat.form, now);
+                // The last heartbeats are no time to try something.
+                let may_try = !self.phase.is_terminating();
+                self.agent.beats.accepted(beat.form, may_try, now);
                 // One that is lost now and then is no outage.
                 if std::mem::take(&mut self.agent.beats.lost) >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
@@ -226,7 +229,8 @@ impl Lifecycle {
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
-        self.agent.beats.lost += u32::from(is_of_an_outage(failure));
+        let lost = self.agent.beats.lost.saturating_add(1);
+        self.agent.beats.lost = if is_of_an_outage(failure) { lost } else { 0 };
         self.say(Remark::CallFailed {
             what: "heartbeat",
             failure,

@@ -75,6 +75,9 @@ impl Lifecycle {
             Reply::Failed(Failure::NotOffered) => {
                 self.say(Remark::NotRegistered);
                 self.registration_is_settled(now);
+                if self.phase.is_terminating() {
+                    self.beat_now(now);
+                }
             }
             Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(now),
             Reply::Failed(failure) => self.register_again(failure, now),
@@ -106,6 +109,9 @@ impl Lifecycle {
     }
 
     pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
         let before = self.agent.registrations.add(failure, now);
         let mut pause = self.retry_pause(before, failure);
         if is_of_an_outage(failure) {

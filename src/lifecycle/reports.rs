@@ -232,10 +232,9 @@ impl Lifecycle {
         }
     }
 
-    /// Not while the end goes on: then every moment is used.
     fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
         let is_over = |report: &mut Report| report.setbacks.alike_for(now) >= FOREIGN_FOR_GOOD;
-        if !self.phase.is_terminating() && self.jobs.report_mut(claim).is_some_and(is_over) {
+        if self.jobs.report_mut(claim).is_some_and(is_over) {
             self.report_is_lost(claim);
         }
     }
@@ -358,15 +357,17 @@ impl Lifecycle {
 
     /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
     pub(super) fn shorten_pauses(&mut self, now: Moment) {
-        let pausing: Vec<Claim> = self
-            .jobs
-            .reports()
-            .filter(|(_, report)| report.step.is_pause() && !report.setbacks.were_declined())
-            .map(|(claim, _)| claim)
-            .collect();
-        for claim in pausing {
-            self.timers
-                .arm_at_latest(Timer::Report(claim), now.after(LONGEST_RETRY_IN_A_DRAIN));
+        let pausing = self.jobs.reports().filter(|(_, report)| report.step.is_pause());
+        let longest = |report: &Report| {
+            report
+                .setbacks
+                .asked_for()
+                .unwrap_or_default()
+                .max(LONGEST_RETRY_IN_A_DRAIN)
+        };
+        let pausing: Vec<(Claim, Duration)> = pausing.map(|(claim, report)| (claim, longest(report))).collect();
+        for (claim, longest) in pausing {
+            self.timers.arm_at_latest(Timer::Report(claim), now.after(longest));
         }
     }
 
@@ -385,7 +386,9 @@ impl Lifecycle {
                 Step::Pausing => self.jobs.step(claim, Step::Due),
                 Step::ResultRefused => self.drop_result(claim, now),
                 Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
-                Step::Due | Step::Doubtful | Step::Looking(_) => {}
+                // A look does no harm, however often.
+                Step::Doubtful => self.timers.arm_at_latest(Timer::Report(claim), now),
+                Step::Due | Step::Looking(_) => {}
             }
         }
     }

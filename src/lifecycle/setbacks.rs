@@ -34,20 +34,40 @@ impl Setbacks {
         self.alike_since.map_or(Duration::ZERO, |since| since.until(now))
     }
 
-    /// Whether the backend asked for the pause after the last one.
+    /// The pause that the backend asked for after the last one.
     #[must_use]
-    pub fn were_declined(&self) -> bool {
-        matches!(self.last, Some(Failure::Declined { .. }))
+    pub fn asked_for(&self) -> Option<Duration> {
+        self.last.and_then(asked_for)
     }
 
-    /// What such failures held up gets another chance: now, if it is waiting for one, so the answer is whether it is.
-    /// What is in flight may fail in the same way once more; that shall not be followed by a long pause.
-    pub fn gets_a_chance(&mut self, such: fn(Failure) -> bool, is_in_flight: bool) -> bool {
-        let is_held_up = self.last.is_some_and(such);
-        if is_held_up && is_in_flight {
-            self.count = 0;
-        }
-        is_held_up && !is_in_flight
+    /// Whether the last one was such a failure.
+    #[must_use]
+    pub fn were(&self, such: fn(Failure) -> bool) -> bool {
+        self.last.is_some_and(such)
+    }
+
+    /// The next pause is a short one again. What the last one was is still known.
+    pub fn begin_anew(&mut self) {
+        self.count = 0;
+    }
+}
+
+/// When the backend wants to be asked again, if it said so.
+#[must_use]
+pub fn asked_for(failure: Failure) -> Option<Duration> {
+    match failure {
+        Failure::Declined { retry_after } => retry_after,
+        Failure::NotSent
+        | Failure::NoRoom
+        | Failure::NoCredentials
+        | Failure::Unanswered
+        | Failure::Unauthorized
+        | Failure::NotOffered
+        | Failure::Foreign
+        | Failure::Unregistered
+        | Failure::Lost
+        | Failure::AlreadyCompleted
+        | Failure::Refused => None,
     }
 }
 
@@ -80,15 +100,30 @@ mod tests {
     }
 
     #[test]
-    fn only_what_such_failures_held_up_gets_a_chance_and_what_is_in_flight_a_short_pause() {
+    fn after_a_new_beginning_pauses_are_short_and_the_last_failure_is_still_known() {
         let mut setbacks = Setbacks::default();
         let now = Moment::new(Duration::ZERO);
-        assert!(!setbacks.gets_a_chance(is_of_an_outage, false));
+        assert!(!setbacks.were(is_of_an_outage));
         setbacks.add(Failure::NotSent, now);
-        assert!(!setbacks.gets_a_chance(is_of_credentials, true));
-        assert!(setbacks.gets_a_chance(is_of_an_outage, false));
-        assert_eq!(setbacks.add(Failure::NotSent, now), 1, "waiting, it keeps its pauses");
-        assert!(!setbacks.gets_a_chance(is_of_an_outage, true));
+        assert!(setbacks.were(is_of_an_outage) && !setbacks.were(is_of_credentials));
+        assert_eq!(setbacks.add(Failure::NotSent, now), 1);
+        setbacks.begin_anew();
+        assert!(setbacks.were(is_of_an_outage));
         assert_eq!(setbacks.add(Failure::NotSent, now), 0);
+    }
+
+    #[test]
+    fn only_the_last_failure_may_have_asked_for_a_pause() {
+        let mut setbacks = Setbacks::default();
+        let (now, pause) = (Moment::new(Duration::ZERO), Duration::from_secs(9));
+        setbacks.add(
+            Failure::Declined {
+                retry_after: Some(pause),
+            },
+            now,
+        );
+        assert_eq!(setbacks.asked_for(), Some(pause));
+        setbacks.add(Failure::Declined { retry_after: None }, now);
+        assert_eq!(setbacks.asked_for(), None);
     }
 }

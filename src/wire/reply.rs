@@ -229,7 +229,7 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
         (404 | 410, Matter::Look) => return nothing_but(JobState::Elsewhere),
         (404 | 410, Matter::Side) if speaks_of(answered.body, "job") => Failure::Lost,
         // Nor does one that finds something wrong with the request know what the backend would say.
-        (400 | 422, Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::Foreign,
+        (400 | 422, Matter::Ack | Matter::Nack) if Object::read_bytes(answered.body).is_none() => Failure::Foreign,
         (429 | 503, _) => Failure::Declined {
             retry_after: asked_for(answered),
         },
@@ -270,26 +270,40 @@ fn is_completed(body: &[u8]) -> bool {
 /// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.
 fn is_unknown_worker(body: &[u8]) -> bool {
     let says = |key| error_of(body).and_then(|error| error.text(key)).unwrap_or_default();
-    let says_registered = ["code", "message"]
-        .iter()
-        .any(|key| says(key).to_ascii_lowercase().contains("registered"));
+    let says_registered = ["code", "message"].iter().any(|key| {
+        says(key)
+            .to_ascii_lowercase()
+            .replace('_', " ")
+            .contains("not registered")
+    });
     says_registered || speaks_of(body, "worker")
 }
 
-/// Whether an error speaks of a `worker` or a `job`, and not just of a path with that word.
+/// How an error says that something is not there.
+const MISSING: [&str; 6] = [
+    "not found",
+    "unknown",
+    "no such",
+    "there is no",
+    "does not exist",
+    "not registered",
+];
+
+/// Whether an error speaks of a missing `worker` or a `job`, and not just of a path with that word.
 fn speaks_of(body: &[u8], thing: &str) -> bool {
     let Some(error) = error_of(body) else { return false };
     let path = format!("/{thing}s");
-    let says_so = |key| {
-        let text = error.text(key).unwrap_or_default().to_ascii_lowercase();
-        text.contains(thing) && !text.contains(&path)
+    let text = |key| error.text(key).unwrap_or_default().to_ascii_lowercase();
+    let says_so = |text: String| {
+        let is_missing = MISSING.iter().any(|words| text.contains(words));
+        text.contains(thing) && is_missing && !text.contains(&path)
     };
     let details = error.object("details");
     let names_it = details.is_some_and(|details| {
         let is_of_the_type = details.text("resource_type").is_some_and(|kind| kind == thing);
         is_of_the_type || details.raw(&format!("{thing}_id")).is_some()
     });
-    says_so("code") || says_so("message") || names_it
+    says_so(text("code").replace('_', " ")) || says_so(text("message")) || names_it
 }
 
 fn asked_for(answered: Answered<'_>) -> Option<Duration> {
