@@ -235,7 +235,7 @@ impl Lifecycle {
         if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials)) {
             return;
         }
-        let is_unreachable = matches!(reply, Reply::Failed(Failure::NotSent | Failure::Unanswered));
+        let is_unreachable = matches!(reply, Reply::Failed(failure) if is_of_an_outage(*failure));
         if std::mem::replace(&mut self.agent.is_unreachable, is_unreachable) && !is_unreachable {
             self.say(Remark::BackendIsBack);
         }

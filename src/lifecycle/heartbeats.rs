@@ -231,11 +231,7 @@ impl Lifecycle {
     fn heartbeat_failed(&mut self, failure: Failure) {
         let lost = self.agent.beats.lost.saturating_add(1);
         self.agent.beats.lost = if is_of_an_outage(failure) { lost } else { 0 };
-        self.say(Remark::CallFailed {
-            what: "heartbeat",
-            failure,
-            retry_in: None,
-        });
+        self.note_failure("heartbeat", &Reply::Failed(failure));
     }
 
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
