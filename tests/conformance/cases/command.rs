@@ -9,6 +9,7 @@ use super::Report;
 use crate::case::{BOTH, Case, Ctx, PROCESS, Verdict, case, ensure};
 use crate::init::Kind;
 use crate::support::proc;
+use crate::support::wait::wait_until;
 
 /// The cases of this theme.
 pub const CASES: &[Case] = &[
@@ -211,9 +212,11 @@ fn the_child_keeps_the_working_directory(ctx: &Ctx) -> Verdict {
 fn the_init_does_not_hold_the_working_directory(ctx: &Ctx) -> Verdict {
     let mut init = ctx.launch(&[])?.actor(&[]).start()?;
     init.ready("log")?;
-    let cwd = std::fs::read_link(format!("/proc/{}/cwd", init.init_pid()?))?;
+    // An init lets go after it has started the child, which may be ready first.
+    let cwd = format!("/proc/{}/cwd", init.init_pid()?);
     ensure!(
-        cwd == Path::new("/"),
+        wait_until(ctx.patience, || std::fs::read_link(&cwd)
+            .is_ok_and(|cwd| cwd == Path::new("/"))),
         "the init stays in the caller's directory, so that it cannot be unmounted"
     );
     Ok(())

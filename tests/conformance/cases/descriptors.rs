@@ -3,6 +3,7 @@
 use super::Report;
 use crate::case::{BOTH, Case, Ctx, Trouble, Verdict, case, ensure};
 use crate::support::proc;
+use crate::support::wait::wait_until;
 
 /// The cases of this theme.
 pub const CASES: &[Case] = &[
@@ -40,13 +41,20 @@ fn the_child_has_exactly_the_descriptors_of_the_caller(ctx: &Ctx) -> Verdict {
 fn the_init_keeps_no_inherited_descriptor_open(ctx: &Ctx) -> Verdict {
     let mut init = ctx.launch(&[])?.step("open=17").step("open=42").actor(&[]).start()?;
     init.ready("log")?;
-    let held = proc::descriptors(init.init_pid()?);
-    let kept: Vec<i32> = held
-        .into_iter()
-        .filter(|(_, link)| link.to_string_lossy().contains("/open-"))
-        .map(|(number, _)| number)
-        .collect();
-    ensure!(kept.is_empty(), "still open in the init: {kept:?}");
+    let pid = init.init_pid()?;
+    let kept = || -> Vec<i32> {
+        proc::descriptors(pid)
+            .into_iter()
+            .filter(|(_, link)| link.to_string_lossy().contains("/open-"))
+            .map(|(number, _)| number)
+            .collect()
+    };
+    // An init lets go after it has started the child, which may be ready first.
+    ensure!(
+        wait_until(ctx.patience, || kept().is_empty()),
+        "still open in the init: {:?}",
+        kept()
+    );
     Ok(())
 }
 
