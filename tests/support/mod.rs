@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows an init. Everything that blocks has a deadline.
 
+pub mod namespace;
 pub mod proc;
 pub mod pty;
 pub mod random;

@@ -14,9 +14,26 @@ impl Random {
         Self { seed, state: seed }
     }
 
+    /// The sequence of that seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = Self {
+            seed,
+            state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        };
+        // Seeds that are close to each other begin with numbers that are.
+        random.below(2);
+        random.below(2);
+        random
+    }
+
     /// What makes this sequence.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
     }
 
     /// A number below `end`.

@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
-
 use crate::backend::{Backend, Endpoint, Outcome, Record};
+use crate::support::namespace::spawn_as_pid_1;
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
 use crate::support::wait::{now, wait_for, wait_until};
@@ -244,42 +241,13 @@ impl<'a> Start<'a> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::from(File::create(&log).unwrap()));
-        // SAFETY: system calls only; the paths fit into the buffers that the calls keep on their stacks.
-        unsafe { command.pre_exec(own_proc) };
         Init {
-            pid: spawn(command),
+            pid: spawn_as_pid_1(command),
             log,
             notes,
             ended: None,
         }
     }
-}
-
-/// A `/proc` that shows the new namespace.
-fn own_proc() -> io::Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(
-        None::<&str>,
-        "/",
-        None::<&str>,
-        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-        None::<&str>,
-    )?;
-    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>)?;
-    Ok(())
-}
-
-/// A thread's new PID namespace holds only the thread's children.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test is the outside world: it starts the init"
-)]
-fn spawn(mut command: Command) -> i32 {
-    let start = move || {
-        unshare(CloneFlags::CLONE_NEWPID).expect("making a PID namespace needs root");
-        command.spawn().unwrap().id().cast_signed()
-    };
-    std::thread::spawn(start).join().unwrap()
 }
 
 /// An init that runs, or has run. Dropping it ends everything in its namespace.
