@@ -2,51 +2,96 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::faults::{FAULT_NAMES, LOSE_REPLY};
+use crate::operation::Operation;
 use crate::store::job::Moment;
 
 /// Most jobs that an event names.
 pub(crate) const MAX_EVENT_JOBS: usize = 1_000;
 
-/// One thing that happened.
-#[derive(Debug, Clone, Serialize)]
+/// What the server does by itself.
+const OCCURRENCES: [&str; 5] = ["visibility_timeout", "worker_death", "expired", "refusing", "listening"];
+
+/// A name that the program itself has. Spelled as a reference, serde would want to borrow it from what it reads.
+type Name = &'static str;
+
+/// One thing that happened. It can be written as JSON and read again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Counts from 1 and has no gaps.
     pub number: u64,
-    /// Milliseconds since the start of the server, by a clock that only goes forward.
+    /// Milliseconds since the start of the server, by a clock that only goes forward. Of a request: when it was answered,
+    /// or when it was settled that it gets no answer.
     pub ms: f64,
-    /// What the wall clock said, RFC 3339.
+    /// Of a request: when its head had been read, in milliseconds like `ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_ms: Option<f64>,
+    /// Of a request: how many milliseconds it took from there until its answer was handed to the connection, whole or in
+    /// part; `None`: no answer left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<f64>,
+    /// What the wall clock said at `ms`, RFC 3339.
+    #[serde(default)]
     pub time: String,
     /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`, `expired`, `refusing`,
     /// `listening`.
-    pub operation: &'static str,
+    #[serde(deserialize_with = "operation")]
+    pub operation: Name,
     /// The method and path of a request.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub request: String,
     /// The worker that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// The jobs that it is about.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<String>,
     /// How many more jobs it is about: of a batch only the first are named.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub more_jobs: usize,
     /// Of a heartbeat: what the worker said that it is. Of a job: the state that it got into.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The HTTP status of the answer; `None`: there was none, or no request.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The HTTP status of the answer, also of one that a fault lost; `None`: there was none, or no request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The fault that met the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fault: Option<&'static str>,
+    #[serde(default, deserialize_with = "fault", skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Name>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_none(count: &usize) -> bool {
     *count == 0
+}
+
+/// The name of an operation or of what the server did by itself.
+fn operation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let known = Operation::ALL.into_iter().map(Operation::name).chain(OCCURRENCES);
+    find(known, &name).ok_or_else(|| D::Error::custom(format!("the operation '{name}' is not known")))
+}
+
+/// The name of a fault.
+fn fault<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'static str>, D::Error> {
+    let Some(name) = Option::<String>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let found = find(FAULT_NAMES.into_iter(), &name);
+    let known = found.ok_or_else(|| D::Error::custom(format!("the fault '{name}' is not known")))?;
+    Ok(Some(known))
+}
+
+fn find(mut known: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
+    known.find(|known| *known == name)
+}
+
+/// A moment as events have it: in milliseconds, with three decimals.
+pub(crate) fn millis(moment: Moment) -> f64 {
+    (moment.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// The last events; older ones are forgotten.
@@ -72,10 +117,14 @@ impl Events {
         if self.ring.len() >= self.most {
             self.ring.pop_front();
         }
-        let ms = (now.as_secs_f64() * 1e6).round() / 1e3;
+        let ms = millis(now);
+        // Both were rounded: what is told is their difference, rounded again.
+        let took = |since: f64| ((ms - since).max(0.0) * 1e3).round() / 1e3;
+        let took_ms = event.arrived_ms.filter(|_| event.is_answered()).map(took);
         self.ring.push_back(Event {
             number: self.next,
             ms,
+            took_ms,
             time,
             ..event
         });
@@ -97,11 +146,19 @@ impl Events {
 }
 
 impl Event {
+    /// Whether it is a request of which an answer left, if only half of it.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.status.is_some() && self.fault != Some(LOSE_REPLY)
+    }
+
     /// An event of which nothing is known yet but what it is.
     pub(crate) fn new(operation: &'static str) -> Self {
         Self {
             number: 0,
             ms: 0.0,
+            arrived_ms: None,
+            took_ms: None,
             time: String::new(),
             operation,
             request: String::new(),
@@ -117,6 +174,8 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -129,5 +188,56 @@ mod tests {
         assert_eq!(numbers(0), [2, 3]);
         assert_eq!(numbers(2), [3]);
         assert_eq!(numbers(9), [0; 0]);
+    }
+
+    #[test]
+    fn how_long_an_answer_took_is_told_unless_it_got_lost() {
+        let mut events = Events::new(9);
+        for (status, fault) in [(Some(200), None), (Some(200), Some(LOSE_REPLY)), (None, Some("hang"))] {
+            let event = Event {
+                arrived_ms: Some(1.5),
+                status,
+                fault,
+                ..Event::new("ack")
+            };
+            events.push(Duration::from_micros(4_750), String::new(), event);
+        }
+        let took: Vec<_> = events.after(0).map(|event| event.took_ms).collect();
+        assert_eq!(took, [Some(3.25), None, None]);
+    }
+
+    #[test]
+    fn an_event_that_is_written_is_read_as_the_same() {
+        let operations = Operation::ALL.into_iter().map(Operation::name).chain(OCCURRENCES);
+        for (operation, fault) in operations.zip(FAULT_NAMES.into_iter().cycle()) {
+            let event = Event {
+                number: 7,
+                ms: 1.25,
+                arrived_ms: Some(1.0),
+                took_ms: Some(0.25),
+                worker: Some("w".into()),
+                jobs: vec!["j".into()],
+                more_jobs: 3,
+                state: Some("quiet".into()),
+                status: Some(200),
+                fault: Some(fault),
+                ..Event::new(operation)
+            };
+            for event in [event, Event::new(operation)] {
+                let text = serde_json::to_string(&event).unwrap();
+                assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_operation_or_a_fault_that_nobody_knows_is_named() {
+        for text in [
+            r#"{"number":1,"ms":0,"operation":"sneeze"}"#,
+            r#"{"number":1,"ms":0,"operation":"ack","fault":"sneeze"}"#,
+        ] {
+            let error = serde_json::from_str::<Event>(text).unwrap_err().to_string();
+            assert!(error.contains("'sneeze'"), "{error}");
+        }
     }
 }

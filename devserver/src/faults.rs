@@ -15,6 +15,12 @@ const MAX_RULES: usize = 100;
 /// Longest that a fault can be switched on for, or an answer be delayed.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
+/// The name of the fault by which an answer gets lost.
+pub(crate) const LOSE_REPLY: &str = "lose_reply";
+
+/// The names of all faults of requests.
+pub(crate) const FAULT_NAMES: [&str; 6] = ["hang", "close", "delay", "status", LOSE_REPLY, "truncate"];
+
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
@@ -46,7 +52,7 @@ impl Fault {
             Self::Close => "close",
             Self::Delay(_) => "delay",
             Self::Status { .. } => "status",
-            Self::LoseReply => "lose_reply",
+            Self::LoseReply => LOSE_REPLY,
             Self::Truncate => "truncate",
         }
     }
@@ -241,7 +247,7 @@ pub(crate) fn read(body: &Object) -> Result<Order, Refusal> {
             status: status(body)?,
             retry_after: retry_after(body)?,
         },
-        "lose_reply" => Fault::LoseReply,
+        LOSE_REPLY => Fault::LoseReply,
         "truncate" => Fault::Truncate,
         _ => return Err(Refusal::field("fault", NAMES)),
     };
@@ -318,6 +324,24 @@ mod tests {
     fn a_fault_of_one_operation_leaves_the_others_alone() {
         assert_eq!(hits(FaultRule::on(Operation::Fetch, Fault::Close), 1), [false]);
         assert_eq!(hits(FaultRule::on_all(Fault::Close), 1), [true]);
+    }
+
+    #[test]
+    fn the_list_of_names_has_every_fault() {
+        let status = Fault::Status {
+            status: 503,
+            retry_after: None,
+        };
+        let delay = Fault::Delay(Duration::ZERO);
+        let all = [
+            Fault::Hang,
+            Fault::Close,
+            delay,
+            status,
+            Fault::LoseReply,
+            Fault::Truncate,
+        ];
+        assert_eq!(all.map(|fault| fault.name()), FAULT_NAMES);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::dialect::Dialect;
-use crate::events::{Event, Events};
+use crate::events::{Event, Events, millis};
 use crate::faults::{FaultRule, Faults};
 use crate::http::{self, Gate};
 use crate::json::Object;
@@ -323,6 +323,12 @@ impl Server {
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         self.shared.lock().events.after(0).cloned().collect()
+    }
+
+    /// What time it is, by the clock of the events: milliseconds since the start.
+    #[must_use]
+    pub fn now_ms(&self) -> f64 {
+        millis(self.shared.clock.now())
     }
 
     /// Switches a fault on; gives the number by which it can be switched off.

@@ -166,6 +166,93 @@ fn faults_are_listed_and_switched_off_and_never_meet_who_does_it() {
 }
 
 #[test]
+fn an_event_tells_when_its_request_came_and_how_long_the_answer_took() {
+    let bench = plain();
+    bench.put_job("j", "");
+    let before = bench.server.now_ms();
+    bench.fetch("w");
+    let delay = Duration::from_millis(200);
+    bench
+        .server
+        .fault(FaultRule::on(Operation::Ack, Fault::Delay(delay)))
+        .unwrap();
+    bench.worker("ack", ACK);
+    let events = bench.server.events();
+    let took = |number: usize| events[number].took_ms.unwrap();
+    assert!(took(0) < 200.0 && took(1) >= 200.0, "{events:#?}");
+    let arrived: Vec<f64> = events.iter().map(|event| event.arrived_ms.unwrap()).collect();
+    assert!(
+        before <= arrived[0] && arrived[0] + took(0) <= arrived[1] + 0.001,
+        "{events:#?}"
+    );
+    assert!((arrived[1] + took(1) - events[1].ms).abs() < 0.001, "{events:#?}");
+    assert!(events[1].ms <= bench.get("/dev/events").json["now_ms"].as_f64().unwrap());
+}
+
+#[test]
+fn an_answer_that_never_left_took_no_time() {
+    for fault in [Fault::Hang, Fault::Close, Fault::LoseReply] {
+        let mut bench = plain();
+        bench.patience = NOTHING;
+        bench
+            .server
+            .fault(FaultRule::on(Operation::Heartbeat, fault.clone()))
+            .unwrap();
+        let body = r#"{"worker_id":"w","state":"quiet","active_jobs":[]}"#;
+        assert!(bench.ask("POST", "/ojs/v1/workers/heartbeat", body).is_err());
+        let event = &bench.server.events()[0];
+        assert_eq!((event.took_ms, event.fault), (None, Some(fault.name())));
+        let named = (event.worker.as_deref(), event.state.as_deref());
+        assert_eq!(named, (Some("w"), Some("quiet")), "{fault}: it says who said what");
+    }
+}
+
+#[test]
+fn a_request_whose_client_leaves_before_the_delayed_answer_is_told_and_not_carried_out() {
+    let mut bench = plain();
+    bench.put_job("j", "");
+    bench.fetch("w");
+    bench
+        .server
+        .fault(FaultRule::on(Operation::Ack, Fault::Delay(PATIENCE * 9)))
+        .unwrap();
+    bench.patience = NOTHING;
+    assert!(bench.ask("POST", "/ojs/v1/workers/ack", ACK).is_err());
+    assert!(bench.server.wait(PATIENCE, |server| server.events().len() == 2));
+    let event = &bench.server.events()[1];
+    assert_eq!((event.fault, event.status, event.took_ms), (Some("delay"), None, None));
+    assert!(event.ms - event.arrived_ms.unwrap() >= 200.0, "{event:#?}");
+    assert_eq!(event.jobs, ["j"]);
+    assert_eq!(bench.state("j"), "active");
+}
+
+#[test]
+fn a_refused_request_tells_whom_and_what_it_named() {
+    let bench = plain();
+    bench
+        .server
+        .fault(
+            FaultRule::on(
+                Operation::Ack,
+                Fault::Status {
+                    status: 503,
+                    retry_after: None,
+                },
+            )
+            .times(1),
+        )
+        .unwrap();
+    bench.worker("ack", ACK);
+    bench.worker("heartbeat", r#"{"worker_id":"w","state":"quiet","active_jobs":true}"#);
+    let events = bench.server.events();
+    let named: Vec<_> = events
+        .iter()
+        .map(|event| (event.status, event.worker.as_deref(), event.jobs.len()))
+        .collect();
+    assert_eq!(named, [(Some(503), Some("w"), 1), (Some(400), Some("w"), 0)]);
+}
+
+#[test]
 fn events_tell_who_did_what_to_which_job_and_what_came_of_it() {
     let bench = plain();
     bench.put_job("j", "");

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::reply::Reply;
 use super::routes::{Call, Result, nothing_there};
 use super::{Context, Gate};
-use crate::events::Event;
+use crate::events::{Event, millis};
 use crate::faults::{self, Order};
 use crate::store::refusal::{Kind, Refusal};
 
@@ -72,6 +72,8 @@ struct Events<'a> {
     events: Vec<&'a Event>,
     /// What `after` is next time.
     last: u64,
+    /// What time it is, by the clock of the events.
+    now_ms: f64,
 }
 
 fn events(call: &mut Call<'_>) -> Result {
@@ -90,5 +92,9 @@ fn events(call: &mut Call<'_>) -> Result {
     let last = found
         .last()
         .map_or(newest, |event| if is_all { newest } else { event.number });
-    Ok(Reply::ok(&Events { events: found, last }))
+    Ok(Reply::ok(&Events {
+        events: found,
+        last,
+        now_ms: millis(call.now),
+    }))
 }

@@ -23,12 +23,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::events::{Event, MAX_EVENT_JOBS};
+use crate::events::{Event, MAX_EVENT_JOBS, millis};
 use crate::faults::Fault;
 use crate::operation::Operation;
 use crate::server::Shared;
 use crate::store::job::Moment;
-use reply::{Reply, ReplyBody};
+use reply::{About, Reply, ReplyBody};
 use request::Request;
 
 /// Most connections at once; more wait in the kernel.
@@ -201,9 +201,9 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<ReplyBody>, Unanswered> {
     let shared = &context.shared;
-    let (request, body) = match Request::read(request).await {
+    let (request, body) = match Request::read(request, shared.clock.now()).await {
         Ok(read) => read,
-        Err((request, reply)) => return Ok(finish(shared, &request, reply, None).into_response(&request.id)),
+        Err((request, reply)) => return Ok(finish(shared, &request, &[], reply, None).into_response(&request.id)),
     };
     let fault = if request.operation == Operation::Dev {
         None
@@ -211,65 +211,78 @@ async fn answer(
         shared.lock().faults.take(shared.clock.now(), request.operation)
     };
     let name = fault.as_ref().map(Fault::name);
+    let route = || finish(shared, &request, &body, routes::route(context, &request, &body), name);
     match fault {
         Some(Fault::Hang) => {
-            unanswered(shared, &request, name);
+            unanswered(shared, &request, &body, name);
             let never: Infallible = std::future::pending().await;
             match never {}
         }
         Some(Fault::Close) => {
-            unanswered(shared, &request, name);
+            unanswered(shared, &request, &body, name);
             Err(Unanswered)
         }
         Some(Fault::Status { status, retry_after }) => {
             let reply = Reply::fault(status, retry_after.as_deref());
-            Ok(finish(shared, &request, reply, name).into_response(&request.id))
+            Ok(finish(shared, &request, &body, reply, name).into_response(&request.id))
         }
         Some(Fault::Delay(delay)) => {
+            // Whoever leaves meanwhile drops this future, and the request is not carried out.
+            let mut left = Left(Some(|| unanswered(shared, &request, &body, name)));
             sleep(delay).await;
-            let reply = routes::route(context, &request, body);
-            Ok(finish(shared, &request, reply, name).into_response(&request.id))
+            left.0 = None;
+            Ok(route().into_response(&request.id))
         }
         Some(Fault::LoseReply) => {
-            let reply = routes::route(context, &request, body);
-            finish(shared, &request, reply, name);
+            route();
             Err(Unanswered)
         }
-        Some(Fault::Truncate) => {
-            let reply = routes::route(context, &request, body);
-            Ok(finish(shared, &request, reply, name).into_half_response(&request.id))
-        }
-        None => {
-            let reply = routes::route(context, &request, body);
-            Ok(finish(shared, &request, reply, None).into_response(&request.id))
+        Some(Fault::Truncate) => Ok(route().into_half_response(&request.id)),
+        None => Ok(route().into_response(&request.id)),
+    }
+}
+
+/// What is done when this is dropped, unless it was taken out before.
+struct Left<F: FnMut()>(Option<F>);
+
+impl<F: FnMut()> Drop for Left<F> {
+    fn drop(&mut self) {
+        if let Some(mut note) = self.0.take() {
+            note();
         }
     }
 }
 
-/// Notes a request that gets no answer.
-fn unanswered(shared: &Shared, request: &Request, fault: Option<&'static str>) {
-    let event = Event {
-        fault,
+/// An event of a request.
+fn event(request: &Request, about: About, fault: Option<&'static str>) -> Event {
+    Event {
+        arrived_ms: Some(millis(request.arrived)),
         request: request.line(),
+        worker: about.worker,
+        more_jobs: about.jobs.len().saturating_sub(MAX_EVENT_JOBS),
+        jobs: about.jobs.into_iter().take(MAX_EVENT_JOBS).collect(),
+        state: about.state,
+        fault,
         ..Event::new(request.operation.name())
-    };
-    shared.note(event);
+    }
+}
+
+/// Notes a request that gets no answer.
+fn unanswered(shared: &Shared, request: &Request, body: &[u8], fault: Option<&'static str>) {
+    shared.note(event(request, request.about(body), fault));
 }
 
 /// Notes a request and its answer.
-fn finish(shared: &Shared, request: &Request, mut reply: Reply, fault: Option<&'static str>) -> Reply {
+fn finish(shared: &Shared, request: &Request, body: &[u8], mut reply: Reply, fault: Option<&'static str>) -> Reply {
     // Who looks at the events would otherwise see mostly himself.
     if request.operation != Operation::Dev {
-        let about = std::mem::take(&mut reply.about);
+        let mut about = std::mem::take(&mut reply.about);
+        if about == About::default() {
+            about = request.about(body);
+        }
         shared.note(Event {
-            request: request.line(),
-            worker: about.worker,
-            more_jobs: about.jobs.len().saturating_sub(MAX_EVENT_JOBS),
-            jobs: about.jobs.into_iter().take(MAX_EVENT_JOBS).collect(),
-            state: about.state,
             status: Some(reply.status),
-            fault,
-            ..Event::new(request.operation.name())
+            ..event(request, about, fault)
         });
     }
     reply

@@ -26,7 +26,7 @@ const RETRY_WHEN_FULL: &str = "1";
 const HALF_TIME: Duration = Duration::from_millis(20);
 
 /// What an event tells about a request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct About {
     pub worker: Option<String>,
     pub jobs: Vec<String>,

@@ -5,9 +5,10 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use percent_encoding::percent_decode_str;
 
-use super::reply::Reply;
+use super::reply::{About, Reply};
 use crate::json::Object;
 use crate::operation::Operation;
+use crate::store::job::Moment;
 use crate::store::refusal::{Kind, Refusal};
 
 /// Largest body, in bytes.
@@ -35,6 +36,8 @@ pub(super) struct Request {
     pub media_type: Option<String>,
     /// X-Request-Id, or our own.
     pub id: String,
+    /// When its head had been read.
+    pub arrived: Moment,
 }
 
 impl Request {
@@ -43,7 +46,7 @@ impl Request {
     /// # Errors
     ///
     /// Its body is too large or breaks off.
-    pub async fn read(request: hyper::Request<Incoming>) -> Result<(Self, Bytes), (Self, Reply)> {
+    pub async fn read(request: hyper::Request<Incoming>, arrived: Moment) -> Result<(Self, Bytes), (Self, Reply)> {
         let (head, body) = request.into_parts();
         let header = |name: &str| {
             head.headers
@@ -75,6 +78,7 @@ impl Request {
                 .map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()),
             id: id.unwrap_or_else(|| format!("req_{}", super::new_id())),
             path,
+            arrived,
         };
         let most = read.most_bytes();
         match Limited::new(body, most).collect().await {
@@ -113,6 +117,39 @@ impl Request {
     /// Its first line, for people.
     pub fn line(&self) -> String {
         format!("{} /{}", self.method, self.path.join("/"))
+    }
+
+    /// Whom and what the request itself names, so far as it can be read: what an event tells when no answer tells better.
+    pub fn about(&self, body: &[u8]) -> About {
+        let Ok(body) = Object::read(body) else {
+            return About::default();
+        };
+        let text = |name| body.text(name).ok().flatten();
+        let worker = text("worker_id");
+        match self.operation {
+            Operation::Heartbeat | Operation::Deregister => About {
+                worker,
+                state: text("state"),
+                jobs: Vec::new(),
+            },
+            Operation::Ack | Operation::Nack => About {
+                worker,
+                state: None,
+                jobs: text("job_id").into_iter().collect(),
+            },
+            Operation::Fetch | Operation::Register => About {
+                worker,
+                ..About::default()
+            },
+            Operation::Enqueue
+            | Operation::Info
+            | Operation::Cancel
+            | Operation::Progress
+            | Operation::Checkpoint
+            | Operation::Admin
+            | Operation::Dev
+            | Operation::Other => About::default(),
+        }
     }
 
     /// A parameter of the query; an empty one counts as absent.
