@@ -1,6 +1,7 @@
 # make demo          the life of one worker container in ten seconds, seen from all sides
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
+# make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
@@ -10,7 +11,7 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: demo release test lint conformance deny setup
+.PHONY: demo release test trials lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -34,6 +35,9 @@ test: setup lint release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
 	$(MAKE) demo
 	$(STATIC_ENV) cargo test --locked --workspace
+
+trials: setup release
+	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table

@@ -319,6 +319,29 @@ impl Server {
             .collect()
     }
 
+    /// Time since its start, by the clock of its events.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.shared.clock.now()
+    }
+
+    /// Gives to `worker`, which need not exist, every job that can be fetched and that somebody had before; gives their
+    /// ids. A witness inside of the process: no network and no fault keeps it from seeing what was given away too early.
+    #[must_use]
+    pub fn take_over(&self, worker: &str) -> Vec<String> {
+        let taken = self.with(|state, now| Ok(state.store.take_over(now, worker)));
+        taken.unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    /// Acknowledges a job on behalf of a worker.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, or the worker does not have it.
+    pub fn acknowledge(&self, worker: &str, job: &str) -> Result<(), String> {
+        self.with(|state, now| state.store.ack(now, job, Some(worker), None).map(|_| ()))
+    }
+
     /// The last events, oldest first.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {

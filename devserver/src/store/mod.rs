@@ -258,22 +258,43 @@ impl Store {
         for _ in 0..fetch.count.min(MAX_FETCH) {
             let Some(id) = self.best_of(&fetch.queues) else { break };
             let default = fetch.default_visibility.unwrap_or(self.settings.visibility_timeout);
-            let worker = worker.clone();
-            self.change(&id, |job| {
-                let length = fetch.visibility.or(job.visibility).unwrap_or(default);
-                let length = length.min(LONGEST);
-                job.state = JobState::Active;
-                job.attempt = job.used + 1;
-                job.started_at = Some(now);
-                job.due = Some(now + length);
-                job.reservation = Some(Reservation { worker, length });
-                job.progress = None;
-                job.retry_delay = None;
-                job.deliver(now);
-            });
+            self.reserve(now, &id, worker.clone(), fetch.visibility, default);
             found.push(id);
         }
         Ok(found)
+    }
+
+    /// Hands out what can be fetched and was handed out before, whatever queue it is in.
+    pub fn take_over(&mut self, now: Moment, worker: &str) -> Vec<JobId> {
+        let ready = self.index.queues.values().flat_map(|queue| queue.ready.values());
+        let had = |id: &&JobId| self.jobs.get(*id).is_some_and(|job| job.times_delivered > 0);
+        let found: Vec<JobId> = ready.filter(had).cloned().collect();
+        for id in &found {
+            self.reserve(now, id, Some(Arc::from(worker)), None, self.settings.visibility_timeout);
+        }
+        found
+    }
+
+    fn reserve(
+        &mut self,
+        now: Moment,
+        id: &JobId,
+        worker: Option<WorkerId>,
+        visibility: Option<Duration>,
+        default: Duration,
+    ) {
+        self.change(id, |job| {
+            let length = visibility.or(job.visibility).unwrap_or(default);
+            let length = length.min(LONGEST);
+            job.state = JobState::Active;
+            job.attempt = job.used + 1;
+            job.started_at = Some(now);
+            job.due = Some(now + length);
+            job.reservation = Some(Reservation { worker, length });
+            job.progress = None;
+            job.retry_delay = None;
+            job.deliver(now);
+        });
     }
 
     fn best_of(&self, queues: &[String]) -> Option<JobId> {

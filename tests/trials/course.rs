@@ -1,0 +1,407 @@
+//! One trial as it goes: a backend, an init with a worker, a witness; then the end is asked for, and what happens is noted.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use ojs_devserver::{Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
+
+use super::journal::{Journal, Note, Word};
+use super::plan::{Behaviour, HEARTBEAT, INTERRUPTED, Occasion, Onset, Plan, Weather};
+use super::worker;
+use crate::support::namespace::{spawn, spawn_as_pid_1};
+use crate::support::sys::{self, Ended};
+use crate::support::temp::TempDir;
+use crate::support::wait::{pause, wait_until};
+use crate::under_test;
+
+/// The name of the witness at the backend.
+pub const WITNESS: &str = "witness";
+
+/// How long an occasion is waited for; a trial whose backend is away from the start goes on without.
+const OCCASION: Duration = Duration::from_millis(1500);
+
+/// How much longer than the limit an init is waited for before it is said to hang.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long the witness has a job.
+const WITNESSED: Duration = Duration::from_millis(10);
+
+/// The Python client as the worker.
+const PYTHON: &str = include_str!("worker.py");
+
+/// A signal that was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// Milliseconds on the clock of the backend's record.
+    pub ms: f64,
+    pub signal: i32,
+}
+
+/// What a trial came to.
+#[derive(Debug)]
+pub struct Story {
+    pub events: Vec<Event>,
+    pub jobs: Vec<JobSnapshot>,
+    pub notes: Vec<Note>,
+    pub log: String,
+    pub sent: Vec<Sent>,
+    /// When the backend was told to say terminate.
+    pub directed: Option<f64>,
+    /// `None`: it had to be killed.
+    pub ended: Option<(f64, Ended)>,
+    /// Jobs that the witness got while a worker still ran them.
+    pub overlaps: Vec<String>,
+    /// A process of the worker is left.
+    pub left_behind: bool,
+    /// Most jobs that it had at the backend at one time.
+    pub most_active: usize,
+}
+
+struct Course<'a> {
+    plan: &'a Plan,
+    server: Server,
+    journal: Journal,
+    dir: TempDir,
+    /// What `CLOCK_MONOTONIC` said when the server was started, in nanoseconds.
+    epoch: u64,
+}
+
+/// What is to happen when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Signal(i32),
+    Begin,
+    Stop,
+}
+
+/// Plays the trial.
+pub fn play(plan: &Plan, dir: &Path) -> Story {
+    let server = Server::start(Options {
+        heartbeat_interval: HEARTBEAT,
+        ..Options::default()
+    })
+    .unwrap();
+    let epoch = sys::monotonic_ns() - u64::try_from(server.now().as_nanos()).unwrap();
+    let dir = TempDir::new(dir.to_owned()).unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let course = Course {
+        plan,
+        server,
+        journal: Journal::new(dir.path()),
+        dir,
+        epoch,
+    };
+    course.play()
+}
+
+impl Course<'_> {
+    fn now(&self) -> f64 {
+        self.server.now().as_secs_f64() * 1000.0
+    }
+
+    fn play(self) -> Story {
+        self.enqueue();
+        self.prepare();
+        let pid = self.launch();
+        let ended = self.watch(pid);
+        let is_over = AtomicBool::new(false);
+        let (sent, directed, ended, overlaps) = std::thread::scope(|scope| {
+            let witness = scope.spawn(|| self.witness(&is_over));
+            let (sent, directed, ended) = self.end_it(pid, &ended);
+            self.clear();
+            // What was given back is the witness's now.
+            self.server.wait(Duration::from_millis(200), |server| {
+                server.count(JobState::Available) + server.count(JobState::Retryable) == 0
+            });
+            is_over.store(true, Ordering::Relaxed);
+            (sent, directed, ended, witness.join().unwrap())
+        });
+        let ours = |(worker, most): (String, usize)| (worker != WITNESS).then_some(most);
+        Story {
+            events: self.server.events(),
+            jobs: self.server.jobs(),
+            notes: self.journal.read(),
+            log: std::fs::read_to_string(self.at("log")).unwrap_or_default(),
+            sent,
+            directed,
+            ended,
+            overlaps,
+            left_behind: !self.journal.all_are_gone(),
+            most_active: self
+                .server
+                .most_active()
+                .into_iter()
+                .filter_map(ours)
+                .max()
+                .unwrap_or(0),
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn enqueue(&self) {
+        let job = |job: &super::plan::JobPlan| {
+            format!(
+                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}"}}],"retry":{{"max_attempts":50,"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
+                job.ms,
+                job.at_deadline,
+                job.ending.name()
+            )
+        };
+        let jobs: Vec<String> = self.plan.jobs.iter().map(job).collect();
+        self.server.enqueue_all(jobs.iter().map(String::as_str)).unwrap();
+    }
+
+    /// What is there before the init is.
+    fn prepare(&self) {
+        File::create(self.at("termination")).unwrap();
+        let slow = |operation, ms| FaultRule::on(operation, Fault::Delay(Duration::from_millis(ms)));
+        match self.plan.occasion {
+            Occasion::Fetch => drop(self.server.fault(slow(Operation::Fetch, 250))),
+            Occasion::Ack => drop(self.server.fault(slow(Operation::Ack, 250))),
+            _ => {}
+        }
+        if let Onset::Start = self.plan.onset {
+            self.begin();
+        }
+    }
+
+    /// The weather begins.
+    fn begin(&self) {
+        let rule = |fault| drop(self.server.fault(FaultRule::on_all(fault)));
+        let every = |n, fault| drop(self.server.fault(FaultRule::on_all(fault).every(n)));
+        let status = |status, retry_after: Option<&str>| Fault::Status {
+            status,
+            retry_after: retry_after.map(str::to_owned),
+        };
+        match self.plan.weather {
+            Weather::Fine => {}
+            Weather::Slow => rule(Fault::Delay(Duration::from_millis(100))),
+            Weather::Errors => every(2, status(500, None)),
+            Weather::Lost => every(2, Fault::LoseReply),
+            Weather::Resets => every(2, Fault::Close),
+            Weather::Hangs => every(3, Fault::Hang),
+            Weather::Truncates => every(2, Fault::Truncate),
+            Weather::Busy => every(2, status(429, Some("0.1"))),
+            Weather::Refuses => drop(self.server.refuse_connections()),
+            Weather::Silent => rule(Fault::Hang),
+            Weather::Gone if self.plan.number.is_multiple_of(2) => rule(Fault::Hang),
+            Weather::Gone => drop(self.server.refuse_connections()),
+        }
+    }
+
+    /// It is over, where it ends.
+    fn stop(&self) {
+        match self.plan.weather {
+            Weather::Refuses => drop(self.server.accept_connections()),
+            Weather::Silent => self.server.clear_faults(),
+            _ => {}
+        }
+    }
+
+    fn clear(&self) {
+        self.server.clear_faults();
+        self.server.accept_connections();
+    }
+
+    fn launch(&self) -> i32 {
+        let plan = self.plan;
+        let mut command = Command::new(under_test::init());
+        command.arg("--");
+        if plan.behaviour == Behaviour::Python {
+            command.args(["python3", "-S", "-E", "-c", PYTHON]);
+        } else {
+            command.arg(std::env::current_exe().unwrap()).arg("worker");
+        }
+        let millis = |duration: Duration| format!("{}ms", duration.as_millis());
+        let variables = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("OJS_URL", self.server.url()),
+            ("OJS_RUNTIME_DIR", self.at("run").display().to_string()),
+            ("OJS_HEALTH_LISTEN", "off".to_owned()),
+            ("OJS_POLL_INTERVAL", "30ms".to_owned()),
+            ("OJS_HEARTBEAT_INTERVAL", millis(HEARTBEAT)),
+            ("OJS_REQUEST_TIMEOUT", "1s".to_owned()),
+            ("OJS_CONNECT_TIMEOUT", "500ms".to_owned()),
+            ("OJS_CONCURRENCY", plan.concurrency.to_string()),
+            ("OJS_TERMINATION_GRACE_PERIOD", millis(plan.limit)),
+            ("OJS_SHUTDOWN_GRACE_PERIOD", millis(plan.grace)),
+            ("OJS_STOP_MARGIN", millis(plan.margin)),
+            ("OJS_CANCEL_GRACE", millis(plan.cancel_grace)),
+            ("OJS_TERM_DELAY", millis(plan.term_delay)),
+            (
+                "OJS_LEFTOVERS",
+                if plan.requeues { "requeue" } else { "fail" }.to_owned(),
+            ),
+            ("OJS_INTERRUPTED_EXIT", INTERRUPTED.to_string()),
+            ("OJS_LOG_LEVEL", "info".to_owned()),
+            ("OJS_LOG_FORMAT", "text".to_owned()),
+            ("OJS_TERMINATION_LOG", self.at("termination").display().to_string()),
+            (worker::BEHAVIOUR, plan.behaviour.name().to_owned()),
+            (worker::DIRECTORY, self.dir.path().display().to_string()),
+            (worker::ACT_AFTER_MS, plan.act_after.as_millis().to_string()),
+        ];
+        command
+            .env_clear()
+            .envs(variables)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.at("log")).unwrap());
+        if plan.kubernetes {
+            command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        }
+        if plan.is_pid_1 {
+            spawn_as_pid_1(command)
+        } else {
+            spawn(command)
+        }
+    }
+
+    /// Tells when it has ended, to the microsecond.
+    fn watch(&self, pid: i32) -> Receiver<(f64, Ended)> {
+        let (sender, receiver) = channel();
+        let epoch = self.epoch;
+        std::thread::spawn(move || {
+            let ended = sys::reap(pid, true).unwrap().unwrap();
+            let ms = sys::monotonic_ns().saturating_sub(epoch) as f64 / 1e6;
+            let _ = sender.send((ms, ended));
+        });
+        receiver
+    }
+
+    /// Runs what was given away, as another worker would, and notes what somebody else still runs.
+    fn witness(&self, is_over: &AtomicBool) -> Vec<String> {
+        let mut overlaps = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            for job in self.server.take_over(WITNESS) {
+                match self.journal.run(&job) {
+                    Some(_running) => pause(WITNESSED),
+                    None => overlaps.push(job.clone()),
+                }
+                let _ = self.server.acknowledge(WITNESS, &job);
+            }
+            pause(Duration::from_millis(5));
+        }
+        overlaps
+    }
+
+    /// Waits for the occasion, asks for the end, and waits for that.
+    fn end_it(&self, pid: i32, ended: &Receiver<(f64, Ended)>) -> (Vec<Sent>, Option<f64>, Option<(f64, Ended)>) {
+        let plan = self.plan;
+        self.wait_for_occasion();
+        pause(plan.pause);
+        let mut sent = Vec::new();
+        let mut directed = None;
+        let mut send = |signal| {
+            let _ = sys::send(pid, signal);
+            sent.push(Sent { ms: self.now(), signal });
+        };
+        match plan.occasion {
+            Occasion::Quiet => {
+                send(libc::SIGTSTP);
+                pause(plan.pause / 2);
+                if plan.number.is_multiple_of(3) && !plan.kubernetes {
+                    send(libc::SIGCONT);
+                    pause(plan.pause / 4);
+                }
+                send(plan.signal);
+            }
+            Occasion::Directive => {
+                directed = self.direct();
+                if directed.is_none() {
+                    send(plan.signal);
+                }
+            }
+            _ => send(plan.signal),
+        }
+        let t0 = self.now();
+        for (at, act) in self.acts() {
+            let left = Duration::from_secs_f64((t0 + at - self.now()).max(0.0) / 1000.0);
+            match ended.recv_timeout(left) {
+                Ok(ended) => return (sent, directed, Some(ended)),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            match act {
+                Act::Signal(signal) => {
+                    let _ = sys::send(pid, signal);
+                    sent.push(Sent { ms: self.now(), signal });
+                }
+                Act::Begin => self.begin(),
+                Act::Stop => self.stop(),
+            }
+        }
+        let end = ended.recv_timeout(plan.limit + PATIENCE).ok();
+        if end.is_none() {
+            let _ = sys::send(pid, libc::SIGKILL);
+            let _ = ended.recv_timeout(PATIENCE);
+        }
+        (sent, directed, end)
+    }
+
+    /// What happens after t0, and how many milliseconds after it.
+    fn acts(&self) -> Vec<(f64, Act)> {
+        let plan = self.plan;
+        let mut acts: Vec<(f64, Act)> = plan
+            .more
+            .iter()
+            .map(|at| (*at as f64, Act::Signal(plan.signal)))
+            .collect();
+        let lasts = plan.lasts.as_secs_f64() * 1000.0;
+        let onset = match plan.onset {
+            Onset::Start => 0.0,
+            Onset::Around(ms) => ms.max(0) as f64,
+        };
+        if let Onset::Around(0..) = plan.onset {
+            acts.push((onset, Act::Begin));
+        }
+        acts.push((onset + lasts, Act::Stop));
+        acts.sort_by(|one, other| one.0.total_cmp(&other.0));
+        acts
+    }
+
+    fn wait_for_occasion(&self) {
+        let noted = |word| {
+            let found = || self.journal.read().iter().any(|note| note.word == word);
+            wait_until(OCCASION, found);
+        };
+        match self.plan.occasion {
+            Occasion::Start => {}
+            Occasion::Ack if self.plan.behaviour != Behaviour::Python => noted(Word::Acked),
+            Occasion::Idle => {
+                let count = self.plan.jobs.len();
+                self.server
+                    .wait(OCCASION, |server| server.count(JobState::Completed) == count);
+            }
+            _ => noted(Word::Took),
+        }
+        // A weather that begins before the end is asked for.
+        if let Onset::Around(ms @ ..0) = self.plan.onset {
+            self.begin();
+            pause(Duration::from_millis(ms.unsigned_abs()));
+        }
+    }
+
+    /// Has the backend say terminate, and waits until that was heard.
+    fn direct(&self) -> Option<f64> {
+        let directed = self.now();
+        for worker in self.server.workers().iter().filter(|worker| *worker != WITNESS) {
+            let _ = self.server.direct(worker, Directive::Terminate);
+        }
+        let has_heard = |server: &Server| {
+            server.events().iter().any(|event| {
+                event.operation == "heartbeat"
+                    && event.ms > directed
+                    && matches!(event.state.as_deref(), Some("terminate"))
+            })
+        };
+        self.server.wait(OCCASION, has_heard).then_some(directed)
+    }
+}

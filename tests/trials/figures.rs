@@ -1,0 +1,103 @@
+//! What a run came to, in numbers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::plan::{Behaviour, Occasion, Plan, Weather};
+use super::promises::{Broken, Measured};
+
+/// The numbers of a run.
+#[derive(Debug, Default)]
+pub struct Figures {
+    played: usize,
+    failed: usize,
+    broken: BTreeMap<&'static str, usize>,
+    left: Vec<f64>,
+    left_to_lapse: usize,
+    by_behaviour_and_weather: BTreeMap<(Behaviour, Weather), usize>,
+    by_behaviour_and_occasion: BTreeMap<(Behaviour, Occasion), usize>,
+    by_weather_and_occasion: BTreeMap<(Weather, Occasion), usize>,
+}
+
+impl Figures {
+    /// Trials in which a promise was broken.
+    pub fn failed(&self) -> usize {
+        self.failed
+    }
+
+    /// Counts a trial.
+    pub fn add(&mut self, plan: &Plan, measured: Measured, broken: &[Broken]) {
+        self.played += 1;
+        self.failed += usize::from(!broken.is_empty());
+        for broken in broken {
+            *self.broken.entry(broken.promise).or_default() += 1;
+        }
+        self.left.extend(measured.left);
+        self.left_to_lapse += measured.left_to_lapse;
+        let Plan {
+            behaviour,
+            weather,
+            occasion,
+            ..
+        } = *plan;
+        *self.by_behaviour_and_weather.entry((behaviour, weather)).or_default() += 1;
+        *self.by_behaviour_and_occasion.entry((behaviour, occasion)).or_default() += 1;
+        *self.by_weather_and_occasion.entry((weather, occasion)).or_default() += 1;
+    }
+}
+
+/// The value that this share of all stays below.
+fn share(sorted: &[f64], percent: usize) -> f64 {
+    let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(index).copied().unwrap_or(f64::NAN)
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "how often each pair came up:")?;
+        write!(f, "{:<11}", "")?;
+        for name in Weather::ALL
+            .map(Weather::name)
+            .into_iter()
+            .chain(Occasion::ALL.map(Occasion::name))
+        {
+            write!(f, "{name:>10}")?;
+        }
+        writeln!(f)?;
+        for behaviour in Behaviour::ALL {
+            write!(f, "{:<11}", behaviour.name())?;
+            for weather in Weather::ALL {
+                let count = self.by_behaviour_and_weather.get(&(behaviour, weather));
+                write!(f, "{:>10}", count.unwrap_or(&0))?;
+            }
+            for occasion in Occasion::ALL {
+                let count = self.by_behaviour_and_occasion.get(&(behaviour, occasion));
+                write!(f, "{:>10}", count.unwrap_or(&0))?;
+            }
+            writeln!(f)?;
+        }
+        for weather in Weather::ALL {
+            write!(f, "{:<11}{:>110}", weather.name(), "")?;
+            for occasion in Occasion::ALL {
+                let count = self.by_weather_and_occasion.get(&(weather, occasion));
+                write!(f, "{:>10}", count.unwrap_or(&0))?;
+            }
+            writeln!(f)?;
+        }
+        let mut left = self.left.clone();
+        left.sort_by(f64::total_cmp);
+        writeln!(
+            f,
+            "ms between the end and the limit: least {:.0}, 1 % below {:.0}, 10 % below {:.0}, half below {:.0}",
+            share(&left, 0),
+            share(&left, 1),
+            share(&left, 10),
+            share(&left, 50)
+        )?;
+        writeln!(f, "deliveries left to their visibility timeout: {}", self.left_to_lapse)?;
+        for (promise, times) in &self.broken {
+            writeln!(f, "BROKEN {times} times: {promise}")?;
+        }
+        write!(f, "{} trials, {} with a broken promise", self.played, self.failed)
+    }
+}
