@@ -23,12 +23,12 @@ pub enum Word {
     Acked,
     /// Its FAIL is.
     Failed,
-    /// Its release is.
-    Released,
+    /// It is given back now; whoever reads this cannot know whether that got through.
+    Releasing,
 }
 
 impl Word {
-    const ALL: [Self; 5] = [Self::Took, Self::Overlap, Self::Acked, Self::Failed, Self::Released];
+    const ALL: [Self; 5] = [Self::Took, Self::Overlap, Self::Acked, Self::Failed, Self::Releasing];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Word {
             Self::Overlap => "overlap",
             Self::Acked => "acked",
             Self::Failed => "failed",
-            Self::Released => "released",
+            Self::Releasing => "releasing",
         }
     }
 }

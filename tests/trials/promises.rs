@@ -243,7 +243,7 @@ impl<'a> Judge<'a> {
                 broken("nothing finished is given back", id.clone())
             }
             Some((_, End::Requeued))
-                if !self.plan.requeues && self.noted(job, Word::Took) && !self.noted(job, Word::Released) =>
+                if !self.plan.requeues && self.noted(job, Word::Took) && !self.noted(job, Word::Releasing) =>
             {
                 broken("only what was not begun is given back", id.clone())
             }

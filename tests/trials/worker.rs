@@ -39,6 +39,9 @@ const FLOOD: usize = 30_000;
 /// Frames of a flood between two breaths.
 const WAVE: usize = 200;
 
+/// Frames of a worker that crashes, before its last one: together they still fit into the socket.
+const LAST_FRAMES: usize = 6_000;
+
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_terminate(_: i32) {
@@ -312,12 +315,17 @@ impl Worker {
         let (frame, word) = match ending {
             "fail" => (
                 json!({"type": "fail", "job_id": id, "error": {"message": "as told", "code": "told"}}),
-                Word::Failed,
+                Some(Word::Failed),
             ),
-            "release" => (json!({"type": "release", "job_id": id}), Word::Released),
-            _ => (json!({"type": "ack", "job_id": id, "result": id}), Word::Acked),
+            "release" => {
+                self.journal.note(Word::Releasing, id);
+                (json!({"type": "release", "job_id": id}), None)
+            }
+            _ => (json!({"type": "ack", "job_id": id, "result": id}), Some(Word::Acked)),
         };
-        if self.say(&frame) {
+        if self.say(&frame)
+            && let Some(word) = word
+        {
             self.journal.note(word, id);
         }
     }
@@ -355,16 +363,26 @@ impl Worker {
         }
     }
 
+    /// With an ACK behind a heap of frames that nobody can have read yet.
+    fn crash(&mut self) {
+        if let Some(id) = self.held.keys().next().cloned() {
+            let heap = "{\"type\":\"nonsense\"}\n".repeat(LAST_FRAMES);
+            let _ = self.link.lock().unwrap().write_all(heap.as_bytes());
+            self.answer(&id, "ack");
+        }
+        match self.act_after.as_millis() % 3 {
+            0 => sys::leave(3),
+            1 => drop(raise(Signal::SIGKILL)),
+            _ => drop(raise(Signal::SIGSEGV)),
+        }
+    }
+
     fn act(&mut self) {
         match self.behaviour {
             Behaviour::Stops => {
                 let _ = raise(Signal::SIGSTOP);
             }
-            Behaviour::Crashes => match self.act_after.as_millis() % 3 {
-                0 => sys::leave(3),
-                1 => drop(raise(Signal::SIGKILL)),
-                _ => drop(raise(Signal::SIGSEGV)),
-            },
+            Behaviour::Crashes => self.crash(),
             Behaviour::Closes => {
                 let _ = self.link.lock().unwrap().shutdown(Shutdown::Both);
                 self.is_gone = true;
