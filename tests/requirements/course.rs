@@ -25,7 +25,11 @@ pub fn holding_all(stage: &Stage, last: u32, variables: &[(&str, &str)]) -> Init
 /// `requeue j1`, `deregister`. Looks at a job are left out.
 pub fn course(stage: &Stage, from: Instant) -> Vec<String> {
     let records = stage.backend.records();
-    records.iter().filter(|record| record.at >= from).filter_map(line).collect()
+    records
+        .iter()
+        .filter(|record| record.at >= from)
+        .filter_map(line)
+        .collect()
 }
 
 /// The place of a line in a course.

@@ -146,7 +146,10 @@ fn s_08_sigterm_while_running_is_quiet_then_drain_then_stop() {
         "Worker stopped; 1 job cut off",
     ];
     let places: Vec<Option<usize>> = said.iter().map(|text| log.find(text)).collect();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} {log}");
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{places:?} {log}"
+    );
 }
 
 #[test]
@@ -207,9 +210,17 @@ fn s_12_sigterm_works_as_pid_1_and_as_any_other_process() {
         let stage = Stage::new();
         let start = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1);
         let shell = ["sh", "-c", r#""$0" "$@"; exit $?"#];
-        let mut init = if is_pid_1 { start.start() } else { start.through(&shell).start() };
+        let mut init = if is_pid_1 {
+            start.start()
+        } else {
+            start.through(&shell).start()
+        };
         stage.states_become(&["running"]);
-        let ours = if is_pid_1 { init.pid } else { proc::children(init.pid)[0] };
+        let ours = if is_pid_1 {
+            init.pid
+        } else {
+            proc::children(init.pid)[0]
+        };
         assert_eq!(proc::inner_pid(ours) == Some(1), is_pid_1);
         sys::send(ours, libc::SIGTERM).unwrap();
         init.ends_with(0);
