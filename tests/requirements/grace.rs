@@ -121,7 +121,7 @@ fn g_06_the_websites_variable_is_another_name_and_the_specifications_goes_before
         "shutdown.grace_period 25s environment OJS_GRACE_PERIOD"
     );
     let both = [website, (GRACE, "80s"), ("OJS_SHUTDOWN_TIMEOUT", "7")];
-    assert_eq!(row(&both), format!("shutdown.grace_period 80s environment {GRACE}"));
+    assert_eq!(row(&both), format!("shutdown.grace_period 1m20s environment {GRACE}"));
     let report = config("check", &both);
     assert!(
         report.contains(&format!("warning: {GRACE} and OJS_GRACE_PERIOD differ")),

@@ -236,9 +236,7 @@ fn s_13_sigterm_ends_the_fetching_then_the_worker_and_the_backend_hears_it_in_or
     init.notes_line("ready");
     stage.states_become(&["running"]);
     let began = now();
-    init.signal(libc::SIGTERM);
-    init.notes_line("lifecycle terminate sigterm");
-    init.ends_with(0);
+    init.stops();
     let course = course(&stage, began);
     let terminate = place(&course, "beat terminate []");
     assert!(place(&course, "beat quiet []") < terminate, "{course:?}");
