@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::backend::{Behaviour, Endpoint, Outcome};
+use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Init, PATIENCE, Stage, moment, never};
-use crate::support::wait::{now, spin, wait_until};
+use crate::support::wait::{spin, wait_until};
 use crate::support::{proc, sys};
 
 /// A worker that takes jobs, answers none and notes what it is told.
