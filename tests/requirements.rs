@@ -26,26 +26,63 @@ use support::wait;
 
 #[path = "requirements/concurrency.rs"]
 mod concurrency;
+#[path = "requirements/course.rs"]
+mod course;
 #[path = "requirements/crashes.rs"]
 mod crashes;
+#[path = "requirements/errors.rs"]
+mod errors;
 #[path = "requirements/fetch.rs"]
 mod fetch;
+#[path = "requirements/grace.rs"]
+mod grace;
 #[path = "requirements/heartbeat.rs"]
 mod heartbeat;
+#[path = "requirements/ids.rs"]
+mod ids;
+#[path = "requirements/lessons.rs"]
+mod lessons;
 #[path = "requirements/lifecycle.rs"]
 mod lifecycle;
 #[path = "requirements/page.rs"]
 mod page;
+#[path = "requirements/phases.rs"]
+mod phases;
+#[path = "requirements/pid_1.rs"]
+mod pid_1;
 #[path = "requirements/registration.rs"]
 mod registration;
 #[path = "requirements/reservation.rs"]
 mod reservation;
+#[path = "requirements/signals.rs"]
+mod signals;
 
 /// Takes up to ten jobs, notes what it is told and says what the test orders.
 const OBEYS: &str = "link = Link(); link.ready(10); link.obey()";
 
 /// Acks whatever comes.
 const WORKS: &str = "link = Link(); link.ready(10); link.work()";
+
+/// Takes a job, answers nothing, and neither SIGTERM nor anything that it is told ends it.
+const STUCK: &str = "
+note_signals(signal.SIGTERM)
+link = Link()
+link.ready(2)
+link.job()
+link.note_all()
+rest()";
+
+/// Takes a job and notes each state that it is told, with the time that it is told to have, in milliseconds.
+const LISTENS: &str = "
+link = Link()
+link.ready()
+link.job()
+while True:
+    frame = link.until('lifecycle')
+    note(frame['state'], frame.get('remaining_ms'))";
+
+/// A drain that a test can wait for, and little time for handlers after it.
+const CUT_SHORT: [(&str, &str); 2] = [("OJS_GRACE_PERIOD", "300ms"), ("OJS_CANCEL_GRACE", "100ms")];
 
 /// Heartbeats that a test can wait for.
 const OFTEN: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "100ms");

@@ -23,6 +23,7 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
     if config.mode == Mode::None {
         without_effect(config, &mut warnings);
     } else {
+        short_grace(config, &mut warnings);
         doubtful_backend(config, &mut warnings);
     }
     config.warnings.append(&mut warnings);
@@ -112,6 +113,20 @@ fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
         config.settings.describe(KeyId::TerminationGracePeriod),
         Human(margin),
     ));
+}
+
+/// A grace period that is too short whatever the jobs are (GS 6.2). None at all is a decision of its own.
+fn short_grace(config: &Config, warnings: &mut Vec<String>) {
+    let (grace, interval) = (config.shutdown.grace_period, config.worker.heartbeat_interval);
+    let is_short = config.shutdown.grace_period_is_explicit && !grace.is_zero() && grace < interval;
+    if is_short {
+        warnings.push(format!(
+            "{} is less than the heartbeat interval of {}; recommended: the longest job, one heartbeat interval and some \
+             margin.",
+            config.settings.describe(KeyId::GracePeriod),
+            Human(interval),
+        ));
+    }
 }
 
 /// Keys of the agent, where there is none. Variables are left alone: COMMAND may read them too.
@@ -227,6 +242,19 @@ mod tests {
             &warnings[0],
             &["grace_period = 26s", "cut to 21s", "margin of 5s", "preStop time of 4s"],
         );
+    }
+
+    #[test]
+    fn a_grace_period_below_a_heartbeat_interval_is_a_warning_with_the_agent() {
+        let given = |given: Given, grace| given.flag(KeyId::GracePeriod, grace).config().warnings;
+        let warnings = given(Given::agent(), "4s");
+        assert_says(
+            &warnings[0],
+            &["grace_period = 4s", "interval of 5s", "the longest job"],
+        );
+        assert_eq!(given(Given::agent(), "5s"), [""; 0]);
+        assert_eq!(given(Given::agent(), "0s"), [""; 0]);
+        assert_eq!(given(Given::no_agent(), "4s"), [""; 0]);
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn set_up(
 ) -> Result<(EventLoop, RuntimeDir), NotStarted> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
-    become_init(config);
+    become_init(config, environ);
     let inherited = Inherited::look();
     let options = options(config, surroundings(environ), seed());
     announce(&options.times, config.shutdown.grace_period_is_explicit);

@@ -83,7 +83,7 @@ fn start(
 ) -> Result<Child, NotStarted> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
-    become_init(config);
+    become_init(config, environ);
     if let Some(budget) = budget {
         announce(config, budget);
     }

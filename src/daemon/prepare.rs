@@ -5,7 +5,10 @@ use std::time::Duration;
 use log::{LevelFilter, info, warn};
 
 use crate::config::{Config, LogFormat, LogLevel};
+use crate::daemon::agent_options::surroundings;
 use crate::daemon::log::{self as log_sink, Format, LogHandle};
+use crate::lifecycle::budget::Surroundings;
+use crate::os::entry::Environ;
 use crate::os::{init, stdio};
 
 /// Longest that an error message at the end may wait for a slow reader of standard error.
@@ -35,7 +38,7 @@ pub fn install_log(config: &Config) -> LogHandle {
 }
 
 /// Adopts orphans, and dies with our parent if that was asked for.
-pub fn become_init(config: &Config) {
+pub fn become_init(config: &Config, environ: &Environ) {
     if let Some(signal) = config.init.parent_death_signal
         && let Err(error) = init::set_parent_death_signal(signal)
     {
@@ -47,6 +50,11 @@ pub fn become_init(config: &Config) {
     }
     match init::become_subreaper() {
         Ok(()) if is_pid_1 => {}
+        // GS 4.3: a shell in between swallows the orchestrator's signals.
+        Ok(()) if surroundings(environ) != Surroundings::None && init::has_parent_here() => warn!(
+            "not PID 1 of this container: adopting orphans as a subreaper; stop signals arrive only if the process above \
+             passes them on, as init programs do and shells do not: use the exec form of ENTRYPOINT, or exec"
+        ),
         Ok(()) => info!("not PID 1: adopting orphans as a subreaper"),
         Err(error) => warn!("cannot adopt orphans, which are left to the init above: {error}"),
     }

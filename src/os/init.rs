@@ -19,6 +19,14 @@ pub fn is_pid_1() -> bool {
     Pid::own().number() == 1
 }
 
+/// Whether our parent is in our PID namespace. A container's runtime, which sends the stop signals, is not: for processes
+/// that it starts itself the kernel says 0.
+#[must_use]
+pub fn has_parent_here() -> bool {
+    // SAFETY: getppid takes nothing and returns a number.
+    unsafe { libc::getppid() != 0 }
+}
+
 /// Makes orphaned descendants ours instead of the init's further up.
 ///
 /// # Errors

@@ -5,10 +5,7 @@ use std::time::Duration;
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage, job, never};
 use crate::support::wait::wait_until;
-use crate::{OBEYS, OFTEN, WORKS};
-
-/// So that a test does not wait for the time of a job that never ends.
-const BRIEF: (&str, &str) = ("OJS_GRACE_PERIOD", "300ms");
+use crate::{CUT_SHORT, OBEYS, OFTEN, WORKS};
 
 #[test]
 fn j_01_after_a_crash_nothing_is_said_and_the_job_comes_back_by_its_reservation() {
@@ -31,7 +28,7 @@ fn j_01_after_a_crash_nothing_is_said_and_the_job_comes_back_by_its_reservation(
 fn j_02_a_job_longer_than_the_grace_period_fails_as_interrupted() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = stage.worker(OBEYS).with(BRIEF.0, BRIEF.1).start();
+    let mut init = stage.worker(OBEYS).with_all(&CUT_SHORT).start();
     init.notes_line("job j1");
     init.stops();
     let error = stage.failure("j1");
@@ -48,7 +45,7 @@ fn j_02_a_job_longer_than_the_grace_period_fails_as_interrupted() {
 fn j_03_the_next_attempt_goes_on_where_the_interrupted_one_saved_its_state() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut first = stage.worker(OBEYS).named("first").with(BRIEF.0, BRIEF.1).start();
+    let mut first = stage.worker(OBEYS).named("first").with_all(&CUT_SHORT).start();
     first.notes_line("job j1");
     first.order(r#"checkpoint j1 {"state":{"step":1}}"#);
     first.order(r#"checkpoint j1 {"state":{"step":9007199254740993}}"#);
@@ -94,7 +91,7 @@ fn j_05_an_interrupted_job_counts_as_an_attempt_unless_it_is_to_be_given_back() 
     for (leftovers, requeue) in [(None, None), (Some("fail"), None), (Some("requeue"), Some(true))] {
         let stage = Stage::new();
         stage.enqueue([1]);
-        let mut start = stage.worker(OBEYS).with(BRIEF.0, BRIEF.1);
+        let mut start = stage.worker(OBEYS).with_all(&CUT_SHORT);
         if let Some(leftovers) = leftovers {
             start = start.with("OJS_LEFTOVERS", leftovers);
         }
@@ -120,8 +117,11 @@ fn j_06_an_interrupted_job_may_be_tried_again() {
     for is_forced in [false, true] {
         let stage = Stage::new();
         stage.enqueue([1]);
-        let grace = if is_forced { "30s" } else { BRIEF.1 };
-        let mut init = stage.worker(OBEYS).with(BRIEF.0, grace).start();
+        let grace = if is_forced { "30s" } else { CUT_SHORT[0].1 };
+        let mut init = stage
+            .worker(OBEYS)
+            .with_all(&[(CUT_SHORT[0].0, grace), CUT_SHORT[1]])
+            .start();
         init.notes_line("job j1");
         init.signal(libc::SIGTERM);
         init.notes_line("lifecycle terminate sigterm");

@@ -236,40 +236,6 @@ fn h_11_in_the_drain_a_heartbeat_lists_exactly_the_jobs_that_still_run() {
 }
 
 #[test]
-fn c_04_the_last_state_is_terminate_or_terminated_or_both_as_configured() {
-    for (configured, expected) in [
-        (None, vec!["running", "quiet", "terminate"]),
-        (Some("terminated"), vec!["running", "quiet", "terminate", "terminated"]),
-        (Some("both"), vec!["running", "quiet", "terminate", "terminated"]),
-    ] {
-        let stage = Stage::new();
-        stage.enqueue([1]);
-        let mut start = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1);
-        if let Some(configured) = configured {
-            start = start.with("OJS_FINAL_STATE", configured);
-        }
-        let mut init = start.start();
-        init.notes_line("job j1");
-        init.signal(libc::SIGTERM);
-        stage.states_become(&expected[..3]);
-        init.order("ack j1");
-        init.ends_with(0);
-        assert_eq!(stage.states(), expected);
-        let beats = stage.backend.records_of(Endpoint::Heartbeat).into_iter();
-        let mut without_job = beats
-            .rev()
-            .take_while(|beat| beat.json()["active_job_ids"] == serde_json::json!([]));
-        assert_eq!(
-            without_job.next().unwrap().text("state").as_deref(),
-            expected.last().copied()
-        );
-        if configured == Some("both") {
-            assert_eq!(without_job.next().unwrap().text("state").as_deref(), Some("terminate"));
-        }
-    }
-}
-
-#[test]
 fn c_08_a_heartbeat_that_is_refused_is_said_in_another_form_and_the_one_that_worked_is_kept() {
     let stage = Stage::new();
     stage.enqueue([1]);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::backend::{Behaviour, Endpoint, Outcome};
+use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Init, PATIENCE, Stage, moment, never};
-use crate::support::wait::{now, spin, wait_until};
+use crate::support::wait::{spin, wait_until};
 use crate::support::{proc, sys};
 
 /// A worker that takes jobs, answers none and notes what it is told.
@@ -31,22 +31,6 @@ fn signals_read(init: &mut Init, count: usize) {
 }
 
 #[test]
-fn a_second_sigterm_cuts_the_drain_short_and_the_job_fails_as_interrupted() {
-    let stage = Stage::new();
-    stage.enqueue([1]);
-    let mut init = stage.worker(HOLDS).with("OJS_INTERRUPTED_EXIT", "75").start();
-    init.notes_line("job j1");
-    init.signal(libc::SIGTERM);
-    init.notes_line("lifecycle terminate sigterm");
-    init.signal(libc::SIGTERM);
-    let took = init.ends_with(75);
-    assert!(took < Duration::from_secs(8), "{took:?}");
-    let error = stage.failure("j1");
-    assert_eq!(error["type"], "ShutdownError", "{error}");
-    assert_eq!(error["retryable"], true);
-}
-
-#[test]
 fn a_job_that_is_left_at_the_deadline_is_cancelled_and_has_its_grace() {
     let stage = Stage::new();
     stage.enqueue([1]);
@@ -66,21 +50,6 @@ fn a_job_that_is_left_at_the_deadline_is_cancelled_and_has_its_grace() {
 }
 
 #[test]
-fn a_third_stop_signal_ends_at_once_with_143() {
-    let stage = Stage::new();
-    stage.enqueue([1]);
-    stage.backend.always(Endpoint::Nack, Behaviour::Hang);
-    let mut init = stage.worker(STUCK).start();
-    init.notes_line("job j1");
-    for count in 1..=3 {
-        init.signal(libc::SIGTERM);
-        signals_read(&mut init, count);
-    }
-    let took = init.ends_with(143);
-    assert!(took < Duration::from_secs(3), "{took:?}");
-}
-
-#[test]
 fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
     let stage = Stage::new();
     stage.enqueue([1]);
@@ -95,32 +64,6 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
     }
     assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
     assert!(!proc::lives(child));
-}
-
-#[test]
-fn a_worker_that_neither_answers_nor_ends_is_gone_before_the_limit() {
-    let stage = Stage::new();
-    stage.enqueue([1, 2]);
-    let mut init = stage
-        .worker(STUCK)
-        .with_all(&[
-            ("OJS_TERMINATION_GRACE_PERIOD", "4s"),
-            ("OJS_STOP_MARGIN", "2s"),
-            ("OJS_INTERRUPTED_EXIT", "9"),
-        ])
-        .start();
-    init.notes_line("job j1");
-    let began = now();
-    init.signal(libc::SIGTERM);
-    init.ends_with(9);
-    let took = began.elapsed();
-    assert!(took < Duration::from_millis(4000), "{took:?}");
-    assert!(took > Duration::from_millis(1800), "the drain was too short: {took:?}");
-    let error = stage.failure("j1");
-    assert_eq!(error["type"], "ShutdownError", "{error}");
-    let last = stage.backend.records().pop().unwrap();
-    assert_eq!(last.endpoint, Endpoint::Deregister);
-    stage.backend.assert_one_outcome_each();
 }
 
 #[test]
