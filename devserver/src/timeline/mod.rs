@@ -69,7 +69,7 @@ impl Picture {
     pub fn of(events: &[Event], marks: &[Mark], view: &View) -> Self {
         let story = Story::of(events, view.worker.as_deref());
         Self {
-            rows: rows::rows(&story, marks, events.len(), view),
+            rows: rows::rows(&story, marks, view),
         }
     }
 

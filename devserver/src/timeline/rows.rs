@@ -75,7 +75,7 @@ pub(super) struct Moment {
 }
 
 /// The rows of these events and marks.
-pub(super) fn rows(story: &Story, marks: &[Mark], events: usize, view: &View) -> Rows {
+pub(super) fn rows(story: &Story, marks: &[Mark], view: &View) -> Rows {
     let moments = moments(story, marks);
     let of_marks = |pick: fn(f64, f64) -> f64, start: f64| moments.iter().map(|moment| moment.ms).fold(start, pick);
     let from = view.from.unwrap_or_else(|| of_marks(f64::min, story.first));
@@ -93,7 +93,7 @@ pub(super) fn rows(story: &Story, marks: &[Mark], events: usize, view: &View) ->
         "{} to {}: {}, {}, {}",
         axis.time(axis.from),
         axis.time(axis.to),
-        count(events, "event"),
+        count(story.events, "event"),
         count(workers.len(), "worker"),
         count(jobs.len(), "job"),
     );
@@ -206,7 +206,11 @@ fn trouble_rows(story: &Story, axis: &Axis) -> Vec<Row> {
     for (operation, troubles) in &story.troubles {
         let mut row = Row::new(operation);
         for trouble in troubles {
-            waits(&mut row, trouble, trouble.settled.unwrap_or(axis.to));
+            let goes_on = story.last.max(axis.to);
+            waits(&mut row, trouble, trouble.settled.unwrap_or(goes_on));
+            if trouble.settled.is_none() && trouble.arrived <= axis.to {
+                row.glyph(goes_on, Symbol::Open, "hangs");
+            }
         }
         rows.push(row);
     }
@@ -218,8 +222,15 @@ fn waits(row: &mut Row, request: &Trouble, until: f64) {
     if until > request.arrived {
         row.span(request.arrived, until, Lasting::Waiting, &request.about);
     }
-    if let Some(harm) = request.harm {
-        row.glyph(request.arrived, Symbol::Harmed(harm), &request.about);
+    let Some(harm) = request.harm else { return };
+    row.glyph(request.arrived, Symbol::Harmed(harm), &request.about);
+    if harm == Harm::Delay {
+        let end = if request.is_answered {
+            Symbol::Answered
+        } else {
+            Symbol::Left
+        };
+        row.glyph(until, end, &request.about);
     }
 }
 
@@ -269,8 +280,7 @@ fn deliver(row: &mut Row, story: &Story, axis: &Axis, delivery: &Delivery, is_al
             let state = state.as_ref().map(|state| format!(": {state}")).unwrap_or_default();
             row.glyph(*ms, Symbol::Ended(ending), &format!("{}{state}", ending.look().1));
         }
-        None if from <= axis.to => row.glyph(axis.to, Symbol::Open, "goes on"),
-        None => {}
+        None => row.glyph(to, Symbol::Open, "goes on"),
     }
 }
 
@@ -348,18 +358,19 @@ fn numbered(moments: Vec<Moment>, axis: &Axis) -> (Vec<Moment>, usize) {
 /// So many jobs at most, in the order of their beginnings, and what to say of the others: those that matter most are
 /// drawn, and of equal ones the last.
 pub(super) fn chosen(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<String>) {
-    let mut sorted: Vec<&JobRow> = jobs.iter().collect();
-    sorted.sort_by(|a, b| {
+    let mut sorted: Vec<(usize, &JobRow)> = jobs.iter().enumerate().collect();
+    sorted.sort_by(|(_, a), (_, b)| {
         let telling = b.is_telling.cmp(&a.is_telling);
         telling.then(b.last.total_cmp(&a.last))
     });
     let others = sorted.split_off(most.min(sorted.len()));
-    sorted.sort_by(|a, b| a.first.total_cmp(&b.first));
+    sorted.sort_by(|(a, first), (b, second)| first.first.total_cmp(&second.first).then(a.cmp(b)));
+    let sorted = sorted.into_iter().map(|(_, job)| job).collect();
     if others.is_empty() {
         return (sorted, None);
     }
     let mut ends: BTreeMap<Option<Ending>, usize> = BTreeMap::new();
-    for job in &others {
+    for (_, job) in &others {
         *ends.entry(job.end).or_default() += 1;
     }
     let ends = ends.into_iter().map(|(end, number)| {
@@ -367,5 +378,5 @@ pub(super) fn chosen(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<Stri
         format!("{number} {what}")
     });
     let ends = ends.collect::<Vec<_>>().join(", ");
-    (sorted, Some(format!("and {} more: {ends}", count(others.len(), "job"))))
+    (sorted, Some(format!("and {}: {ends}", count(others.len(), "more job"))))
 }

@@ -23,6 +23,8 @@ pub(super) struct Story {
     pub troubles: BTreeMap<&'static str, Vec<Trouble>>,
     /// When nobody could connect; the last one may go on.
     pub outages: Vec<(f64, Option<f64>)>,
+    /// How many events told it.
+    pub events: usize,
     /// When something was told first and last.
     pub first: f64,
     pub last: f64,
@@ -95,6 +97,7 @@ pub(super) struct Trouble {
     /// `None`: it was answered as usual.
     pub harm: Option<Harm>,
     pub is_carried_out: bool,
+    pub is_answered: bool,
     pub about: String,
 }
 
@@ -108,6 +111,7 @@ impl Story {
             None => events,
         };
         let mut story = Self {
+            events: theirs.len(),
             first: f64::INFINITY,
             last: f64::NEG_INFINITY,
             ..Self::default()
@@ -130,6 +134,9 @@ impl Story {
             self.troubles.entry(event.operation).or_default().push(request.clone());
         }
         let worker = event.worker.as_deref().map(|id| self.worker(id));
+        if matches!(event.operation, "fetch" | "ack" | "nack" | "progress" | "checkpoint") {
+            self.sign(worker, request.arrived);
+        }
         match event.operation {
             "fetch" if request.is_carried_out => self.fetched(event, ms, worker),
             "register" if request.is_carried_out => self.registered(&request, worker),
@@ -225,7 +232,6 @@ impl Story {
     }
 
     fn fetched(&mut self, event: &Event, ms: f64, worker: Option<usize>) {
-        self.sign(worker, ms);
         self.fetches.push(Fetch {
             ms,
             jobs: event.jobs.len().saturating_add(event.more_jobs),
@@ -291,6 +297,7 @@ fn request(event: &Event) -> Trouble {
         arrived: event.arrived_ms.map_or(ms, tame).min(ms),
         settled: (harm != Some(Harm::Hang)).then_some(ms),
         harm,
+        is_answered: event.is_answered(),
         is_carried_out: is_good && event.fault != Some("status"),
         about: about(event),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::rows::{Moment, NUMBERS, Row, Rows, chosen};
+use super::rows::{Moment, NUMBERS, Row, Rows, Span, chosen};
 use super::symbol::{Lasting, Symbol, Tone};
 use super::text::since;
 use super::words::{count, head, tail};
@@ -36,7 +36,8 @@ const STYLE: &str = "
 .bg{fill:#fff}
 text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1f2328}
 .heading{font-weight:bold}
-.letter,.shielded{text-anchor:middle;font-weight:bold;font-size:11px}
+.letter{text-anchor:middle;font-weight:bold;font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:3px}
+.plain,.shielded{stroke:none}
 .grid{stroke:#d0d7de;stroke-width:1}
 .mark{stroke:#9a6700;stroke-width:1;stroke-dasharray:4 3}
 .dim{fill:#59636e}.good{fill:#1a7f37}.warn{fill:#9a6700}.bad{fill:#cf222e}.note{fill:#0969da}
@@ -48,6 +49,8 @@ text{fill:#e6edf3}
 .grid{stroke:#30363d}
 .mark{stroke:#d29922}
 .dim{fill:#9198a1}.good{fill:#3fb950}.warn{fill:#d29922}.bad{fill:#ff7b72}.note{fill:#58a6ff}
+.letter{stroke:#0d1117}
+.plain,.shielded{stroke:none}
 text.shielded{fill:#0d1117}
 .known{fill:#3d444d}.reserved{fill:#27568f}.waiting{fill:#7d5a00}.closed{fill:#8e1519}
 }
@@ -66,7 +69,7 @@ pub(super) fn draw(rows: &Rows) -> String {
         sheet.row(row, &head(&row.name, NAME_LETTERS));
     }
     if let Some(more @ 1..) = rows.workers.len().checked_sub(MAX_WORKERS) {
-        sheet.words(&format!("and {} more", count(more, "worker")), "dim");
+        sheet.words(&format!("and {}", count(more, "more worker")), "dim");
     }
     sheet.row(&rows.fetch, &rows.fetch.name);
     if !rows.troubles.is_empty() {
@@ -158,7 +161,10 @@ impl<'a> Sheet<'a> {
         let columns = ((WIDTH - MARGIN - NAMES) / LETTER) as usize;
         self.text(NAMES - 30.0, "dim", self.rows.axis.unit());
         for tick in self.rows.axis.ticks(columns) {
-            self.text(self.x(tick.ms) + 2.0, "dim", &tick.label);
+            let x = self.x(tick.ms) + 2.0;
+            if x + LETTER * tick.label.len() as f64 <= WIDTH {
+                self.text(x, "dim", &tick.label);
+            }
         }
         self.skip(1.2);
     }
@@ -186,9 +192,10 @@ impl<'a> Sheet<'a> {
     fn row(&mut self, row: &Row, name: &str) {
         self.text(MARGIN, "", name);
         let axis = &self.rows.axis;
-        let is_seen = |from: f64, to: f64| from <= axis.to && to >= axis.from;
-        let seen = row.spans.iter().filter(|span| is_seen(span.from, span.to));
-        for span in seen.take(MAX_SPANS) {
+        let is_wide = |span: &Span| span.lasting != Lasting::Waiting || self.x(span.to) - self.x(span.from) >= 1.0;
+        let is_seen = |span: &&Span| span.from <= axis.to && span.to >= axis.from && is_wide(span);
+        let seen: Vec<&Span> = row.spans.iter().filter(is_seen).take(MAX_SPANS).collect();
+        for span in seen {
             self.lasting.insert(span.lasting);
             self.bar(self.x(span.from), self.x(span.to), span.lasting, &span.title);
         }
@@ -272,7 +279,7 @@ impl<'a> Sheet<'a> {
             );
         }
         if rows.more_moments > 0 {
-            self.words(&format!("and {} more", count(rows.more_moments, "moment")), "dim");
+            self.words(&format!("and {}", count(rows.more_moments, "more moment")), "dim");
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) enum Harm {
 /// Something that happened at one moment. Of several that fall into one column the greatest is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Symbol {
+    /// A late answer left.
+    Answered,
     /// FETCH that gave so many jobs.
     Fetched(usize),
     /// A heartbeat.
@@ -57,7 +59,9 @@ pub(super) enum Symbol {
     /// A delivery began; to which worker, when there are several.
     Began(Option<char>),
     Harmed(Harm),
-    /// The delivery goes on where the picture ends.
+    /// Whoever waited for an answer gave up.
+    Left,
+    /// It goes on where the picture ends.
     Open,
     /// A delivery ended.
     Ended(Ending),
@@ -123,6 +127,8 @@ impl Symbol {
     /// Its letter, its meaning, and its tone.
     pub fn look(self) -> (char, String, Tone) {
         match self {
+            Self::Answered => ('|', "answered".into(), Tone::Good),
+            Self::Left => ('x', "the client left".into(), Tone::Bad),
             Self::Fetched(0) => ('.', "FETCH, no job".into(), Tone::Dim),
             Self::Fetched(jobs) => {
                 let digit = u32::try_from(jobs).ok().and_then(|jobs| char::from_digit(jobs, 10));
@@ -156,7 +162,9 @@ impl Symbol {
         match self {
             Self::Fetched(1..) => ("1-9".into(), meaning),
             Self::Began(Some(_)) => ("A-Z".into(), meaning),
-            Self::Fetched(0)
+            Self::Answered
+            | Self::Left
+            | Self::Fetched(0)
             | Self::Beat(_)
             | Self::Registered
             | Self::Began(None)
@@ -171,10 +179,14 @@ impl Symbol {
     /// Whether it is drawn on a shield of its own: what a look at the picture is to find at once.
     pub fn has_shield(self) -> bool {
         match self {
-            Self::Ended(_) | Self::Dead | Self::Harmed(_) => true,
-            Self::Fetched(_) | Self::Beat(_) | Self::Registered | Self::Began(_) | Self::Open | Self::Deregistered => {
-                false
-            }
+            Self::Ended(_) | Self::Dead | Self::Harmed(_) | Self::Left => true,
+            Self::Answered
+            | Self::Fetched(_)
+            | Self::Beat(_)
+            | Self::Registered
+            | Self::Began(_)
+            | Self::Open
+            | Self::Deregistered => false,
         }
     }
 }
@@ -196,7 +208,7 @@ impl Lasting {
     /// Its letter, its meaning, and its tone.
     pub fn look(self) -> (char, &'static str, Tone) {
         match self {
-            Self::Known => ('-', "from its first to its last sign", Tone::Dim),
+            Self::Known => ('-', "worker, first to last sign", Tone::Dim),
             Self::Reserved => ('=', "reserved", Tone::Plain),
             Self::Waiting => ('~', "waits for the answer", Tone::Warn),
             Self::Closed => ('#', "the port is closed", Tone::Bad),

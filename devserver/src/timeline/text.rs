@@ -34,7 +34,7 @@ pub(super) fn draw(rows: &Rows, columns: usize, is_painted: bool) -> String {
         paper.row(row, head(&row.name, paper.name_columns - 1));
     }
     if let Some(more @ 1..) = rows.workers.len().checked_sub(MAX_WORKERS) {
-        paper.words(&format!(" and {} more", count(more, "worker")), Tone::Dim);
+        paper.words(&format!(" and {}", count(more, "more worker")), Tone::Dim);
     }
     paper.row(&rows.fetch, rows.fetch.name.clone());
     if !rows.troubles.is_empty() {
@@ -232,7 +232,7 @@ impl<'a> Paper<'a> {
             );
         }
         if rows.more_moments > 0 {
-            self.words(&format!(" and {} more", count(rows.more_moments, "moment")), Tone::Dim);
+            self.words(&format!(" and {}", count(rows.more_moments, "more moment")), Tone::Dim);
         }
     }
 
