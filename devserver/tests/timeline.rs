@@ -1,7 +1,7 @@
 //! The picture of what the server saw. Goldens are in `tests/timeline`; they are renewed with
 //! `UPDATE_GOLDEN=1 cargo test -p ojs-devserver --test timeline` and read by whoever reviews the change.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be had fails the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

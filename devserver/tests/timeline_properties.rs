@@ -1,6 +1,6 @@
 //! Whatever the record says, the picture is one.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be had fails the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be had fails the test")]
 
 use ojs_devserver::timeline::{Mark, Picture, Record, View};
 use ojs_devserver::{Event, Operation};

@@ -69,10 +69,10 @@ fn mark(text: &str) -> Result<Mark, String> {
 
 /// Draws what a server or a file tells.
 pub(super) fn run(timeline: &Timeline, out: &mut impl Write) -> Result<(), Failure> {
-    if let (Some(from), Some(to)) = (timeline.from, timeline.to) {
-        if from >= to {
-            return Err(format!("nothing is between --from {from} and --to {to}: the first has to be less").into());
-        }
+    if let (Some(from), Some(to)) = (timeline.from, timeline.to)
+        && from >= to
+    {
+        return Err(format!("nothing is between --from {from} and --to {to}: the first has to be less").into());
     }
     let mut record = match &timeline.input {
         Some(file) => Record::read(&read(file)?).map_err(|error| format!("cannot use {}: {error}", file.display()))?,

@@ -89,8 +89,8 @@ impl Record {
     /// One line of JSON for each event, then one for each mark.
     #[must_use]
     pub fn write(&self) -> String {
-        let events = self.events.iter().map(|event| crate::json::raw(event));
-        let marks = self.marks.iter().map(|mark| crate::json::raw(mark));
+        let events = self.events.iter().map(crate::json::raw);
+        let marks = self.marks.iter().map(crate::json::raw);
         events.chain(marks).map(|line| format!("{line}\n")).collect()
     }
 }
