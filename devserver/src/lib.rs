@@ -33,6 +33,7 @@ mod json;
 mod operation;
 mod server;
 mod store;
+pub mod timeline;
 
 pub use dialect::Dialect;
 pub use events::Event;

@@ -247,3 +247,75 @@ fn a_watched_list_tells_each_change_when_nobody_looks_at_a_terminal() {
     bench.put_job("second", "");
     assert_eq!(lines.recv_timeout(PATIENCE).unwrap(), "second t default available 0");
 }
+
+/// What a worker does at its end.
+fn shut_down(bench: &Bench) {
+    bench.put_job("j", "");
+    bench.fetch("w-1");
+    bench.worker(
+        "heartbeat",
+        r#"{"worker_id":"w-1","state":"quiet","active_jobs":["j"]}"#,
+    );
+    bench.worker("ack", r#"{"job_id":"j","worker_id":"w-1"}"#);
+    bench.worker("deregister", r#"{"worker_id":"w-1"}"#);
+}
+
+#[test]
+fn a_timeline_of_a_running_server_is_drawn_and_saved_and_drawn_again() {
+    let bench = plain();
+    shut_down(&bench);
+    let folder = Folder::new("timeline");
+    let file = folder.0.join("record").display().to_string();
+    let (is_ok, drawn, said) = told(&bench, &["timeline", "--mark", "0.5=SIGTERM", "--save", &file]);
+    assert!(is_ok, "{said}");
+    for part in ["SIGTERM", "w-1: first heartbeat that says quiet", "w-1: deregister"] {
+        assert!(drawn.contains(part), "{part} in {drawn}");
+    }
+    assert!(drawn.lines().all(|line| line.chars().count() <= 80) && !drawn.contains('\u{1b}'));
+    let wrote = format!("wrote {file}\n");
+    let again = output(program().args(["timeline", "--input", &file]));
+    assert_eq!(
+        again.1,
+        drawn.strip_prefix(&wrote).unwrap(),
+        "the file has the marks too"
+    );
+    let input = fs::File::open(&file).unwrap();
+    let piped = output(
+        program()
+            .args(["timeline", "--input", "-", "--worker", "w-1"])
+            .stdin(input),
+    );
+    assert!(piped.1.contains("4 events, 1 worker, 1 job"), "{}", piped.1);
+}
+
+#[test]
+fn a_timeline_is_written_as_svg() {
+    let bench = plain();
+    shut_down(&bench);
+    let folder = Folder::new("svg");
+    let file = folder.0.join("picture.svg");
+    let (is_ok, said, _) = told(&bench, &["timeline", "--svg", &file.display().to_string()]);
+    assert!(is_ok && said == format!("wrote {}\n", file.display()), "{said}");
+    assert!(fs::read_to_string(&file).unwrap().starts_with("<svg "));
+}
+
+#[test]
+fn a_timeline_that_cannot_be_drawn_says_why() {
+    let bench = plain();
+    shut_down(&bench);
+    for (args, part) in [
+        (&["--worker", "w-2"][..], "it has w-1"),
+        (&["--from", "9", "--to", "8"][..], "--from 9"),
+        (&["--mark", "SIGTERM"][..], "1234.5=SIGTERM"),
+        (&["--from", "soon"][..], "1234.5"),
+        (&["--input", "/nowhere/at/all"][..], "cannot read /nowhere/at/all"),
+        (
+            &["--input", "/dev/null", "--svg", "/nowhere/at/all"][..],
+            "cannot write /nowhere/at/all",
+        ),
+    ] {
+        let args: Vec<&str> = std::iter::once("timeline").chain(args.iter().copied()).collect();
+        let (is_ok, _, said) = told(&bench, &args);
+        assert!(!is_ok && said.contains(part), "{args:?}: {said}");
+    }
+}

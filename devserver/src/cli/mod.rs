@@ -5,6 +5,7 @@ mod enqueue;
 mod jobs;
 mod serve;
 mod table;
+mod timeline;
 mod workers;
 
 use std::io::{self, Write};
@@ -53,6 +54,8 @@ enum Command {
         #[command(flatten)]
         backend: Backend,
     },
+    /// Draw who did what when, from a running server's record or from a file
+    Timeline(timeline::Timeline),
     /// Cancel a job, whatever it is doing
     Cancel {
         /// Its id
@@ -127,6 +130,7 @@ fn carry_out(command: Command) -> Result<(), Failure> {
         Command::Jobs(jobs) => jobs::run(&jobs, out),
         Command::Job { id, backend } => jobs::show(&Client::new(&backend)?, &id, out),
         Command::Workers { backend } => workers::run(&Client::new(&backend)?, out),
+        Command::Timeline(timeline) => timeline::run(&timeline, out),
         Command::Cancel { id, backend } => jobs::cancel(&Client::new(&backend)?, &id, out),
     }
 }

@@ -1,0 +1,333 @@
+//! From events to what they tell: who lived when, who had which job how long, what went wrong.
+//!
+//! What somebody asks for counts from when it arrived, what the server did from when it was done.
+
+use std::collections::BTreeMap;
+
+use super::axis::tame;
+use super::symbol::{Harm, Said};
+use crate::events::Event;
+use crate::faults::LOSE_REPLY;
+use crate::operation::Operation;
+use crate::store::job::End;
+
+/// Everything that the events tell.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    /// In the order in which they came.
+    pub workers: Vec<Worker>,
+    pub fetches: Vec<Fetch>,
+    /// In the order in which they came.
+    pub jobs: Vec<Job>,
+    /// By operation.
+    pub troubles: BTreeMap<&'static str, Vec<Trouble>>,
+    /// When nobody could connect; the last one may go on.
+    pub outages: Vec<(f64, Option<f64>)>,
+    /// How many events told it.
+    pub events: usize,
+    /// When something was told first and last.
+    pub first: f64,
+    pub last: f64,
+    worker_index: BTreeMap<String, usize>,
+    job_index: BTreeMap<String, usize>,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub id: String,
+    /// From a first sign to a last one or to its end, again and again.
+    pub lives: Vec<(f64, f64)>,
+    is_known: bool,
+    pub registered: Vec<f64>,
+    pub beats: Vec<Beat>,
+    /// When it deregistered or was declared dead.
+    pub ends: Vec<(f64, WorkerEnd)>,
+}
+
+/// What a worker's time ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkerEnd {
+    Deregistered,
+    /// It asked for it, and it did not become of it.
+    Tried(Harm),
+    Dead,
+}
+
+/// A heartbeat.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beat {
+    pub ms: f64,
+    pub said: Said,
+    pub jobs: usize,
+}
+
+/// A FETCH that was carried out.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub ms: f64,
+    pub jobs: usize,
+}
+
+/// A job that somebody had, or tried to report.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub id: String,
+    pub deliveries: Vec<Delivery>,
+    /// Its ACKs and FAILs.
+    pub reports: Vec<Trouble>,
+}
+
+/// A job is with a worker.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    /// `None`: before the first event.
+    pub from: Option<f64>,
+    pub worker: Option<usize>,
+    /// When and how it ended, with the state that the job got into; `None`: it has not.
+    pub end: Option<(f64, End, Option<String>)>,
+}
+
+/// A request, and what happened to it.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    pub arrived: f64,
+    /// When it was over for the server; `None`: it hangs.
+    pub settled: Option<f64>,
+    /// `None`: it was answered as usual.
+    pub harm: Option<Harm>,
+    pub is_carried_out: bool,
+    pub is_answered: bool,
+    pub about: String,
+}
+
+impl Story {
+    /// What these events tell; of one worker only, if it is named.
+    pub fn of(events: &[Event], worker: Option<&str>) -> Self {
+        let mut events: Vec<&Event> = events.iter().collect();
+        events.sort_by(|a, b| tame(a.ms).total_cmp(&tame(b.ms)));
+        let theirs: Vec<&Event> = match worker {
+            Some(worker) => only(&events, worker),
+            None => events,
+        };
+        let mut story = Self {
+            events: theirs.len(),
+            first: f64::INFINITY,
+            last: f64::NEG_INFINITY,
+            ..Self::default()
+        };
+        for event in theirs {
+            story.take(event);
+        }
+        if story.first > story.last {
+            (story.first, story.last) = (0.0, 0.0);
+        }
+        story
+    }
+
+    fn take(&mut self, event: &Event) {
+        let ms = tame(event.ms);
+        let request = request(event);
+        self.first = self.first.min(request.arrived);
+        self.last = self.last.max(ms);
+        if request.harm.is_some() {
+            self.troubles.entry(event.operation).or_default().push(request.clone());
+        }
+        let worker = event.worker.as_deref().map(|id| self.worker(id));
+        if matches!(event.operation, "fetch" | "ack" | "nack" | "progress" | "checkpoint") {
+            self.sign(worker, request.arrived);
+        }
+        match event.operation {
+            "fetch" if request.is_carried_out => self.fetched(event, ms, worker),
+            "register" if request.is_carried_out => self.registered(&request, worker),
+            "ack" | "nack" => self.reported(event, &request),
+            "heartbeat" => self.beaten(event, &request, worker),
+            "deregister" => self.deregistered(&request, ms, worker),
+            "cancel" if request.is_carried_out => self.each_ends(event, ms, End::Cancelled),
+            "visibility_timeout" => self.each_ends(event, ms, End::VisibilityTimeout),
+            "worker_death" => {
+                self.each_ends(event, ms, End::WorkerDeath);
+                self.worker_ends(worker, ms, WorkerEnd::Dead);
+            }
+            "refusing" => self.outages.push((ms, None)),
+            "listening" => {
+                if let Some((_, until @ None)) = self.outages.last_mut() {
+                    *until = Some(ms);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn worker(&mut self, id: &str) -> usize {
+        if let Some(index) = self.worker_index.get(id) {
+            return *index;
+        }
+        let index = self.workers.len();
+        self.worker_index.insert(id.to_owned(), index);
+        self.workers.push(Worker {
+            id: id.to_owned(),
+            lives: Vec::new(),
+            is_known: false,
+            registered: Vec::new(),
+            beats: Vec::new(),
+            ends: Vec::new(),
+        });
+        index
+    }
+
+    fn job(&mut self, id: &str) -> &mut Job {
+        let index = *self.job_index.entry(id.to_owned()).or_insert(self.jobs.len());
+        if index == self.jobs.len() {
+            self.jobs.push(Job {
+                id: id.to_owned(),
+                deliveries: Vec::new(),
+                reports: Vec::new(),
+            });
+        }
+        &mut self.jobs[index]
+    }
+
+    fn sign(&mut self, worker: Option<usize>, ms: f64) -> Option<&mut Worker> {
+        let worker = self.workers.get_mut(worker?)?;
+        match worker.lives.last_mut() {
+            Some((_, until)) if worker.is_known => *until = until.max(ms),
+            Some(_) | None => worker.lives.push((ms, ms)),
+        }
+        worker.is_known = true;
+        Some(worker)
+    }
+
+    fn worker_ends(&mut self, worker: Option<usize>, ms: f64, end: WorkerEnd) {
+        if let Some(worker) = self.sign(worker, ms) {
+            worker.is_known = matches!(end, WorkerEnd::Tried(_));
+            worker.ends.push((ms, end));
+        }
+    }
+
+    fn registered(&mut self, request: &Trouble, worker: Option<usize>) {
+        if let Some(worker) = self.sign(worker, request.arrived) {
+            worker.registered.push(request.arrived);
+        }
+    }
+
+    fn beaten(&mut self, event: &Event, request: &Trouble, worker: Option<usize>) {
+        let said = Said::of(event.state.as_deref());
+        let beat = Beat {
+            ms: request.arrived,
+            said,
+            jobs: event.jobs.len().saturating_add(event.more_jobs),
+        };
+        if let Some(worker) = self.sign(worker, request.arrived) {
+            worker.beats.push(beat);
+        }
+    }
+
+    fn deregistered(&mut self, request: &Trouble, ms: f64, worker: Option<usize>) {
+        let failed = request.harm.filter(|_| !request.is_carried_out);
+        match failed {
+            Some(harm) => self.worker_ends(worker, request.arrived, WorkerEnd::Tried(harm)),
+            None => self.worker_ends(worker, ms, WorkerEnd::Deregistered),
+        }
+    }
+
+    fn fetched(&mut self, event: &Event, ms: f64, worker: Option<usize>) {
+        self.fetches.push(Fetch {
+            ms,
+            jobs: event.jobs.len().saturating_add(event.more_jobs),
+        });
+        for id in &event.jobs {
+            self.job(id).deliveries.push(Delivery {
+                from: Some(ms),
+                worker,
+                end: None,
+            });
+        }
+    }
+
+    fn reported(&mut self, event: &Event, request: &Trouble) {
+        for id in &event.jobs {
+            self.job(id).reports.push(request.clone());
+        }
+        if request.is_carried_out {
+            let end = match (event.operation, event.state.as_deref()) {
+                ("ack", _) => End::Acked,
+                (_, Some("available")) => End::Requeued,
+                _ => End::Failed,
+            };
+            self.each_ends(event, tame(event.ms), end);
+        }
+    }
+
+    fn each_ends(&mut self, event: &Event, ms: f64, end: End) {
+        for id in &event.jobs {
+            let deliveries = &mut self.job(id).deliveries;
+            let end = Some((ms, end, event.state.clone()));
+            match deliveries.last_mut() {
+                Some(delivery) if delivery.end.is_none() => delivery.end = end,
+                // Fetched before the first event; or cancelled before anybody had it.
+                Some(_) | None => deliveries.push(Delivery {
+                    from: (!deliveries.is_empty() || event.operation == "cancel").then_some(ms),
+                    worker: None,
+                    end,
+                }),
+            }
+        }
+    }
+}
+
+/// The request that an event tells of.
+fn request(event: &Event) -> Trouble {
+    let ms = tame(event.ms);
+    let is_request = event.arrived_ms.is_some() || !event.request.is_empty() || event.status.is_some();
+    let refused = event.status.filter(|status| *status >= 400).map(Harm::Status);
+    let harm = match (event.fault, event.status) {
+        (Some("hang"), _) => Some(Harm::Hang),
+        (Some("close"), _) => Some(Harm::Close),
+        (Some("delay"), _) => Some(Harm::Delay),
+        (Some("truncate"), _) => Some(Harm::Truncate),
+        (Some(LOSE_REPLY), _) => Some(Harm::LoseReply),
+        (Some(_), Some(status)) => Some(Harm::Status(status)),
+        (Some(_), None) => Some(Harm::Close),
+        (None, Some(_)) => refused,
+        (None, None) => is_request.then_some(Harm::Close),
+    };
+    let is_good = event.status.is_some_and(|status| (200..300).contains(&status));
+    Trouble {
+        arrived: event.arrived_ms.map_or(ms, tame).min(ms),
+        settled: (harm != Some(Harm::Hang)).then_some(ms),
+        harm,
+        is_answered: event.is_answered(),
+        is_carried_out: is_good && event.fault != Some("status"),
+        about: about(event),
+    }
+}
+
+/// What is told about a request beside its times.
+fn about(event: &Event) -> String {
+    let mut said = vec![event.operation.to_owned()];
+    said.extend(event.worker.as_ref().map(|worker| format!("worker {worker}")));
+    said.extend(event.jobs.first().map(|job| format!("job {job}")));
+    let more = event.jobs.len().saturating_sub(1).saturating_add(event.more_jobs);
+    said.extend((more > 0).then(|| format!("{more} more")));
+    said.extend(event.fault.map(|fault| format!("fault {fault}")));
+    said.extend(event.status.map(|status| format!("status {status}")));
+    said.extend(event.took_ms.map(|took| format!("answered after {:.3} ms", tame(took))));
+    said.join(", ")
+}
+
+/// The events that are about one worker: those that name it, those that name no worker but a job that it had, and those
+/// that name nobody at all.
+fn only<'a>(events: &[&'a Event], worker: &str) -> Vec<&'a Event> {
+    let is_its = |event: &Event| event.worker.as_deref() == Some(worker);
+    let jobs: std::collections::BTreeSet<&str> = events
+        .iter()
+        .filter(|event| is_its(event) && event.operation != Operation::Enqueue.name())
+        .flat_map(|event| event.jobs.iter().map(String::as_str))
+        .collect();
+    let passes = |event: &Event| match &event.worker {
+        Some(_) => is_its(event),
+        None => event.jobs.is_empty() || event.jobs.iter().any(|job| jobs.contains(job.as_str())),
+    };
+    events.iter().copied().filter(|event| passes(event)).collect()
+}
