@@ -27,6 +27,7 @@ use support::wait;
 
 #[path = "probes/address.rs"]
 mod address;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "probes/client.rs"]
 mod client;
 #[path = "probes/hostile.rs"]
