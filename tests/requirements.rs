@@ -15,6 +15,11 @@
 #[path = "support/backend.rs"]
 mod backend;
 #[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "probes/client.rs"]
+mod client;
+#[path = "probes/network.rs"]
+mod network;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "worker_socket/stage.rs"]
 mod stage;
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -36,6 +41,8 @@ mod errors;
 mod fetch;
 #[path = "requirements/grace.rs"]
 mod grace;
+#[path = "requirements/health.rs"]
+mod health;
 #[path = "requirements/heartbeat.rs"]
 mod heartbeat;
 #[path = "requirements/ids.rs"]

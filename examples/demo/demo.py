@@ -35,6 +35,7 @@ SETTINGS = {
     "OJS_HEARTBEAT_INTERVAL": "500ms",
     "OJS_POLL_INTERVAL": "250ms",
     "OJS_LOG_FORMAT": "json",
+    "OJS_HEALTH_LISTEN": "off",
 }
 
 # The limit above, in seconds after SIGTERM: then the orchestrator would send SIGKILL.

@@ -17,10 +17,12 @@ use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::descendants::Descendants;
-use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, TOKEN_FILE, now};
+use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::prepare::{become_init, install_log, report};
+use crate::daemon::probe_links::ProbeLinks;
+use crate::daemon::probe_listener;
 use crate::daemon::runtime_dir::{RuntimeDir, candidates};
 use crate::daemon::start::{self, NotStarted};
 use crate::daemon::worker_links::WorkerLinks;
@@ -36,6 +38,7 @@ use crate::os::file_watch::FileWatch;
 use crate::os::init::{self, Inherited};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
+use crate::os::socket::Listener;
 use crate::wire::backend::Identity;
 use crate::wire::worker::HelloContext;
 
@@ -46,7 +49,7 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
 
 /// Settings that mean something in a later version.
-const LATER: [KeyId; 3] = [KeyId::Listen, KeyId::TerminationLog, KeyId::TellWorker];
+const LATER: [KeyId; 2] = [KeyId::TerminationLog, KeyId::TellWorker];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -104,22 +107,16 @@ fn set_up(
     announce(&options.times, config.shutdown.grace_period_is_explicit);
     let restarts = options.restart != Restart::Never;
 
+    let probe_listener = probe_listener::listen(config)?;
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
-    // A place that somebody named is a matter of configuration, one that we chose is not.
-    let no_place = |error: String| NotStarted {
-        message: error,
-        exit: if config.paths.runtime_dir.is_some() {
-            Exit::Usage
-        } else {
-            Exit::Internal
-        },
-    };
-    let directory =
-        RuntimeDir::open(&candidates(&config.paths), &allowed).map_err(|error| no_place(error.to_string()))?;
-    let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
+    let (directory, listener) = open_worker_socket(config, &allowed)?;
     let socket_path = listener.path().to_owned();
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
+    let probes = probe_listener.map(|listener| ProbeLinks::new(listener, poll.registry(), PROBES));
+    let probes = probes
+        .transpose()
+        .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))?;
     let hello = HelloContext {
         concurrency: config.worker.concurrency,
         queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
@@ -147,6 +144,7 @@ fn set_up(
         signals,
         links,
         lanes,
+        probes,
         token_file,
         replies,
         plan,
@@ -171,6 +169,22 @@ fn set_up(
         reaps_again: false,
     };
     Ok((event_loop, directory))
+}
+
+fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir, Listener), NotStarted> {
+    // A place that somebody named is a matter of configuration, one that we chose is not.
+    let no_place = |error: String| NotStarted {
+        message: error,
+        exit: if config.paths.runtime_dir.is_some() {
+            Exit::Usage
+        } else {
+            Exit::Internal
+        },
+    };
+    let directory =
+        RuntimeDir::open(&candidates(&config.paths), allowed).map_err(|error| no_place(error.to_string()))?;
+    let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
+    Ok((directory, listener))
 }
 
 fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr) -> Result<ChildPlan, NotStarted> {

@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::daemon::backend_lanes::Lanes;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::narrate::Narrator;
+use crate::daemon::probe_links::{self, ProbeLinks};
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::{Event, Reply};
@@ -40,6 +41,9 @@ pub const LANES: Token = Token(2);
 
 /// The file with the token.
 pub const TOKEN_FILE: Token = Token(3);
+
+/// The health endpoints.
+pub const PROBES: Token = Token(4);
 
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;
@@ -75,6 +79,8 @@ pub struct EventLoop {
     pub(super) signals: SignalFd,
     pub(super) links: WorkerLinks,
     pub(super) lanes: Lanes,
+    /// Whoever asks how we are, unless that is off.
+    pub(super) probes: Option<ProbeLinks>,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
     pub(super) replies: Receiver<(CallId, Reply)>,
@@ -114,6 +120,7 @@ impl EventLoop {
             if let Some(exit) = self.tell_the_machine() {
                 return Ok(exit);
             }
+            self.answer_probes();
             self.wait(&mut ready)?;
             self.gather(&ready)?;
         }
@@ -141,13 +148,18 @@ impl EventLoop {
         }
     }
 
+    /// Before each wait: then the machine knows of everything that came before the question.
+    fn answer_probes(&mut self) {
+        if let Some(probes) = &mut self.probes {
+            probes.turn(&self.machine, self.poll.registry(), now());
+        }
+    }
+
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
-        let deadline = self.machine.poll_timeout().map(|(due, timer)| {
-            trace!("next deadline: {timer:?}");
-            due.from_now(now())
-        });
+        let deadline = self.next_deadline().map(|due| due.from_now(now()));
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
-        let timeout = if std::mem::take(&mut self.has_more) || self.links.has_more() || signals::has_set_aside() {
+        let has_more = self.links.has_more() || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
+        let timeout = if std::mem::take(&mut self.has_more) || has_more || signals::has_set_aside() {
             Some(Duration::ZERO)
         } else if self.links.has_unwatchable() {
             Some(deadline.map_or(LOOK_EVERY, |deadline| deadline.min(LOOK_EVERY)))
@@ -163,6 +175,15 @@ impl EventLoop {
         }
     }
 
+    fn next_deadline(&self) -> Option<Moment> {
+        let of_machine = self.machine.poll_timeout().map(|(due, timer)| {
+            trace!("next deadline: {timer:?}");
+            due
+        });
+        let of_probes = self.probes.as_ref().and_then(ProbeLinks::next_deadline);
+        of_machine.into_iter().chain(of_probes).min()
+    }
+
     /// Collects what happened. The order among the sources means nothing: the machine does not rely on any.
     fn gather(&mut self, ready: &Events) -> io::Result<()> {
         for event in ready {
@@ -170,6 +191,10 @@ impl EventLoop {
                 SIGNALS | LANES => {}
                 TOKEN_FILE => self.look_at_token_file(),
                 LISTENER => self.links.is_acceptable(),
+                PROBES => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
+                token if probe_links::TOKENS.contains(&token.0) => {
+                    self.probes.iter_mut().for_each(|probes| probes.is_ready(token));
+                }
                 token => self.links.is_ready(token, event, &mut self.happened),
             }
         }

@@ -9,6 +9,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::daemon::admission::{Allowed, may_connect};
+use crate::daemon::probe_links;
 use crate::daemon::seldom::Seldom;
 use crate::daemon::worker_link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::lifecycle::effect::Word;
@@ -26,14 +27,15 @@ const MAX_CONNECTIONS: usize = 1024;
 /// So many may be there in any case.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections: the lanes and their name resolution, the log, what we have inherited.
-const OTHER_DESCRIPTORS: usize = 192;
+/// Descriptors that are not for connections: the lanes and their name resolution, the health endpoints, the log, what we
+/// have inherited.
+const OTHER_DESCRIPTORS: usize = 256;
 
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
 /// Tokens of connections are even from here on, those of processes odd.
-const FIRST_TOKEN: usize = 16;
+const FIRST_TOKEN: usize = probe_links::TOKENS.end;
 
 /// The connections and their processes.
 #[derive(Debug)]
@@ -402,7 +404,7 @@ mod tests {
     #[test]
     fn the_limit_on_open_files_bounds_the_connections() {
         let bounds = [0, 256, 1024, 1 << 20].map(most_connections);
-        assert_eq!(bounds, [16, 32, 416, 1024]);
+        assert_eq!(bounds, [16, 16, 384, 1024]);
     }
 
     #[test]

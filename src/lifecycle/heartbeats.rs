@@ -198,6 +198,9 @@ impl Lifecycle {
         match reply {
             Reply::Beaten { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
+                if self.agent.worker.as_ref() == Some(&beat.worker) {
+                    self.vitals.heartbeat_accepted(now);
+                }
                 self.agent.registrations = Setbacks::default();
                 // The last heartbeats are no time to try something.
                 let may_try = !self.phase.is_terminating();

@@ -16,6 +16,7 @@
 //! | `supervision` | the worker's process: started, ended, started again |
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
+//! | `health` | what probes are told |
 //!
 //! `jobs` and `connections` are what all of them look at; `phase` alone moves a phase.
 
@@ -27,6 +28,7 @@ use crate::lifecycle::backoff::Jitter;
 use crate::lifecycle::connections::Connections;
 use crate::lifecycle::effect::{Call, Effect, Remark, Word, WorkerState};
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
+use crate::lifecycle::health::Vitals;
 use crate::lifecycle::heartbeats::Beat;
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, ProcessId, WorkerId};
 use crate::lifecycle::jobs::{Ledger, Place};
@@ -132,6 +134,7 @@ pub struct Lifecycle {
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
+    pub(super) vitals: Vitals,
     pub(super) calls: BTreeMap<CallId, Purpose>,
     pub(super) next_call: u64,
     pub(super) jitter: Jitter,
@@ -150,6 +153,7 @@ impl Lifecycle {
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
+            vitals: Vitals::default(),
             calls: BTreeMap::new(),
             next_call: 0,
             jitter: Jitter::new(options.seed),
@@ -269,6 +273,7 @@ impl Lifecycle {
             self.fetch(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
+                self.watch_connections(now);
                 return self.watch_drain(now);
             }
         }

@@ -12,6 +12,7 @@ mod conversation;
 pub mod effect;
 pub mod event;
 mod handover;
+pub mod health;
 mod heartbeats;
 pub mod ids;
 mod intake;

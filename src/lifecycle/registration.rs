@@ -24,6 +24,7 @@ impl Lifecycle {
         self.agent.is_known = false;
         self.agent.has_left = false;
         self.agent.registrations = Setbacks::default();
+        self.vitals.begin_anew();
         self.register(now);
     }
 

@@ -125,6 +125,10 @@ impl Supervision {
         self.ready_since.get_or_insert(now);
     }
 
+    pub(super) fn has_been_ready(&self) -> bool {
+        self.ready_since.is_some()
+    }
+
     /// When the worker has had its time to say ready.
     pub(super) fn ready_by(&self, timeout: Duration) -> Moment {
         self.started_at.after(timeout)

@@ -13,6 +13,7 @@ pub mod frame;
 mod json;
 mod lenient;
 pub mod names;
+pub mod probe;
 mod reply;
 pub mod worker;
 mod worker_decode;

@@ -17,6 +17,12 @@ mod init;
 mod namespace;
 mod probe;
 mod suite;
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "shared with other test programs"
+)]
 #[path = "../support/mod.rs"]
 mod support;
 mod table;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{Effect, Word};
 use ojs_init::lifecycle::event::{Event, Failure, Reply};
+use ojs_init::lifecycle::health::Probe;
 use ojs_init::lifecycle::ids::{CallId, ConnectionId};
 use ojs_init::lifecycle::machine::{Lifecycle, Timer};
 use ojs_init::lifecycle::options::Options;
@@ -222,6 +223,8 @@ impl Player {
         }
         let lines = if what == "status" {
             vec![self.status()]
+        } else if what == "probes" {
+            self.probes()
         } else if let Some(how) = what.strip_prefix("the backend is ") {
             self.is_down = how == "down";
             vec![]
@@ -247,6 +250,19 @@ impl Player {
             "{:?}: {} active ({} waiting, {} held, {} reporting), {} ready connections",
             seen.phase, seen.active, seen.waiting, seen.held, seen.reporting, seen.ready_connections
         )
+    }
+
+    /// What each probe is told.
+    fn probes(&mut self) -> Vec<String> {
+        let now = self.now;
+        let machine = self.machine();
+        [Probe::Live, Probe::Ready, Probe::Healthy]
+            .map(|probe| (probe, machine.health(probe, now)))
+            .map(|(probe, health)| match health.troubles.as_slice() {
+                [] => format!("{probe:?}: yes"),
+                troubles => format!("{probe:?}: no: {troubles:?}"),
+            })
+            .to_vec()
     }
 
     fn write_effects(&mut self, lines: &[String]) {

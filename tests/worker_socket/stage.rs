@@ -292,13 +292,11 @@ impl Init {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The warnings and errors in its log that are not about its settings.
+    /// The warnings and errors in its log.
     pub fn complaints(&self) -> Vec<String> {
         let is_complaint = |line: &&str| line.starts_with("ojs-init: warn: ") || line.starts_with("ojs-init: error: ");
-        let is_about_settings = |line: &&str| line.contains("this version does not act on it yet");
         let log = self.log();
-        let complaints = log.lines().filter(is_complaint).filter(|line| !is_about_settings(line));
-        complaints.map(str::to_owned).collect()
+        log.lines().filter(is_complaint).map(str::to_owned).collect()
     }
 
     /// Waits until the log has this.

@@ -1,0 +1,153 @@
+//! Clients that want no answer: they delay neither heartbeats nor other probes nor the end, and cost little memory.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::backend::Endpoint;
+use crate::client::Probes;
+use crate::stage::{PATIENCE, Stage};
+use crate::support::proc;
+use crate::support::wait::{now, pause, wait_until};
+use crate::{ANY_PORT, WORKS};
+
+/// Connections that the init keeps at most.
+const MOST_KEPT: usize = 64;
+
+/// How long it waits for a whole request.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Heartbeats whose usual distance is measured.
+const BEATS: usize = 10;
+
+const OFTEN: (&str, &str) = ("OJS_HEARTBEAT_INTERVAL", "200ms");
+
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    match stream.read(&mut [0; 16]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+#[test]
+fn two_hundred_half_open_connections_delay_no_heartbeat_no_probe_and_not_the_end() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage.worker(WORKS).with_all(&[ANY_PORT, OFTEN]).start();
+    let probes = Probes::of(&mut init);
+    probes.become_([200, 200, 200]);
+    let before = proc::descriptors(init.pid).len();
+    let mut half_open: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = probes.connect().unwrap();
+            stream.write_all(b"GET /livez HT").unwrap();
+            stream
+        })
+        .collect();
+    let gap = stage.usual_gap(Endpoint::Heartbeat, BEATS);
+    assert!(gap < Duration::from_millis(300), "{gap:?}");
+    let began = now();
+    assert_eq!(probes.get("/livez").status, 200);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    let kept = proc::descriptors(init.pid).len() - before;
+    assert!(kept <= MOST_KEPT + 4, "{kept} more descriptors");
+    let closed = half_open
+        .iter_mut()
+        .filter_map(|stream| is_closed(stream).then_some(()))
+        .count();
+    assert!(closed >= 200 - MOST_KEPT, "{closed}");
+    let began = now();
+    init.stops();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_client_that_connects_again_and_again_delays_no_heartbeat_and_no_probe() {
+    let stage = Stage::new();
+    let mut init = stage
+        .worker(WORKS)
+        .with_all(&[ANY_PORT, OFTEN, ("OJS_LOG_LEVEL", "info")])
+        .start();
+    let probes = Probes::of(&mut init);
+    probes.become_([200, 200, 200]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let flood = || {
+        let mut count = 0;
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            let Ok(mut stream) = probes.connect() else { continue };
+            // Whether anybody reads it is not waited for.
+            let _ = stream.write_all(b"GET /readyz HTTP/1.1\r\n\r\nGET");
+            count += 1;
+        }
+        count
+    };
+    std::thread::scope(|scope| {
+        let floods = [scope.spawn(flood), scope.spawn(flood)];
+        let gap = stage.usual_gap(Endpoint::Heartbeat, BEATS);
+        let answers = (0..20).filter(|_| probes.try_get("/livez").is_some_and(|answer| answer.status == 200));
+        let answered = answers.count();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let connections: usize = floods.map(|flood| flood.join().unwrap()).iter().sum();
+        println!("{connections} connections; heartbeats every {gap:?}; {answered} of 20 probes answered");
+        assert!(gap < Duration::from_millis(300), "{gap:?}");
+        assert_eq!(answered, 20);
+    });
+    assert!(init.complaints().is_empty(), "{:?}", init.complaints());
+    assert!(init.memory_kib("VmHWM") < 32 << 10, "{} KiB", init.memory_kib("VmHWM"));
+    init.stops();
+}
+
+#[test]
+fn who_sends_a_request_slowly_or_not_at_all_is_cut_off() {
+    let stage = Stage::new();
+    let mut init = stage.worker(WORKS).with(ANY_PORT.0, ANY_PORT.1).start();
+    let probes = Probes::of(&mut init);
+    let began = now();
+    let (mut silent, mut slow) = (probes.connect().unwrap(), probes.connect().unwrap());
+    let head = b"GET /livez HTTP/1.1\r\nA: ";
+    slow.write_all(head).unwrap();
+    let is_cut = wait_until(PATIENCE, || {
+        pause(Duration::from_millis(50));
+        slow.write_all(b"a").is_err() || is_closed(&mut slow)
+    });
+    let took = began.elapsed();
+    assert!(is_cut && took > LONGEST / 2 && took < LONGEST * 2, "{took:?}");
+    assert!(wait_until(PATIENCE, || is_closed(&mut silent)));
+    init.stops();
+}
+
+#[test]
+fn who_does_not_close_behind_the_answer_is_cut_off() {
+    let stage = Stage::new();
+    let mut init = stage.worker(WORKS).with(ANY_PORT.0, ANY_PORT.1).start();
+    let probes = Probes::of(&mut init);
+    let mut stays = probes.connect().unwrap();
+    stays.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stays.read_to_string(&mut text).unwrap();
+    let began = now();
+    let is_cut = wait_until(PATIENCE, || {
+        pause(Duration::from_millis(50));
+        stays.write_all(b"a").is_err()
+    });
+    assert!(is_cut && began.elapsed() < LONGEST / 2, "{:?}", began.elapsed());
+    init.stops();
+}
+
+#[test]
+fn without_descriptors_probes_wait_and_are_answered_when_there_are_some_again() {
+    let stage = Stage::new();
+    let mut init = stage
+        .worker(WORKS)
+        .with_all(&[ANY_PORT, OFTEN])
+        .through(&["sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"])
+        .start();
+    let probes = Probes::of(&mut init);
+    probes.become_([200, 200, 200]);
+    let hoard: Vec<TcpStream> = (0..60).map(|_| probes.connect().unwrap()).collect();
+    init.logs("cannot take a probe's connection");
+    drop(hoard);
+    probes.become_([200, 200, 200]);
+    init.stops();
+}
