@@ -369,7 +369,7 @@ fn more_connections_than_are_allowed_wait_until_others_are_closed() {
 
 #[test]
 fn with_few_descriptors_fewer_connections_are_allowed_and_all_of_them_work() {
-    assert_no_more_connections_than(54, "300");
+    assert_no_more_connections_than(54, "364");
 }
 
 /// With this limit on the init's open files.
