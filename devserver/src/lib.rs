@@ -21,7 +21,7 @@
 //!
 //! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and neither a clock nor a socket;
 //! `dialect` reads what workers send; `faults` and `events` are what no backend has; `http` has the connections and
-//! routes; [`Server`] is the thread; [`cli`] is the command line.
+//! routes; [`Server`] is the thread; [`timeline`] draws what happened, and only reads events; [`cli`] is the command line.
 
 pub mod cli;
 mod clock;

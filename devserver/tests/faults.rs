@@ -139,13 +139,11 @@ fn a_delay_delays_and_every_second_means_every_second() {
         .server
         .fault(FaultRule::on(Operation::Heartbeat, Fault::Delay(Duration::from_secs(60))).every(2))
         .unwrap();
-    bench.patience = NOTHING;
-    let beat = || {
-        bench
-            .ask("POST", "/ojs/v1/workers/heartbeat", r#"{"worker_id":"w"}"#)
-            .is_ok()
-    };
-    assert_eq!([beat(), beat(), beat(), beat()], [true, false, true, false]);
+    for (patience, is_answered) in [(PATIENCE, true), (NOTHING, false), (PATIENCE, true), (NOTHING, false)] {
+        bench.patience = patience;
+        let answer = bench.ask("POST", "/ojs/v1/workers/heartbeat", r#"{"worker_id":"w"}"#);
+        assert_eq!(answer.is_ok(), is_answered, "{answer:?}");
+    }
 }
 
 #[test]
@@ -178,8 +176,9 @@ fn an_event_tells_when_its_request_came_and_how_long_the_answer_took() {
         .unwrap();
     bench.worker("ack", ACK);
     let events = bench.server.events();
+    assert_eq!(events.len(), 2, "each is told once: {events:#?}");
     let took = |number: usize| events[number].took_ms.unwrap();
-    assert!(took(0) < 200.0 && took(1) >= 200.0, "{events:#?}");
+    assert!(took(0) >= 0.0 && took(1) >= 200.0, "{events:#?}");
     let arrived: Vec<f64> = events.iter().map(|event| event.arrived_ms.unwrap()).collect();
     assert!(
         before <= arrived[0] && arrived[0] + took(0) <= arrived[1] + 0.001,
@@ -200,6 +199,7 @@ fn an_answer_that_never_left_took_no_time() {
             .unwrap();
         let body = r#"{"worker_id":"w","state":"quiet","active_jobs":[]}"#;
         assert!(bench.ask("POST", "/ojs/v1/workers/heartbeat", body).is_err());
+        assert!(bench.server.wait(PATIENCE, |server| !server.events().is_empty()));
         let event = &bench.server.events()[0];
         assert_eq!((event.took_ms, event.fault), (None, Some(fault.name())));
         let named = (event.worker.as_deref(), event.state.as_deref());
@@ -221,7 +221,10 @@ fn a_request_whose_client_leaves_before_the_delayed_answer_is_told_and_not_carri
     assert!(bench.server.wait(PATIENCE, |server| server.events().len() == 2));
     let event = &bench.server.events()[1];
     assert_eq!((event.fault, event.status, event.took_ms), (Some("delay"), None, None));
-    assert!(event.ms - event.arrived_ms.unwrap() >= 200.0, "{event:#?}");
+    assert!(
+        event.ms > event.arrived_ms.unwrap(),
+        "it is told when the client left: {event:#?}"
+    );
     assert_eq!(event.jobs, ["j"]);
     assert_eq!(bench.state("j"), "active");
 }

@@ -132,7 +132,7 @@ fn what_a_worker_says_counts_from_its_arrival() {
            {"mark":"SIGTERM","ms":10}"#,
     );
     assert!(
-        text.contains("20.0 ms      +10.0 ms  w: first heartbeat that says quiet"),
+        text.contains("20.0 ms      +10.0 ms  first heartbeat that says quiet"),
         "{text}"
     );
 }
@@ -162,7 +162,7 @@ fn workers_are_told_apart_when_there_are_several() {
         "{text}"
     );
     assert!(
-        row(&text, "B two").ends_with('X') && text.contains("two: declared dead"),
+        row(&text, "B two").ends_with('X') && text.contains("B: declared dead"),
         "{text}"
     );
 }
@@ -256,7 +256,7 @@ fn a_test_draws_what_its_server_saw_and_marks_what_it_did_itself() {
     let text = Picture::new(&server.events(), &[mark]).text(80);
     let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
     assert!(
-        position("SIGTERM") < position("w: first heartbeat that says quiet"),
+        position("SIGTERM") < position("first heartbeat that says quiet"),
         "{text}"
     );
 }

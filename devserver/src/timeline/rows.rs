@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use super::axis::Axis;
 use super::story::{Beat, Delivery, Job, Story, Trouble, Worker, WorkerEnd};
 use super::symbol::{Ending, Harm, Lasting, Said, Symbol};
-use super::words::{clean, count};
+use super::words::{clean, count, tail};
 use super::{Mark, View};
 
 /// Letters by which workers are told apart when there are several.
 const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/// What stands for workers beyond these.
+const NO_LETTER: char = '*';
 
 /// What the moments are numbered with.
 pub(super) const NUMBERS: &str = "123456789abcdefghijklmnopqrstuvwxyz";
@@ -144,7 +147,7 @@ impl Row {
 }
 
 fn letter(index: usize) -> char {
-    LETTERS.chars().nth(index).unwrap_or('*')
+    LETTERS.chars().nth(index).unwrap_or(NO_LETTER)
 }
 
 fn worker_row(index: usize, worker: &Worker, is_alone: bool) -> Row {
@@ -294,10 +297,16 @@ fn moments(story: &Story, marks: &[Mark]) -> Vec<Moment> {
             is_mark: true,
         })
         .collect();
-    for worker in &story.workers {
+    for (index, worker) in story.workers.iter().enumerate() {
+        // The only one is not named again: names can be long, and the line is short.
+        let whose = match letter(index) {
+            _ if story.workers.len() == 1 => String::new(),
+            NO_LETTER => format!("{}: ", tail(&clean(&worker.id), 12)),
+            letter => format!("{letter}: "),
+        };
         let told = told(worker).into_iter().map(|(ms, what)| Moment {
             ms,
-            text: clean(&format!("{}: {what}", super::words::tail(&clean(&worker.id), 24))),
+            text: format!("{whose}{what}"),
             is_mark: false,
         });
         moments.extend(told);
