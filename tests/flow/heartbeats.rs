@@ -59,7 +59,8 @@ fn longest_gap<'a>(events: impl Iterator<Item = &'a Event>) -> Duration {
     let at: Vec<f64> = events.map(|event| event.ms).collect();
     let gaps = at.windows(2).map(|pair| pair[1] - pair[0]);
     assert!(
-        at.last().unwrap() - at[0] > (WATCH - 2 * INTERVAL - INTERVAL).as_secs_f64() * 1e3,
+        // Where every second one hangs, the first and the last may each be two intervals from the edge.
+        at.last().unwrap() - at[0] >= (WATCH - 5 * INTERVAL).as_secs_f64() * 1e3,
         "{at:?}"
     );
     Duration::from_secs_f64(gaps.fold(0.0, f64::max) / 1e3)
