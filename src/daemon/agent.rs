@@ -16,6 +16,7 @@ use crate::config::{Config, KeyId};
 use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
+use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
@@ -118,6 +119,9 @@ fn set_up(
         RuntimeDir::open(&candidates(&config.paths), &allowed).map_err(|error| no_place(error.to_string()))?;
     let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
     let socket_path = listener.path().to_owned();
+    let control = directory
+        .control_socket()
+        .map_err(|error| no_place(error.to_string()))?;
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
     let hello = HelloContext {
@@ -125,6 +129,8 @@ fn set_up(
         queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
         max_frame: options.max_frame,
     };
+    let control = Control::new(control, allowed.own(), poll.registry())
+        .map_err(|error| internal(format!("cannot watch the control socket: {error}")))?;
     let links = WorkerLinks::new(listener, allowed, hello, poll.registry(), LISTENER)
         .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
     let signals = SignalFd::new(SignalSet::ALL)
@@ -146,6 +152,7 @@ fn set_up(
         poll,
         signals,
         links,
+        control,
         lanes,
         token_file,
         replies,

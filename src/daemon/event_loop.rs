@@ -12,6 +12,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::daemon::backend_lanes::Lanes;
+use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::worker_links::WorkerLinks;
@@ -74,6 +75,7 @@ pub struct EventLoop {
     pub(super) poll: Poll,
     pub(super) signals: SignalFd,
     pub(super) links: WorkerLinks,
+    pub(super) control: Control,
     pub(super) lanes: Lanes,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
@@ -147,7 +149,11 @@ impl EventLoop {
             due.from_now(now())
         });
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
-        let timeout = if std::mem::take(&mut self.has_more) || self.links.has_more() || signals::has_set_aside() {
+        let timeout = if std::mem::take(&mut self.has_more)
+            || self.links.has_more()
+            || self.control.has_more()
+            || signals::has_set_aside()
+        {
             Some(Duration::ZERO)
         } else if self.links.has_unwatchable() {
             Some(deadline.map_or(LOOK_EVERY, |deadline| deadline.min(LOOK_EVERY)))
@@ -170,6 +176,7 @@ impl EventLoop {
                 SIGNALS | LANES => {}
                 TOKEN_FILE => self.look_at_token_file(),
                 LISTENER => self.links.is_acceptable(),
+                token if Control::owns(token) => self.control.is_ready(token, event),
                 token => self.links.is_ready(token, event, &mut self.happened),
             }
         }
@@ -179,6 +186,7 @@ impl EventLoop {
             self.links.look_at_unwatchable(&mut self.happened);
         }
         self.links.turn(self.poll.registry(), &mut self.happened);
+        self.control.turn(self.poll.registry(), &mut self.happened);
         Ok(())
     }
 

@@ -32,8 +32,8 @@ const OTHER_DESCRIPTORS: usize = 192;
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Tokens of connections are even from here on, those of processes odd.
-const FIRST_TOKEN: usize = 16;
+/// Tokens of connections are even from here on, those of processes odd. The lower ones are for everything else.
+const FIRST_TOKEN: usize = 64;
 
 /// The connections and their processes.
 #[derive(Debug)]

@@ -1,10 +1,12 @@
 //! The reference for the lifecycle itself: which state, until when, and with what status it ends. Written from the
 //! contract's table (section 8), with nothing of the machine in it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
+use ojs_init::lifecycle::ids::ClientId;
 use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
 use ojs_init::signal::Signal;
 
@@ -48,6 +50,8 @@ pub struct Course {
     was_asked_to_end: bool,
     worker_is_gone: bool,
     own_status: u8,
+    /// Who asked on the control socket and has no answer.
+    unanswered: BTreeSet<ClientId>,
     pub exit: Option<u8>,
 }
 
@@ -74,6 +78,7 @@ impl Course {
             was_asked_to_end: false,
             worker_is_gone: false,
             own_status: 137,
+            unanswered: BTreeSet::new(),
             exit: None,
         }
     }
@@ -81,7 +86,10 @@ impl Course {
     pub fn event(&mut self, event: &Event, now: Duration) {
         match event {
             Event::SignalArrived(signal) => self.signal(*signal, now),
-            Event::OperatorAsked(request) => self.asked(*request, now),
+            Event::OperatorAsked(client, request) => {
+                self.unanswered.insert(*client);
+                self.asked(*request, now);
+            }
             Event::WorkerStarted { .. } => self.worker_is_gone = false,
             Event::WorkerEnded(ended) => {
                 self.worker_is_gone = true;
@@ -105,6 +113,8 @@ impl Course {
             | Event::ReadingStopped(_)
             | Event::ReadingResumed(_)
             | Event::HungUp(_)
+            | Event::OperatorConnected(_)
+            | Event::OperatorLeft(_)
             | Event::ProcessGone(_)
             | Event::BackendReplied(..)
             | Event::CredentialsChanged => {}
@@ -155,7 +165,7 @@ impl Course {
                 self.lapse = Some(self.lapse.map_or(lapse, |before| before.min(lapse)));
                 self.be_quiet();
             }
-            Request::Prestop => {}
+            Request::Prestop | Request::Wait { .. } => {}
         }
     }
 
@@ -276,6 +286,16 @@ impl Course {
             } => self.told(*state, false)?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
+            Effect::Answer(client, _) => promise!(
+                "one answer for each request",
+                self.unanswered.remove(client),
+                "client {client} is answered, and has not asked"
+            ),
+            Effect::DropClient(client) => promise!(
+                "who waits is not sent away",
+                !self.unanswered.contains(client),
+                "client {client}"
+            ),
             Effect::StartWorker => promise!(
                 "terminate is irreversible",
                 self.state != WorkerState::Terminate,
@@ -371,6 +391,12 @@ impl Course {
 
     /// `cut_off` is how many jobs the shutdown cut off, at least and at most.
     pub fn at_exit(&self, status: u8, cut_off: (usize, usize)) -> Kept {
+        promise!(
+            "one answer for each request",
+            self.unanswered.is_empty(),
+            "{:?} have none",
+            self.unanswered
+        );
         promise!(
             "exit follows a request",
             self.abandoned.is_some() || self.t0.is_some(),
