@@ -55,8 +55,7 @@ Subcommands:
   config show                      each value and where it came from
   quiet, resume, terminate, stop   what SIGTSTP, SIGCONT, SIGTERM and a second
                                    SIGTERM do, asked of the one that runs
-  prestop [--for TIME|--until-idle]
-                                   for a preStop hook: quiet, then wait
+  prestop                          for a preStop hook: quiet, then wait
   completions SHELL                completions for bash, zsh, fish and others
 
 `ojs-init run --help` lists every option and its environment variable.

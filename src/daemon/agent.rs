@@ -119,9 +119,6 @@ fn set_up(
         RuntimeDir::open(&candidates(&config.paths), &allowed).map_err(|error| no_place(error.to_string()))?;
     let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
     let socket_path = listener.path().to_owned();
-    let control = directory
-        .control_socket()
-        .map_err(|error| no_place(error.to_string()))?;
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
     let hello = HelloContext {
@@ -129,8 +126,7 @@ fn set_up(
         queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
         max_frame: options.max_frame,
     };
-    let control = Control::new(control, allowed.own(), poll.registry())
-        .map_err(|error| internal(format!("cannot watch the control socket: {error}")))?;
+    let control = open_control(&directory, allowed.own(), &poll)?;
     let links = WorkerLinks::new(listener, allowed, hello, poll.registry(), LISTENER)
         .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
     let signals = SignalFd::new(SignalSet::ALL)
@@ -157,10 +153,7 @@ fn set_up(
         token_file,
         replies,
         plan,
-        program: command
-            .first()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default(),
+        program: name(command),
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
@@ -178,6 +171,20 @@ fn set_up(
         reaps_again: false,
     };
     Ok((event_loop, directory))
+}
+
+/// What COMMAND is called in messages.
+fn name(command: &[OsString]) -> String {
+    let name = command.first().map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_default()
+}
+
+/// For the subcommands.
+fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, NotStarted> {
+    // The worker socket is in the same directory: what stands against this one is not the place.
+    let listener = directory.control_socket().map_err(internal)?;
+    Control::new(listener, own, poll.registry())
+        .map_err(|error| internal(format!("cannot watch the control socket: {error}")))
 }
 
 fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr) -> Result<ChildPlan, NotStarted> {
