@@ -23,6 +23,9 @@ struct Wanted {
     prestop: bool,
 }
 
+/// How long the SIGKILL waits for those on the control socket who have their answer.
+const LEAVE_WITHIN: Duration = Duration::from_millis(100);
+
 /// What ought to be.
 #[derive(Debug)]
 pub struct Course {
@@ -52,6 +55,9 @@ pub struct Course {
     own_status: u8,
     /// Who asked on the control socket and has no answer.
     unanswered: BTreeSet<ClientId>,
+    /// Who has, and is still there.
+    lingers: BTreeSet<ClientId>,
+    idle_since: Option<Duration>,
     pub exit: Option<u8>,
 }
 
@@ -79,6 +85,8 @@ impl Course {
             worker_is_gone: false,
             own_status: 137,
             unanswered: BTreeSet::new(),
+            lingers: BTreeSet::new(),
+            idle_since: None,
             exit: None,
         }
     }
@@ -89,6 +97,10 @@ impl Course {
             Event::OperatorAsked(client, request) => {
                 self.unanswered.insert(*client);
                 self.asked(*request, now);
+            }
+            Event::OperatorLeft(client) => {
+                self.unanswered.remove(client);
+                self.lingers.remove(client);
             }
             Event::WorkerStarted { .. } => self.worker_is_gone = false,
             Event::WorkerEnded(ended) => {
@@ -114,7 +126,6 @@ impl Course {
             | Event::ReadingResumed(_)
             | Event::HungUp(_)
             | Event::OperatorConnected(_)
-            | Event::OperatorLeft(_)
             | Event::ProcessGone(_)
             | Event::BackendReplied(..)
             | Event::CredentialsChanged => {}
@@ -286,16 +297,22 @@ impl Course {
             } => self.told(*state, false)?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
-            Effect::Answer(client, _) => promise!(
-                "one answer for each request",
-                self.unanswered.remove(client),
-                "client {client} is answered, and has not asked"
-            ),
-            Effect::DropClient(client) => promise!(
-                "who waits is not sent away",
-                !self.unanswered.contains(client),
-                "client {client}"
-            ),
+            Effect::Answer(client, _) => {
+                promise!(
+                    "one answer for each request",
+                    self.unanswered.remove(client),
+                    "client {client} is answered, and has not asked"
+                );
+                self.lingers.insert(*client);
+            }
+            Effect::DropClient(client) => {
+                promise!(
+                    "who waits is not sent away",
+                    !self.unanswered.contains(client),
+                    "client {client}"
+                );
+                self.lingers.remove(client);
+            }
             Effect::StartWorker => promise!(
                 "terminate is irreversible",
                 self.state != WorkerState::Terminate,
@@ -364,13 +381,21 @@ impl Course {
     }
 
     /// An end that has nothing to wait for begins at once.
-    pub fn is_idle(&self, now: Duration) -> Kept {
+    pub fn is_idle(&mut self, now: Duration) -> Kept {
+        let since = *self.idle_since.get_or_insert(now);
+        // It may be about to be killed.
+        let is_held = !self.lingers.is_empty() && now <= since + LEAVE_WITHIN + SLACK;
         promise!(
             "idle is the end of the drain",
-            self.worker_is_gone || self.was_asked_to_end || !self.delay_is_over(now),
+            self.worker_is_gone || self.was_asked_to_end || is_held || !self.delay_is_over(now),
             "no job and no FETCH is left, and the worker was not asked to end"
         );
         Ok(())
+    }
+
+    /// Something is to be done.
+    pub fn is_busy(&mut self) {
+        self.idle_since = None;
     }
 
     pub fn is_overdue(&self, now: Duration) -> Kept {

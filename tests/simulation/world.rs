@@ -349,6 +349,8 @@ impl World {
         }
         if self.ledger.main.is_some() && self.ledger.is_idle() && !self.talk.is_fetching() {
             self.course.is_idle(self.now)?;
+        } else {
+            self.course.is_busy();
         }
         self.talk.gap(self.course.state, self.now)?;
         self.course.is_overdue(self.now)
