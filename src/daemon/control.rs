@@ -138,7 +138,10 @@ impl Control {
                 continue;
             };
             match client.next() {
-                Came::Asked(request) => events.push_back(Event::OperatorAsked(id, request)),
+                Came::Asked(request) => {
+                    debug!("control socket: client {id} asks: {request:?}");
+                    events.push_back(Event::OperatorAsked(id, request));
+                }
                 // The two sides do not understand each other.
                 Came::Garbage(garbage) => {
                     debug!("control socket: client {id}: {}", garbage.message);

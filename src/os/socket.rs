@@ -280,8 +280,8 @@ impl Stream {
         // SAFETY: a new descriptor that nobody else owns.
         let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
         let limit = libc::timeval {
-            tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_usec: libc::suseconds_t::from(limit.subsec_micros().cast_signed()),
+            tv_sec: limit.as_secs().try_into().unwrap_or(1),
+            tv_usec: limit.subsec_micros().cast_signed().into(),
         };
         // SAFETY: the limit is valid for the size given.
         check(unsafe {
