@@ -3,12 +3,13 @@
 //!
 //! Needs root (PID namespaces, other users) and python3.
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::indexing_slicing,
-    reason = "a test whose processes do not do as they are told has failed"
+    reason = "the test is the outside world, and one whose processes do not do as they are told has failed"
 )]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]

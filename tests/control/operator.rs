@@ -90,7 +90,6 @@ impl Running {
 }
 
 /// Starts a subcommand as this user.
-#[expect(clippy::disallowed_methods, reason = "the test is the operator")]
 pub fn start_as(stage: &Stage, init: &Init, place: Place, uid: u32, words: &[&str]) -> Running {
     let mut command = Command::new(under_test::init());
     command
