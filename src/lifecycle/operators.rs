@@ -108,7 +108,7 @@ impl Lifecycle {
         };
         let is_idle = self.is_idle();
         let is_over =
-            |client: &Client| matches!(client, Client::Waiting { until_idle } if is_ending);
+            |client: &Client| matches!(client, Client::Waiting { until_idle } if is_ending || is_idle && *until_idle);
         let over: Vec<ClientId> = self
             .operators
             .clients
