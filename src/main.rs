@@ -8,7 +8,7 @@ use std::time::Duration;
 use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::prepare::report;
-use ojs_init::daemon::{agent, plain_loop};
+use ojs_init::daemon::{agent, control_commands, plain_loop};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
 use ojs_init::os::stdio;
@@ -49,6 +49,11 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             Ok(print(&config::check_report(&config)))
         }
         Request::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
+        Request::Control { order, flags } => {
+            let environment = Environment::from_entries(invocation.environ.entries());
+            let paths = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
+            Ok(control_commands::run(order, paths))
+        }
         Request::Print(text) => Ok(print(&text)),
     }
 }

@@ -163,7 +163,7 @@ fn a_wrong_command_line_is_refused() {
     scene.assert_refused(&["--user=a", "--user=b"], &["--user", "multiple times"]);
     scene.assert_refused(&["node"], &["unexpected word node"]);
     scene.assert_refused(&["-v", "run"], &["run", "before the options"]);
-    scene.assert_refused(&["quiet"], &["quiet", "comes in a later one"]);
+    scene.assert_refused(&["status"], &["status", "comes in a later one"]);
     scene.assert_refused(&["config"], &["unexpected word"]);
 }
 
@@ -478,5 +478,16 @@ fn a_mode_that_this_version_does_not_have_is_refused() {
             .variable("OJS_URL", "http://backend")
             .variable("OJS_MODE", mode)
             .assert_refused(&[], &["worker.mode", mode, "this version"]);
+    }
+}
+
+#[test]
+fn the_subcommands_for_an_instance_have_help_and_refuse_what_they_do_not_know() {
+    for name in ["quiet", "resume", "terminate", "stop", "prestop"] {
+        let help = Scene::new().run(&[name, "--help"]).printed();
+        assert_says(&help, &["--runtime-dir", "--config", "Exit status 0"]);
+        assert_eq!(help.contains("--until-idle"), name == "prestop");
+        let wrong = Scene::new().run(&[name, "--no-agent"]);
+        assert_eq!((wrong.status, wrong.stdout.as_str()), (Some(2), ""), "{}", wrong.stderr);
     }
 }

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
-use super::{Request, UsageError, help, usage};
+use super::{Request, UsageError, help, orders, usage};
 use crate::config::Flags;
 use crate::config::keys::{KEYS, Key, Kind};
 
@@ -74,7 +74,11 @@ fn request(mut matches: ArgMatches) -> Option<Request> {
             })
         }
         "completions" => inner.get_one::<Shell>(SHELL).map(|shell| completions(*shell)),
-        _ => None,
+        name => {
+            let order = orders::order(name, &inner)?;
+            let flags = flags(&mut inner, &orders::keys());
+            Some(Request::Control { order, flags })
+        }
     }
 }
 
@@ -99,6 +103,7 @@ fn full() -> Command {
         .arg(last_command())
         .subcommand(run())
         .subcommand(config())
+        .subcommands(orders::commands())
         .subcommand(
             Command::new("completions")
                 .about("Print the completion script of a shell")
@@ -199,7 +204,7 @@ fn argument(key: &'static Key) -> Arg {
 }
 
 /// The same for the help.
-fn documented(key: &'static Key) -> Arg {
+pub(super) fn documented(key: &'static Key) -> Arg {
     argument(key)
         .value_name(help::value_name(key))
         .help_heading(key.group.heading())

@@ -53,6 +53,9 @@ Subcommands:
   run                              the same with COMMAND after the options
   config check                     say whether the configuration holds
   config show                      each value and where it came from
+  quiet, resume, terminate, stop   what SIGTSTP, SIGCONT, SIGTERM and a second
+                                   SIGTERM do, asked of the one that runs
+  prestop                          for a preStop hook: quiet, then wait
   completions SHELL                completions for bash, zsh, fish and others
 
 `ojs-init run --help` lists every option and its environment variable.
@@ -64,6 +67,12 @@ pub(super) const NOTES: &str = "\
 A value comes from the command line, else from the environment, else from the
 TOML file, else it is the default. A TIME is 250ms, 25s, 1m30s or 1h; a bare
 number is seconds. A switch takes a value too: --subreaper=false.";
+
+/// Below the options of the subcommands for an instance that runs.
+pub(super) const ORDER_NOTES: &str = "\
+The instance is looked for in the runtime directory, else in /run/ojs-init,
+$XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: done, or it was so already
+(prestop: always); 1: not possible, or no instance is there; 2: wrong usage.";
 
 /// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
 const TEXT_WIDTH: usize = 70;

@@ -4,9 +4,11 @@
 
 mod command;
 mod help;
+mod orders;
 mod usage;
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 pub use crate::config::Flags;
 pub use usage::UsageError;
@@ -31,8 +33,39 @@ pub enum Request {
         /// What the command line set.
         flags: Flags,
     },
+    /// Ask the instance that runs for something.
+    Control {
+        /// For what.
+        order: Order,
+        /// What the command line set.
+        flags: Flags,
+    },
     /// Help, version or completions, for standard output; exit status 0.
     Print(String),
+}
+
+/// What can be asked of an instance that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Take no new jobs.
+    Quiet,
+    /// Take jobs again.
+    Resume,
+    /// Finish the active jobs and go.
+    Terminate,
+    /// Do not wait for them any longer.
+    Stop,
+    /// Quiet, start the orchestrator's clock, and wait.
+    Prestop(PrestopWait),
+}
+
+/// How long a preStop hook waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrestopWait {
+    /// So long.
+    For(Duration),
+    /// Until no job is active.
+    UntilIdle,
 }
 
 /// Reads the command line; the first argument is the program's name.
@@ -191,9 +224,53 @@ mod tests {
 
     #[test]
     fn what_comes_with_the_agent_says_so() {
-        for name in ["prestop", "quiet", "resume", "terminate", "stop", "status", "health"] {
+        for name in ["status", "health"] {
             assert!(message(&[name]).contains("comes in a later one"), "{name}");
         }
+    }
+
+    #[test]
+    fn the_subcommands_for_an_instance_take_its_directory_and_the_file() {
+        let words = [
+            ("quiet", Order::Quiet),
+            ("resume", Order::Resume),
+            ("terminate", Order::Terminate),
+            ("stop", Order::Stop),
+            ("prestop", Order::Prestop(PrestopWait::For(Duration::from_secs(5)))),
+        ];
+        for (word, order) in words {
+            let expected = Request::Control {
+                order,
+                flags: flags(&[(KeyId::RuntimeDir, &["/x"])]),
+            };
+            assert_eq!(parsed(&[word, "--runtime-dir", "/x"]), Ok(expected), "{word}");
+            assert!(parsed(&[word, "--config=/c"]).is_ok());
+            assert!(
+                message(&[word, "--concurrency", "3"]).contains("--concurrency"),
+                "{word}"
+            );
+            assert!(message(&[word, "now"]).contains("now"), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_prestop_waits_for_some_time_or_until_no_job_is_active() {
+        let wait = |args: &[&str]| match parsed(args) {
+            Ok(Request::Control {
+                order: Order::Prestop(wait),
+                ..
+            }) => wait,
+            other => panic!("{args:?}: {other:?}"),
+        };
+        assert_eq!(wait(&["prestop", "--until-idle"]), PrestopWait::UntilIdle);
+        assert_eq!(
+            wait(&["prestop", "--for", "1m30s"]),
+            PrestopWait::For(Duration::from_secs(90))
+        );
+        assert_eq!(wait(&["prestop", "--for=0"]), PrestopWait::For(Duration::ZERO));
+        assert!(message(&["prestop", "--for", "soon"]).contains("soon"));
+        assert!(message(&["prestop", "--for", "5s", "--until-idle"]).contains("--until-idle"));
+        assert!(message(&["quiet", "--until-idle"]).contains("--until-idle"));
     }
 
     #[test]

@@ -9,10 +9,20 @@ use super::{command, help};
 use crate::config::most_alike;
 
 /// Subcommands of today.
-const SUBCOMMANDS: [&str; 4] = ["run", "config", "completions", "help"];
+const SUBCOMMANDS: [&str; 9] = [
+    "run",
+    "config",
+    "quiet",
+    "resume",
+    "terminate",
+    "stop",
+    "prestop",
+    "completions",
+    "help",
+];
 
 /// Subcommands of a later version. One that is there moves to [`SUBCOMMANDS`].
-const LATER: [&str; 7] = ["prestop", "quiet", "resume", "terminate", "stop", "status", "health"];
+const LATER: [&str; 2] = ["status", "health"];
 
 /// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
 /// without a line break at its end.

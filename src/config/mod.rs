@@ -52,6 +52,19 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     Ok(config)
 }
 
+/// Where instances may be, as [`load`] would find it; nothing else has to make sense, the backend's address least of all.
+///
+/// # Errors
+/// As [`load`], less the combinations.
+pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<Paths, ConfigError> {
+    let mut settings = Settings::default();
+    let mut warnings = Vec::new();
+    flags.apply(&mut settings)?;
+    environment.apply(&mut settings, &mut warnings)?;
+    file::apply(&mut settings)?;
+    Ok(build::config(settings, warnings, environment)?.paths)
+}
+
 #[cfg(test)]
 mod given;
 #[cfg(test)]

@@ -16,8 +16,9 @@ use crate::config::{Config, KeyId};
 use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
+use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
-use crate::daemon::event_loop::{EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
+use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::prepare::{become_init, install_log, report};
@@ -122,6 +123,7 @@ fn set_up(
         queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
         max_frame: options.max_frame,
     };
+    let control = open_control(&directory, allowed.own(), &poll)?;
     let links = WorkerLinks::new(listener, allowed, hello, poll.registry(), LISTENER)
         .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
     let signals = SignalFd::new(SignalSet::ALL)
@@ -143,6 +145,7 @@ fn set_up(
         poll,
         signals,
         links,
+        control,
         lanes,
         probes,
         token_file,
@@ -185,6 +188,14 @@ fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir,
         RuntimeDir::open(&candidates(&config.paths), allowed).map_err(|error| no_place(error.to_string()))?;
     let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
     Ok((directory, listener))
+}
+
+/// For the subcommands.
+fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, NotStarted> {
+    // The worker socket is in the same directory: what stands against this one is not the place.
+    let listener = directory.control_socket().map_err(internal)?;
+    Control::new(listener, own, poll.registry(), CONTROL)
+        .map_err(|error| internal(format!("cannot watch the control socket: {error}")))
 }
 
 fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr) -> Result<ChildPlan, NotStarted> {

@@ -12,6 +12,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::daemon::backend_lanes::Lanes;
+use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::probe_links::{self, ProbeLinks};
@@ -44,6 +45,9 @@ pub const TOKEN_FILE: Token = Token(3);
 
 /// The health endpoints.
 pub const PROBES: Token = Token(4);
+
+/// The control socket.
+pub const CONTROL: Token = Token(5);
 
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;
@@ -78,6 +82,7 @@ pub struct EventLoop {
     pub(super) poll: Poll,
     pub(super) signals: SignalFd,
     pub(super) links: WorkerLinks,
+    pub(super) control: Control,
     pub(super) lanes: Lanes,
     /// Whoever asks how we are, unless that is off.
     pub(super) probes: Option<ProbeLinks>,
@@ -158,7 +163,8 @@ impl EventLoop {
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
         let deadline = self.next_deadline().map(|due| due.from_now(now()));
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
-        let has_more = self.links.has_more() || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
+        let has_more =
+            self.links.has_more() || self.control.has_more() || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
         let timeout = if std::mem::take(&mut self.has_more) || has_more || signals::has_set_aside() {
             Some(Duration::ZERO)
         } else if self.links.has_unwatchable() {
@@ -195,6 +201,8 @@ impl EventLoop {
                 token if probe_links::TOKENS.contains(&token.0) => {
                     self.probes.iter_mut().for_each(|probes| probes.is_ready(token));
                 }
+                CONTROL => self.control.is_acceptable(),
+                token if control::TOKENS.contains(&token.0) => self.control.is_ready(token, event),
                 token => self.links.is_ready(token, event, &mut self.happened),
             }
         }
@@ -204,6 +212,7 @@ impl EventLoop {
             self.links.look_at_unwatchable(&mut self.happened);
         }
         self.links.turn(self.poll.registry(), &mut self.happened);
+        self.control.turn(self.poll.registry(), &mut self.happened);
         Ok(())
     }
 

@@ -32,6 +32,8 @@ impl EventLoop {
                 Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
+                Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.happened),
+                Effect::DropClient(client) => self.control.drop_client(client),
                 Effect::Say(remark) => self.narrator.narrate(remark),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }

@@ -22,10 +22,13 @@ use crate::os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
 const WORKER_SOCKET: &str = "worker.sock";
 
 /// The socket for the subcommands.
-const CONTROL_SOCKET: &str = "control.sock";
+pub(super) const CONTROL_SOCKET: &str = "control.sock";
 
 /// Locked by the instance for as long as it runs.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
+
+/// Begins the name of the directory of all instances of one user.
+const HOME: &str = "ojs-init-";
 
 /// Mode of the directory of all instances of one user: others may pass, and see only what they know the name of.
 const HOME_MODE: u32 = 0o711;
@@ -33,8 +36,8 @@ const HOME_MODE: u32 = 0o711;
 /// Most directories of dead instances that one start removes.
 const MOST_REMOVED: usize = 64;
 
-/// Most entries that one start looks at for that.
-const MOST_LOOKED_AT: usize = 1024;
+/// Most entries of one directory that are looked at.
+pub(super) const MOST_LOOKED_AT: usize = 1024;
 
 /// Most files in a directory of an instance; there are three.
 const MOST_FILES: usize = 64;
@@ -81,7 +84,12 @@ pub fn candidates(paths: &Paths) -> Vec<Candidate> {
 /// The name of the directory, in each candidate, that holds the instances of one user.
 #[must_use]
 pub fn home_name(uid: u32) -> String {
-    format!("ojs-init-{uid}")
+    format!("{HOME}{uid}")
+}
+
+/// Whose directory of instances this is the name of.
+pub(super) fn uid_of_home(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix(HOME)?.parse().ok()
 }
 
 /// The directory of this instance. It goes away with this.
@@ -249,7 +257,7 @@ fn instance_name() -> String {
 }
 
 /// Whether a name is one of `instance_name`.
-fn is_instance(name: &OsStr) -> bool {
+pub(super) fn is_instance(name: &OsStr) -> bool {
     let parts = name.to_str().and_then(|name| name.split_once('-'));
     parts.is_some_and(|(pid, random)| {
         !pid.is_empty()

@@ -9,7 +9,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::daemon::admission::{Allowed, may_connect};
-use crate::daemon::probe_links;
+use crate::daemon::control;
 use crate::daemon::seldom::Seldom;
 use crate::daemon::worker_link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::lifecycle::effect::Word;
@@ -27,15 +27,15 @@ const MAX_CONNECTIONS: usize = 1024;
 /// So many may be there in any case.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections: the lanes and their name resolution, the health endpoints, the log, what we
+/// Descriptors that are not for connections: the lanes and their name resolution, the health endpoints, the control socket, the log, what we
 /// have inherited.
 const OTHER_DESCRIPTORS: usize = 256;
 
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Tokens of connections are even from here on, those of processes odd.
-const FIRST_TOKEN: usize = probe_links::TOKENS.end;
+/// Tokens of connections are even from here on, those of processes odd. The lower ones are for everything else.
+const FIRST_TOKEN: usize = control::TOKENS.end;
 
 /// The connections and their processes.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress};
-use crate::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -40,10 +41,41 @@ pub enum Effect {
         /// When we stop waiting.
         give_up: Moment,
     },
+    /// Answer a program on the control socket, without waiting.
+    Answer(ClientId, Answer),
+    /// Close the connection of such a program: it had its time. Nothing more is told of it.
+    DropClient(ClientId),
     /// Tell the person who reads the log.
     Say(Remark),
     /// End with this status. Nothing follows.
     Exit(u8),
+}
+
+/// What an operator is answered. How it is spelled is the business of `wire::control`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// What became of the request.
+    pub taken: Taken,
+    /// What the worker and the backend are told about where we are.
+    pub state: WorkerState,
+    /// Where we are.
+    pub phase: Phase,
+    /// Jobs that are active.
+    pub active: usize,
+    /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before terminate: the longest that
+    /// a drain could last, but only when the orchestrator's clock runs.
+    pub left: Option<Duration>,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Taken {
+    /// It is done.
+    Done,
+    /// It was so already, or we are further than that.
+    Already,
+    /// It cannot be, for this reason.
+    Refused(&'static str),
 }
 
 /// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is held to this number.

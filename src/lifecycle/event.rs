@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::signal::Signal;
 
 /// Something happened.
@@ -11,8 +11,12 @@ use crate::signal::Signal;
 pub enum Event {
     /// Somebody sent us this signal; never SIGCHLD.
     SignalArrived(Signal),
-    /// The operator asked for something on the control socket.
-    OperatorAsked(Request),
+    /// A program has connected to the control socket.
+    OperatorConnected(ClientId),
+    /// It asked for something; it asks again only after its answer.
+    OperatorAsked(ClientId, Request),
+    /// It is gone, or has closed its connection: whether it ever asked for something does not matter any more.
+    OperatorLeft(ClientId),
     /// The worker was started; `worker` is the new incarnation's name.
     WorkerStarted {
         /// Its process.
@@ -57,8 +61,8 @@ pub enum Event {
     CredentialsChanged,
 }
 
-/// What an operator can ask for. Each is also a signal, but for the difference that only signals start the
-/// orchestrator's clock.
+/// What an operator can ask for. The first four are signals, too, but for the difference that only signals start the
+/// orchestrator's clock. Each is answered once, with `Effect::Answer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {
     /// As SIGTSTP.
@@ -71,6 +75,13 @@ pub enum Request {
     Stop,
     /// The orchestrator's preStop hook runs: quiet, and its clock runs from now.
     Prestop,
+    /// Nothing, but the answer comes only when the time is over, or what a drain may take, or when we are about to go.
+    Wait {
+        /// Also when no job is active.
+        until_idle: bool,
+        /// The time.
+        most: Duration,
+    },
 }
 
 /// Why there is no worker.

@@ -25,6 +25,8 @@ numbers! {
     ConnectionId(u64);
     /// One request to the backend.
     CallId(u64);
+    /// One connection to the control socket; never used again after it was closed.
+    ClientId(u64);
     /// One reservation of a job: the same job delivered twice is two claims.
     Claim(u64);
 }

@@ -1,9 +1,9 @@
-//! Which trigger a signal, a request or a directive is, and what a phase change brings with it.
+//! Which trigger a signal or a directive is, and what a phase change brings with it.
 
 use std::time::Duration;
 
 use crate::lifecycle::effect::{Effect, Reason, Remark, Word, WorkerState};
-use crate::lifecycle::event::{Directive, Request};
+use crate::lifecycle::event::Directive;
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::StopSignal;
 use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
@@ -43,16 +43,6 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn operator_asked(&mut self, request: Request, now: Moment) {
-        match request {
-            Request::Quiet => self.quiet(Reason::Control, now),
-            Request::Resume => self.resume(Reason::Control, now),
-            Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
-            Request::Stop => self.force(Reason::Control, now),
-            Request::Prestop => self.prestop(now),
-        }
-    }
-
     /// What a heartbeat's reply asks for (worker protocol 4.4).
     pub(super) fn directed(&mut self, directive: Option<Directive>, now: Moment) {
         let is_new = self.agent.last_directive != directive;
@@ -73,17 +63,17 @@ impl Lifecycle {
         }
     }
 
-    fn quiet(&mut self, reason: Reason, now: Moment) {
+    pub(super) fn quiet(&mut self, reason: Reason, now: Moment) {
         self.shutdown.quiet.operator = true;
         self.go(Trigger::Quiet, reason, now);
     }
 
-    fn resume(&mut self, reason: Reason, now: Moment) {
+    pub(super) fn resume(&mut self, reason: Reason, now: Moment) {
         self.shutdown.quiet = QuietBy::default();
         self.go(Trigger::Resume, reason, now);
     }
 
-    fn prestop(&mut self, now: Moment) {
+    pub(super) fn prestop(&mut self, now: Moment) {
         if self.phase.is_terminating() {
             return;
         }
@@ -125,7 +115,7 @@ impl Lifecycle {
         }
     }
 
-    fn force(&mut self, reason: Reason, now: Moment) {
+    pub(super) fn force(&mut self, reason: Reason, now: Moment) {
         // A first `stop` leaves the jobs their cancel grace; forcing what was asked for before does not.
         self.shutdown.is_hurried = self.phase.is_terminating();
         self.shutdown.is_forced = true;
@@ -183,7 +173,7 @@ impl Lifecycle {
                 }
                 self.begin_stop(from, now);
             }
-            Phase::Exited => self.exit(),
+            Phase::Exited => self.exit(now),
         }
     }
 

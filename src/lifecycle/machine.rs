@@ -4,7 +4,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `intake` | which trigger a signal, a request or a directive is, and what a phase change brings with it |
+//! | `intake` | which trigger a signal or a directive is, and what a phase change brings with it |
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
 //! | `reports` | outcomes on their way to the backend |
@@ -17,6 +17,7 @@
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
 //! | `health` | what probes are told |
+//! | `operators` | what the programs on the control socket are answered, and when |
 //!
 //! `jobs` and `connections` are what all of them look at; `phase` alone moves a phase.
 
@@ -30,8 +31,9 @@ use crate::lifecycle::effect::{Call, Effect, Remark, Word, WorkerState};
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
 use crate::lifecycle::health::Vitals;
 use crate::lifecycle::heartbeats::Beat;
-use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, ProcessId, WorkerId};
+use crate::lifecycle::ids::{CallId, Claim, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
 use crate::lifecycle::jobs::{Ledger, Place};
+use crate::lifecycle::operators::Operators;
 use crate::lifecycle::options::Options;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::shutdown::Shutdown;
@@ -102,6 +104,8 @@ pub enum Timer {
     Fetch,
     /// When is a FETCH that failed tried again?
     FetchAgain,
+    /// When has a program on the control socket had its time to ask, or to wait?
+    Client(ClientId),
 }
 
 /// What a request to the backend was for.
@@ -135,6 +139,7 @@ pub struct Lifecycle {
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
     pub(super) vitals: Vitals,
+    pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
     pub(super) next_call: u64,
     pub(super) jitter: Jitter,
@@ -154,6 +159,7 @@ impl Lifecycle {
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
             vitals: Vitals::default(),
+            operators: Operators::default(),
             calls: BTreeMap::new(),
             next_call: 0,
             jitter: Jitter::new(options.seed),
@@ -170,7 +176,9 @@ impl Lifecycle {
         }
         match event {
             Event::SignalArrived(signal) => self.signal_arrived(signal, now),
-            Event::OperatorAsked(request) => self.operator_asked(request, now),
+            Event::OperatorConnected(client) => self.operator_connected(client, now),
+            Event::OperatorAsked(client, request) => self.operator_asked(client, request, now),
+            Event::OperatorLeft(client) => self.operator_left(client),
             Event::WorkerStarted { process, worker } => self.worker_started(process, worker, now),
             Event::WorkerNotStarted(why) => self.worker_not_started(why, now),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
@@ -255,6 +263,7 @@ impl Lifecycle {
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
             Timer::Heartbeat => self.beat_now(now),
             Timer::Register => self.register(now),
+            Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
             Timer::StartAnyway | Timer::Fetch | Timer::FetchAgain => {}
         }
@@ -271,6 +280,7 @@ impl Lifecycle {
             self.send_reports(now);
             self.retire_workers(now);
             self.fetch(now);
+            self.answer_waits(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
                 self.watch_connections(now);

@@ -19,6 +19,7 @@ mod intake;
 mod jobs;
 pub mod machine;
 mod news;
+mod operators;
 pub mod options;
 pub mod phase;
 pub mod plain;

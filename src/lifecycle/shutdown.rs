@@ -91,7 +91,9 @@ pub(super) enum Step {
     Cancel,
     /// The worker is asked to end.
     Ask,
-    /// It is made to.
+    /// Who asked for something on the control socket, and has the answer, may leave before the SIGKILL.
+    BeforeKill,
+    /// The worker is made to end.
     Kill,
     /// Outcomes go out.
     Report,
@@ -99,6 +101,8 @@ pub(super) enum Step {
     FinalHeartbeat,
     /// The last word.
     Deregister,
+    /// As before the SIGKILL: the exit of PID 1 ends everybody as well.
+    BeforeExit,
     /// Nothing is left to do.
     Over,
 }
@@ -149,6 +153,10 @@ impl Shutdown {
             .tstp
             .filter(|at| options.times.limit.is_some_and(|limit| at.until(now) < limit));
         self.clock.get_or_insert(hook.unwrap_or(now));
+    }
+
+    pub(super) fn has_clock(&self) -> bool {
+        self.clock.is_some()
     }
 
     pub(super) fn drop_clock(&mut self) {
@@ -203,7 +211,7 @@ impl Lifecycle {
     }
 
     /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is gone.
-    fn latest_deadline(&self, now: Moment) -> Moment {
+    pub(super) fn latest_deadline(&self, now: Moment) -> Moment {
         let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
         now.after(self.options.times.drain(elapsed))
     }

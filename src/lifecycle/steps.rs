@@ -16,6 +16,13 @@ use crate::lifecycle::time::Moment;
 /// Longest that each of the two last words may take when there is time: an exit in good order shall be quick too.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
+/// How long the SIGKILL, and then the exit, wait for those on the control socket who have their answer and are about to
+/// leave: as PID 1 either ends them as well.
+const LEAVE_WITHIN: Duration = Duration::from_millis(100);
+
+/// Of the time that the SIGKILL and the reaping have, they get at most one part in so many.
+const LEAVE_SHARE: u32 = 5;
+
 /// Longest wait for the answer to a registration that is to be undone.
 const UNDO_WITHIN: Duration = Duration::from_secs(1);
 
@@ -45,7 +52,7 @@ impl Lifecycle {
         }
         match from {
             // No job is left, and the worker has had its time.
-            Phase::EndGame => self.enter(Step::Kill, now),
+            Phase::EndGame => self.enter(Step::BeforeKill, now),
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => {
                 self.enter(Step::Cancel, now);
                 self.hurry(now);
@@ -59,14 +66,14 @@ impl Lifecycle {
             && matches!(self.shutdown.step, Step::Cancel | Step::Ask)
             && self.phase == Phase::Stop
         {
-            self.enter(Step::Kill, now);
+            self.enter(Step::BeforeKill, now);
         }
     }
 
     /// Goes one step on if what this one waits for has happened.
     pub(super) fn advance(&mut self, now: Moment) -> bool {
         match self.phase {
-            Phase::Drain if self.jobs.is_empty() && !self.is_fetching() => {
+            Phase::Drain if self.is_idle() => {
                 self.go(Trigger::Drained, self.shutdown.reason, now);
                 true
             }
@@ -75,11 +82,17 @@ impl Lifecycle {
         }
     }
 
+    /// No job is active, and none is on its way to us.
+    pub(super) fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && !self.is_fetching()
+    }
+
     fn advance_step(&mut self, now: Moment) -> bool {
         let is_done = match self.shutdown.step {
             Step::Cancel => !self.has_held_jobs(),
             Step::Ask | Step::Kill => self.worker.is_over() && !self.has_held_jobs(),
-            Step::Report => self.jobs.is_empty() && !self.is_fetching(),
+            Step::Report => self.is_idle(),
+            Step::BeforeKill | Step::BeforeExit => self.operators.have_left(),
             Step::FinalHeartbeat => {
                 // The last one shall be the last: those that are on their way come first.
                 if self.beats_in_flight() == 0 {
@@ -110,10 +123,12 @@ impl Lifecycle {
         match step {
             Step::NotYet | Step::Cancel => Step::Ask,
             Step::Ask if self.phase == Phase::EndGame => Step::FinalHeartbeat,
+            Step::BeforeKill => Step::Kill,
             Step::Ask | Step::Kill => Step::Report,
             Step::Report => Step::FinalHeartbeat,
             Step::FinalHeartbeat => Step::Deregister,
-            Step::Deregister | Step::Over => Step::Over,
+            Step::Deregister => Step::BeforeExit,
+            Step::BeforeExit | Step::Over => Step::Over,
         }
     }
 
@@ -122,12 +137,14 @@ impl Lifecycle {
         // Not even half of the time was left for it: it goes out all the same.
         self.send_final_heartbeat(now);
         let next = match self.shutdown.step {
-            Step::Cancel | Step::Ask => Step::Kill,
+            Step::Cancel | Step::Ask => Step::BeforeKill,
             other @ (Step::NotYet
+            | Step::BeforeKill
             | Step::Kill
             | Step::Report
             | Step::FinalHeartbeat
             | Step::Deregister
+            | Step::BeforeExit
             | Step::Over) => self.step_after(other),
         };
         self.enter(next, now);
@@ -136,7 +153,7 @@ impl Lifecycle {
     fn enter(&mut self, step: Step, now: Moment) {
         self.shutdown.step = step;
         match step {
-            Step::NotYet => {}
+            Step::NotYet | Step::BeforeKill | Step::BeforeExit => {}
             Step::Cancel => self.cancel_jobs(now),
             Step::Ask => self.ask_worker_to_end(),
             Step::Kill => self.kill_everything(now),
@@ -157,10 +174,12 @@ impl Lifecycle {
             Step::Ask => Step::Cancel,
             other @ (Step::NotYet
             | Step::Cancel
+            | Step::BeforeKill
             | Step::Kill
             | Step::Report
             | Step::FinalHeartbeat
             | Step::Deregister
+            | Step::BeforeExit
             | Step::Over) => other,
         };
         let end = self.end_of(step, now);
@@ -180,6 +199,10 @@ impl Lifecycle {
             // In the end game that is the deadline.
             Step::Ask => (self.phase == Phase::Stop).then_some(plan.cancel),
             Step::Cancel => Some(plan.cancel),
+            Step::BeforeKill => {
+                let share = plan.kill.from_now(now) / LEAVE_SHARE;
+                Some(now.after(LEAVE_WITHIN.min(share)))
+            }
             Step::Kill => Some(plan.kill),
             Step::Report => Some(plan.report),
             Step::FinalHeartbeat => Some(self.end_of_word(plan.heartbeat, now)),
@@ -187,6 +210,7 @@ impl Lifecycle {
                 Some(plan.deregister.min(now.after(UNDO_WITHIN)))
             }
             Step::Deregister => Some(self.end_of_word(plan.deregister, now)),
+            Step::BeforeExit => Some(plan.deregister.min(now.after(LEAVE_WITHIN))),
         }
     }
 
@@ -362,7 +386,9 @@ impl Lifecycle {
     }
 
     /// The last order of all.
-    pub(super) fn exit(&mut self) {
+    pub(super) fn exit(&mut self, now: Moment) {
+        // Who waits is told; without a way to leave before the SIGKILL where a third signal ends us at once.
+        self.answer_waits(now);
         self.timers.clear();
         if self.shutdown.abandoned_with.is_some() {
             self.order(Effect::KillEverything);

@@ -56,6 +56,12 @@ impl SignalSet {
         Self(INHERITED_MASK.load(Ordering::Relaxed))
     }
 
+    /// These, and that one too.
+    #[must_use]
+    pub fn with(self, signal: Signal) -> Self {
+        Self(self.0 | Self::of(&[signal]).0)
+    }
+
     /// Makes this the mask of the calling thread. A plain system call: usable between fork and exec.
     pub fn set_as_mask(self) {
         // SAFETY: both set pointers are valid for the size given; the old set is not asked for.

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::os::process::Pid;
 use crate::os::watch::ProcessWatch;
@@ -267,12 +268,43 @@ impl Listener {
 pub struct Stream(OwnedFd);
 
 impl Stream {
-    /// Who has connected, as the kernel noted it at that moment.
+    /// Connects to the socket at this path, waiting at most `limit` where its queue is full.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT, EACCES ...; ECONNREFUSED: nobody listens; EAGAIN: the time is over.
+    pub fn connect(path: &Path, limit: Duration) -> io::Result<Self> {
+        let (address, size) = address(path).map_err(|error| io::Error::other(error.to_string()))?;
+        // SAFETY: numbers only.
+        let socket = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
+        let limit = libc::timeval {
+            tv_sec: limit.as_secs().try_into().unwrap_or(1),
+            tv_usec: limit.subsec_micros().cast_signed().into(),
+        };
+        // SAFETY: the limit is valid for the size given.
+        check(unsafe {
+            libc::setsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_SNDTIMEO,
+                (&raw const limit).cast(),
+                libc::socklen_t::try_from(size_of_val(&limit)).unwrap_or(0),
+            )
+        })?;
+        // SAFETY: the address is valid for the size given.
+        check(unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), size) })?;
+        Ok(stream)
+    }
+
+    /// Who is at the other end, as the kernel noted it when it connected, or, for one that we have connected to, began
+    /// to listen.
     ///
     /// # Errors
     ///
     /// What `getsockopt` says; none is known.
-    fn peer(&self) -> io::Result<Peer> {
+    pub fn peer(&self) -> io::Result<Peer> {
         let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut size = libc::socklen_t::try_from(size_of_val(&found)).unwrap_or(0);
         // SAFETY: value and size are valid to write to, and the size is that of the value.
@@ -309,23 +341,48 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (pointer, size) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: the buffer is valid to write that many bytes to.
-        count(unsafe { libc::recv(self.as_raw_fd(), pointer, size, libc::MSG_DONTWAIT) })
+        receive(self, buffer)
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        // SAFETY: the buffer is valid for that many bytes.
-        count(unsafe { libc::send(self.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+        send(self, bytes)
     }
 
     /// Nothing to do: what was written is the kernel's.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// As for a socket of the standard library: one may write while another reads.
+impl Read for &Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self, buffer)
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+    let (pointer, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the buffer is valid to write that many bytes to.
+    count(unsafe { libc::recv(stream.as_raw_fd(), pointer, size, libc::MSG_DONTWAIT) })
+}
+
+fn send(stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the buffer is valid for that many bytes.
+    count(unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
 }
 
 impl AsFd for Stream {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod control;
 mod delivery;
 pub mod envelope;
 pub mod frame;

@@ -9,7 +9,7 @@ use ojs_init::lifecycle::effect::{Call, Effect, Remark, Word};
 use ojs_init::lifecycle::event::{
     Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation, Said,
 };
-use ojs_init::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::options::Options;
 use ojs_init::lifecycle::phase::Phase;
@@ -204,7 +204,7 @@ impl World {
             Action::OperatorTerminates => {
                 self.left.terminate -= 1;
                 self.gone_within_the_limit();
-                self.happen(Event::OperatorAsked(Request::Terminate));
+                self.happen(Event::OperatorAsked(ClientId(1), Request::Terminate));
             }
             Action::Answer(call, answer) => self.answer(*call, *answer),
             Action::Worker(connection, job, kind) => self.worker_answers(*connection, job, *kind),
@@ -420,7 +420,9 @@ impl World {
             }
             Effect::Say(Remark::FetchAbandoned) => self.is_fetch_given_up = true,
             Effect::Exit(status) => self.exited = Some(*status),
-            Effect::Tell(..) | Effect::Say(_) => {}
+            // Who asks leaves with the answer.
+            Effect::Answer(client, _) => self.machine.handle(Event::OperatorLeft(*client), self.now),
+            Effect::Tell(..) | Effect::DropClient(_) | Effect::Say(_) => {}
         }
     }
 

@@ -335,6 +335,10 @@ impl Player {
                     self.asked.push(Asked { id, text, give_up });
                 }
                 Effect::Tell(connection, Word::Job { .. }) if self.reads_at_once => self.has_read(connection),
+                Effect::Answer(words::OPERATOR, _) => {
+                    let now = self.now;
+                    self.machine().handle(Event::OperatorLeft(words::OPERATOR), now);
+                }
                 Effect::Exit(_) => self.has_exited = true,
                 Effect::StartWorker
                 | Effect::SignalWorker(_)
@@ -345,6 +349,8 @@ impl Player {
                 | Effect::Tell(..)
                 | Effect::ReadToEnd(_)
                 | Effect::Close(..)
+                | Effect::Answer(..)
+                | Effect::DropClient(_)
                 | Effect::Say(_) => {}
             }
         }
@@ -371,6 +377,8 @@ impl Player {
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
+            | Effect::Answer(..)
+            | Effect::DropClient(_)
             | Effect::Exit(_) => true,
         }
     }

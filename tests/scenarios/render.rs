@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{
-    About, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Word, WorkerState,
+    About, Answer, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Taken, Word, WorkerState,
 };
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
 use ojs_init::lifecycle::ids::JobId;
+
+use crate::words::OPERATOR;
 
 /// One effect.
 pub fn effect(effect: &Effect) -> String {
@@ -21,9 +23,24 @@ pub fn effect(effect: &Effect) -> String {
         Effect::ReadToEnd(connection) => format!("read {connection} to the end"),
         Effect::Close(connection, _) => format!("close {connection}"),
         Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
+        Effect::Answer(OPERATOR, told) => format!("answer: {}", answer(told)),
+        Effect::Answer(client, told) => format!("answer client {client}: {}", answer(told)),
+        Effect::DropClient(client) => format!("drop client {client}"),
         Effect::Say(remark) => format!("log: {}", said(remark)),
         Effect::Exit(status) => format!("exit {status}"),
     }
+}
+
+fn answer(answer: &Answer) -> String {
+    let taken = match answer.taken {
+        Taken::Done => "done".to_owned(),
+        Taken::Already => "so already".to_owned(),
+        Taken::Refused(why) => format!("refused ({why})"),
+    };
+    let left = answer
+        .left
+        .map_or(String::new(), |left| format!(", {} left", seconds(left)));
+    format!("{taken}; {:?}, {} active{left}", answer.phase, answer.active)
 }
 
 /// A period, in seconds.

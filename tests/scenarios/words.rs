@@ -7,7 +7,7 @@ use ojs_init::lifecycle::event::{
     Delivery, Directive, ErrorCode, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Progress, Ready,
     Reply, Request, Reservation, Said,
 };
-use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::signal::Signal;
 
 /// Why a line is not understood.
@@ -46,7 +46,8 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     match first {
         "signal" => Ok(Event::SignalArrived(signal(rest)?)),
-        "operator" => operator(rest),
+        "operator" => Ok(Event::OperatorAsked(OPERATOR, request(rest)?)),
+        "client" => client(rest),
         "worker" => worker(rest, incarnation),
         "reaped:" => match rest {
             "children are left" => Ok(Event::Reaped { children_left: true }),
@@ -62,15 +63,36 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     }
 }
 
-fn operator(text: &str) -> Result<Event, Wrong> {
-    Ok(Event::OperatorAsked(match text {
+/// One who asks, and leaves with the answer.
+pub const OPERATOR: ClientId = ClientId(0);
+
+/// One who stays until it is said to leave: `1 asks wait until idle, at most 30s`.
+fn client(text: &str) -> Result<Event, Wrong> {
+    let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which client", text))?;
+    let id = ClientId(number(id)?);
+    match rest.split_once(' ').unwrap_or((rest, "")) {
+        ("connects", "") => Ok(Event::OperatorConnected(id)),
+        ("asks", what) => Ok(Event::OperatorAsked(id, request(what)?)),
+        ("leaves", "") => Ok(Event::OperatorLeft(id)),
+        _ => Err(wrong("what about the client", rest)),
+    }
+}
+
+fn request(text: &str) -> Result<Request, Wrong> {
+    if let Some(wait) = text.strip_prefix("wait ") {
+        let until_idle = wait.starts_with("until idle");
+        let most = wait.rsplit(' ').next().unwrap_or_default();
+        let most = period(most)?;
+        return Ok(Request::Wait { until_idle, most });
+    }
+    Ok(match text {
         "quiet" => Request::Quiet,
         "resume" => Request::Resume,
         "terminate" => Request::Terminate,
         "stop" => Request::Stop,
         "prestop" => Request::Prestop,
         other => return Err(wrong("not a request", other)),
-    }))
+    })
 }
 
 fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {

@@ -1,5 +1,7 @@
 //! Who asks for what, and when: signals, operators, the backend.
 
+use std::time::Duration;
+
 use ojs_init::lifecycle::event::{Directive, Request};
 use ojs_init::signal::Signal;
 
@@ -22,6 +24,14 @@ pub fn asks(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
         Request::Terminate,
         Request::Stop,
         Request::Prestop,
+        Request::Wait {
+            until_idle: true,
+            most: Duration::from_secs(30),
+        },
+        Request::Wait {
+            until_idle: false,
+            most: Duration::from_millis(900),
+        },
     ];
     let burst = chance.below(horizon);
     for _ in 0..chance.below(5) {

@@ -1,10 +1,12 @@
 //! The reference for the lifecycle itself: which state, until when, and with what status it ends. Written from the
 //! contract's table (section 8), with nothing of the machine in it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
+use ojs_init::lifecycle::ids::ClientId;
 use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
 use ojs_init::signal::Signal;
 
@@ -20,6 +22,9 @@ struct Wanted {
     server: bool,
     prestop: bool,
 }
+
+/// How long the SIGKILL waits for those on the control socket who have their answer.
+const LEAVE_WITHIN: Duration = Duration::from_millis(100);
 
 /// What ought to be.
 #[derive(Debug)]
@@ -48,6 +53,11 @@ pub struct Course {
     was_asked_to_end: bool,
     worker_is_gone: bool,
     own_status: u8,
+    /// Who asked on the control socket and has no answer.
+    unanswered: BTreeSet<ClientId>,
+    /// Who has, and is still there.
+    lingers: BTreeSet<ClientId>,
+    idle_since: Option<Duration>,
     pub exit: Option<u8>,
 }
 
@@ -74,6 +84,9 @@ impl Course {
             was_asked_to_end: false,
             worker_is_gone: false,
             own_status: 137,
+            unanswered: BTreeSet::new(),
+            lingers: BTreeSet::new(),
+            idle_since: None,
             exit: None,
         }
     }
@@ -81,7 +94,14 @@ impl Course {
     pub fn event(&mut self, event: &Event, now: Duration) {
         match event {
             Event::SignalArrived(signal) => self.signal(*signal, now),
-            Event::OperatorAsked(request) => self.asked(*request, now),
+            Event::OperatorAsked(client, request) => {
+                self.unanswered.insert(*client);
+                self.asked(*request, now);
+            }
+            Event::OperatorLeft(client) => {
+                self.unanswered.remove(client);
+                self.lingers.remove(client);
+            }
             Event::WorkerStarted { .. } => self.worker_is_gone = false,
             Event::WorkerEnded(ended) => {
                 self.worker_is_gone = true;
@@ -105,6 +125,7 @@ impl Course {
             | Event::ReadingStopped(_)
             | Event::ReadingResumed(_)
             | Event::HungUp(_)
+            | Event::OperatorConnected(_)
             | Event::ProcessGone(_)
             | Event::BackendReplied(..)
             | Event::CredentialsChanged => {}
@@ -155,7 +176,7 @@ impl Course {
                 self.lapse = Some(self.lapse.map_or(lapse, |before| before.min(lapse)));
                 self.be_quiet();
             }
-            Request::Prestop => {}
+            Request::Prestop | Request::Wait { .. } => {}
         }
     }
 
@@ -276,6 +297,22 @@ impl Course {
             } => self.told(*state, false)?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
+            Effect::Answer(client, _) => {
+                promise!(
+                    "one answer for each request",
+                    self.unanswered.remove(client),
+                    "client {client} is answered, and has not asked"
+                );
+                self.lingers.insert(*client);
+            }
+            Effect::DropClient(client) => {
+                promise!(
+                    "who waits is not sent away",
+                    !self.unanswered.contains(client),
+                    "client {client}"
+                );
+                self.lingers.remove(client);
+            }
             Effect::StartWorker => promise!(
                 "terminate is irreversible",
                 self.state != WorkerState::Terminate,
@@ -344,13 +381,21 @@ impl Course {
     }
 
     /// An end that has nothing to wait for begins at once.
-    pub fn is_idle(&self, now: Duration) -> Kept {
+    pub fn is_idle(&mut self, now: Duration) -> Kept {
+        let since = *self.idle_since.get_or_insert(now);
+        // It may be about to be killed.
+        let is_held = !self.lingers.is_empty() && now <= since + LEAVE_WITHIN + SLACK;
         promise!(
             "idle is the end of the drain",
-            self.worker_is_gone || self.was_asked_to_end || !self.delay_is_over(now),
+            self.worker_is_gone || self.was_asked_to_end || is_held || !self.delay_is_over(now),
             "no job and no FETCH is left, and the worker was not asked to end"
         );
         Ok(())
+    }
+
+    /// Something is to be done.
+    pub fn is_busy(&mut self) {
+        self.idle_since = None;
     }
 
     pub fn is_overdue(&self, now: Duration) -> Kept {
@@ -371,6 +416,12 @@ impl Course {
 
     /// `cut_off` is how many jobs the shutdown cut off, at least and at most.
     pub fn at_exit(&self, status: u8, cut_off: (usize, usize)) -> Kept {
+        promise!(
+            "one answer for each request",
+            self.unanswered.is_empty(),
+            "{:?} have none",
+            self.unanswered
+        );
         promise!(
             "exit follows a request",
             self.abandoned.is_some() || self.t0.is_some(),

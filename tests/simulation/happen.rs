@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::{Event, Reply, Said};
-use ojs_init::lifecycle::ids::{CallId, ConnectionId, JobId, WorkerId};
+use ojs_init::lifecycle::event::{Event, Reply, Request, Said};
+use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
 use ojs_init::lifecycle::phase::Phase;
 use ojs_init::signal::Signal;
 
@@ -18,10 +18,19 @@ use crate::world::{Item, World};
 const FIRST_PID: u64 = 100;
 
 impl World {
+    /// A program connects to the control socket and asks.
+    fn ask(&mut self, request: Request) -> Kept {
+        self.clients += 1;
+        let client = ClientId(self.clients);
+        self.tell(Event::OperatorConnected(client))?;
+        self.tell(Event::OperatorAsked(client, request))
+    }
+
     pub fn happen(&mut self, item: Item) -> Kept {
         match item {
             Item::Signal(signal) => self.tell(Event::SignalArrived(signal)),
-            Item::Ask(request) => self.tell(Event::OperatorAsked(request)),
+            Item::Ask(request) => self.ask(request),
+            Item::Leave(client) => self.tell(Event::OperatorLeft(client)),
             Item::NewToken => self.tell(Event::CredentialsChanged),
             Item::Directive(directive) => {
                 self.backend.directive = directive;

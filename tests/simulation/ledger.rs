@@ -136,7 +136,9 @@ impl Ledger {
                 self.gone.insert(*process, true);
             }
             Event::SignalArrived(_)
-            | Event::OperatorAsked(_)
+            | Event::OperatorConnected(_)
+            | Event::OperatorAsked(..)
+            | Event::OperatorLeft(_)
             | Event::ReadingStopped(_)
             | Event::ReadingResumed(_)
             | Event::WorkerNotStarted(_)

@@ -55,6 +55,8 @@ impl World {
             | Effect::KillDescendants
             | Effect::KillEverything
             | Effect::CallBackend { .. }
+            | Effect::Answer(..)
+            | Effect::DropClient(_)
             | Effect::Say(_)
             | Effect::Exit(_) => {}
         }
@@ -134,7 +136,10 @@ impl World {
             Effect::ReadToEnd(connection) => self.soon(1, Item::ReadAll(connection)),
             Effect::Close(connection, _) => self.close(connection),
             Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
-            Effect::Say(_) | Effect::Exit(_) => {}
+            // Some leave at once, others stay until they are sent away.
+            Effect::Answer(client, _) if client.0.is_multiple_of(3) => {}
+            Effect::Answer(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),
+            Effect::DropClient(_) | Effect::Say(_) | Effect::Exit(_) => {}
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::effect::{Call, Effect, Remark};
 use ojs_init::lifecycle::event::{Directive, Event, Failure, Reply, Request};
-use ojs_init::lifecycle::ids::{CallId, ConnectionId};
+use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::time::Moment;
 use ojs_init::signal::Signal;
@@ -34,6 +34,7 @@ const MOST_STEPS: u32 = 20_000;
 pub enum Item {
     Signal(Signal),
     Ask(Request),
+    Leave(ClientId),
     NewToken,
     Directive(Option<Directive>),
     Stall(u64),
@@ -82,6 +83,7 @@ pub struct World {
     pub scene: Scene,
     pub requests: BTreeMap<CallId, Exchange>,
     pub lives: u64,
+    pub clients: u64,
     pub terminated: BTreeSet<u64>,
     pub course: Course,
     pub ledger: Ledger,
@@ -102,6 +104,7 @@ impl World {
             scene: Scene::default(),
             requests: BTreeMap::new(),
             lives: 0,
+            clients: 0,
             terminated: BTreeSet::new(),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
@@ -293,6 +296,8 @@ impl World {
             | Effect::KillEverything
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
+            | Effect::Answer(..)
+            | Effect::DropClient(_)
             | Effect::Exit(_) => Ok(()),
         }
     }
@@ -344,6 +349,8 @@ impl World {
         }
         if self.ledger.main.is_some() && self.ledger.is_idle() && !self.talk.is_fetching() {
             self.course.is_idle(self.now)?;
+        } else {
+            self.course.is_busy();
         }
         self.talk.gap(self.course.state, self.now)?;
         self.course.is_overdue(self.now)

@@ -1,0 +1,280 @@
+//! The control socket: reads requests, writes answers. What a request does, when it is answered and how long somebody
+//! may stay is decided by the lifecycle.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use log::{debug, warn};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::daemon::outbound::{Kind, Outbound, Written};
+use crate::daemon::probe_links;
+use crate::daemon::seldom::Seldom;
+use crate::lifecycle::effect::Answer;
+use crate::lifecycle::event::{Event, Request};
+use crate::lifecycle::ids::ClientId;
+use crate::os::socket::{AcceptError, Accepted, Listener, Stream};
+use crate::wire::control::{self, MAX_LINE, NoRequest};
+use crate::wire::frame::{Frame, FrameReader};
+
+/// Most clients at the same time; the next ones wait in the socket's queue.
+const MAX_CLIENTS: usize = 16;
+
+/// Tokens of the clients, one for each slot.
+pub const TOKENS: Range<usize> = probe_links::TOKENS.end..probe_links::TOKENS.end + MAX_CLIENTS;
+
+/// Connections accepted in one turn.
+const ACCEPTS_PER_TURN: usize = 16;
+
+/// Bytes read from one client at a time: what it sends ahead of an answer waits here, and the rest with the kernel.
+const READ_BYTES: usize = 1024;
+
+/// Bytes of answers that may wait for a client that does not read.
+const MOST_UNREAD: usize = 2 * MAX_LINE;
+
+/// Everybody who is connected.
+#[derive(Debug)]
+pub struct Control {
+    listener: Listener,
+    own: u32,
+    clients: BTreeMap<ClientId, Client>,
+    next: u64,
+    /// Somebody may be waiting to be accepted: the kernel tells only once.
+    may_accept: bool,
+    /// There were no descriptors or was no memory for the last one.
+    is_short: bool,
+    shortages: Seldom,
+    refusals: Seldom,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Client {
+    slot: usize,
+    stream: Stream,
+    reader: FrameReader,
+    /// Read, and not looked at yet.
+    ahead: Vec<u8>,
+    outbound: Outbound,
+    /// The kernel may have something to read: it tells only once.
+    may_read: bool,
+    /// It has asked for something and has no answer yet.
+    has_asked: bool,
+}
+
+/// What there was to be had from a client.
+enum Came {
+    Asked(Request),
+    Garbage(NoRequest),
+    /// Nothing whole.
+    Nothing,
+    /// Its end.
+    End,
+}
+
+impl Control {
+    /// Listens, for programs of our own user and of root.
+    ///
+    /// # Errors
+    ///
+    /// What epoll says.
+    pub fn new(listener: Listener, own: u32, registry: &Registry, token: Token) -> io::Result<Self> {
+        registry.register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Self {
+            listener,
+            own,
+            clients: BTreeMap::new(),
+            next: 0,
+            may_accept: true,
+            is_short: false,
+            shortages: Seldom::default(),
+            refusals: Seldom::default(),
+        })
+    }
+
+    /// The kernel says that somebody wants to connect.
+    pub fn is_acceptable(&mut self) {
+        self.may_accept = true;
+    }
+
+    /// The kernel says that something happened at a client's token.
+    pub fn is_ready(&mut self, token: Token, event: &mio::event::Event) {
+        let slot = token.0.checked_sub(TOKENS.start);
+        if let Some(client) = self.clients.values_mut().find(|client| Some(client.slot) == slot) {
+            client.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
+            if event.is_writable() && client.outbound.len() > 0 {
+                // One that takes nothing any more is noticed by its end.
+                let _ = client.outbound.flush(&mut client.stream);
+            }
+        }
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub fn has_more(&self) -> bool {
+        let can_accept = self.may_accept && !self.is_short && self.clients.len() < MAX_CLIENTS;
+        can_accept || self.clients.values().any(Client::wants_turn)
+    }
+
+    /// Accepts, and takes at most one request from each client.
+    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
+        self.is_short = false;
+        self.accept(registry, events);
+        let ready: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.wants_turn())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ready {
+            let Some(client) = self.clients.get_mut(&id) else {
+                continue;
+            };
+            match client.next() {
+                Came::Asked(request) => {
+                    debug!("control socket: client {id} asks: {request:?}");
+                    events.push_back(Event::OperatorAsked(id, request));
+                }
+                // The two sides do not understand each other.
+                Came::Garbage(garbage) => {
+                    debug!("control socket: client {id}: {}", garbage.message);
+                    client.write(&control::encode_refusal(&garbage));
+                    self.hang_up(id, events);
+                }
+                Came::Nothing => {}
+                Came::End => self.hang_up(id, events),
+            }
+        }
+    }
+
+    /// Answers a client, whose next request may follow then.
+    pub fn answer(&mut self, id: ClientId, answer: &Answer, events: &mut VecDeque<Event>) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        client.has_asked = false;
+        if client.write(&control::encode_answer(answer)) == Written::Overflow {
+            debug!("control socket: client {id} does not read");
+            self.hang_up(id, events);
+        }
+    }
+
+    /// Closes a client's connection, which the lifecycle knows.
+    pub fn drop_client(&mut self, id: ClientId) {
+        debug!("control socket: client {id} had its time");
+        self.close(id);
+    }
+
+    fn hang_up(&mut self, id: ClientId, events: &mut VecDeque<Event>) {
+        self.close(id);
+        events.push_back(Event::OperatorLeft(id));
+    }
+
+    fn close(&mut self, id: ClientId) {
+        // Closing the descriptor takes it out of the poll as well.
+        self.clients.remove(&id);
+        // With a slot and a descriptor free there may be room for the next.
+        self.may_accept = true;
+        self.is_short = false;
+    }
+
+    fn accept(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            if !self.may_accept || self.clients.len() >= MAX_CLIENTS {
+                return;
+            }
+            match self.listener.accept() {
+                Ok(Some(accepted)) => self.admit(accepted, registry, events),
+                Ok(None) => self.may_accept = false,
+                Err(AcceptError::Aborted) => {}
+                Err(error) => {
+                    self.shortages.warn(format_args!("control socket: {error}"));
+                    self.is_short = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, accepted: Accepted, registry: &Registry, events: &mut VecDeque<Event>) {
+        let Accepted { stream, peer, .. } = accepted;
+        if ![0, self.own].contains(&peer.uid) {
+            let (uid, own) = (peer.uid, self.own);
+            let message = format_args!("user {uid} may not use the control socket: only user {own} and root may");
+            return self.refusals.warn(message);
+        }
+        let is_free = |slot: &usize| self.clients.values().all(|client| client.slot != *slot);
+        let Some(slot) = (0..MAX_CLIENTS).find(is_free) else {
+            return;
+        };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), Token(TOKENS.start + slot), interest)
+        {
+            return warn!("control socket: cannot watch a connection: {error}");
+        }
+        self.next += 1;
+        let id = ClientId(self.next);
+        self.clients.insert(id, Client::new(slot, stream));
+        events.push_back(Event::OperatorConnected(id));
+    }
+}
+
+impl Client {
+    fn new(slot: usize, stream: Stream) -> Self {
+        Self {
+            slot,
+            stream,
+            reader: FrameReader::new(MAX_LINE),
+            ahead: Vec::new(),
+            outbound: Outbound::new(MOST_UNREAD),
+            may_read: true,
+            has_asked: false,
+        }
+    }
+
+    /// Whether something may be had from it: a request, or, while it waits for an answer, its end.
+    fn wants_turn(&self) -> bool {
+        if self.ahead.is_empty() {
+            self.may_read
+        } else {
+            !self.has_asked
+        }
+    }
+
+    fn next(&mut self) -> Came {
+        if self.ahead.is_empty() {
+            let mut buffer = [0; READ_BYTES];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Came::End,
+                Ok(count) => self.ahead.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(_) => return Came::End,
+            }
+        }
+        if self.has_asked {
+            return Came::Nothing;
+        }
+        let ahead = std::mem::take(&mut self.ahead);
+        let mut rest = ahead.as_slice();
+        let read = self.reader.next_frame(&mut rest).map(|frame| match frame {
+            Frame::Line(line) => control::decode_request(line),
+            Frame::TooLong => Err(NoRequest::too_long()),
+        });
+        self.ahead = rest.to_vec();
+        match read {
+            Some(Ok(request)) => {
+                self.has_asked = true;
+                Came::Asked(request)
+            }
+            Some(Err(garbage)) => Came::Garbage(garbage),
+            None => Came::Nothing,
+        }
+    }
+
+    fn write(&mut self, line: &[u8]) -> Written {
+        self.outbound.send(line, Kind::Control, &mut self.stream)
+    }
+}

@@ -1,0 +1,222 @@
+//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it, say in one line what
+//! happened.
+
+use std::time::Duration;
+
+use crate::cli::{Order, PrestopWait};
+use crate::config::Paths;
+use crate::daemon::control_client::{NoAnswer, ask, pause_until};
+use crate::daemon::instances;
+use crate::daemon::narrate::seconds;
+use crate::daemon::prepare::report;
+use crate::daemon::runtime_dir::candidates;
+use crate::exit::Exit;
+use crate::lifecycle::event::Request;
+use crate::os::clock;
+use crate::os::signals::SignalSet;
+use crate::os::socket::Stream;
+use crate::os::stdio;
+use crate::signal::Signal;
+use crate::wire::control::Told;
+
+/// Longest wait for an answer that is due at once.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How much later than its end the answer to a wait may come.
+const WAIT_SLACK: Duration = Duration::from_secs(1);
+
+/// How long a preStop hook waits with nobody to ask how long.
+const USUAL_WAIT: Duration = Duration::from_secs(5);
+
+/// Longest that a line may wait for a slow reader of standard output.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Status of a subcommand whose request was not taken.
+const NOT_TAKEN: Exit = Exit::Status(1);
+
+/// Carries out a subcommand. `paths` says where instances may be, or what is wrong with the configuration.
+#[must_use]
+pub fn run(order: Order, paths: Result<Paths, String>) -> Exit {
+    let begin = clock::monotonic();
+    let request = match order {
+        Order::Quiet => Request::Quiet,
+        Order::Resume => Request::Resume,
+        Order::Terminate => Request::Terminate,
+        Order::Stop => Request::Stop,
+        Order::Prestop(wait) => return prestop(wait, paths, begin),
+    };
+    SignalSet::inherited().set_as_mask();
+    let paths = match paths {
+        Ok(paths) => paths,
+        Err(message) => {
+            report(&message);
+            return Exit::Usage;
+        }
+    };
+    match connect(&paths).and_then(|stream| told(stream, request)) {
+        Ok(told) if told.is_ok => say(&happened(request, &told)),
+        Ok(told) => {
+            report(&format!("{}: {}", told.message, where_it_is(&told)));
+            NOT_TAKEN
+        }
+        Err(message) => {
+            report(&message);
+            NOT_TAKEN
+        }
+    }
+}
+
+/// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
+/// for before its SIGKILL.
+fn connect(paths: &Paths) -> Result<&'static Stream, String> {
+    let instance = instances::the_only(&candidates(paths)).map_err(|error| error.to_string())?;
+    Ok(Box::leak(Box::new(instance.stream)))
+}
+
+fn told(stream: &'static Stream, request: Request) -> Result<Told, String> {
+    ask(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
+}
+
+/// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends well, and not too early.
+fn prestop(wait: PrestopWait, paths: Result<Paths, String>, begin: Duration) -> Exit {
+    // An init that cannot name its descendants sends SIGTERM to everybody.
+    SignalSet::inherited().with(Signal::TERM).set_as_mask();
+    let usual = match wait {
+        PrestopWait::For(period) => period,
+        PrestopWait::UntilIdle => USUAL_WAIT,
+    };
+    let asked = paths.and_then(|paths| connect(&paths)).and_then(|stream| {
+        let told = told(stream, Request::Prestop)?;
+        Ok((stream, told))
+    });
+    let (stream, told) = match asked {
+        Ok(asked) => asked,
+        Err(message) => {
+            report(&format!("prestop: {message}; waiting {} all the same", seconds(usual)));
+            pause_until(begin.saturating_add(usual));
+            return Exit::Success;
+        }
+    };
+    let until_idle = wait == PrestopWait::UntilIdle;
+    let most = match wait {
+        PrestopWait::For(period) => period.saturating_sub(clock::monotonic().saturating_sub(begin)),
+        PrestopWait::UntilIdle => told.left.unwrap_or(USUAL_WAIT),
+    };
+    let limit = most.saturating_add(WAIT_SLACK);
+    let line = match ask(stream, Request::Wait { until_idle, most }, limit) {
+        Ok(told) => {
+            let waited = clock::monotonic().saturating_sub(begin);
+            format!("{} after {}", where_it_is(&told), seconds(waited))
+        }
+        Err(NoAnswer::Gone) => "ojs-init has ended".to_owned(),
+        Err(error) => {
+            report(&format!("prestop: {error}"));
+            pause_until(begin.saturating_add(usual));
+            where_it_is(&told)
+        }
+    };
+    say(&line)
+}
+
+fn say(line: &str) -> Exit {
+    if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
+        // It was taken all the same.
+        report(line);
+    }
+    Exit::Success
+}
+
+/// What came of a request that was taken.
+fn happened(request: Request, told: &Told) -> String {
+    let jobs = jobs(told.active);
+    let now = if told.has_changed { "now" } else { "already" };
+    match (request, told.phase.as_str()) {
+        (Request::Quiet, "quiet") => format!("the worker is quiet {now}, {jobs}"),
+        (Request::Resume, "running") if told.has_changed => format!("the worker runs again, {jobs}"),
+        (Request::Resume, "running") => format!("the worker is running already, {jobs}"),
+        (Request::Terminate | Request::Stop, _) if told.has_changed => where_it_is(told),
+        _ => format!("nothing changes: {}", where_it_is(told)),
+    }
+}
+
+/// Where the instance is, in words.
+fn where_it_is(told: &Told) -> String {
+    let jobs = jobs(told.active);
+    let left = told.left.map(seconds).unwrap_or_default();
+    match told.phase.as_str() {
+        "running" => format!("the worker is running, {jobs}"),
+        "quiet" => format!("the worker is quiet, {jobs}"),
+        "delay" | "drain" => format!("the worker is terminating, {jobs}: the drain ends in {left} at the latest"),
+        "end_game" => format!("the worker is terminating, {jobs}: it has {left} to end"),
+        "stop" => format!("the worker is being stopped, {jobs}: ojs-init is gone in {left} at the latest"),
+        other => format!("the worker is in phase {other}, {jobs}"),
+    }
+}
+
+fn jobs(count: u64) -> String {
+    match count {
+        0 => "no job active".to_owned(),
+        1 => "1 job active".to_owned(),
+        count => format!("{count} jobs active"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(has_changed: bool, phase: &str, active: u64, left_ms: Option<u64>) -> Told {
+        Told {
+            is_ok: true,
+            has_changed,
+            phase: phase.to_owned(),
+            active,
+            left: left_ms.map(Duration::from_millis),
+            message: String::new(),
+        }
+    }
+
+    #[test]
+    fn one_line_says_what_happened_or_why_nothing_did() {
+        let cases = [
+            (
+                Request::Quiet,
+                told(true, "quiet", 3, None),
+                "the worker is quiet now, 3 jobs active",
+            ),
+            (
+                Request::Quiet,
+                told(false, "quiet", 1, None),
+                "the worker is quiet already, 1 job active",
+            ),
+            (
+                Request::Quiet,
+                told(false, "drain", 2, Some(12_300)),
+                "nothing changes: the worker is terminating, 2 jobs active: the drain ends in 12.3 s at the latest",
+            ),
+            (
+                Request::Resume,
+                told(true, "running", 0, None),
+                "the worker runs again, no job active",
+            ),
+            (
+                Request::Resume,
+                told(false, "running", 0, None),
+                "the worker is running already, no job active",
+            ),
+            (
+                Request::Terminate,
+                told(true, "drain", 1, Some(25_000)),
+                "the worker is terminating, 1 job active: the drain ends in 25 s at the latest",
+            ),
+            (
+                Request::Stop,
+                told(true, "stop", 1, Some(5_000)),
+                "the worker is being stopped, 1 job active: ojs-init is gone in 5 s at the latest",
+            ),
+        ];
+        for (request, told, expected) in cases {
+            assert_eq!(happened(request, &told), expected);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The programs on the control socket: what each asked for, what it is answered, and how long it may stay.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Answer, Effect, Reason, Taken};
+use crate::lifecycle::event::Request;
+use crate::lifecycle::ids::ClientId;
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
+use crate::lifecycle::time::Moment;
+
+/// From its connection, or the last answer, to the next whole request.
+const ASK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Who is connected. The shell bounds how many that are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Operators {
+    clients: BTreeMap<ClientId, Client>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Client {
+    /// It has asked for nothing yet.
+    Silent,
+    /// It has its answer.
+    Answered,
+    /// It waits.
+    Waiting {
+        /// For the moment when no job is active; otherwise for its time to be over.
+        until_idle: bool,
+    },
+}
+
+impl Operators {
+    /// Whether nobody who asked for something is left.
+    pub(super) fn have_left(&self) -> bool {
+        self.clients.values().all(|client| *client == Client::Silent)
+    }
+}
+
+impl Lifecycle {
+    pub(super) fn operator_connected(&mut self, client: ClientId, now: Moment) {
+        self.operators.clients.insert(client, Client::Silent);
+        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+    }
+
+    pub(super) fn operator_left(&mut self, client: ClientId) {
+        self.operators.clients.remove(&client);
+        self.timers.cancel(Timer::Client(client));
+    }
+
+    pub(super) fn operator_asked(&mut self, client: ClientId, request: Request, now: Moment) {
+        let trigger = match request {
+            Request::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
+            Request::Quiet | Request::Prestop => Trigger::Quiet,
+            Request::Resume => Trigger::Resume,
+            Request::Terminate => Trigger::Terminate,
+            Request::Stop => Trigger::Force,
+        };
+        let taken = match verdict(self.phase, trigger) {
+            Verdict::Move(_) => Taken::Done,
+            Verdict::Stay(why) if request == Request::Resume && self.phase.is_terminating() => Taken::Refused(why),
+            // In terminate no jobs are taken either: who wanted quiet has got it.
+            Verdict::Stay(_) => Taken::Already,
+        };
+        match request {
+            Request::Quiet => self.quiet(Reason::Control, now),
+            Request::Resume => self.resume(Reason::Control, now),
+            Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
+            Request::Stop => self.force(Reason::Control, now),
+            Request::Prestop => self.prestop(now),
+            Request::Wait { .. } => {}
+        }
+        self.answer(client, taken, now);
+    }
+
+    /// A preStop hook may hold up the orchestrator only for as long as a drain may take.
+    fn wait(&mut self, client: ClientId, until_idle: bool, most: Duration, now: Moment) {
+        let latest = match self.phase {
+            Phase::Running | Phase::Quiet => self.latest_deadline(now),
+            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
+                now.after(self.time_to_deadline(now))
+            }
+        };
+        self.operators.clients.insert(client, Client::Waiting { until_idle });
+        self.timers.arm(Timer::Client(client), latest.min(now.after(most)));
+    }
+
+    /// A wait is over, or nothing was asked for in time.
+    pub(super) fn client_is_due(&mut self, client: ClientId, now: Moment) {
+        match self.operators.clients.get(&client) {
+            Some(Client::Waiting { .. }) => self.answer(client, Taken::Done, now),
+            Some(Client::Silent | Client::Answered) => {
+                self.operators.clients.remove(&client);
+                self.order(Effect::DropClient(client));
+            }
+            None => {}
+        }
+    }
+
+    /// Answers everybody whose wait is over: no job is active, or we are about to go.
+    pub(super) fn answer_waits(&mut self, now: Moment) {
+        let is_ending = match self.phase {
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain => false,
+            Phase::EndGame | Phase::Stop | Phase::Exited => true,
+        };
+        let is_idle = self.is_idle();
+        let is_over =
+            |client: &Client| matches!(client, Client::Waiting { until_idle } if is_ending || is_idle && *until_idle);
+        let over: Vec<ClientId> = self
+            .operators
+            .clients
+            .iter()
+            .filter(|(_, client)| is_over(client))
+            .map(|(id, _)| *id)
+            .collect();
+        for client in over {
+            self.answer(client, Taken::Done, now);
+        }
+    }
+
+    fn answer(&mut self, client: ClientId, taken: Taken, now: Moment) {
+        let answer = Answer {
+            taken,
+            state: self.state(),
+            phase: self.phase,
+            active: self.jobs.active(),
+            left: self.time_left(now),
+        };
+        self.order(Effect::Answer(client, answer));
+        self.operators.clients.insert(client, Client::Answered);
+        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+    }
+
+    /// See [`Answer::left`].
+    fn time_left(&self, now: Moment) -> Option<Duration> {
+        match self.phase {
+            Phase::Running | Phase::Quiet => self
+                .shutdown
+                .has_clock()
+                .then(|| self.latest_deadline(now).from_now(now)),
+            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
+                let end = self.timers.due(Timer::Deadline).or(self.shutdown.exit_by());
+                Some(end.map_or(Duration::ZERO, |end| end.from_now(now)))
+            }
+        }
+    }
+}

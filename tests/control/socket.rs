@@ -1,0 +1,185 @@
+//! The socket itself: who may use it, and what those cost who use it badly.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::forked::forked;
+use crate::operator::{OBEYS, run, socket};
+use crate::runtime::STRANGER;
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::wait::{now, wait_until};
+
+fn connect(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// What is answered to this.
+fn answer(stream: &mut UnixStream, request: &[u8]) -> serde_json::Value {
+    stream.write_all(request).unwrap();
+    read(stream)
+}
+
+fn read(stream: &mut UnixStream) -> serde_json::Value {
+    let mut line = String::new();
+    BufReader::with_capacity(1, stream).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+}
+
+/// Whether the other end is closed, unread bytes of ours or not.
+fn is_closed(stream: &mut UnixStream) -> bool {
+    match stream.read(&mut [0; 64]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+fn started(stage: &Stage) -> Init {
+    let mut init = stage.worker(OBEYS).start();
+    init.notes_line("ready");
+    init
+}
+
+#[test]
+fn the_socket_is_for_our_user_alone_in_a_directory_for_our_user_alone() {
+    let stage = Stage::new();
+    let _init = started(&stage);
+    let path = socket(&stage);
+    let found = std::fs::metadata(&path).unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    let directory = std::fs::metadata(path.parent().unwrap()).unwrap();
+    assert_eq!(directory.permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn another_user_is_refused_also_where_the_modes_let_it_pass() {
+    let stage = Stage::new();
+    let mut init = started(&stage);
+    let path = socket(&stage);
+    std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let said = forked(Some(STRANGER), || {
+        let mut stream = connect(&path);
+        let _ = stream.write_all(b"{\"request\":\"terminate\"}\n");
+        Ok(is_closed(&mut stream).to_string())
+    });
+    assert_eq!(said, "true");
+    init.logs(&format!("user {STRANGER} may not use the control socket"));
+    run(&stage, &init, &["quiet"]).says("quiet now");
+}
+
+#[test]
+fn one_line_is_one_request_and_has_one_line_for_an_answer() {
+    let stage = Stage::new();
+    let _init = started(&stage);
+    let mut client = connect(&socket(&stage));
+    let quiet = answer(&mut client, b"{\"request\":\"quiet\",\"unknown\":{\"x\":[1]}}\n");
+    let expected = serde_json::json!({"ok": true, "changed": true, "state": "quiet", "phase": "quiet", "active": 0});
+    assert_eq!(quiet, expected);
+    // Several at once are answered one after the other.
+    let first = answer(
+        &mut client,
+        b"{\"request\":\"quiet\"}\n{\"request\":\"resume\"}\n{\"req",
+    );
+    assert_eq!((&first["changed"], &first["phase"]), (&false.into(), &"quiet".into()));
+    assert_eq!(read(&mut client)["phase"], "running");
+    assert_eq!(answer(&mut client, b"uest\":\"terminate\"}\n")["phase"], "drain");
+}
+
+#[test]
+fn what_is_no_request_is_told_so_and_sent_away() {
+    let stage = Stage::new();
+    let mut init = started(&stage);
+    let long = [b"{\"request\":\"", vec![b'x'; 5000].as_slice(), b"\"}\n"].concat();
+    let cases: [(&[u8], &str); 6] = [
+        (b"\n", "not_json"),
+        (b"\xff\xfe\n", "not_json"),
+        (b"terminate\n", "not_json"),
+        (b"{}\n", "invalid_request"),
+        (b"{\"request\":\"dance\"}\n", "unknown_request"),
+        (&long, "too_long"),
+    ];
+    for (line, code) in cases {
+        let mut client = connect(&socket(&stage));
+        let answer = answer(&mut client, line);
+        assert_eq!((&answer["ok"], &answer["code"]), (&false.into(), &code.into()));
+        assert!(is_closed(&mut client), "{code}");
+    }
+    run(&stage, &init, &["resume"]).says("the worker is running already");
+    assert!(init.is_running());
+}
+
+#[test]
+fn clients_that_are_silent_slow_or_many_hold_nobody_up_for_long() {
+    let stage = Stage::new();
+    let mut init = started(&stage);
+    let path = socket(&stage);
+    let mut crowd: Vec<UnixStream> = (0..40).map(|_| connect(&path)).collect();
+    for (number, client) in crowd.iter_mut().enumerate() {
+        let _ = client.write_all(&b"{\"request\":"[..number % 11]);
+    }
+    let began = now();
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    // Whoever says nothing whole within 5 s is sent away.
+    assert!(is_closed(&mut crowd[0]));
+    drop(crowd);
+    let taken = wait_until(PATIENCE, || run(&stage, &init, &["quiet"]).status == Some(0));
+    assert!(taken, "{}", init.story());
+}
+
+#[test]
+fn a_flood_of_requests_whose_answers_nobody_reads_costs_little() {
+    let stage = Stage::new();
+    let mut init = started(&stage);
+    let before = init.memory_kib("VmRSS");
+    let mut flood = connect(&socket(&stage));
+    flood.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let lines = b"{\"request\":\"resume\"}\n".repeat(4096);
+    for _ in 0..50 {
+        if flood.write_all(&lines).is_err() {
+            break;
+        }
+    }
+    stage.enqueue([1]);
+    init.notes_line("job j1");
+    run(&stage, &init, &["quiet"]).says("quiet now");
+    let more = init.memory_kib("VmRSS").saturating_sub(before);
+    assert!(more < 2048, "{more} KiB");
+    drop(flood);
+    init.order("ack j1");
+    init.stops();
+}
+
+#[test]
+fn a_client_that_stays_holds_up_no_shutdown() {
+    let stage = Stage::new();
+    let mut init = started(&stage);
+    let mut client = connect(&socket(&stage));
+    answer(&mut client, b"{\"request\":\"quiet\"}\n");
+    init.signal(libc::SIGTERM);
+    let took = init.ends_with(0);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn the_worker_does_not_inherit_the_socket() {
+    let stage = Stage::new();
+    let init = started(&stage);
+    let worker = crate::support::proc::children(init.pid)[0];
+    let ours = crate::support::proc::descriptors(init.pid);
+    let its = crate::support::proc::descriptors(worker);
+    let is_socket = |path: &&std::path::PathBuf| path.to_string_lossy().starts_with("socket:");
+    assert!(
+        its.values()
+            .filter(is_socket)
+            .all(|socket| !ours.values().any(|other| other == socket))
+    );
+}
