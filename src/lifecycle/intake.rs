@@ -106,8 +106,8 @@ impl Lifecycle {
             self.clock_started_late(now);
         }
         match meaning {
-            StopSignal::Exit => self.abandon(signal, now),
-            StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, now),
+            StopSignal::Exit => self.abandon(signal, reason, now),
+            StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, reason, now),
             StopSignal::Graceful if self.shutdown.stop_signals == 1 => {
                 self.go(Trigger::Terminate, reason, now);
             }
@@ -123,10 +123,10 @@ impl Lifecycle {
         self.hurry(now);
     }
 
-    fn abandon(&mut self, signal: Signal, now: Moment) {
+    fn abandon(&mut self, signal: Signal, reason: Reason, now: Moment) {
         let status = u8::try_from(SIGNAL_BASE + signal.number()).unwrap_or(u8::MAX);
         self.shutdown.abandoned_with = Some(status);
-        self.go(Trigger::Abandon, Reason::Sigterm, now);
+        self.go(Trigger::Abandon, reason, now);
     }
 
     /// Asks the table, and does what a move brings with it.

@@ -8,6 +8,7 @@
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
 //! | `reports` | outcomes on their way to the backend |
+//! | `setbacks` | how often in a row something failed, and how |
 //! | `refusals` | outcomes that it does not take as they are |
 //! | `news` | progress and checkpoints on theirs |
 //! | `agent` | FETCH, and how often the backend is asked again |
@@ -27,7 +28,7 @@ use std::time::Duration;
 use crate::lifecycle::agent::Agent;
 use crate::lifecycle::backoff::Jitter;
 use crate::lifecycle::connections::Connections;
-use crate::lifecycle::effect::{Call, Effect, Remark, Word, WorkerState};
+use crate::lifecycle::effect::{Call, Effect, HeartbeatForm, Remark, Word, WorkerState};
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
 use crate::lifecycle::health::Vitals;
 use crate::lifecycle::heartbeats::Beat;
@@ -113,7 +114,10 @@ pub enum Timer {
 pub(super) enum Purpose {
     Register(WorkerId),
     Heartbeat(Beat),
-    FinalHeartbeat,
+    FinalHeartbeat {
+        state: WorkerState,
+        form: HeartbeatForm,
+    },
     Fetch(WorkerId),
     Report(Claim),
     LookBeforeRepeat(Claim),
@@ -298,7 +302,7 @@ impl Lifecycle {
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),
-            Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply, now),
+            Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, now),
             Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),

@@ -174,7 +174,7 @@ impl Lifecycle {
             Purpose::Register(worker) | Purpose::Fetch(worker) | Purpose::Heartbeat(Beat { worker, .. }) => {
                 worker == former
             }
-            Purpose::FinalHeartbeat
+            Purpose::FinalHeartbeat { .. }
             | Purpose::Report(_)
             | Purpose::LookBeforeRepeat(_)
             | Purpose::LookForLost(_)

@@ -174,7 +174,7 @@ impl Lifecycle {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
             Purpose::Register(_)
             | Purpose::Heartbeat(_)
-            | Purpose::FinalHeartbeat
+            | Purpose::FinalHeartbeat { .. }
             | Purpose::Fetch(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)

@@ -195,6 +195,7 @@ impl Lifecycle {
         for timer in [
             Timer::PrestopLapse,
             Timer::Fetch,
+            Timer::FetchAgain,
             Timer::Register,
             Timer::Start,
             Timer::StartAnyway,

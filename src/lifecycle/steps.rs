@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::effect::{CancelReason, Effect, Remark, WorkerState};
-use crate::lifecycle::event::Reply;
+use crate::lifecycle::effect::{CancelReason, Effect, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
@@ -98,7 +98,8 @@ impl Lifecycle {
                 if self.beats_in_flight() == 0 {
                     self.send_final_heartbeat(now);
                 }
-                self.beats_in_flight() == 0 && !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat)
+                self.beats_in_flight() == 0
+                    && !self.is_waiting_for(|purpose| matches!(purpose, Purpose::FinalHeartbeat { .. }))
             }
             Step::Deregister => {
                 self.deregister_everybody(now);
@@ -320,7 +321,13 @@ impl Lifecycle {
     fn say_last(&mut self, state: WorkerState, now: Moment) {
         if let Some(worker) = self.agent.worker.clone() {
             let call = self.heartbeat(worker, state, &[], now);
-            self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
+            let form = self.agent.beats.form();
+            self.call(
+                call,
+                Purpose::FinalHeartbeat { state, form },
+                self.options.request_timeout,
+                now,
+            );
         }
     }
 
@@ -344,9 +351,20 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn final_heartbeat_replied(&mut self, reply: &Reply, now: Moment) {
+    pub(super) fn final_heartbeat_replied(
+        &mut self,
+        state: WorkerState,
+        form: HeartbeatForm,
+        reply: &Reply,
+        now: Moment,
+    ) {
+        let has_time = self.shutdown.step == Step::FinalHeartbeat;
+        // An end that comes before the first answer to a heartbeat meets a backend whose form is not known yet.
+        if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form, Failure::Refused) {
+            return self.say_last(state, now);
+        }
         self.note_failure("final heartbeat", reply);
-        let is_answered = matches!(reply, Reply::Beaten { .. }) && self.shutdown.step == Step::FinalHeartbeat;
+        let is_answered = matches!(reply, Reply::Beaten { .. }) && has_time;
         // The website's word after the specification's, for a backend that wants it literally.
         if is_answered
             && self.options.final_state == FinalState::Both

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark, Word, WorkerState};
+use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
 use ojs_init::lifecycle::ids::ClientId;
 use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
@@ -45,8 +45,10 @@ pub struct Course {
     pub abandoned: Option<u8>,
     is_asked: bool,
     was_told_terminate: bool,
-    was_told_terminated: bool,
-    quiet_beats_after: u32,
+    /// How the last word of all was spelled so far: what was refused may be said in another form.
+    terminated_as: Vec<HeartbeatForm>,
+    /// The same for the quiet of an end that began in running.
+    quiet_as: Vec<HeartbeatForm>,
     /// Terminate was just asked for while running: a heartbeat has to say quiet.
     pub owes_quiet_beat: bool,
     /// The worker was asked or made to end.
@@ -78,8 +80,8 @@ impl Course {
             abandoned: None,
             is_asked: true,
             was_told_terminate: false,
-            was_told_terminated: false,
-            quiet_beats_after: 0,
+            terminated_as: Vec::new(),
+            quiet_as: Vec::new(),
             owes_quiet_beat: false,
             was_asked_to_end: false,
             worker_is_gone: false,
@@ -290,11 +292,11 @@ impl Course {
                 promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
                 self.lapsed();
             }
-            Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, true)?,
+            Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, None)?,
             Effect::CallBackend {
-                call: Call::Heartbeat { state, .. },
+                call: Call::Heartbeat { state, form, .. },
                 ..
-            } => self.told(*state, false)?,
+            } => self.told(*state, Some(*form))?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
             Effect::Answer(client, _) => {
@@ -331,14 +333,17 @@ impl Course {
         Ok(())
     }
 
-    fn told(&mut self, state: WorkerState, is_frame: bool) -> Kept {
+    /// A frame, or a heartbeat in some form.
+    fn told(&mut self, state: WorkerState, form: Option<HeartbeatForm>) -> Kept {
+        let is_frame = form.is_none();
+        let is_another_form = form.is_some_and(|form| !self.terminated_as.contains(&form));
         promise!(
             "terminated is the very last word",
-            is_frame || !self.was_told_terminated,
+            is_frame || self.terminated_as.is_empty() || state == WorkerState::Terminated && is_another_form,
             "{state:?} after it"
         );
         if state == WorkerState::Terminated {
-            self.was_told_terminated = true;
+            self.terminated_as.extend(form);
             let is_wanted = self.options.final_state != FinalState::Terminate;
             promise!(
                 "terminated is said at the end, to whom wants it",
@@ -348,10 +353,9 @@ impl Course {
             );
             return Ok(());
         }
-        let is_first_quiet =
-            !is_frame && state == WorkerState::Quiet && self.quiet_beats_after == 0 && self.t0.is_some();
-        if is_first_quiet {
-            self.quiet_beats_after += 1;
+        let is_news = form.is_some_and(|form| !self.quiet_as.contains(&form));
+        if is_news && state == WorkerState::Quiet && self.t0.is_some() {
+            self.quiet_as.extend(form);
             self.owes_quiet_beat = false;
             promise!(
                 "terminate is irreversible",
