@@ -17,7 +17,7 @@ use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::control::Control;
-use crate::daemon::descendants::Descendants;
+use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
@@ -83,7 +83,10 @@ fn supervise(event_loop: EventLoop) -> Exit {
     let event_loop = RefCell::new(event_loop);
     let result = panic::catch_unwind(AssertUnwindSafe(|| event_loop.borrow_mut().run()));
     match result {
-        Ok(Ok(exit)) => return exit,
+        Ok(Ok(exit)) => {
+            descendants::kill_all_generations();
+            return exit;
+        }
         Ok(Err(error)) => report(&format!("cannot wait for events: {error}; stopping the worker")),
         // The panic hook has said what it was.
         Err(_) => {}
@@ -91,6 +94,7 @@ fn supervise(event_loop: EventLoop) -> Exit {
     if let Ok(event_loop) = event_loop.try_borrow() {
         event_loop.kill_everything();
     }
+    descendants::kill_all_generations();
     Exit::Internal
 }
 

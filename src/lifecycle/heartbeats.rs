@@ -331,7 +331,7 @@ impl Lifecycle {
         })
     }
 
-    pub(super) fn looked_for_lost(&mut self, claim: Claim, reply: Reply) {
+    pub(super) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.is_looked_at = false;
         let Reply::Looked(view) = reply else { return };
@@ -353,7 +353,7 @@ impl Lifecycle {
             Place::Held(_) => {
                 job.is_lost = true;
                 self.say(Remark::ReservationLost(id, reason));
-                self.cancel(claim, reason, self.options.timeout_grace);
+                self.cancel(claim, reason, self.options.timeout_grace, now);
             }
         }
     }

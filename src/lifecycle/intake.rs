@@ -31,7 +31,7 @@ impl Lifecycle {
             Signal::QUIT => self.stop_signal(signal, self.options.sigquit, Reason::Sigquit, now),
             Signal::TSTP => {
                 if self.options.tstp_starts_clock {
-                    self.shutdown.tstp_arrived(now);
+                    self.shutdown.tstp_arrived(self.options.times.limit, now);
                 }
                 self.quiet(Reason::Sigtstp, now);
             }
@@ -70,6 +70,8 @@ impl Lifecycle {
 
     pub(super) fn resume(&mut self, reason: Reason, now: Moment) {
         self.shutdown.quiet = QuietBy::default();
+        // A preStop hook does not take it back.
+        self.shutdown.forget_tstp();
         self.go(Trigger::Resume, reason, now);
     }
 
@@ -234,7 +236,7 @@ impl Lifecycle {
             .map_or(Duration::ZERO, |deadline| deadline.from_now(now))
     }
 
-    fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
+    pub(super) fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
         if let Some(signal) = signal {
             self.signal_worker(signal);
         }

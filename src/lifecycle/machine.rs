@@ -51,6 +51,8 @@ const CALL_LEEWAY: Duration = Duration::from_millis(250);
 pub enum Timer {
     /// When has this step of the shutdown had its time?
     Step,
+    /// When do outcomes go out although the last checkpoint of their job has no answer?
+    WithoutCheckpoints,
     /// When is the last heartbeat sent although an earlier one has no answer?
     FinalHeartbeat,
     /// When have the jobs had theirs?
@@ -243,6 +245,7 @@ impl Lifecycle {
     fn due(&mut self, timer: Timer, now: Moment) {
         match timer {
             Timer::Step => self.step_is_over(now),
+            Timer::WithoutCheckpoints => self.shutdown.goes_without_checkpoints = true,
             Timer::FinalHeartbeat => self.send_final_heartbeat(now),
             Timer::Deadline => self.deadline_reached(now),
             Timer::DelayOver => self.delay_is_over(now),
@@ -253,7 +256,7 @@ impl Lifecycle {
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
             Timer::Start => self.start_is_due(),
-            Timer::Ready => self.order(Effect::Say(Remark::NotReady)),
+            Timer::Ready => self.say(Remark::NotReady),
             Timer::HungUp(process) => self.outlived_connection(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
             Timer::Ping(connection) => self.ping(connection, now),
@@ -306,7 +309,7 @@ impl Lifecycle {
             Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
-            Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),
+            Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply, now),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
             Purpose::Manifest => self.manifest_replied(&reply),

@@ -48,15 +48,25 @@ impl Lifecycle {
             is_forced: self.shutdown.is_forced,
         });
         if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
+            self.signal_worker_if_set(self.options.signals.on_terminate);
             self.announce(self.shutdown.reason, Some(Duration::ZERO), now);
         }
         match from {
-            // No job is left, and the worker has had its time.
+            // It was asked to end already, and has what is left of the grace: its exit handlers may be running.
+            Phase::EndGame if !self.shutdown.is_forced => self.await_end(now),
             Phase::EndGame => self.enter(Step::BeforeKill, now),
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => {
                 self.enter(Step::Cancel, now);
                 self.hurry(now);
             }
+        }
+    }
+
+    /// No job is left and the worker knows that it is to end.
+    fn await_end(&mut self, now: Moment) {
+        self.shutdown.step = Step::Ask;
+        if let Some(end) = self.end_of(Step::Ask, now) {
+            self.timers.arm(Timer::Step, end);
         }
     }
 
@@ -239,7 +249,7 @@ impl Lifecycle {
             .map(|(claim, _)| claim)
             .collect();
         for claim in held {
-            self.cancel(claim, CancelReason::Shutdown, grace);
+            self.cancel(claim, CancelReason::Shutdown, grace, now);
         }
     }
 
@@ -260,6 +270,11 @@ impl Lifecycle {
     /// worked on.
     fn report_leftovers(&mut self, now: Moment) {
         self.timers.cancel(Timer::Rescan);
+        if let Some(plan) = self.shutdown.plan {
+            // What a handler saved within its cancel grace is for the next attempt: half of the time is for that.
+            let half = plan.report.from_now(now) / 2;
+            self.timers.arm(Timer::WithoutCheckpoints, now.after(half));
+        }
         if self.worker.is_clearing() {
             self.give_up_on_descendants(now);
         } else if self.has_held_jobs() || !self.worker.is_over() {
@@ -291,7 +306,12 @@ impl Lifecycle {
 
     /// What the backend has not taken by now it will not hear of any more; then the last heartbeat (GS 5.3).
     fn say_goodbye(&mut self, now: Moment) {
-        for timer in [Timer::Deadline, Timer::Heartbeat, Timer::Rescan] {
+        for timer in [
+            Timer::Deadline,
+            Timer::Heartbeat,
+            Timer::Rescan,
+            Timer::WithoutCheckpoints,
+        ] {
             self.timers.cancel(timer);
         }
         self.give_up_on_outcomes();
@@ -395,7 +415,7 @@ impl Lifecycle {
         for (_, job) in self.jobs.iter() {
             match &job.place {
                 Place::Waiting => {}
-                Place::Held(_) => self.shutdown.cut_off += 1,
+                Place::Held(_) => self.shutdown.cut_off += usize::from(!job.is_lost),
                 Place::Reporting(report) => {
                     self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
                 }

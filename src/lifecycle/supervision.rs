@@ -147,7 +147,9 @@ impl Lifecycle {
         self.worker.started_at = now;
         self.worker.ready_since = None;
         self.worker.shortages = 0;
-        self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
+        if !self.phase.is_terminating() {
+            self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
+        }
         self.begin_incarnation(worker, now);
         if self.shutdown.step >= Step::Kill {
             self.order(Effect::KillEverything);
@@ -366,7 +368,6 @@ impl Lifecycle {
         self.timers.cancel(Timer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
         self.close_all_connections();
-        self.retire();
         self.worker.state = State::Starting;
         self.worker.started_at = now;
         self.order(Effect::StartWorker);

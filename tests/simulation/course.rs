@@ -35,7 +35,8 @@ pub struct Course {
     last_directive: Option<Directive>,
     stop_signals: u32,
     clock: Option<Duration>,
-    tstp: Option<Duration>,
+    /// Every SIGTSTP that nobody took back.
+    tstps: Vec<Duration>,
     lapse: Option<Duration>,
     /// When terminate was asked for.
     pub t0: Option<Duration>,
@@ -72,7 +73,7 @@ impl Course {
             last_directive: None,
             stop_signals: 0,
             clock: None,
-            tstp: None,
+            tstps: Vec::new(),
             lapse: None,
             t0: None,
             bound: None,
@@ -141,7 +142,7 @@ impl Course {
             Signal::QUIT => self.options.sigquit,
             Signal::TSTP => {
                 if self.options.tstp_starts_clock {
-                    self.tstp = Some(now);
+                    self.tstps.push(now);
                 }
                 self.quiet.operator = true;
                 return self.be_quiet();
@@ -184,8 +185,8 @@ impl Course {
 
     fn start_clock(&mut self, now: Duration) {
         let limit = self.options.times.limit.unwrap_or_default();
-        let hook = self.tstp.filter(|at| now - *at < limit);
-        self.clock.get_or_insert(hook.unwrap_or(now));
+        let hook = self.tstps.iter().find(|at| now - **at < limit);
+        self.clock.get_or_insert(hook.copied().unwrap_or(now));
     }
 
     pub fn directed(&mut self, directive: Option<Directive>, now: Duration) {
@@ -210,6 +211,7 @@ impl Course {
     }
 
     fn resume(&mut self) {
+        self.tstps.clear();
         self.quiet = Wanted::default();
         if self.state == WorkerState::Quiet {
             self.state = WorkerState::Running;

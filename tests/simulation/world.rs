@@ -284,11 +284,8 @@ impl World {
                 }
                 self.ledger.remark(remark)
             }
-            Effect::StartWorker => {
-                self.talk.start_is_ordered();
-                Ok(())
-            }
-            Effect::Tell(..)
+            Effect::StartWorker
+            | Effect::Tell(..)
             | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)
             | Effect::TerminateDescendants
