@@ -67,6 +67,43 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
 }
 
 #[test]
+fn a_third_stop_signal_leaves_no_grandchild_in_a_session_of_its_own() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = format!("os.system(\"setsid sh -c 'setsid sleep 1000 & wait' &\"){STUCK}");
+    let mut init = stage.worker(&script).start();
+    init.notes_line("job j1");
+    // The worker, a shell that it left behind, and that one's child.
+    let all_are_there = wait_until(PATIENCE, || proc::descendants(init.pid).len() == 3);
+    assert!(all_are_there, "{}", init.story());
+    let all = proc::descendants(init.pid);
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
+        init.signal(signal);
+    }
+    assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+    let left: Vec<i32> = all.into_iter().filter(|pid| proc::lives(*pid)).collect();
+    assert_eq!(left, [0; 0], "{}", init.story());
+}
+
+#[test]
+fn without_a_drain_the_exit_handlers_of_an_idle_worker_run() {
+    let stage = Stage::new();
+    let script = "
+def leave(*_):
+    time.sleep(0.2)
+    note('left')
+    os._exit(0)
+signal.signal(signal.SIGTERM, leave)
+link = Link()
+link.ready()
+rest()";
+    let mut init = stage.worker(script).with("OJS_GRACE_PERIOD", "0s").start();
+    init.notes_line("ready");
+    init.stops();
+    init.notes_line("left");
+}
+
+#[test]
 fn a_job_acked_when_it_is_cancelled_in_the_stop_phase_is_acked() {
     let stage = Stage::new();
     stage.enqueue([1]);
