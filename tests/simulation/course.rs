@@ -326,6 +326,7 @@ impl Course {
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
             | Effect::CallBackend { .. }
+            | Effect::WriteTerminationLog(_)
             | Effect::Say(_) => {}
         }
         Ok(())

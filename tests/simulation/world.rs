@@ -298,6 +298,7 @@ impl World {
             | Effect::Close(..)
             | Effect::Answer(..)
             | Effect::DropClient(_)
+            | Effect::WriteTerminationLog(_)
             | Effect::Exit(_) => Ok(()),
         }
     }
