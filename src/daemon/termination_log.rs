@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
@@ -56,6 +57,7 @@ struct Target {
     file: File,
     /// For messages.
     name: String,
+    has_failed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -87,7 +89,7 @@ impl TerminationLog {
         }
         match &self.writer {
             Some(writer) => {
-                // Full or closed: an earlier text hangs, or the thread has warned and gone.
+                // An earlier text hangs: then this one would as well.
                 let _ = writer.texts.try_send(text);
             }
             // No thread to be had, as at a limit of processes.
@@ -135,7 +137,9 @@ impl Writer {
 
 impl Target {
     fn replace(&self, text: &str) {
-        if let Err(error) = self.try_replace(text) {
+        if let Err(error) = self.try_replace(text)
+            && !self.has_failed.swap(true, Ordering::Relaxed)
+        {
             warn!("{}: cannot write the termination log: {error}", self.name);
         }
     }
@@ -156,7 +160,11 @@ fn look(config: &Config) -> Result<Option<Target>, String> {
     }
     let name = config.settings.describe(KeyId::TerminationLog);
     match open(configured.unwrap_or(Path::new(USUAL_PATH))) {
-        Ok(file) => Ok(Some(Target { file, name })),
+        Ok(file) => Ok(Some(Target {
+            file,
+            name,
+            has_failed: AtomicBool::new(false),
+        })),
         Err(error) if configured.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!(
             "{name}: {}; accepted as termination log: a regular file that exists and can be written, or off. The log \
@@ -183,5 +191,35 @@ fn reason(error: &io::Error) -> String {
         Some(Errno::ENXIO | Errno::EISDIR) => "it is not a regular file".to_owned(),
         Some(errno) => errno.desc().to_owned(),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that has no thread has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_hangs_holds_up_neither_the_loop_nor_the_exit() {
+        let (texts, unread) = mpsc::sync_channel(MOST_WAITING);
+        let (is_there, over) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || {
+            let mut log = TerminationLog {
+                target: Some(Arc::new(Target {
+                    file: File::open("/dev/null").unwrap(),
+                    name: String::new(),
+                    has_failed: AtomicBool::new(false),
+                })),
+                writer: Some(Writer { texts, over }),
+            };
+            for _ in 0..=MOST_WAITING {
+                log.write("text".to_owned());
+            }
+            log.finish();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop((unread, is_there));
     }
 }
