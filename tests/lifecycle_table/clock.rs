@@ -75,7 +75,7 @@ const ROWS: [(&str, Step, &str); 8] = [
 /// The table: a column for Kubernetes and one for Docker, with what each allows when nobody says anything.
 pub fn as_markdown() -> String {
     let surroundings = [Surroundings::Kubernetes, Surroundings::Container];
-    let played = surroundings.map(|place| Play::of(place).to_the_end());
+    let played = surroundings.map(|place| Play::of(place).ends());
     let [kubernetes, docker] = surroundings.map(|place| times(place).limit.unwrap().as_secs());
     let mut text = format!("| Kubernetes, {kubernetes} s | Docker, {docker} s | what happens |\n|---|---|---|\n");
     for (until, step, words) in ROWS {
@@ -170,7 +170,7 @@ impl Play {
         play
     }
 
-    fn to_the_end(mut self) -> BTreeMap<Step, Duration> {
+    fn ends(mut self) -> BTreeMap<Step, Duration> {
         self.happens(Event::SignalArrived(Signal::TERM));
         for _ in 0..MOST_STEPS {
             if self.first.contains_key(&Step::Exit) {
