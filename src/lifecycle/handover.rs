@@ -215,7 +215,7 @@ impl Lifecycle {
     }
 
     fn cut_off_by_shutdown(&mut self, claim: Claim, now: Moment) {
-        self.shutdown.cut_off += 1;
+        self.count_cut_off(claim);
         match self.options.leftovers {
             Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", now),
             Leftovers::Fail => {

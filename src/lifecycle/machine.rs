@@ -17,6 +17,7 @@
 //! | `supervision` | the worker's process: started, ended, started again |
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
+//! | `ending` | what is told of the end where an orchestrator looks for it |
 //! | `health` | what probes are told |
 //! | `operators` | what the programs on the control socket are answered, and when |
 //!
@@ -29,6 +30,7 @@ use crate::lifecycle::agent::Agent;
 use crate::lifecycle::backoff::Jitter;
 use crate::lifecycle::connections::Connections;
 use crate::lifecycle::effect::{Call, Effect, HeartbeatForm, Remark, Word, WorkerState};
+use crate::lifecycle::ending::Tally;
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
 use crate::lifecycle::health::Vitals;
 use crate::lifecycle::heartbeats::Beat;
@@ -144,6 +146,7 @@ pub struct Lifecycle {
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
+    pub(super) tally: Tally,
     pub(super) vitals: Vitals,
     pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
@@ -164,6 +167,7 @@ impl Lifecycle {
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
+            tally: Tally::default(),
             vitals: Vitals::default(),
             operators: Operators::default(),
             calls: BTreeMap::new(),
@@ -343,6 +347,7 @@ impl Lifecycle {
     }
 
     pub(super) fn say(&mut self, remark: Remark) {
+        self.keep_account(&remark);
         self.order(Effect::Say(remark));
     }
 

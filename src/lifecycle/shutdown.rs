@@ -159,6 +159,11 @@ impl Shutdown {
         self.clock.get_or_insert(hook.unwrap_or(now));
     }
 
+    /// How long the end has been going on.
+    pub(super) fn took(&self, now: Moment) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.until(now))
+    }
+
     pub(super) fn has_clock(&self) -> bool {
         self.clock.is_some()
     }
@@ -286,7 +291,7 @@ impl Lifecycle {
 
     /// The FAIL of a job that was cut off (GS-005, worker protocol 7.2.5, requirements C-05).
     pub(super) fn shutdown_error(&self, now: Moment) -> JobError {
-        let elapsed = self.shutdown.began.map_or(Duration::ZERO, |began| began.until(now));
+        let elapsed = self.shutdown.took(now);
         let details = format!(
             r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
             if self.shutdown.is_forced {

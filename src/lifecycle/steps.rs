@@ -47,6 +47,7 @@ impl Lifecycle {
             held: held.sum(),
             is_forced: self.shutdown.is_forced,
         });
+        self.account_for_stop(now);
         if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
             self.signal_worker_if_set(self.options.signals.on_terminate);
             self.announce(self.shutdown.reason, Some(Duration::ZERO), now);
@@ -298,7 +299,9 @@ impl Lifecycle {
             .collect();
         for claim in held {
             let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
-            self.shutdown.cut_off += usize::from(self.phase == Phase::Stop && !is_lost);
+            if self.phase == Phase::Stop && !is_lost {
+                self.count_cut_off(claim);
+            }
             self.let_go(claim);
             self.leave_to_lapse(claim, why);
         }
@@ -413,14 +416,11 @@ impl Lifecycle {
     /// Nothing was finished: for the summary.
     fn count_what_is_left(&mut self) {
         for (_, job) in self.jobs.iter() {
-            match &job.place {
-                Place::Waiting => {}
-                Place::Held(_) => self.shutdown.cut_off += usize::from(!job.is_lost),
-                Place::Reporting(report) => {
-                    self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
-                }
+            if let Place::Reporting(report) = &job.place {
+                self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
             }
         }
+        self.account_for_abandoning();
     }
 
     /// The last order of all.
@@ -439,6 +439,7 @@ impl Lifecycle {
             is_asked: self.shutdown.is_asked,
             status,
         });
+        self.account_for_exit(status, now);
         self.order(Effect::Exit(status));
     }
 }

@@ -121,6 +121,16 @@ impl Supervision {
         }
     }
 
+    /// How the last one ended.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Our exit status where it could not be started.
+    pub(super) fn refused_with(&self) -> Option<u8> {
+        self.refused_with
+    }
+
     pub(super) fn said_ready(&mut self, now: Moment) {
         self.ready_since.get_or_insert(now);
     }

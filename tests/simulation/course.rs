@@ -330,6 +330,7 @@ impl Course {
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
             | Effect::CallBackend { .. }
+            | Effect::WriteTerminationLog(_)
             | Effect::Say(_) => {}
         }
         Ok(())
