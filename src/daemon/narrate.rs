@@ -67,8 +67,11 @@ impl Narrator {
             }
             Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
             Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; ACK without it"),
-            Remark::NoHandler(job, kind) => {
-                warn!("job {job}: no worker takes jobs of type {kind:?}; failing it, retryable")
+            Remark::NoHandler(job) => {
+                warn!(
+                    "job {job}: no worker takes jobs of type {:?}; failing it, retryable",
+                    job.kind
+                )
             }
             Remark::CallFailed {
                 what,

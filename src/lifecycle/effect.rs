@@ -1,10 +1,11 @@
 //! Orders, in the imperative. Everything that the machine can ask of the shell.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::ending::Account;
-use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress};
+use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
@@ -412,23 +413,23 @@ pub enum Remark {
         jobs: usize,
     },
     /// A job was taken from the backend.
-    Claimed(JobId),
+    Claimed(Arc<Subject>),
     /// It was given to a worker.
-    HandedOver(JobId, ConnectionId),
+    HandedOver(Arc<Subject>, ConnectionId),
     /// Its outcome was accepted by the backend.
-    Settled(JobId, Outcome),
+    Settled(Arc<Subject>, Outcome),
     /// Nobody was told about it: it is left to its visibility timeout.
-    Abandoned(JobId, &'static str),
+    Abandoned(Arc<Subject>, &'static str),
     /// A job that we hold was delivered again; the handler goes on with the new reservation.
-    Adopted(JobId),
+    Adopted(Arc<Subject>),
     /// Its reservation is lost; or it was cancelled, which ends the reservation too.
-    ReservationLost(JobId, CancelReason),
+    ReservationLost(Arc<Subject>, CancelReason),
     /// Its own timeout is over.
-    TimedOut(JobId),
+    TimedOut(Arc<Subject>),
     /// The backend does not take the result; it is sent without.
-    ResultDropped(JobId),
+    ResultDropped(Arc<Subject>),
     /// No worker takes its type.
-    NoHandler(JobId, Text),
+    NoHandler(Arc<Subject>),
     /// A request to the backend failed.
     CallFailed {
         /// Which kind.

@@ -87,7 +87,7 @@ impl Lifecycle {
             return;
         }
         if let Remark::Settled(job, outcome) = remark {
-            self.tally.settled(job, *outcome);
+            self.tally.settled(&job.id, *outcome);
         }
         self.tally.left += usize::from(matches!(remark, Remark::Abandoned(..)));
         self.tally.is_fetch_abandoned |= *remark == Remark::FetchAbandoned;

@@ -1,5 +1,7 @@
 //! Facts, in the past tense. Everything that the machine can be told.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
@@ -286,10 +288,8 @@ pub enum Directive {
 /// A job as a FETCH brought it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delivery {
-    /// Its name.
-    pub id: JobId,
-    /// What kind of work it is.
-    pub kind: Text,
+    /// What it is.
+    pub subject: Arc<Subject>,
     /// The whole envelope on one line, otherwise byte for byte as the backend sent it.
     pub envelope: Text,
     /// Where an earlier attempt wants this one to go on, as JSON.
@@ -302,6 +302,36 @@ pub struct Delivery {
     pub max_attempts: Option<u64>,
     /// How long the job wants to be reserved (worker protocol 5.3).
     pub visibility: Option<Duration>,
+}
+
+/// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it is given to work on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// Its name.
+    pub id: JobId,
+    /// What kind of work it is.
+    pub kind: Text,
+    /// The queue that it came from; empty where the backend does not say.
+    pub queue: Text,
+    /// The attempt's number as the backend counts.
+    pub attempt: Option<u64>,
+    /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that can be read.
+    pub trace: Option<Trace>,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+/// A W3C trace context: which trace, and which span of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Trace {
+    /// 16 bytes; never 0.
+    pub trace: u128,
+    /// 8 bytes; never 0.
+    pub span: u64,
 }
 
 /// What tells one reservation of a job from another.

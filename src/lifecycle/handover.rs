@@ -1,6 +1,7 @@
 //! Which job goes to which connection, and what becomes of one that takes too long or that nobody takes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Word};
@@ -20,8 +21,9 @@ impl Lifecycle {
         let is_former = self.agent.worker.as_ref() != Some(&worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
-            let id = delivery.id.clone();
-            if !seen.insert(id.clone()) || self.adopt(&id, &delivery, &worker, now) {
+            let subject = Arc::clone(&delivery.subject);
+            let id = &subject.id;
+            if !seen.insert(id.clone()) || self.adopt(id, &delivery, &worker, now) {
                 continue;
             }
             let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
@@ -38,7 +40,7 @@ impl Lifecycle {
                 );
                 self.fail(claim, error("job_too_large", &message, false), now);
             } else {
-                self.say(Remark::Claimed(id));
+                self.say(Remark::Claimed(subject));
             }
         }
         is_news
@@ -69,10 +71,11 @@ impl Lifecycle {
         };
         job.is_looked_at = false;
         job.delivery.reservation = delivery.reservation.clone();
+        job.delivery.subject = Arc::clone(&delivery.subject);
         job.claimed_at = now;
         job.worker = worker.clone();
         job.is_lost = false;
-        self.say(Remark::Adopted(id.clone()));
+        self.say(Remark::Adopted(Arc::clone(&delivery.subject)));
         true
     }
 
@@ -102,12 +105,12 @@ impl Lifecycle {
             if self.jobs.claims_of(job.id()).next() != Some(claim) {
                 continue;
             }
-            if !self.connections.take(&job.delivery.kind) {
+            if !self.connections.take(&job.delivery.subject.kind) {
                 self.nobody_takes(claim, now);
                 continue;
             }
             self.timers.cancel(Timer::NoHandler(claim));
-            if let Some(connection) = self.connections.choose(&job.delivery.kind) {
+            if let Some(connection) = self.connections.choose(&job.delivery.subject.kind) {
                 self.give(claim, connection, now);
             }
         }
@@ -117,7 +120,7 @@ impl Lifecycle {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
         let checkpoint = job.delivery.checkpoint.take();
-        let (id, timeout) = (job.id().clone(), job.delivery.timeout);
+        let (subject, timeout) = (job.subject(), job.delivery.timeout);
         let held = Held {
             connection,
             cancelled: None,
@@ -126,7 +129,7 @@ impl Lifecycle {
         self.jobs.place(claim, Place::Held(held));
         self.connections.serve(connection, claim);
         self.order(Effect::Tell(connection, Word::Job { envelope, checkpoint }));
-        self.say(Remark::HandedOver(id, connection));
+        self.say(Remark::HandedOver(subject, connection));
         self.outbound(connection, true, now);
         if let Some(timeout) = timeout {
             self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
@@ -145,20 +148,19 @@ impl Lifecycle {
 
     pub(super) fn no_handler(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        if job.place != Place::Waiting || self.connections.take(&job.delivery.kind) {
+        if job.place != Place::Waiting || self.connections.take(&job.delivery.subject.kind) {
             return;
         }
-        let (id, kind) = (job.id().clone(), job.delivery.kind.clone());
-        let message = format!("no worker here takes jobs of type {kind}");
-        self.say(Remark::NoHandler(id, kind));
+        let subject = job.subject();
+        let message = format!("no worker here takes jobs of type {}", subject.kind);
+        self.say(Remark::NoHandler(subject));
         self.fail(claim, error("handler_not_found", &message, true), now);
     }
 
     /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
     pub(super) fn job_timed_out(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let id = job.id().clone();
-        self.say(Remark::TimedOut(id));
+        self.say(Remark::TimedOut(job.subject()));
         self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
         self.timers
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));

@@ -343,16 +343,16 @@ impl Lifecycle {
             JobState::Cancelled => CancelReason::Cancelled,
             JobState::Active | JobState::Completed | JobState::Elsewhere => CancelReason::Lost,
         };
-        let id = job.id().clone();
+        let subject = job.subject();
         match job.place {
             Place::Reporting(_) => {}
             Place::Waiting => {
                 self.finish(claim);
-                self.say(Remark::ReservationLost(id, reason));
+                self.say(Remark::ReservationLost(subject, reason));
             }
             Place::Held(_) => {
                 job.is_lost = true;
-                self.say(Remark::ReservationLost(id, reason));
+                self.say(Remark::ReservationLost(subject, reason));
                 self.cancel(claim, reason, self.options.timeout_grace, now);
             }
         }

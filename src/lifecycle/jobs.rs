@@ -1,9 +1,10 @@
 //! The ledger: every job that we claimed and whose outcome the backend does not have yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::lifecycle::effect::CancelReason;
-use crate::lifecycle::event::{Delivery, Habits, JobError, Progress};
+use crate::lifecycle::event::{Delivery, Habits, JobError, Progress, Subject};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, Text, WorkerId};
 use crate::lifecycle::setbacks::Setbacks;
 use crate::lifecycle::time::Moment;
@@ -130,10 +131,16 @@ impl Step {
 }
 
 impl Job {
+    /// What it is.
+    #[must_use]
+    pub fn subject(&self) -> Arc<Subject> {
+        Arc::clone(&self.delivery.subject)
+    }
+
     /// The name that the backend gave it.
     #[must_use]
     pub fn id(&self) -> &JobId {
-        &self.delivery.id
+        &self.delivery.subject.id
     }
 
     /// Who holds it.
@@ -192,7 +199,7 @@ impl Ledger {
     pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
-        self.by_id.insert((delivery.id.clone(), claim));
+        self.by_id.insert((delivery.subject.id.clone(), claim));
         self.waiting.insert(claim);
         let job = Job {
             delivery,

@@ -67,7 +67,7 @@ impl Lifecycle {
     /// Nobody answered differently: better an ACK without its result than none.
     pub(super) fn drop_result(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let id = job.id().clone();
+        let subject = job.subject();
         let what = What::Ack { result: None };
         let is_bare = self.is_bare_at_first(&what, now);
         if let Some(report) = self.jobs.report_mut(claim)
@@ -76,7 +76,7 @@ impl Lifecycle {
             report.what = what;
             report.is_bare = is_bare;
             self.jobs.step(claim, Step::Due);
-            self.say(Remark::ResultDropped(id));
+            self.say(Remark::ResultDropped(subject));
         }
     }
 }

@@ -314,14 +314,14 @@ impl Lifecycle {
 
     pub(super) fn leave_to_lapse(&mut self, claim: Claim, why: &'static str) {
         if let Some(job) = self.finish(claim) {
-            self.say(Remark::Abandoned(job.id().clone(), why));
+            self.say(Remark::Abandoned(job.subject(), why));
         }
     }
 
     /// The backend has it.
     fn settled(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
-        let id = job.id().clone();
+        let (id, subject) = (job.id().clone(), job.subject());
         let Place::Reporting(report) = job.place else { return };
         let (about, outcome) = match report.what {
             What::Ack { .. } => {
@@ -331,7 +331,7 @@ impl Lifecycle {
             What::Fail { .. } => (About::Fail, Outcome::Failed),
             What::Requeue { .. } => (About::Release, Outcome::Requeued),
         };
-        self.say(Remark::Settled(id.clone(), outcome));
+        self.say(Remark::Settled(subject, outcome));
         // The backend decides by id: what it delivered meanwhile is settled as well.
         let later: Vec<Claim> = self.jobs.claims_of(&id).collect();
         for claim in later {
@@ -344,14 +344,14 @@ impl Lifecycle {
 
     fn report_is_lost(&mut self, claim: Claim) {
         let Some(job) = self.finish(claim) else { return };
-        self.say(Remark::ReservationLost(job.id().clone(), CancelReason::Lost));
+        self.say(Remark::ReservationLost(job.subject(), CancelReason::Lost));
         if let Place::Reporting(Report {
             connection: Some(connection),
             ..
         }) = job.place
         {
             let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
-            self.refuse(connection, ErrorCode::Lost, message, Some(job.delivery.id));
+            self.refuse(connection, ErrorCode::Lost, message, Some(job.id().clone()));
         }
     }
 

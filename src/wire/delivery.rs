@@ -5,16 +5,18 @@
 //! lifecycle may give a job back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::lifecycle::event::{Delivery, Reservation};
+use crate::lifecycle::event::{Delivery, Reservation, Subject, Trace};
 use crate::lifecycle::ids::{JobId, Text};
 
 use super::envelope::one_line;
 use super::lenient::Object;
+use super::trace;
 
 /// What an answer to a FETCH holds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,18 +67,29 @@ fn delivery(envelope: &str) -> Option<Delivery> {
     let timeout = fields
         .duration("timeout_ms", Duration::from_millis(1))
         .or_else(|| fields.duration("timeout", Duration::from_secs(1)));
+    let reservation = reservation(&fields);
     Some(Delivery {
-        id: JobId(id.into()),
-        kind: fields.text("type").unwrap_or_default().into(),
+        subject: Arc::new(Subject {
+            id: JobId(id.into()),
+            kind: fields.text("type").unwrap_or_default().into(),
+            queue: fields.text("queue").unwrap_or_default().into(),
+            attempt: reservation.attempt,
+            trace: trace(&fields),
+        }),
         envelope: text(envelope),
         checkpoint: checkpoint(&fields),
         timeout,
-        reservation: reservation(&fields),
+        reservation,
         max_attempts: fields.whole("max_attempts"),
         visibility: fields
             .duration("visibility_timeout_ms", Duration::from_millis(1))
             .or_else(|| fields.duration("visibility_timeout", Duration::from_secs(1))),
     })
+}
+
+/// The trace that it was enqueued in (distributed tracing 4).
+fn trace(fields: &Object<'_>) -> Option<Trace> {
+    trace::read(&fields.object("meta")?.text("traceparent")?)
 }
 
 /// What tells this reservation from another, in an envelope or in a job that we looked at.

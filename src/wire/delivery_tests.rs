@@ -18,7 +18,7 @@ fn only(envelope: &str) -> Delivery {
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<&str> {
-    deliveries.iter().map(|delivery| &*delivery.id.0).collect()
+    deliveries.iter().map(|delivery| &*delivery.subject.id.0).collect()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_job_is_delivered_byte_for_byte_but_on_one_line() {
     let envelope = "{\"id\": \"j\",\r\n\t\"type\":\"mail\", \"args\":[1.50, 12345678901234567890123, \"\\n\\u00e9\"],\n\"x_unknown\":{}}";
     let delivery = only(envelope);
     assert_eq!(&*delivery.envelope, envelope.replace(['\r', '\n'], " "));
-    assert_eq!((&*delivery.id.0, &*delivery.kind), ("j", "mail"));
+    assert_eq!((&*delivery.subject.id.0, &*delivery.subject.kind), ("j", "mail"));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_field_of_the_wrong_type_is_an_absent_field() {
             delivery.reservation,
         );
         assert_eq!(read, (None, None, None, Reservation::default()), "{envelope}");
-        assert_eq!(&*delivery.kind, "");
+        assert_eq!(&*delivery.subject.kind, "");
     }
 }
 

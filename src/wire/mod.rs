@@ -17,6 +17,7 @@ pub mod names;
 pub mod probe;
 mod reply;
 pub mod termination_log;
+mod trace;
 pub mod worker;
 mod worker_decode;
 mod worker_encode;

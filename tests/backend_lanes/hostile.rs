@@ -104,7 +104,10 @@ fn ids(reply: &Reply) -> Vec<String> {
     let Reply::Fetched(deliveries) = reply else {
         return vec![format!("{reply:?}")];
     };
-    deliveries.iter().map(|delivery| delivery.id.0.to_string()).collect()
+    deliveries
+        .iter()
+        .map(|delivery| delivery.subject.id.0.to_string())
+        .collect()
 }
 
 #[test]

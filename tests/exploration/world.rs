@@ -7,7 +7,8 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::effect::{Call, Effect, Remark, Word};
 use ojs_init::lifecycle::event::{
-    Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation, Said,
+    Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation,
+    Said, Subject,
 };
 use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::machine::Lifecycle;
@@ -322,8 +323,14 @@ impl World {
         self.jobs.insert(id.clone(), fate);
         Delivery {
             envelope: id.0.clone(),
-            id,
-            kind: "mail".into(),
+            subject: Subject {
+                id,
+                kind: "mail".into(),
+                queue: "default".into(),
+                attempt: None,
+                trace: None,
+            }
+            .into(),
             checkpoint: None,
             timeout: None,
             reservation: Reservation::default(),
@@ -414,7 +421,7 @@ impl World {
             }
             Effect::CallBackend { id, call, give_up } => self.asked_for(*id, call, *give_up),
             Effect::Say(Remark::Abandoned(job, _) | Remark::ReservationLost(job, _)) => {
-                if let Some(fate) = self.jobs.get_mut(job) {
+                if let Some(fate) = self.jobs.get_mut(&job.id) {
                     fate.is_let_go = true;
                 }
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ojs_init::exit::{Ended, RemapExit};
 use ojs_init::lifecycle::budget::{Limits, ShutdownTimes, Surroundings};
 use ojs_init::lifecycle::effect::{Call, Effect, Word, WorkerState};
-use ojs_init::lifecycle::event::{Delivery, Event, Failure, Ready, Reply, Reservation, Said};
+use ojs_init::lifecycle::event::{Delivery, Event, Failure, Ready, Reply, Reservation, Said, Subject};
 use ojs_init::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::machine::{Lifecycle, Timer};
 use ojs_init::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
@@ -288,8 +288,14 @@ fn step(effect: &Effect) -> Option<Step> {
 
 fn job() -> Delivery {
     Delivery {
-        id: JobId("job".into()),
-        kind: "t".into(),
+        subject: Subject {
+            id: JobId("job".into()),
+            kind: "t".into(),
+            queue: "default".into(),
+            attempt: Some(1),
+            trace: None,
+        }
+        .into(),
         envelope: "{}".into(),
         checkpoint: None,
         timeout: None,

@@ -262,7 +262,7 @@ fn said(remark: &Remark) -> String {
         Remark::NotRegistered => "there is no registration".to_owned(),
         Remark::TimedOut(job) => format!("{job} timed out"),
         Remark::ResultDropped(job) => format!("the result of {job} is dropped"),
-        Remark::NoHandler(job, kind) => format!("nobody takes {job} of type {kind}"),
+        Remark::NoHandler(job) => format!("nobody takes {job} of type {}", job.kind),
         Remark::CallFailed {
             what,
             failure: how,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::event::{
     Delivery, Directive, ErrorCode, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Progress, Ready,
-    Reply, Request, Reservation, Said,
+    Reply, Request, Reservation, Said, Subject,
 };
 use ojs_init::lifecycle::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::signal::Signal;
@@ -339,9 +339,15 @@ pub fn deliveries(text: &str) -> Result<Vec<Delivery>, Wrong> {
 }
 
 fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
-    let mut delivery = Delivery {
+    let mut subject = Subject {
         id: job(name),
         kind: "mail".into(),
+        queue: "default".into(),
+        attempt: None,
+        trace: None,
+    };
+    let mut delivery = Delivery {
+        subject: subject.clone().into(),
         envelope: format!(r#"{{"id":"{name}"}}"#).into(),
         checkpoint: None,
         timeout: None,
@@ -355,7 +361,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
     for condition in conditions.split(", ").filter(|condition| !condition.is_empty()) {
         let (key, value) = condition.split_once(' ').unwrap_or((condition, ""));
         match key {
-            "type" => delivery.kind = value.into(),
+            "type" => subject.kind = value.into(),
             "visibility" => delivery.visibility = Some(period(value)?),
             "attempt" if value == "unknown" => delivery.reservation.attempt = None,
             "timeout" => delivery.timeout = Some(period(value)?),
@@ -369,5 +375,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
             other => return Err(wrong("not a condition of a job", other)),
         }
     }
+    subject.attempt = delivery.reservation.attempt;
+    delivery.subject = subject.into();
     Ok(delivery)
 }

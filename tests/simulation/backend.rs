@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::{Delivery, Directive, Failure, Habits, JobState, JobView, Reply, Reservation};
+use ojs_init::lifecycle::event::{
+    Delivery, Directive, Failure, Habits, JobState, JobView, Reply, Reservation, Subject,
+};
 use ojs_init::lifecycle::ids::{JobId, WorkerId};
 
 use crate::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
@@ -281,8 +283,14 @@ pub fn serial_of(reservation: &Reservation) -> u64 {
 fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
     let padding = if job.plan.is_large { PADDING } else { 0 };
     Delivery {
-        id: id.clone(),
-        kind: if job.plan.is_rare { RARE_KIND } else { "usual" }.into(),
+        subject: Subject {
+            id: id.clone(),
+            kind: if job.plan.is_rare { RARE_KIND } else { "usual" }.into(),
+            queue: "default".into(),
+            attempt: Some(job.attempt),
+            trace: None,
+        }
+        .into(),
         // The name first: the simulated worker reads it from there.
         envelope: format!("{id} {}", ".".repeat(padding)).into(),
         checkpoint: None,

@@ -201,16 +201,16 @@ impl Ledger {
     pub fn brought(&mut self, deliveries: &[Delivery], worker: &WorkerId, state: WorkerState) {
         let mut seen: Vec<&JobId> = Vec::new();
         for delivery in deliveries {
-            if seen.contains(&&delivery.id) {
+            if seen.contains(&&delivery.subject.id) {
                 continue;
             }
-            seen.push(&delivery.id);
+            seen.push(&delivery.subject.id);
             let serial = serial_of(&delivery.reservation);
             let attempt = delivery.reservation.attempt.unwrap_or(0);
             let is_last_attempt = delivery.max_attempts.is_some_and(|most| attempt >= most);
             self.claims.push(Claim {
-                id: delivery.id.clone(),
-                kind: delivery.kind.clone(),
+                id: delivery.subject.id.clone(),
+                kind: delivery.subject.kind.clone(),
                 worker: worker.clone(),
                 serial,
                 is_last_attempt,
@@ -340,12 +340,12 @@ impl Ledger {
 
     pub fn remark(&mut self, remark: &Remark) -> Kept {
         match remark {
-            Remark::Settled(id, outcome) => self.settled(id, *outcome)?,
-            Remark::Abandoned(id, why) => self.abandoned(id, why)?,
-            Remark::Adopted(id) => self.adopted(id)?,
-            Remark::ReservationLost(id, _) => self.lost(id)?,
-            Remark::TimedOut(id) => {
-                if let Some(claim) = self.find(id) {
+            Remark::Settled(job, outcome) => self.settled(&job.id, *outcome)?,
+            Remark::Abandoned(job, why) => self.abandoned(&job.id, why)?,
+            Remark::Adopted(job) => self.adopted(&job.id)?,
+            Remark::ReservationLost(job, _) => self.lost(&job.id)?,
+            Remark::TimedOut(job) => {
+                if let Some(claim) = self.find(&job.id) {
                     claim.may_be_decided = true;
                 }
             }

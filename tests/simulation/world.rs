@@ -279,8 +279,8 @@ impl World {
                 self.talk.ordered(*id, call, give_up, state, ledger, holder, self.now)
             }
             Effect::Say(remark) => {
-                if let Remark::ReservationLost(id, _) = remark {
-                    self.hold_up_lost(id)?;
+                if let Remark::ReservationLost(job, _) = remark {
+                    self.hold_up_lost(&job.id)?;
                 }
                 if *remark == Remark::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
