@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::plan::{Behaviour, Occasion, Plan, Weather};
+use super::kinds::{Behaviour, Occasion, Weather};
+use super::plan::Plan;
 use super::promises::{Broken, Measured};
+
+/// Half of the calm trials stay below it, in milliseconds.
+const MEDIAN: f64 = 20.0;
 
 /// The numbers of a run.
 #[derive(Debug, Default)]
@@ -14,6 +18,8 @@ pub struct Figures {
     broken: BTreeMap<&'static str, usize>,
     left: Vec<f64>,
     left_to_lapse: usize,
+    wound_up: Vec<f64>,
+    wound_up_in_calm: Vec<f64>,
     by_behaviour_and_weather: BTreeMap<(Behaviour, Weather), usize>,
     by_behaviour_and_occasion: BTreeMap<(Behaviour, Occasion), usize>,
     by_weather_and_occasion: BTreeMap<(Weather, Occasion), usize>,
@@ -25,6 +31,23 @@ impl Figures {
         self.failed
     }
 
+    /// Judges the calm trials together.
+    pub fn judge_calm(&mut self) {
+        const PROMISE: &str = "from the last outcome to the exit in under 20 ms";
+        let mut sorted = self.wound_up_in_calm.clone();
+        sorted.sort_by(f64::total_cmp);
+        let is_kept = sorted.len() * 2 > self.played && share(&sorted, 50) < MEDIAN;
+        if !is_kept {
+            self.failed += 1;
+            *self.broken.entry(PROMISE).or_default() += 1;
+            println!(
+                "BROKEN {PROMISE}: {} of {} measured: {sorted:.1?}",
+                sorted.len(),
+                self.played
+            );
+        }
+    }
+
     /// Counts a trial.
     pub fn add(&mut self, plan: &Plan, measured: Measured, broken: &[Broken]) {
         self.played += 1;
@@ -32,7 +55,12 @@ impl Figures {
         for broken in broken {
             *self.broken.entry(broken.promise).or_default() += 1;
         }
+        if plan.is_calm {
+            self.wound_up_in_calm.extend(measured.wound_up);
+            return;
+        }
         self.left.extend(measured.left);
+        self.wound_up.extend(measured.wound_up);
         self.left_to_lapse += measured.left_to_lapse;
         let Plan {
             behaviour,
@@ -44,6 +72,20 @@ impl Figures {
         *self.by_behaviour_and_occasion.entry((behaviour, occasion)).or_default() += 1;
         *self.by_weather_and_occasion.entry((weather, occasion)).or_default() += 1;
     }
+}
+
+/// Least, half, most and how many.
+fn distribution(values: &[f64]) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    format!(
+        "least {:.1}, half below {:.1}, 90 % below {:.1}, most {:.1}, {} trials",
+        share(&sorted, 0),
+        share(&sorted, 50),
+        share(&sorted, 90),
+        share(&sorted, 100),
+        sorted.len()
+    )
 }
 
 /// The value that this share of all stays below.
@@ -94,6 +136,15 @@ impl fmt::Display for Figures {
             share(&left, 10),
             share(&left, 50)
         )?;
+        let wound_up = distribution(&self.wound_up);
+        writeln!(
+            f,
+            "ms from the last outcome's answer to the exit, workers that end at once: {wound_up}"
+        )?;
+        if !self.wound_up_in_calm.is_empty() {
+            let calm = distribution(&self.wound_up_in_calm);
+            writeln!(f, "the same with nothing beside it, as it is promised: {calm}")?;
+        }
         writeln!(f, "deliveries left to their visibility timeout: {}", self.left_to_lapse)?;
         for (promise, times) in &self.broken {
             writeln!(f, "BROKEN {times} times: {promise}")?;
