@@ -1,5 +1,5 @@
 //! Shutdowns by the hundred: real inits, real workers and a backend that misbehaves, put together by chance, and judged from
-//! outside. `make trials COUNT=5000`; a trial that fails prints how to play it again.
+//! outside. `make trials COUNT=5000`; a trial that fails prints how to play it again. `cargo test` plays 300.
 //!
 //! Needs root (PID namespaces) and python3.
 #![allow(
@@ -53,6 +53,9 @@ const AT_ONCE: usize = 16;
 /// Trials of a run that asks for no number.
 const COUNT: u64 = 300;
 
+/// What all of it is called where tests have names.
+const NAME: &str = "shutdowns_put_together_by_chance_keep_every_promise";
+
 /// Calm trials before them, one after the other.
 const CALM: u64 = 30;
 
@@ -74,7 +77,34 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "worker") {
         worker::main();
     }
+    if words.iter().any(|word| word == "--list") {
+        println!("{NAME}: test");
+        return ExitCode::SUCCESS;
+    }
+    if !is_meant(&words) {
+        println!("{NAME}: filtered out");
+        return ExitCode::SUCCESS;
+    }
     run(&orders(&words))
+}
+
+/// As other test programs do: with names on the command line, only what has one of them in its own is run.
+fn is_meant(words: &[String]) -> bool {
+    let mut names = Vec::new();
+    let mut skipped = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--skip" => skipped.extend(words.next()),
+            "--ignored" => return false,
+            "--count" | "--seed" | "--only" | "--at-once" | "--keep" | "--test-threads" | "--format" | "--color"
+            | "--logfile" | "-Z" => drop(words.next()),
+            flag if flag.starts_with('-') => {}
+            _ => names.push(word),
+        }
+    }
+    let is_of_ours = |word: &&String| NAME.contains(word.as_str());
+    (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
 /// `--count N` (0: only the calm ones), `--seed S`, `--only NUMBER`, `--at-once N`, `--keep DIR`; what else a test program

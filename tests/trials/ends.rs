@@ -79,6 +79,7 @@ impl Ends {
         let counts = hooks.iter().copied().chain(tstp.filter(|_| plan.kubernetes));
         let clock = signalled.map(|signalled| counts.fold(signalled, f64::min));
         let millis = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
+        let limit = clock.map(|clock| clock + millis(plan.limit));
         let drain = millis(plan.grace.min(plan.limit - plan.margin));
         // A program has to be started before it can ask.
         let quiets = taken(asked, &["quiet"]).chain(hooks.iter().map(|began| began + NOISE));
@@ -86,8 +87,13 @@ impl Ends {
             t0,
             quiet: first(t0.into_iter().chain(quiets).chain(tstp.filter(|_| !was_resumed))),
             forced: first(stops.get(1).copied().into_iter().chain(taken(asked, &["stop"]))),
-            deadline: t0.map(|t0| t0 + drain),
-            limit: clock.map(|clock| clock + millis(plan.limit)),
+            // What a hook has used is gone.
+            deadline: t0.map(|t0| {
+                limit
+                    .map_or(f64::MAX, |limit| limit - millis(plan.margin))
+                    .min(t0 + drain)
+            }),
+            limit,
             stops,
         }
     }

@@ -10,6 +10,9 @@ use super::promises::{Broken, Measured};
 /// Half of the calm trials stay below it, in milliseconds.
 const MEDIAN: f64 = 20.0;
 
+/// Fewer trials do not have every pair.
+const SQUARE: usize = 121;
+
 /// The numbers of a run.
 #[derive(Debug, Default)]
 pub struct Figures {
@@ -74,16 +77,19 @@ impl Figures {
     }
 }
 
-/// Least, half, most and how many.
+/// From the least to the most, and of how many.
 fn distribution(values: &[f64]) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
+    let of = |percent| share(&sorted, percent);
     format!(
-        "least {:.1}, half below {:.1}, 90 % below {:.1}, most {:.1}, {} trials",
-        share(&sorted, 0),
-        share(&sorted, 50),
-        share(&sorted, 90),
-        share(&sorted, 100),
+        "least {:.1}, 1 % below {:.1}, 10 % below {:.1}, half below {:.1}, 90 % below {:.1}, most {:.1}; {} trials",
+        of(0),
+        of(1),
+        of(10),
+        of(50),
+        of(90),
+        of(100),
         sorted.len()
     )
 }
@@ -94,8 +100,8 @@ fn share(sorted: &[f64], percent: usize) -> f64 {
     sorted.get(index).copied().unwrap_or(f64::NAN)
 }
 
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Figures {
+    fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "how often each pair came up:")?;
         write!(f, "{:<11}", "")?;
         for name in Weather::ALL
@@ -126,24 +132,29 @@ impl fmt::Display for Figures {
             }
             writeln!(f)?;
         }
-        let mut left = self.left.clone();
-        left.sort_by(f64::total_cmp);
-        writeln!(
-            f,
-            "ms between the end and the limit: least {:.0}, 1 % below {:.0}, 10 % below {:.0}, half below {:.0}",
-            share(&left, 0),
-            share(&left, 1),
-            share(&left, 10),
-            share(&left, 50)
-        )?;
-        let wound_up = distribution(&self.wound_up);
-        writeln!(
-            f,
-            "ms from the last outcome's answer to the exit, workers that end at once: {wound_up}"
-        )?;
-        if !self.wound_up_in_calm.is_empty() {
-            let calm = distribution(&self.wound_up_in_calm);
-            writeln!(f, "the same with nothing beside it, as it is promised: {calm}")?;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.played >= SQUARE {
+            self.pairs(f)?;
+        }
+        for (what, values) in [
+            ("from the end to the limit", &self.left),
+            (
+                "from the last outcome's answer to the exit, workers that end at once",
+                &self.wound_up,
+            ),
+            (
+                "the same with nothing beside it, as it is promised",
+                &self.wound_up_in_calm,
+            ),
+        ] {
+            if !values.is_empty() {
+                writeln!(f, "ms {what}: {}", distribution(values))?;
+            }
         }
         writeln!(f, "deliveries left to their visibility timeout: {}", self.left_to_lapse)?;
         for (promise, times) in &self.broken {

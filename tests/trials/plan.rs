@@ -189,6 +189,7 @@ impl Plan {
             pause: Duration::ZERO,
             first: vec![Ask::Signal(libc::SIGTERM)],
             more: Vec::new(),
+            onset: Onset::Start,
             ..Self::draw(seed, number)
         }
     }

@@ -154,10 +154,6 @@ impl<'a> Judge<'a> {
     /// See [`Measured::wound_up`].
     fn wound_up(&self) -> Option<f64> {
         let ends = &self.ends;
-        let is_undisturbed = self.plan.weather == Weather::Fine
-            && self.plan.behaviour.ends_at_once()
-            && ends.stops.len() < 2
-            && self.story.asked.commands.is_empty();
         let (end, Ended::Code(0)) = self.story.ended? else {
             return None;
         };
@@ -168,7 +164,13 @@ impl<'a> Judge<'a> {
         let last = answered(&["ack", "nack"])?;
         let is_in_the_drain = last > ends.t0? + self.millis(self.plan.term_delay) && last < ends.deadline?;
         let is_the_last = answered(&["fetch"]).is_none_or(|fetch| fetch < last);
-        (is_undisturbed && is_in_the_drain && is_the_last).then_some(end - last)
+        let is_left_alone = ends.stops.len() < 2 && self.story.asked.commands.is_empty();
+        // From then on the backend was there, and answered at once.
+        let mut later = self.requests.iter().filter(|event| event.ms >= last);
+        let is_fine = later.all(|event| is_whole(event) && event.fault.is_none())
+            && !matches!(self.plan.weather, Weather::Refuses | Weather::Silent | Weather::Gone);
+        let is_measured = is_in_the_drain && is_the_last && is_left_alone && is_fine;
+        (is_measured && self.plan.behaviour.ends_at_once()).then_some(end - last)
     }
 
     fn one_outcome_each(&self, measured: &mut Measured) -> Verdict {
