@@ -138,6 +138,9 @@ fn run(orders: &Orders) -> ExitCode {
     if orders.only.is_none() {
         for number in 0..CALM {
             play(orders, &Plan::calm(orders.seed, number), &figures);
+            if figures.lock().unwrap().failed() > 0 {
+                break;
+            }
         }
         figures.lock().unwrap().judge_calm();
     }

@@ -34,13 +34,13 @@ impl Figures {
         self.failed
     }
 
-    /// Judges the calm trials together.
+    /// Judges the calm trials together, unless one of them has failed by itself.
     pub fn judge_calm(&mut self) {
         const PROMISE: &str = "from the last outcome to the exit in under 20 ms";
         let mut sorted = self.wound_up_in_calm.clone();
         sorted.sort_by(f64::total_cmp);
-        let is_kept = sorted.len() * 2 > self.played && share(&sorted, 50) < MEDIAN;
-        if !is_kept {
+        let is_measured = sorted.len() * 2 > self.played;
+        if self.failed == 0 && !(is_measured && share(&sorted, 50) < MEDIAN) {
             self.failed += 1;
             *self.broken.entry(PROMISE).or_default() += 1;
             println!(
