@@ -2,7 +2,7 @@
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
-# make broken-builds  each build of tests/trials/broken has to be caught by the trials
+# make broken-builds each build of tests/trials/broken has to be caught by the trials
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)

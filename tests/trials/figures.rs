@@ -1,6 +1,6 @@
 //! What a run came to, in numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::kinds::{Behaviour, Occasion, Weather};
@@ -55,8 +55,9 @@ impl Figures {
     pub fn add(&mut self, plan: &Plan, measured: Measured, broken: &[Broken]) {
         self.played += 1;
         self.failed += usize::from(!broken.is_empty());
-        for broken in broken {
-            *self.broken.entry(broken.promise).or_default() += 1;
+        let promises: BTreeSet<&'static str> = broken.iter().map(|broken| broken.promise).collect();
+        for promise in promises {
+            *self.broken.entry(promise).or_default() += 1;
         }
         if plan.is_calm {
             self.wound_up_in_calm.extend(measured.wound_up);
@@ -158,7 +159,7 @@ impl fmt::Display for Figures {
         }
         writeln!(f, "deliveries left to their visibility timeout: {}", self.left_to_lapse)?;
         for (promise, times) in &self.broken {
-            writeln!(f, "BROKEN {times} times: {promise}")?;
+            writeln!(f, "BROKEN in {times} trials: {promise}")?;
         }
         write!(f, "{} trials, {} with a broken promise", self.played, self.failed)
     }
