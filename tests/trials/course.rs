@@ -77,6 +77,13 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Whether nobody had asked for anything by then.
+    pub fn is_nothing_asked_before(&self, ms: f64) -> bool {
+        let signals = self.sent.iter().map(|sent| sent.ms);
+        let commands = self.commands.iter().map(|command| command.began);
+        self.directed.is_none() && signals.chain(commands).all(|at| at >= ms)
+    }
+
     /// The end, as far as can be told by now.
     fn for_the_end(&self) -> bool {
         let is_end = |command: &Commanded| ["terminate", "stop"].contains(&command.verb()) && command.is_taken();
@@ -389,7 +396,7 @@ impl Course<'_> {
             Ask::Command(words) => {
                 let name = format!("command-{}", asked.commands.len());
                 // Who executes a hook may also do so from outside of the container.
-                let inside = (self.plan.is_pid_1 && !self.plan.number.is_multiple_of(4)).then_some(pid);
+                let inside = (self.plan.is_pid_1 && !self.plan.number.is_multiple_of(8)).then_some(pid);
                 let came = operator::run(words, self.dir.path(), &name, inside, self.plan.limit + PATIENCE);
                 asked.commands.push(Commanded {
                     words,

@@ -297,15 +297,15 @@ fn operator(at: &mut impl FnMut(i64, i64) -> i64, deadline: i64, signal: Ask) ->
     let terminate = Ask::Command(&["terminate"]);
     let stop = Ask::Command(&["stop"]);
     let hook = |words| vec![Ask::Command(words), signal];
-    match at(0, 8) {
+    match at(0, 10) {
         0 => (vec![terminate], Vec::new()),
         1 => (vec![terminate], vec![(at(0, deadline + 500), signal)]),
         2 => (vec![terminate], vec![(at(0, deadline.max(1)), stop)]),
         3 => (vec![Ask::Command(&["quiet"]), terminate], Vec::new()),
-        4 => (vec![stop], Vec::new()),
-        5 => (vec![signal], vec![(at(0, deadline + 500), stop)]),
-        6 => (hook(&["prestop", "--for", "300ms"]), Vec::new()),
-        7 => (hook(&["prestop", "--until-idle"]), vec![(at(0, 800), stop)]),
+        4 | 5 => (vec![stop], Vec::new()),
+        6 | 7 => (vec![signal], vec![(at(0, deadline + 500), stop)]),
+        8 => (hook(&["prestop", "--for", "300ms"]), Vec::new()),
+        9 => (hook(&["prestop", "--until-idle"]), vec![(at(0, 800), stop)]),
         _ => (hook(&["prestop", "--until-idle"]), Vec::new()),
     }
 }

@@ -458,9 +458,14 @@ impl<'a> Judge<'a> {
         const PROMISE: &str = "operators are answered";
         let end = self.story.ended.map_or(f64::MAX, |(ms, _)| ms);
         let drain = self.millis(self.plan.grace.min(self.plan.limit - self.plan.margin));
-        // Nobody can be asked who is about to go, and a third signal waits for nobody.
+        let was_heard = self.story.log.contains("stop phase: forced") && self.ends.stops.len() < 2;
+        // Nobody can be asked who is about to go for another reason, and a third signal waits for nobody.
         let is_owed = |command: &&Commanded| {
-            command.began < end - NOISE && !self.ends.is_abandoned() && !self.plan.behaviour.may_end_first()
+            let is_first = self.story.asked.is_nothing_asked_before(command.began);
+            let is_heard_stop = command.verb() == "stop" && was_heard;
+            (is_first || is_heard_stop || command.began < end - NOISE)
+                && !self.ends.is_abandoned()
+                && !self.plan.behaviour.may_end_first()
         };
         let mut verdict = Vec::new();
         for command in self.story.asked.commands.iter().filter(is_owed) {
