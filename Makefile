@@ -1,4 +1,5 @@
 # make demo          the life of one worker container in ten seconds, seen from all sides
+# make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
@@ -12,7 +13,7 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: demo release test trials broken-builds lint conformance deny setup
+.PHONY: demo picture release test trials broken-builds lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -23,6 +24,11 @@ demo: release
 	@scripts/setup.sh demo
 	cargo build --locked --package ojs-devserver
 	@python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
+
+picture: release
+	@scripts/setup.sh demo
+	cargo build --locked --package ojs-devserver
+	@python3 examples/picture/shutdown.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
 
 setup:
 	@scripts/setup.sh test

@@ -167,7 +167,7 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
 const MOST_STATES: usize = 10_000;
 
 /// Worlds with no more states than this are looked through.
-const MOST_OF_A_SMALL_ONE: usize = 40_000;
+const MOST_OF_A_SMALL_ONE: usize = 24_000;
 
 /// A world that is looked through.
 fn small_world(name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {

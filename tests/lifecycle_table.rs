@@ -1,7 +1,16 @@
 //! Every phase and every trigger, as text that a person reads: a golden file and the table in `docs/lifecycle.md`, both
-//! rendered from the code, and the properties that the table as a whole must have.
+//! rendered from the code, and the properties that the table as a whole must have. And the times of a shutdown, on the same
+//! page.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot read its golden file has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot read its golden file has failed"
+)]
+
+#[path = "lifecycle_table/clock.rs"]
+mod clock;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,6 +21,8 @@ use ojs_init::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
 
 const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test lifecycle_table";
 const TABLE_BEGINS: &str = "<!-- table: rendered from src/lifecycle/phase.rs, do not edit -->\n";
+const CLOCK_BEGINS: &str = "<!-- clock: taken from the machine as it runs, do not edit -->\n";
+const CLOCK_ENDS: &str = "<!-- end of clock -->\n";
 const TABLE_ENDS: &str = "<!-- end of table -->\n";
 
 fn path(relative: &str) -> PathBuf {
@@ -90,16 +101,29 @@ fn the_table_is_the_one_that_was_reviewed() {
 }
 
 #[test]
-fn the_table_in_the_docs_is_the_codes() {
+fn the_tables_in_the_docs_are_the_codes() {
+    in_the_docs(&[
+        (CLOCK_BEGINS, clock::as_markdown(), CLOCK_ENDS),
+        (TABLE_BEGINS, as_markdown(), TABLE_ENDS),
+    ]);
+}
+
+/// Each text stands between its marks on the page; renewed together, since all are in one file.
+#[track_caller]
+fn in_the_docs(rendered: &[(&str, String, &str)]) {
     let file = path("docs/lifecycle.md");
-    let page = fs::read_to_string(&file).unwrap();
-    let (before, rest) = page.split_once(TABLE_BEGINS).unwrap();
-    let (table, after) = rest.split_once(TABLE_ENDS).unwrap();
+    let mut page = fs::read_to_string(&file).unwrap();
+    for (begins, text, ends) in rendered {
+        let (before, rest) = page.split_once(begins).unwrap();
+        let (shown, after) = rest.split_once(ends).unwrap();
+        assert!(
+            is_renewing() || shown == text,
+            "docs/lifecycle.md is stale: {RENEW}\n\n{text}"
+        );
+        page = format!("{before}{begins}{text}{ends}{after}");
+    }
     if is_renewing() {
-        let renewed = format!("{before}{TABLE_BEGINS}{}{TABLE_ENDS}{after}", as_markdown());
-        fs::write(&file, renewed).unwrap();
-    } else {
-        assert!(table == as_markdown(), "docs/lifecycle.md is stale: {RENEW}");
+        fs::write(&file, page).unwrap();
     }
 }
 

@@ -9,6 +9,8 @@
     reason = "the simulation is a test: it fails by panicking, and shows what it was asked to show"
 )]
 
+#[path = "simulation/accounts.rs"]
+mod accounts;
 #[path = "simulation/asks.rs"]
 mod asks;
 #[path = "simulation/backend.rs"]

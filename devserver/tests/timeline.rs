@@ -63,6 +63,21 @@ fn the_picture_in_the_documentation_is_what_the_program_draws() {
 }
 
 #[test]
+fn the_picture_of_a_real_shutdown_is_what_the_program_draws_of_its_record() {
+    let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pictures");
+    let record = Record::read(&fs::read_to_string(pictures.join("shutdown.jsonl")).unwrap()).unwrap();
+    let drawn = Picture::new(&record.events, &record.marks).svg();
+    let file = pictures.join("shutdown.svg");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&file, &drawn).unwrap();
+    }
+    assert!(
+        fs::read_to_string(file).unwrap() == drawn,
+        "docs/pictures/shutdown.svg: UPDATE_GOLDEN=1 draws it again"
+    );
+}
+
+#[test]
 fn each_way_in_which_a_delivery_ends_has_its_letter() {
     let fetch = r#"{"number":1,"ms":0,"operation":"fetch","worker":"w","jobs":["j"],"status":200}"#;
     for (letter, end) in [

@@ -326,7 +326,7 @@ keys! {
         "Directory for the sockets";
     TerminationLog: Operation, Agent, "paths.termination_log", "termination-log", _, Kind::Path,
         ["OJS_TERMINATION_LOG"], Words("/dev/termination-log"),
-        "File that gets a summary of the shutdown, when it exists";
+        "File that gets a summary of the shutdown, when it exists; or off";
 }
 
 impl KeyId {

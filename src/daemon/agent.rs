@@ -17,7 +17,7 @@ use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::control::Control;
-use crate::daemon::descendants::Descendants;
+use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
@@ -26,6 +26,7 @@ use crate::daemon::probe_links::ProbeLinks;
 use crate::daemon::probe_listener;
 use crate::daemon::runtime_dir::{RuntimeDir, candidates};
 use crate::daemon::start::{self, NotStarted};
+use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::Reply;
@@ -41,6 +42,7 @@ use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
 use crate::os::socket::Listener;
 use crate::wire::backend::Identity;
+use crate::wire::termination_log;
 use crate::wire::worker::HelloContext;
 
 /// Where the worker finds our socket.
@@ -50,7 +52,7 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
 
 /// Settings that mean something in a later version.
-const LATER: [KeyId; 2] = [KeyId::TerminationLog, KeyId::TellWorker];
+const LATER: [KeyId; 1] = [KeyId::TellWorker];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -71,6 +73,9 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
         }
         Err(NotStarted { message, exit }) => {
             report(&message);
+            let mut termination_log = TerminationLog::open(config);
+            termination_log.write(termination_log::not_started(&message, exit.code()));
+            termination_log.finish();
             exit
         }
     };
@@ -82,16 +87,25 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
 fn supervise(event_loop: EventLoop) -> Exit {
     let event_loop = RefCell::new(event_loop);
     let result = panic::catch_unwind(AssertUnwindSafe(|| event_loop.borrow_mut().run()));
-    match result {
-        Ok(Ok(exit)) => return exit,
-        Ok(Err(error)) => report(&format!("cannot wait for events: {error}; stopping the worker")),
+    let exit = match result {
+        Ok(Ok(exit)) => Some(exit),
+        Ok(Err(error)) => {
+            report(&format!("cannot wait for events: {error}; stopping the worker"));
+            None
+        }
         // The panic hook has said what it was.
-        Err(_) => {}
+        Err(_) => None,
+    };
+    if let Ok(mut event_loop) = event_loop.try_borrow_mut() {
+        if exit.is_none() {
+            event_loop.kill_everything();
+            let text = termination_log::broken(Exit::Internal.code());
+            event_loop.termination_log.write(text);
+        }
+        event_loop.termination_log.finish();
     }
-    if let Ok(event_loop) = event_loop.try_borrow() {
-        event_loop.kill_everything();
-    }
-    Exit::Internal
+    descendants::kill_all_generations();
+    exit.unwrap_or(Exit::Internal)
 }
 
 fn set_up(
@@ -159,6 +173,7 @@ fn set_up(
         descendants: Descendants::default(),
         happened: Default::default(),
         narrator: Narrator::default(),
+        termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {

@@ -2,13 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use log::{debug, info, warn};
 
 use crate::exit::Ended;
+use crate::os::clock;
 use crate::os::init;
 use crate::os::process::{self, Pid};
 use crate::signal::Signal;
+
+/// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran to its end.
+const KILL_WITHIN: Duration = Duration::from_millis(100);
+
+/// How soon after a SIGKILL the children of who had it have become ours.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// Who has been asked already.
 #[derive(Debug, Default)]
@@ -62,6 +70,24 @@ pub fn kill_group(child: Pid) {
 pub fn kill_children() {
     for pid in process::children().unwrap_or_default() {
         forgive(pid, process::signal(pid, Signal::KILL));
+    }
+}
+
+/// SIGKILL to each of our children, and to theirs once they are ours, until none is left; for the very end, when no loop
+/// runs any more. The namespace of PID 1 ends with it: there nothing is left to do.
+pub fn kill_all_generations() {
+    if init::is_pid_1() {
+        return;
+    }
+    let end = clock::monotonic() + KILL_WITHIN;
+    while let Ok(children) = process::children()
+        && !children.is_empty()
+        && clock::monotonic() < end
+    {
+        for pid in children {
+            forgive(pid, process::signal(pid, Signal::KILL));
+        }
+        clock::pause(LOOK_AGAIN_AFTER);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::probe_links::{self, ProbeLinks};
+use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::{Event, Reply};
@@ -97,6 +98,7 @@ pub struct EventLoop {
     /// are told.
     pub(super) happened: VecDeque<Event>,
     pub(super) narrator: Narrator,
+    pub(super) termination_log: TerminationLog,
     pub(super) warn_on_reap: bool,
     pub(super) process_group: bool,
     /// Called once, when the first worker runs: from then on what we inherited is only its.

@@ -30,5 +30,6 @@ pub mod runtime_dir;
 mod seldom;
 mod small_file;
 mod start;
+pub mod termination_log;
 mod worker_link;
 mod worker_links;

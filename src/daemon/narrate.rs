@@ -151,7 +151,7 @@ fn stop_began(held: usize, is_forced: bool) {
     if held == 0 {
         info!("stop phase: {why}");
     } else {
-        warn!("stop phase: {why}, {} cut off", jobs(held));
+        warn!("stop phase: {why}, cancelling {}", jobs(held));
     }
 }
 

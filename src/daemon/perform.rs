@@ -13,6 +13,7 @@ use crate::lifecycle::event::{Event, NotStarted};
 use crate::lifecycle::ids::{ConnectionId, WorkerId};
 use crate::os::{init, process};
 use crate::signal::Signal;
+use crate::wire::termination_log;
 
 impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.
@@ -35,6 +36,7 @@ impl EventLoop {
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.happened),
                 Effect::DropClient(client) => self.control.drop_client(client),
                 Effect::Say(remark) => self.narrator.narrate(remark),
+                Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }
         }

@@ -123,8 +123,11 @@ impl Lifecycle {
         self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(_)))
     }
 
-    /// No FETCH before this pause is over.
+    /// No FETCH before this pause is over; in terminate there is none anyway.
     pub(super) fn pause_fetch(&mut self, pause: Duration, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
         let until = now.after(pause);
         if self.timers.due(Timer::Fetch).is_none_or(|due| due < until) {
             self.timers.arm(Timer::Fetch, until);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::exit::Ended;
+use crate::lifecycle::ending::Account;
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::lifecycle::phase::Phase;
@@ -47,6 +48,8 @@ pub enum Effect {
     DropClient(ClientId),
     /// Tell the person who reads the log.
     Say(Remark),
+    /// Write this to the termination log in place of what is there, if there is one.
+    WriteTerminationLog(Box<Account>),
     /// End with this status. Nothing follows.
     Exit(u8),
 }

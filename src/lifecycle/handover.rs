@@ -121,6 +121,7 @@ impl Lifecycle {
         let held = Held {
             connection,
             cancelled: None,
+            is_told_of_shutdown: false,
         };
         self.jobs.place(claim, Place::Held(held));
         self.connections.serve(connection, claim);
@@ -158,7 +159,7 @@ impl Lifecycle {
         let Some(job) = self.jobs.get(claim) else { return };
         let id = job.id().clone();
         self.say(Remark::TimedOut(id));
-        self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace);
+        self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
         self.timers
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));
     }
@@ -173,14 +174,21 @@ impl Lifecycle {
         }
     }
 
-    /// Tells whoever holds the job to stop working on it. The first reason stays.
-    pub(super) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration) {
+    /// Tells whoever holds the job to stop working on it. The first reason stays; and whom the shutdown has told is told no
+    /// second time, for that is the shortest grace of all.
+    pub(super) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Held(mut held) = job.place.clone() else {
             return;
         };
+        if held.is_told_of_shutdown {
+            return;
+        }
         let id = job.id().clone();
         held.cancelled = held.cancelled.or(Some(reason));
+        held.is_told_of_shutdown = reason == CancelReason::Shutdown;
+        let end = self.shutdown.plan.map(|plan| plan.cancel.from_now(now));
+        let grace = end.map_or(grace, |end| grace.min(end));
         self.jobs.place(claim, Place::Held(held));
         self.tell(held.connection, Word::Cancel { job: id, reason, grace });
     }
@@ -190,10 +198,12 @@ impl Lifecycle {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
         let is_lost = job.is_lost;
+        // In a drain the earlier of the two ends decides.
+        let has_time_left = self.phase == Phase::Stop && self.timers.due(Timer::JobGrace(claim)).is_some();
         self.let_go(claim);
         if is_lost {
             self.finish(claim);
-        } else if held.cancelled == Some(CancelReason::Timeout) {
+        } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {
             let message = "the handler did not end within the job's timeout";
             self.fail(claim, error("timeout", message, true), now);
         } else if self.phase == Phase::Stop {
@@ -205,7 +215,7 @@ impl Lifecycle {
     }
 
     fn cut_off_by_shutdown(&mut self, claim: Claim, now: Moment) {
-        self.shutdown.cut_off += 1;
+        self.count_cut_off(claim);
         match self.options.leftovers {
             Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", now),
             Leftovers::Fail => {

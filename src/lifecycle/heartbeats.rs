@@ -38,6 +38,8 @@ pub(super) struct Beats {
     pub(super) interval: Duration,
     /// The next one says quiet although we are further already (GS 5.1).
     says_quiet_first: bool,
+    /// One has said terminate: from there no way leads back to quiet.
+    has_said_terminate: bool,
     /// Another one is wanted as soon as there is room for it.
     again: bool,
     /// When a worker last asked for one.
@@ -60,6 +62,8 @@ pub(super) struct Beat {
     pub(super) worker: WorkerId,
     named: Vec<(JobId, Claim)>,
     form: HeartbeatForm,
+    /// It says quiet on the way to terminate.
+    says_quiet_first: bool,
 }
 
 impl Beats {
@@ -67,6 +71,7 @@ impl Beats {
         Self {
             interval,
             says_quiet_first: false,
+            has_said_terminate: false,
             again: false,
             asked_at: None,
             extends: false,
@@ -81,6 +86,11 @@ impl Beats {
     pub(super) fn forget_backend(&mut self) {
         self.extends = false;
         self.try_full_form();
+    }
+
+    /// How the next one is spelled.
+    pub(super) fn form(&self) -> HeartbeatForm {
+        self.form
     }
 
     fn try_full_form(&mut self) {
@@ -125,12 +135,19 @@ impl Lifecycle {
         }
         let says_quiet = std::mem::take(&mut self.agent.beats.says_quiet_first);
         let state = if says_quiet { WorkerState::Quiet } else { self.state() };
+        self.agent.beats.has_said_terminate |= state == WorkerState::Terminate;
         let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
         let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
         let call = self.heartbeat(worker.clone(), state, &named, now);
         let form = self.agent.beats.form;
         let patience = self.options.request_timeout.min(self.agent.beats.interval);
-        self.call(call, Purpose::Heartbeat(Beat { worker, named, form }), patience, now);
+        let beat = Beat {
+            worker,
+            named,
+            form,
+            says_quiet_first: says_quiet,
+        };
+        self.call(call, Purpose::Heartbeat(beat), patience, now);
         self.agent.beats.again = says_quiet;
     }
 
@@ -221,7 +238,16 @@ impl Lifecycle {
                     self.register_again(failure, now);
                 }
             }
-            Reply::Failed(failure @ Failure::Refused) => beats_again |= self.form_refused(beat.form, failure),
+            Reply::Failed(failure @ Failure::Refused) => {
+                if self.is_trying_another_form(beat.form) {
+                    // Its answer decides what is said next.
+                    self.agent.beats.again = beats_again;
+                    return;
+                }
+                let is_tried_again = self.form_refused(beat.form, failure);
+                self.agent.beats.says_quiet_first |= is_tried_again && self.has_not_been_heard_to_be_quiet(beat);
+                beats_again |= is_tried_again;
+            }
             Reply::Failed(failure) => self.heartbeat_failed(failure),
             Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
             }
@@ -229,6 +255,20 @@ impl Lifecycle {
         if beats_again {
             self.beat_now(now);
         }
+    }
+
+    /// Whether a heartbeat in the present form is on its way, and that is not the one that was refused.
+    fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
+        let form = self.agent.beats.form;
+        refused != form
+            && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.form == form))
+    }
+
+    /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
+    fn has_not_been_heard_to_be_quiet(&self, refused: &Beat) -> bool {
+        let is_on_its_way = |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.says_quiet_first);
+        let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
+        was_to_be_said && !self.agent.beats.has_said_terminate
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
@@ -239,7 +279,7 @@ impl Lifecycle {
 
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
     /// then the next attempt is at the next interval.
-    fn form_refused(&mut self, refused: HeartbeatForm, failure: Failure) -> bool {
+    pub(super) fn form_refused(&mut self, refused: HeartbeatForm, failure: Failure) -> bool {
         let beats = &mut self.agent.beats;
         // Another one is being tried already.
         if refused != beats.form {
@@ -291,7 +331,7 @@ impl Lifecycle {
         })
     }
 
-    pub(super) fn looked_for_lost(&mut self, claim: Claim, reply: Reply) {
+    pub(super) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.is_looked_at = false;
         let Reply::Looked(view) = reply else { return };
@@ -313,7 +353,7 @@ impl Lifecycle {
             Place::Held(_) => {
                 job.is_lost = true;
                 self.say(Remark::ReservationLost(id, reason));
-                self.cancel(claim, reason, self.options.timeout_grace);
+                self.cancel(claim, reason, self.options.timeout_grace, now);
             }
         }
     }

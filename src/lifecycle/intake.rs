@@ -31,7 +31,7 @@ impl Lifecycle {
             Signal::QUIT => self.stop_signal(signal, self.options.sigquit, Reason::Sigquit, now),
             Signal::TSTP => {
                 if self.options.tstp_starts_clock {
-                    self.shutdown.tstp_arrived(now);
+                    self.shutdown.tstp_arrived(self.options.times.limit, now);
                 }
                 self.quiet(Reason::Sigtstp, now);
             }
@@ -70,6 +70,8 @@ impl Lifecycle {
 
     pub(super) fn resume(&mut self, reason: Reason, now: Moment) {
         self.shutdown.quiet = QuietBy::default();
+        // A preStop hook does not take it back.
+        self.shutdown.forget_tstp();
         self.go(Trigger::Resume, reason, now);
     }
 
@@ -106,8 +108,8 @@ impl Lifecycle {
             self.clock_started_late(now);
         }
         match meaning {
-            StopSignal::Exit => self.abandon(signal, now),
-            StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, now),
+            StopSignal::Exit => self.abandon(signal, reason, now),
+            StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, reason, now),
             StopSignal::Graceful if self.shutdown.stop_signals == 1 => {
                 self.go(Trigger::Terminate, reason, now);
             }
@@ -123,10 +125,10 @@ impl Lifecycle {
         self.hurry(now);
     }
 
-    fn abandon(&mut self, signal: Signal, now: Moment) {
+    fn abandon(&mut self, signal: Signal, reason: Reason, now: Moment) {
         let status = u8::try_from(SIGNAL_BASE + signal.number()).unwrap_or(u8::MAX);
         self.shutdown.abandoned_with = Some(status);
-        self.go(Trigger::Abandon, Reason::Sigterm, now);
+        self.go(Trigger::Abandon, reason, now);
     }
 
     /// Asks the table, and does what a move brings with it.
@@ -234,7 +236,7 @@ impl Lifecycle {
             .map_or(Duration::ZERO, |deadline| deadline.from_now(now))
     }
 
-    fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
+    pub(super) fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
         if let Some(signal) = signal {
             self.signal_worker(signal);
         }

@@ -43,8 +43,10 @@ pub enum Place {
 pub struct Held {
     /// On which connection.
     pub connection: ConnectionId,
-    /// Why it was told to stop working on it.
+    /// Why it was told to stop working on it, at first.
     pub cancelled: Option<CancelReason>,
+    /// The stop phase has told it so.
+    pub is_told_of_shutdown: bool,
 }
 
 /// An outcome on its way to the backend.

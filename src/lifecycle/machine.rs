@@ -8,6 +8,7 @@
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
 //! | `reports` | outcomes on their way to the backend |
+//! | `setbacks` | how often in a row something failed, and how |
 //! | `refusals` | outcomes that it does not take as they are |
 //! | `news` | progress and checkpoints on theirs |
 //! | `agent` | FETCH, and how often the backend is asked again |
@@ -16,6 +17,7 @@
 //! | `supervision` | the worker's process: started, ended, started again |
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
+//! | `ending` | what is told of the end where an orchestrator looks for it |
 //! | `health` | what probes are told |
 //! | `operators` | what the programs on the control socket are answered, and when |
 //!
@@ -27,7 +29,8 @@ use std::time::Duration;
 use crate::lifecycle::agent::Agent;
 use crate::lifecycle::backoff::Jitter;
 use crate::lifecycle::connections::Connections;
-use crate::lifecycle::effect::{Call, Effect, Remark, Word, WorkerState};
+use crate::lifecycle::effect::{Call, Effect, HeartbeatForm, Remark, Word, WorkerState};
+use crate::lifecycle::ending::Tally;
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
 use crate::lifecycle::health::Vitals;
 use crate::lifecycle::heartbeats::Beat;
@@ -50,6 +53,8 @@ const CALL_LEEWAY: Duration = Duration::from_millis(250);
 pub enum Timer {
     /// When has this step of the shutdown had its time?
     Step,
+    /// When do outcomes go out although the last checkpoint of their job has no answer?
+    WithoutCheckpoints,
     /// When is the last heartbeat sent although an earlier one has no answer?
     FinalHeartbeat,
     /// When have the jobs had theirs?
@@ -113,7 +118,10 @@ pub enum Timer {
 pub(super) enum Purpose {
     Register(WorkerId),
     Heartbeat(Beat),
-    FinalHeartbeat,
+    FinalHeartbeat {
+        state: WorkerState,
+        form: HeartbeatForm,
+    },
     Fetch(WorkerId),
     Report(Claim),
     LookBeforeRepeat(Claim),
@@ -138,6 +146,7 @@ pub struct Lifecycle {
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
+    pub(super) tally: Tally,
     pub(super) vitals: Vitals,
     pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
@@ -158,6 +167,7 @@ impl Lifecycle {
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
+            tally: Tally::default(),
             vitals: Vitals::default(),
             operators: Operators::default(),
             calls: BTreeMap::new(),
@@ -239,6 +249,7 @@ impl Lifecycle {
     fn due(&mut self, timer: Timer, now: Moment) {
         match timer {
             Timer::Step => self.step_is_over(now),
+            Timer::WithoutCheckpoints => self.shutdown.goes_without_checkpoints = true,
             Timer::FinalHeartbeat => self.send_final_heartbeat(now),
             Timer::Deadline => self.deadline_reached(now),
             Timer::DelayOver => self.delay_is_over(now),
@@ -249,7 +260,7 @@ impl Lifecycle {
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
             Timer::Start => self.start_is_due(),
-            Timer::Ready => self.order(Effect::Say(Remark::NotReady)),
+            Timer::Ready => self.say(Remark::NotReady),
             Timer::HungUp(process) => self.outlived_connection(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
             Timer::Ping(connection) => self.ping(connection, now),
@@ -298,11 +309,11 @@ impl Lifecycle {
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),
-            Purpose::FinalHeartbeat => self.final_heartbeat_replied(&reply, now),
+            Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, now),
             Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
-            Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply),
+            Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply, now),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
             Purpose::Manifest => self.manifest_replied(&reply),
@@ -336,6 +347,7 @@ impl Lifecycle {
     }
 
     pub(super) fn say(&mut self, remark: Remark) {
+        self.keep_account(&remark);
         self.order(Effect::Say(remark));
     }
 

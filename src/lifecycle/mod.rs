@@ -10,6 +10,7 @@ pub mod budget;
 mod connections;
 mod conversation;
 pub mod effect;
+pub mod ending;
 pub mod event;
 mod handover;
 pub mod health;

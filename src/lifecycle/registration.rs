@@ -19,6 +19,7 @@ const MANIFEST_ATTEMPTS: u32 = 10;
 impl Lifecycle {
     /// A new incarnation introduces itself (worker protocol 3.1).
     pub(super) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
+        self.retire();
         self.agent.worker = Some(worker);
         self.agent.is_settled = false;
         self.agent.is_known = false;
@@ -89,6 +90,8 @@ impl Lifecycle {
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
             self.say(Remark::Registered(worker.clone()));
+            // Even after its deregistration: then it is undone by another one.
+            self.agent.has_left = false;
             self.is_known_now(worker, now);
         }
     }
@@ -145,7 +148,7 @@ impl Lifecycle {
     }
 
     /// The incarnation is over: it is deregistered as soon as its last outcome is delivered.
-    pub(super) fn retire(&mut self) {
+    fn retire(&mut self) {
         self.timers.cancel(Timer::Register);
         if let Some(worker) = self.agent.worker.take() {
             self.agent.retired.insert(worker, self.agent.is_known);
@@ -174,7 +177,7 @@ impl Lifecycle {
             Purpose::Register(worker) | Purpose::Fetch(worker) | Purpose::Heartbeat(Beat { worker, .. }) => {
                 worker == former
             }
-            Purpose::FinalHeartbeat
+            Purpose::FinalHeartbeat { .. }
             | Purpose::Report(_)
             | Purpose::LookBeforeRepeat(_)
             | Purpose::LookForLost(_)

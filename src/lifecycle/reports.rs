@@ -37,7 +37,7 @@ impl Lifecycle {
     ) {
         let is_requeue = matches!(what, What::Requeue { .. });
         let is_ack = matches!(what, What::Ack { .. });
-        if is_requeue && !self.phase.is_terminating() {
+        if is_requeue {
             // What went back must not come straight back to us.
             self.pause_fetch(self.options.poll_interval, now);
         }
@@ -149,14 +149,14 @@ impl Lifecycle {
 
     /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved. And as long as
     /// an earlier outcome of the same job is on its way, a second one could only undo it. When the end is near the outcome
-    /// does not wait for the checkpoint any more.
+    /// does not wait for the checkpoint any more: see [`Timer::WithoutCheckpoints`].
     fn may_go(&self, claim: Claim) -> bool {
         self.jobs.get(claim).is_some_and(|job| match &job.place {
             Place::Reporting(report) => {
                 self.jobs.claims_of(job.id()).next() == Some(claim)
                     && (matches!(report.what, What::Ack { .. })
                         || job.news.checkpoint_call.is_none()
-                        || self.shutdown.is_reporting())
+                        || self.shutdown.goes_without_checkpoints)
             }
             Place::Waiting | Place::Held(_) => false,
         })
@@ -174,7 +174,7 @@ impl Lifecycle {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
             Purpose::Register(_)
             | Purpose::Heartbeat(_)
-            | Purpose::FinalHeartbeat
+            | Purpose::FinalHeartbeat { .. }
             | Purpose::Fetch(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)

@@ -1,6 +1,6 @@
 //! The times of a shutdown: the orchestrator's clock, the deadline of the drain, the plan of the stop phase.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::lifecycle::effect::{Reason, Remark};
@@ -17,6 +17,9 @@ const RESERVE: Duration = Duration::from_millis(500);
 /// The cancel grace up to which the parts of the stop phase keep their proportions.
 const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
 
+/// A SIGTSTP that follows another one within one such part of the limit counts as the same.
+const MOST_TSTPS: u32 = 16;
+
 /// What we know of the end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Shutdown {
@@ -24,8 +27,8 @@ pub(super) struct Shutdown {
     pub(super) quiet: QuietBy,
     /// When the orchestrator's clock started, as far as we can see it.
     clock: Option<Moment>,
-    /// When the last SIGTSTP came, where it may have been a preStop hook.
-    tstp: Option<Moment>,
+    /// When SIGTSTPs came that may have been preStop hooks: the oldest first.
+    tstps: VecDeque<Moment>,
     /// SIGTERM, SIGINT and SIGQUIT so far.
     pub(super) stop_signals: u8,
     /// The stop phase did not wait for the deadline.
@@ -54,6 +57,8 @@ pub(super) struct Shutdown {
     pub(super) plan: Option<Plan>,
     /// Where we are in it.
     pub(super) step: Step,
+    /// No outcome waits for a checkpoint of its job any more.
+    pub(super) goes_without_checkpoints: bool,
     /// When every request that is made now has to be over.
     pub(super) calls_end: Option<Moment>,
     /// Requests that hang and were made again; their answers still count.
@@ -149,10 +154,14 @@ impl Plan {
 impl Shutdown {
     /// The clock starts once; a SIGTSTP not long before counts as its start.
     pub(super) fn start_clock(&mut self, options: &Options, now: Moment) {
-        let hook = self
-            .tstp
-            .filter(|at| options.times.limit.is_some_and(|limit| at.until(now) < limit));
+        let is_recent = |at: &Moment| options.times.limit.is_some_and(|limit| at.until(now) < limit);
+        let hook = self.tstps.iter().copied().find(is_recent);
         self.clock.get_or_insert(hook.unwrap_or(now));
+    }
+
+    /// How long the end has been going on.
+    pub(super) fn took(&self, now: Moment) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.until(now))
     }
 
     pub(super) fn has_clock(&self) -> bool {
@@ -163,8 +172,18 @@ impl Shutdown {
         self.clock = None;
     }
 
-    pub(super) fn tstp_arrived(&mut self, now: Moment) {
-        self.tstp = Some(now);
+    /// Which of several the orchestrator's was is only known when the SIGTERM comes: the first that is recent by then.
+    pub(super) fn tstp_arrived(&mut self, limit: Option<Duration>, now: Moment) {
+        let Some(limit) = limit else { return };
+        self.tstps.retain(|at| at.until(now) < limit);
+        let is_news = |last: &Moment| last.until(now) >= limit / MOST_TSTPS;
+        if self.tstps.back().is_none_or(is_news) {
+            self.tstps.push_back(now);
+        }
+    }
+
+    pub(super) fn forget_tstp(&mut self) {
+        self.tstps.clear();
     }
 
     /// The moment that a request must not outlast.
@@ -195,9 +214,11 @@ impl Lifecycle {
         for timer in [
             Timer::PrestopLapse,
             Timer::Fetch,
+            Timer::FetchAgain,
             Timer::Register,
             Timer::Start,
             Timer::StartAnyway,
+            Timer::Ready,
         ] {
             self.timers.cancel(timer);
         }
@@ -233,7 +254,11 @@ impl Lifecycle {
             return;
         }
         if let Some(before) = self.timers.due(Timer::Deadline) {
-            self.set_deadline(before.min(self.latest_deadline(now)));
+            let deadline = before.min(self.latest_deadline(now));
+            self.set_deadline(deadline);
+            if deadline < before && self.phase == Phase::Drain {
+                self.announce(self.shutdown.reason, Some(deadline.from_now(now)), now);
+            }
         } else {
             self.plan(now, exit_by);
             self.follow_plan(now);
@@ -266,7 +291,7 @@ impl Lifecycle {
 
     /// The FAIL of a job that was cut off (GS-005, worker protocol 7.2.5, requirements C-05).
     pub(super) fn shutdown_error(&self, now: Moment) -> JobError {
-        let elapsed = self.shutdown.began.map_or(Duration::ZERO, |began| began.until(now));
+        let elapsed = self.shutdown.took(now);
         let details = format!(
             r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
             if self.shutdown.is_forced {

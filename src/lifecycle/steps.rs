@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::effect::{CancelReason, Effect, Remark, WorkerState};
-use crate::lifecycle::event::Reply;
+use crate::lifecycle::effect::{CancelReason, Effect, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
@@ -47,16 +47,27 @@ impl Lifecycle {
             held: held.sum(),
             is_forced: self.shutdown.is_forced,
         });
+        self.account_for_stop(now);
         if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
+            self.signal_worker_if_set(self.options.signals.on_terminate);
             self.announce(self.shutdown.reason, Some(Duration::ZERO), now);
         }
         match from {
-            // No job is left, and the worker has had its time.
+            // It was asked to end already, and has what is left of the grace: its exit handlers may be running.
+            Phase::EndGame if !self.shutdown.is_forced => self.await_end(now),
             Phase::EndGame => self.enter(Step::BeforeKill, now),
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => {
                 self.enter(Step::Cancel, now);
                 self.hurry(now);
             }
+        }
+    }
+
+    /// No job is left and the worker knows that it is to end.
+    fn await_end(&mut self, now: Moment) {
+        self.shutdown.step = Step::Ask;
+        if let Some(end) = self.end_of(Step::Ask, now) {
+            self.timers.arm(Timer::Step, end);
         }
     }
 
@@ -98,7 +109,8 @@ impl Lifecycle {
                 if self.beats_in_flight() == 0 {
                     self.send_final_heartbeat(now);
                 }
-                self.beats_in_flight() == 0 && !self.is_waiting_for(|purpose| *purpose == Purpose::FinalHeartbeat)
+                self.beats_in_flight() == 0
+                    && !self.is_waiting_for(|purpose| matches!(purpose, Purpose::FinalHeartbeat { .. }))
             }
             Step::Deregister => {
                 self.deregister_everybody(now);
@@ -238,7 +250,7 @@ impl Lifecycle {
             .map(|(claim, _)| claim)
             .collect();
         for claim in held {
-            self.cancel(claim, CancelReason::Shutdown, grace);
+            self.cancel(claim, CancelReason::Shutdown, grace, now);
         }
     }
 
@@ -259,6 +271,11 @@ impl Lifecycle {
     /// worked on.
     fn report_leftovers(&mut self, now: Moment) {
         self.timers.cancel(Timer::Rescan);
+        if let Some(plan) = self.shutdown.plan {
+            // What a handler saved within its cancel grace is for the next attempt: half of the time is for that.
+            let half = plan.report.from_now(now) / 2;
+            self.timers.arm(Timer::WithoutCheckpoints, now.after(half));
+        }
         if self.worker.is_clearing() {
             self.give_up_on_descendants(now);
         } else if self.has_held_jobs() || !self.worker.is_over() {
@@ -282,7 +299,9 @@ impl Lifecycle {
             .collect();
         for claim in held {
             let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
-            self.shutdown.cut_off += usize::from(self.phase == Phase::Stop && !is_lost);
+            if self.phase == Phase::Stop && !is_lost {
+                self.count_cut_off(claim);
+            }
             self.let_go(claim);
             self.leave_to_lapse(claim, why);
         }
@@ -290,7 +309,12 @@ impl Lifecycle {
 
     /// What the backend has not taken by now it will not hear of any more; then the last heartbeat (GS 5.3).
     fn say_goodbye(&mut self, now: Moment) {
-        for timer in [Timer::Deadline, Timer::Heartbeat, Timer::Rescan] {
+        for timer in [
+            Timer::Deadline,
+            Timer::Heartbeat,
+            Timer::Rescan,
+            Timer::WithoutCheckpoints,
+        ] {
             self.timers.cancel(timer);
         }
         self.give_up_on_outcomes();
@@ -320,7 +344,13 @@ impl Lifecycle {
     fn say_last(&mut self, state: WorkerState, now: Moment) {
         if let Some(worker) = self.agent.worker.clone() {
             let call = self.heartbeat(worker, state, &[], now);
-            self.call(call, Purpose::FinalHeartbeat, self.options.request_timeout, now);
+            let form = self.agent.beats.form();
+            self.call(
+                call,
+                Purpose::FinalHeartbeat { state, form },
+                self.options.request_timeout,
+                now,
+            );
         }
     }
 
@@ -344,9 +374,20 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn final_heartbeat_replied(&mut self, reply: &Reply, now: Moment) {
+    pub(super) fn final_heartbeat_replied(
+        &mut self,
+        state: WorkerState,
+        form: HeartbeatForm,
+        reply: &Reply,
+        now: Moment,
+    ) {
+        let has_time = self.shutdown.step == Step::FinalHeartbeat;
+        // An end that comes before the first answer to a heartbeat meets a backend whose form is not known yet.
+        if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form, Failure::Refused) {
+            return self.say_last(state, now);
+        }
         self.note_failure("final heartbeat", reply);
-        let is_answered = matches!(reply, Reply::Beaten { .. }) && self.shutdown.step == Step::FinalHeartbeat;
+        let is_answered = matches!(reply, Reply::Beaten { .. }) && has_time;
         // The website's word after the specification's, for a backend that wants it literally.
         if is_answered
             && self.options.final_state == FinalState::Both
@@ -375,14 +416,11 @@ impl Lifecycle {
     /// Nothing was finished: for the summary.
     fn count_what_is_left(&mut self) {
         for (_, job) in self.jobs.iter() {
-            match &job.place {
-                Place::Waiting => {}
-                Place::Held(_) => self.shutdown.cut_off += 1,
-                Place::Reporting(report) => {
-                    self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
-                }
+            if let Place::Reporting(report) = &job.place {
+                self.shutdown.unreported += usize::from(matches!(report.what, What::Ack { .. }));
             }
         }
+        self.account_for_abandoning();
     }
 
     /// The last order of all.
@@ -401,6 +439,7 @@ impl Lifecycle {
             is_asked: self.shutdown.is_asked,
             status,
         });
+        self.account_for_exit(status, now);
         self.order(Effect::Exit(status));
     }
 }

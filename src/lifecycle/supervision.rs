@@ -121,6 +121,16 @@ impl Supervision {
         }
     }
 
+    /// How the last one ended.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Our exit status where it could not be started.
+    pub(super) fn refused_with(&self) -> Option<u8> {
+        self.refused_with
+    }
+
     pub(super) fn said_ready(&mut self, now: Moment) {
         self.ready_since.get_or_insert(now);
     }
@@ -147,7 +157,9 @@ impl Lifecycle {
         self.worker.started_at = now;
         self.worker.ready_since = None;
         self.worker.shortages = 0;
-        self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
+        if !self.phase.is_terminating() {
+            self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
+        }
         self.begin_incarnation(worker, now);
         if self.shutdown.step >= Step::Kill {
             self.order(Effect::KillEverything);
@@ -366,7 +378,6 @@ impl Lifecycle {
         self.timers.cancel(Timer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
         self.close_all_connections();
-        self.retire();
         self.worker.state = State::Starting;
         self.worker.started_at = now;
         self.order(Effect::StartWorker);

@@ -1,6 +1,8 @@
-//! The one place that reads a clock. Everything else gets the time as an argument.
+//! The one place that reads a clock or waits for one. Everything else gets the time as an argument.
 
 use std::time::Duration;
+
+use nix::poll::{PollTimeout, poll};
 
 /// Time on the monotonic clock since some fixed point: never goes back, unaffected by changes of the date.
 #[must_use]
@@ -17,6 +19,13 @@ pub fn monotonic() -> Duration {
 #[must_use]
 pub fn since_1970() -> Duration {
     Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()
+}
+
+/// Waits. For the end only, when there is no loop that something could be missed by.
+pub fn pause(duration: Duration) {
+    let timeout = PollTimeout::try_from(duration).unwrap_or(PollTimeout::ZERO);
+    // Nothing is watched: only time ends it, or a signal, which is early and does no harm.
+    let _ = poll(&mut [], timeout);
 }
 
 /// The date, for log records only.

@@ -16,6 +16,7 @@ mod lenient;
 pub mod names;
 pub mod probe;
 mod reply;
+pub mod termination_log;
 pub mod worker;
 mod worker_decode;
 mod worker_encode;

@@ -197,8 +197,9 @@ fn nothing_but(state: JobState) -> Reply {
 /// What each call is about, as far as a refusal's meaning depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Matter {
-    /// Ourselves: register, deregister.
-    Worker,
+    Register,
+    /// Deregistration.
+    Goodbye,
     Heartbeat,
     Fetch,
     Ack,
@@ -211,7 +212,8 @@ enum Matter {
 
 fn matter(call: &Call) -> Matter {
     match call {
-        Call::Register { .. } | Call::Deregister { .. } => Matter::Worker,
+        Call::Register { .. } => Matter::Register,
+        Call::Deregister { .. } => Matter::Goodbye,
         Call::Heartbeat { .. } => Matter::Heartbeat,
         Call::Fetch { .. } => Matter::Fetch,
         Call::Ack { .. } => Matter::Ack,
@@ -234,13 +236,13 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
             retry_after: asked_for(answered),
         },
         // An earlier attempt got through, and its answer did not.
-        (409, Matter::Worker) => Failure::AlreadyCompleted,
+        (409, Matter::Register | Matter::Goodbye) => Failure::AlreadyCompleted,
         // Somebody in between, or a request that did not get through whole: it was not carried out.
         (300..=399 | 408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
         (409, Matter::Ack) if is_completed(answered.body) => Failure::AlreadyCompleted,
         (404 | 409 | 410, Matter::Ack | Matter::Nack) | (409 | 410, Matter::Side) => Failure::Lost,
-        (404 | 410, Matter::Heartbeat) if is_unknown_worker(answered.body) => Failure::Unregistered,
+        (404 | 410, Matter::Heartbeat | Matter::Goodbye) if is_unknown_worker(answered.body) => Failure::Unregistered,
         (404 | 405 | 501, _) => Failure::NotOffered,
         (400 | 413 | 415 | 422, _) => Failure::Refused,
         (400..=499, _) => Failure::Foreign,

@@ -230,6 +230,12 @@ fn a_heartbeat_that_finds_no_worker_is_told_from_one_that_finds_no_path() {
             "{body}"
         );
         assert_eq!(reply(&register(), 404, body), Reply::Failed(Failure::NotOffered));
+        let why = "an earlier attempt got through, and its answer did not";
+        assert_eq!(
+            reply(&deregister(), 404, body),
+            Reply::Failed(Failure::Unregistered),
+            "{why}"
+        );
     }
     let no_path = [
         "404 page not found",

@@ -422,7 +422,7 @@ impl World {
             Effect::Exit(status) => self.exited = Some(*status),
             // Who asks leaves with the answer.
             Effect::Answer(client, _) => self.machine.handle(Event::OperatorLeft(*client), self.now),
-            Effect::Tell(..) | Effect::DropClient(_) | Effect::Say(_) => {}
+            Effect::Tell(..) | Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) => {}
         }
     }
 

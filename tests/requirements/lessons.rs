@@ -308,7 +308,7 @@ fn a_16_each_step_of_the_shutdown_is_one_line_of_the_log_with_what_came_of_it() 
         "info: SIGTERM: terminating",
         "info: Worker draining, 2 jobs in progress",
         "debug: job j1: done, the backend has the ACK",
-        "warn: stop phase: the grace period is over, 1 job cut off",
+        "warn: stop phase: the grace period is over, cancelling 1 job",
         "info: SIGKILL to what is left",
         "info: job j2: failed, the backend has the FAIL",
         "warn: deregistration failed",

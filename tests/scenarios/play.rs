@@ -50,6 +50,7 @@ struct Player {
     habits: BTreeSet<&'static str>,
     hidden: BTreeSet<&'static str>,
     shows_log: bool,
+    shows_termination_log: bool,
     reads_at_once: bool,
     is_given: bool,
     is_down: bool,
@@ -68,6 +69,7 @@ pub fn play(script: &str) -> Result<String, Wrong> {
         habits: BTreeSet::from(["manifests"]),
         hidden: BTreeSet::from(["manifest"]),
         shows_log: false,
+        shows_termination_log: false,
         reads_at_once: true,
         is_given: true,
         is_down: false,
@@ -106,6 +108,7 @@ impl Player {
             "" | "#" => {}
             "with" => settings::apply(&mut self.options, rest)?,
             "show" if rest == "log" => self.shows_log = true,
+            "show" if rest == "termination log" => self.shows_termination_log = true,
             // Otherwise every backend is a usual one, and nothing is seen of that.
             "show" if rest == "manifests" => {
                 self.hidden.remove("manifest");
@@ -351,7 +354,8 @@ impl Player {
                 | Effect::Close(..)
                 | Effect::Answer(..)
                 | Effect::DropClient(_)
-                | Effect::Say(_) => {}
+                | Effect::Say(_)
+                | Effect::WriteTerminationLog(_) => {}
             }
         }
     }
@@ -364,6 +368,7 @@ impl Player {
     fn is_shown(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Say(_) => self.shows_log,
+            Effect::WriteTerminationLog(_) => self.shows_termination_log,
             Effect::CallBackend { call, .. } => {
                 let text = render::call(call);
                 !self.hidden.iter().any(|begin| text.starts_with(begin))

@@ -5,8 +5,10 @@ use std::time::Duration;
 use ojs_init::lifecycle::effect::{
     About, Answer, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Taken, Word, WorkerState,
 };
+use ojs_init::lifecycle::ending::Account;
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
 use ojs_init::lifecycle::ids::JobId;
+use ojs_init::wire::termination_log;
 
 use crate::words::OPERATOR;
 
@@ -27,8 +29,16 @@ pub fn effect(effect: &Effect) -> String {
         Effect::Answer(client, told) => format!("answer client {client}: {}", answer(told)),
         Effect::DropClient(client) => format!("drop client {client}"),
         Effect::Say(remark) => format!("log: {}", said(remark)),
+        Effect::WriteTerminationLog(account) => termination_log(account),
         Effect::Exit(status) => format!("exit {status}"),
     }
+}
+
+/// Line by line, as it is written.
+fn termination_log(account: &Account) -> String {
+    let text = termination_log::text(account);
+    let lines = text.lines().map(|line| format!("\n         >   {line}"));
+    format!("termination log:{}", lines.collect::<String>())
 }
 
 fn answer(answer: &Answer) -> String {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark, Word, WorkerState};
+use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
 use ojs_init::lifecycle::ids::ClientId;
 use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
@@ -35,7 +35,8 @@ pub struct Course {
     last_directive: Option<Directive>,
     stop_signals: u32,
     clock: Option<Duration>,
-    tstp: Option<Duration>,
+    /// Every SIGTSTP that nobody took back.
+    tstps: Vec<Duration>,
     lapse: Option<Duration>,
     /// When terminate was asked for.
     pub t0: Option<Duration>,
@@ -45,8 +46,10 @@ pub struct Course {
     pub abandoned: Option<u8>,
     is_asked: bool,
     was_told_terminate: bool,
-    was_told_terminated: bool,
-    quiet_beats_after: u32,
+    /// How the last word of all was spelled so far: what was refused may be said in another form.
+    terminated_as: Vec<HeartbeatForm>,
+    /// The same for the quiet of an end that began in running.
+    quiet_as: Vec<HeartbeatForm>,
     /// Terminate was just asked for while running: a heartbeat has to say quiet.
     pub owes_quiet_beat: bool,
     /// The worker was asked or made to end.
@@ -70,7 +73,7 @@ impl Course {
             last_directive: None,
             stop_signals: 0,
             clock: None,
-            tstp: None,
+            tstps: Vec::new(),
             lapse: None,
             t0: None,
             bound: None,
@@ -78,8 +81,8 @@ impl Course {
             abandoned: None,
             is_asked: true,
             was_told_terminate: false,
-            was_told_terminated: false,
-            quiet_beats_after: 0,
+            terminated_as: Vec::new(),
+            quiet_as: Vec::new(),
             owes_quiet_beat: false,
             was_asked_to_end: false,
             worker_is_gone: false,
@@ -139,7 +142,7 @@ impl Course {
             Signal::QUIT => self.options.sigquit,
             Signal::TSTP => {
                 if self.options.tstp_starts_clock {
-                    self.tstp = Some(now);
+                    self.tstps.push(now);
                 }
                 self.quiet.operator = true;
                 return self.be_quiet();
@@ -182,8 +185,8 @@ impl Course {
 
     fn start_clock(&mut self, now: Duration) {
         let limit = self.options.times.limit.unwrap_or_default();
-        let hook = self.tstp.filter(|at| now - *at < limit);
-        self.clock.get_or_insert(hook.unwrap_or(now));
+        let hook = self.tstps.iter().find(|at| now - **at < limit);
+        self.clock.get_or_insert(hook.copied().unwrap_or(now));
     }
 
     pub fn directed(&mut self, directive: Option<Directive>, now: Duration) {
@@ -208,6 +211,7 @@ impl Course {
     }
 
     fn resume(&mut self) {
+        self.tstps.clear();
         self.quiet = Wanted::default();
         if self.state == WorkerState::Quiet {
             self.state = WorkerState::Running;
@@ -290,11 +294,11 @@ impl Course {
                 promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
                 self.lapsed();
             }
-            Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, true)?,
+            Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, None)?,
             Effect::CallBackend {
-                call: Call::Heartbeat { state, .. },
+                call: Call::Heartbeat { state, form, .. },
                 ..
-            } => self.told(*state, false)?,
+            } => self.told(*state, Some(*form))?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
             Effect::Answer(client, _) => {
@@ -326,19 +330,23 @@ impl Course {
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
             | Effect::CallBackend { .. }
+            | Effect::WriteTerminationLog(_)
             | Effect::Say(_) => {}
         }
         Ok(())
     }
 
-    fn told(&mut self, state: WorkerState, is_frame: bool) -> Kept {
+    /// A frame, or a heartbeat in some form.
+    fn told(&mut self, state: WorkerState, form: Option<HeartbeatForm>) -> Kept {
+        let is_frame = form.is_none();
+        let is_another_form = form.is_some_and(|form| !self.terminated_as.contains(&form));
         promise!(
             "terminated is the very last word",
-            is_frame || !self.was_told_terminated,
+            is_frame || self.terminated_as.is_empty() || state == WorkerState::Terminated && is_another_form,
             "{state:?} after it"
         );
         if state == WorkerState::Terminated {
-            self.was_told_terminated = true;
+            self.terminated_as.extend(form);
             let is_wanted = self.options.final_state != FinalState::Terminate;
             promise!(
                 "terminated is said at the end, to whom wants it",
@@ -348,10 +356,9 @@ impl Course {
             );
             return Ok(());
         }
-        let is_first_quiet =
-            !is_frame && state == WorkerState::Quiet && self.quiet_beats_after == 0 && self.t0.is_some();
-        if is_first_quiet {
-            self.quiet_beats_after += 1;
+        let is_news = form.is_some_and(|form| !self.quiet_as.contains(&form));
+        if is_news && state == WorkerState::Quiet && self.t0.is_some() {
+            self.quiet_as.extend(form);
             self.owes_quiet_beat = false;
             promise!(
                 "terminate is irreversible",

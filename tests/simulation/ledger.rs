@@ -1,6 +1,6 @@
 //! The reference for jobs and connections: a list of claims, searched from its start each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ojs_init::lifecycle::effect::{Outcome, Remark, WorkerState};
 use ojs_init::lifecycle::event::{Delivery, Event, Ready, Said};
@@ -46,6 +46,10 @@ impl Claim {
     /// It is with a worker that has not answered.
     pub fn is_held(&self) -> bool {
         self.is_open && self.holder.is_some() && self.answer.is_none() && !self.is_decided
+    }
+
+    fn may_be_cut_off(&self) -> bool {
+        self.was_held_at_stop && self.answer.is_none() && (!self.is_lost || self.is_decided)
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -470,13 +474,15 @@ impl Ledger {
 
     /// How many jobs a shutdown cut off, at least and at most.
     pub fn cut_off(&self) -> (usize, usize) {
-        let cut =
-            |claim: &&Claim| claim.was_held_at_stop && claim.answer.is_none() && (!claim.is_lost || claim.is_decided);
-        let sure = |claim: &&Claim| cut(claim) && !claim.may_be_decided;
-        (
-            self.claims.iter().filter(sure).count(),
-            self.claims.iter().filter(cut).count(),
-        )
+        let cut: Vec<&Claim> = self.claims.iter().filter(|claim| claim.may_be_cut_off()).collect();
+        let sure = cut.iter().filter(|claim| !claim.may_be_decided).count();
+        (sure, cut.len())
+    }
+
+    /// Names of those that it may have cut off.
+    pub fn may_be_cut_off(&self) -> BTreeSet<JobId> {
+        let cut = self.claims.iter().filter(|claim| claim.may_be_cut_off());
+        cut.map(|claim| claim.id.clone()).collect()
     }
 }
 

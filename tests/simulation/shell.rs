@@ -58,6 +58,7 @@ impl World {
             | Effect::Answer(..)
             | Effect::DropClient(_)
             | Effect::Say(_)
+            | Effect::WriteTerminationLog(_)
             | Effect::Exit(_) => {}
         }
         Ok(())
@@ -139,7 +140,7 @@ impl World {
             // Some leave at once, others stay until they are sent away.
             Effect::Answer(client, _) if client.0.is_multiple_of(3) => {}
             Effect::Answer(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),
-            Effect::DropClient(_) | Effect::Say(_) | Effect::Exit(_) => {}
+            Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) | Effect::Exit(_) => {}
         }
     }
 

@@ -72,13 +72,9 @@ impl Talk {
         }
     }
 
+    /// Until then the one before it speaks, for the outcomes that it still has to deliver.
     pub fn started(&mut self, worker: &WorkerId) {
         self.worker = Some(worker.clone());
-        self.beats_from = None;
-    }
-
-    pub fn start_is_ordered(&mut self) {
-        self.worker = None;
         self.beats_from = None;
     }
 

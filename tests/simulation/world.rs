@@ -12,6 +12,7 @@ use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::time::Moment;
 use ojs_init::signal::Signal;
 
+use crate::accounts::Accounts;
 use crate::backend::Backend;
 use crate::course::Course;
 use crate::ledger::Ledger;
@@ -86,6 +87,7 @@ pub struct World {
     pub clients: u64,
     pub terminated: BTreeSet<u64>,
     pub course: Course,
+    accounts: Accounts,
     pub ledger: Ledger,
     pub talk: Talk,
     hasher: DefaultHasher,
@@ -106,6 +108,7 @@ impl World {
             lives: 0,
             clients: 0,
             terminated: BTreeSet::new(),
+            accounts: Accounts::default(),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
             talk: Talk::new(plan.options.clone()),
@@ -284,11 +287,9 @@ impl World {
                 }
                 self.ledger.remark(remark)
             }
-            Effect::StartWorker => {
-                self.talk.start_is_ordered();
-                Ok(())
-            }
-            Effect::Tell(..)
+            Effect::WriteTerminationLog(account) => self.accounts.written(account),
+            Effect::StartWorker
+            | Effect::Tell(..)
             | Effect::SignalWorker(_)
             | Effect::SignalProcess(..)
             | Effect::TerminateDescendants
@@ -358,7 +359,11 @@ impl World {
 
     fn at_exit(&mut self) -> Kept {
         let Some(status) = self.course.exit else { return Ok(()) };
-        self.course.at_exit(status, self.ledger.cut_off())?;
+        let cut_off = self.ledger.cut_off();
+        self.course.at_exit(status, cut_off)?;
+        let is_abandoned = self.course.abandoned.is_some();
+        let at_risk = self.ledger.may_be_cut_off();
+        self.accounts.at_exit(status, cut_off, &at_risk, is_abandoned)?;
         self.course.is_overdue(self.now)?;
         promise!(
             "nothing after exit",

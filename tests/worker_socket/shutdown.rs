@@ -24,6 +24,11 @@ link.job()
 link.note_all()
 rest()";
 
+/// One word for a shell.
+fn shell_quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Waits until the init has read this many signals of its own: two that are pending at once are one.
 fn signals_read(init: &mut Init, count: usize) {
     let read = wait_until(PATIENCE, || init.log().matches("received SIG").count() >= count);
@@ -64,6 +69,50 @@ fn a_storm_of_stop_signals_ends_the_init_and_leaves_nobody() {
     }
     assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
     assert!(!proc::lives(child));
+}
+
+#[test]
+fn a_third_stop_signal_leaves_no_grandchild_in_a_session_of_its_own() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    // Five generations, each in a session of its own.
+    let nested = (0..4).fold("sleep 1000".to_owned(), |inner, _| {
+        format!("sh -c {} & wait", shell_quoted(&format!("setsid {inner}")))
+    });
+    let script = format!("subprocess.Popen(['setsid', 'sh', '-c', {nested:?}])\n{STUCK}");
+    let mut init = stage
+        .worker(&format!("import subprocess\n{script}"))
+        .start_outside_a_namespace();
+    init.notes_line("job j1");
+    let sleeps = |pid: &i32| proc::image(*pid).is_some_and(|image| image.ends_with("sleep"));
+    let is_there = wait_until(PATIENCE, || proc::descendants(init.pid).iter().any(sleeps));
+    assert!(is_there, "{}", init.story());
+    let all = proc::descendants(init.pid);
+    // All in one turn: nothing happens between them that would end anybody.
+    for signal in [libc::SIGSTOP, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGCONT] {
+        init.signal(signal);
+    }
+    assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+    let left: Vec<i32> = all.into_iter().filter(|pid| proc::lives(*pid)).collect();
+    assert_eq!(left, [0; 0], "{}", init.story());
+}
+
+#[test]
+fn without_a_drain_the_exit_handlers_of_an_idle_worker_run() {
+    let stage = Stage::new();
+    let script = "
+def leave(*_):
+    time.sleep(0.2)
+    note('left')
+    os._exit(0)
+signal.signal(signal.SIGTERM, leave)
+link = Link()
+link.ready()
+rest()";
+    let mut init = stage.worker(script).with("OJS_GRACE_PERIOD", "0s").start();
+    init.notes_line("ready");
+    init.stops();
+    init.notes_line("left");
 }
 
 #[test]

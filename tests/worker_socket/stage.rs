@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Endpoint, Outcome, Record};
-use crate::support::namespace::spawn_as_pid_1;
+use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
 use crate::support::wait::{now, wait_for, wait_until};
@@ -221,8 +221,17 @@ impl<'a> Start<'a> {
         self
     }
 
-    /// Starts it.
+    /// Starts it as PID 1 of a namespace.
     pub fn start(self) -> Init {
+        self.start_by(spawn_as_pid_1)
+    }
+
+    /// Starts it as a process like any other: nothing ends with it but what it ends itself.
+    pub fn start_outside_a_namespace(self) -> Init {
+        self.start_by(spawn)
+    }
+
+    fn start_by(self, spawn: fn(Command) -> i32) -> Init {
         let files = [
             self.stage.at(&format!("{}.log", self.name)),
             self.stage.at(&format!("{}.notes", self.name)),
@@ -242,7 +251,7 @@ impl<'a> Start<'a> {
             .stdout(Stdio::null())
             .stderr(Stdio::from(File::create(&log).unwrap()));
         Init {
-            pid: spawn_as_pid_1(command),
+            pid: spawn(command),
             log,
             notes,
             ended: None,

@@ -1,0 +1,225 @@
+//! The file that an orchestrator shows of a container that ended (`kubectl describe pod`). It is there or it is not: it is
+//! never created, and nothing but a regular file is written to.
+//!
+//! It is opened once, at the start: then somebody learns at once of a path that cannot be used, nobody can put another
+//! file in its place, and the end needs no look-up on a file system that may hang by then. A write can hang even so, on a
+//! network mount say, so a thread of its own makes it, which the exit waits for a moment only. That thread starts with
+//! the first text, at the end of the container's life: until then there is nothing to pay for.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use log::{debug, warn};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
+use crate::config::{Config, KeyId, Mode};
+use crate::os::signals::{self, SignalSet};
+
+/// Where Kubernetes puts it.
+const USUAL_PATH: &str = "/dev/termination-log";
+
+/// Says that there shall be none.
+const OFF: &str = "off";
+
+/// Longest that the exit waits for a text to be written. It comes out of the half second that we are early.
+const FINISH_LIMIT: Duration = Duration::from_millis(200);
+
+/// Texts that may wait for the thread: one life has two, as the stop phase begins and at the end.
+const MOST_WAITING: usize = 2;
+
+/// Stack of the thread in bytes; it formats a warning at most.
+const WRITER_STACK_BYTES: usize = 32 * 1024;
+
+/// What a start would say about this file.
+#[must_use]
+pub fn doubt(config: &Config) -> Option<String> {
+    look(config).err()
+}
+
+/// The open file, if there is one.
+#[derive(Debug, Default)]
+pub struct TerminationLog {
+    target: Option<Arc<Target>>,
+    writer: Option<Writer>,
+}
+
+/// What is written to.
+#[derive(Debug)]
+struct Target {
+    file: File,
+    /// For messages.
+    name: String,
+    has_failed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Writer {
+    texts: SyncSender<String>,
+    /// Never told anything: it ends with the thread.
+    over: Receiver<()>,
+}
+
+impl TerminationLog {
+    /// Opens it as configured; warns where it was asked for or is there, and cannot be used.
+    #[must_use]
+    pub fn open(config: &Config) -> Self {
+        let target = look(config).unwrap_or_else(|doubt| {
+            warn!("{doubt}");
+            None
+        });
+        Self {
+            target: target.map(Arc::new),
+            writer: None,
+        }
+    }
+
+    /// Puts `text` in the place of what is there, without waiting for that.
+    pub fn write(&mut self, text: String) {
+        let Some(target) = &self.target else { return };
+        if self.writer.is_none() {
+            self.writer = Writer::start(target);
+        }
+        match &self.writer {
+            Some(writer) => {
+                // An earlier text hangs: then this one would as well.
+                let _ = writer.texts.try_send(text);
+            }
+            // No thread to be had, as at a limit of processes.
+            None => target.replace(&text),
+        }
+    }
+
+    /// Waits until everything was written, 200 ms at most.
+    pub fn finish(&mut self) {
+        let Some(Writer { texts, over }) = self.writer.take() else {
+            return;
+        };
+        drop(texts);
+        if over.recv_timeout(FINISH_LIMIT) == Err(RecvTimeoutError::Timeout) {
+            warn!("the termination log cannot be written in time; ending without it");
+        }
+    }
+}
+
+impl Writer {
+    fn start(target: &Arc<Target>) -> Option<Self> {
+        let (texts, to_write) = mpsc::sync_channel::<String>(MOST_WAITING);
+        let (is_there, over) = mpsc::channel::<()>();
+        let target = Arc::clone(target);
+        let work = move || {
+            SignalSet::ALL.set_as_mask();
+            for text in to_write {
+                target.replace(&text);
+            }
+            drop(is_there);
+        };
+        let thread = thread::Builder::new()
+            .name("termination-log".to_owned())
+            .stack_size(WRITER_STACK_BYTES);
+        let started = signals::around_thread_start(|| thread.spawn(work));
+        match started {
+            Ok(_) => Some(Self { texts, over }),
+            Err(error) => {
+                debug!("no thread for the termination log: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Target {
+    fn replace(&self, text: &str) {
+        if let Err(error) = self.try_replace(text)
+            && !self.has_failed.swap(true, Ordering::Relaxed)
+        {
+            warn!("{}: cannot write the termination log: {error}", self.name);
+        }
+    }
+
+    /// The text first, then the length: whoever ends us in between leaves the whole text, with what is left of an older
+    /// one behind it.
+    fn try_replace(&self, text: &str) -> io::Result<()> {
+        self.file.write_all_at(text.as_bytes(), 0)?;
+        self.file.set_len(u64::try_from(text.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The file, nothing where there shall be none, or why it cannot be used.
+fn look(config: &Config) -> Result<Option<Target>, String> {
+    let configured = config.paths.termination_log.as_deref();
+    if config.mode == Mode::None || configured == Some(Path::new(OFF)) {
+        return Ok(None);
+    }
+    let name = config.settings.describe(KeyId::TerminationLog);
+    match open(configured.unwrap_or(Path::new(USUAL_PATH))) {
+        Ok(file) => Ok(Some(Target {
+            file,
+            name,
+            has_failed: AtomicBool::new(false),
+        })),
+        Err(error) if configured.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!(
+            "{name}: {}; accepted as termination log: a regular file that exists and can be written, or off. The log \
+             alone tells how the worker ended",
+            reason(&error)
+        )),
+    }
+}
+
+/// Never creates, never follows, never waits for anybody who reads.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = OpenOptions::new().write(true).custom_flags(flags.bits()).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ELOOP) => "it is a symbolic link, and none is followed".to_owned(),
+        Some(Errno::ENXIO | Errno::EISDIR) => "it is not a regular file".to_owned(),
+        Some(errno) => errno.desc().to_owned(),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that has no thread has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_hangs_holds_up_neither_the_loop_nor_the_exit() {
+        let (texts, unread) = mpsc::sync_channel(MOST_WAITING);
+        let (is_there, over) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || {
+            let mut log = TerminationLog {
+                target: Some(Arc::new(Target {
+                    file: File::open("/dev/null").unwrap(),
+                    name: String::new(),
+                    has_failed: AtomicBool::new(false),
+                })),
+                writer: Some(Writer { texts, over }),
+            };
+            for _ in 0..=MOST_WAITING {
+                log.write("text".to_owned());
+            }
+            log.finish();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop((unread, is_there));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a person wants to know of an end: who began it, how it went, what became of the jobs from then on.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::exit::Ended;
+use crate::lifecycle::effect::{Effect, Outcome, Reason, Remark};
+use crate::lifecycle::ids::{Claim, JobId};
+use crate::lifecycle::jobs::Place;
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::time::Moment;
+
+/// What the termination log tells. How it is spelled is the business of `wire::termination_log`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Account {
+    /// What began the end.
+    pub cause: Cause,
+    /// How the last worker ended, once it has.
+    pub worker: Option<Ended>,
+    /// Since the end began.
+    pub took: Duration,
+    /// How it ended; none while the stop phase begins.
+    pub status: Option<u8>,
+    /// A signal ended it at once: the exit status says which.
+    pub is_abandoned: bool,
+    /// Finished jobs whose ACK the backend never took.
+    pub unreported: usize,
+    /// How many jobs are cut off; as the stop phase begins, how many are about to be.
+    pub cut_off: usize,
+    /// The rest, with the names of the jobs that are cut off.
+    pub tally: Tally,
+}
+
+/// What began an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Somebody asked for it.
+    Asked(Reason),
+    /// The worker ended by itself, and is not started again.
+    WorkerEnded,
+    /// The worker could not be started, which is this exit status.
+    NotStarted(u8),
+    /// A signal that ends at once, out of normal operation.
+    AtOnce,
+}
+
+/// What is counted from the moment on at which the end began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Tally {
+    /// Jobs whose ACK the backend has.
+    pub done: usize,
+    /// Jobs whose FAIL it has, without those that were cut off.
+    pub failed: usize,
+    /// Jobs that were given back, without those that were cut off.
+    pub handed_back: usize,
+    /// Jobs that the backend heard nothing more of, whatever they were: they wait for their visibility timeout.
+    pub left: usize,
+    /// A FETCH was given up: the same is true for what it claimed.
+    pub is_fetch_abandoned: bool,
+    /// When the stop phase began, after so much time, and whether somebody forced it.
+    pub stop: Option<(Duration, bool)>,
+    /// Names of the jobs that were cut off. One that was delivered twice has one.
+    pub names: BTreeSet<JobId>,
+    /// The worker is not started again because it ended too often.
+    pub has_ended_too_often: bool,
+}
+
+impl Tally {
+    fn settled(&mut self, job: &JobId, outcome: Outcome) {
+        match outcome {
+            Outcome::Acked => self.done += 1,
+            // Counted as cut off.
+            Outcome::Failed | Outcome::Requeued if self.names.contains(job) => {}
+            Outcome::Failed => self.failed += 1,
+            Outcome::Requeued => self.handed_back += 1,
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Counts what is said to the log: nothing becomes of a job in silence.
+    pub(super) fn keep_account(&mut self, remark: &Remark) {
+        if *remark == Remark::TooManyRestarts {
+            self.tally.has_ended_too_often = true;
+        }
+        if !self.phase.is_terminating() {
+            return;
+        }
+        if let Remark::Settled(job, outcome) = remark {
+            self.tally.settled(job, *outcome);
+        }
+        self.tally.left += usize::from(matches!(remark, Remark::Abandoned(..)));
+        self.tally.is_fetch_abandoned |= *remark == Remark::FetchAbandoned;
+    }
+
+    /// A shutdown cut this job off.
+    pub(super) fn count_cut_off(&mut self, claim: Claim) {
+        self.shutdown.cut_off += 1;
+        if let Some(job) = self.jobs.get(claim) {
+            self.tally.names.insert(job.id().clone());
+        }
+    }
+
+    /// The stop phase begins: should somebody kill us before its end, this is what is known.
+    pub(super) fn account_for_stop(&mut self, now: Moment) {
+        self.tally.stop = Some((self.shutdown.took(now), self.shutdown.is_forced));
+        let mut account = self.account(now);
+        let held = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.holder().is_some() && !job.is_lost);
+        let held: Vec<&JobId> = held.map(|(_, job)| job.id()).collect();
+        account.cut_off = held.len();
+        account.tally.names = held.into_iter().cloned().collect();
+        self.order(Effect::WriteTerminationLog(Box::new(account)));
+    }
+
+    /// A third signal: nothing more is heard of anything.
+    pub(super) fn account_for_abandoning(&mut self) {
+        let claims: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
+        self.tally.left += claims.len();
+        for claim in claims {
+            if self
+                .jobs
+                .get(claim)
+                .is_some_and(|job| matches!(job.place, Place::Held(_)) && !job.is_lost)
+            {
+                self.count_cut_off(claim);
+            }
+        }
+        if self.is_fetching() {
+            self.say(Remark::FetchAbandoned);
+        }
+    }
+
+    pub(super) fn account_for_exit(&mut self, status: u8, now: Moment) {
+        let mut account = self.account(now);
+        account.status = Some(status);
+        self.order(Effect::WriteTerminationLog(Box::new(account)));
+    }
+
+    fn account(&self, now: Moment) -> Account {
+        let is_abandoned = self.shutdown.abandoned_with.is_some();
+        let cause = match (self.shutdown.is_asked, self.worker.refused_with()) {
+            (true, _) => Cause::Asked(self.shutdown.reason),
+            (false, _) if is_abandoned => Cause::AtOnce,
+            (false, Some(status)) => Cause::NotStarted(status),
+            (false, None) => Cause::WorkerEnded,
+        };
+        Account {
+            cause,
+            worker: self.worker.ended(),
+            took: self.shutdown.took(now),
+            status: None,
+            is_abandoned,
+            unreported: self.shutdown.unreported,
+            cut_off: self.shutdown.cut_off,
+            tally: self.tally.clone(),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The latest moments of a shutdown, taken from the machine itself: it is played against a world in which everything takes
+//! as long as it may. A job never ends, no request is answered, and what SIGKILL ends is gone when nobody waits for it any
+//! longer.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use ojs_init::exit::{Ended, RemapExit};
+use ojs_init::lifecycle::budget::{Limits, ShutdownTimes, Surroundings};
+use ojs_init::lifecycle::effect::{Call, Effect, Word, WorkerState};
+use ojs_init::lifecycle::event::{Delivery, Event, Failure, Ready, Reply, Reservation, Said};
+use ojs_init::lifecycle::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::machine::{Lifecycle, Timer};
+use ojs_init::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::time::Moment;
+use ojs_init::signal::Signal;
+
+/// Most facts and deadlines of one shutdown.
+const MOST_STEPS: usize = 1000;
+
+const LINK: ConnectionId = ConnectionId(1);
+const PROCESS: ProcessId = ProcessId(100);
+
+/// When each of them is ordered for the first time, counted from the SIGTERM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Drain,
+    Cancel,
+    Kill,
+    Fail,
+    FinalHeartbeat,
+    Deregister,
+    Exit,
+}
+
+/// What happens at each, or until then, in words.
+const ROWS: [(&str, Step, &str); 8] = [
+    (
+        "",
+        Step::Drain,
+        "SIGTERM. No FETCH from here on. Heartbeat `quiet`, then every heartbeat `terminate`. The worker gets `lifecycle \
+         terminate`, with the time that it has",
+    ),
+    (
+        "until ",
+        Step::Cancel,
+        "Drain. Jobs finish and are ACKed. Idle: end game at once: SIGTERM to the worker, final heartbeat, deregister, \
+         termination log, exit 0",
+    ),
+    (
+        "",
+        Step::Cancel,
+        "Stop phase. Termination log; `cancel` for each job that is left; who has answered them all gets SIGTERM",
+    ),
+    (
+        "",
+        Step::Kill,
+        "SIGKILL to everything that is left; what it wrote last is still read",
+    ),
+    (
+        "",
+        Step::Fail,
+        "FAIL `ShutdownError`, retryable, for each job that was cut off; ACKs that wait are sent once more",
+    ),
+    ("", Step::FinalHeartbeat, "final heartbeat: `terminate`, no jobs"),
+    ("", Step::Deregister, "deregister"),
+    (
+        "",
+        Step::Exit,
+        "termination log, once more; exit, half a second before the orchestrator's SIGKILL",
+    ),
+];
+
+/// The table: a column for Kubernetes and one for Docker, with what each allows when nobody says anything.
+pub fn as_markdown() -> String {
+    let surroundings = [Surroundings::Kubernetes, Surroundings::Container];
+    let played = surroundings.map(|place| Play::of(place).ends());
+    let [kubernetes, docker] = surroundings.map(|place| times(place).limit.unwrap().as_secs());
+    let mut text = format!("| Kubernetes, {kubernetes} s | Docker, {docker} s | what happens |\n|---|---|---|\n");
+    for (until, step, words) in ROWS {
+        let [kubernetes, docker] = [0, 1].map(|column: usize| played[column][&step].as_secs_f64());
+        writeln!(text, "| {until}{kubernetes:.1} s | {until}{docker:.1} s | {words} |").unwrap();
+    }
+    text
+}
+
+/// What follows from the defaults.
+fn times(surroundings: Surroundings) -> ShutdownTimes {
+    let limits = Limits {
+        grace_period: Duration::from_secs(30),
+        grace_period_is_explicit: false,
+        termination_grace_period: None,
+        stop_margin: None,
+        prestop_time: Duration::ZERO,
+    };
+    ShutdownTimes::of_agent(&limits, surroundings)
+}
+
+fn options(times: ShutdownTimes) -> Options {
+    Options {
+        concurrency: 1,
+        max_frame: 4 << 20,
+        restart: Restart::Never,
+        ready_timeout: Duration::from_secs(60),
+        timeout_grace: Duration::from_secs(30),
+        poll_interval: Duration::from_secs(1),
+        heartbeat_interval: Duration::from_secs(5),
+        heartbeat_interval_is_fixed: false,
+        visibility_timeout: Duration::from_secs(120),
+        request_timeout: Duration::from_secs(10),
+        final_state: FinalState::Terminate,
+        server_resume: false,
+        times,
+        cancel_grace: Duration::from_secs(1),
+        term_delay: Duration::ZERO,
+        tstp_starts_clock: false,
+        sigint: StopSignal::Graceful,
+        sigquit: StopSignal::Graceful,
+        signals: TransitionSignals::default(),
+        rewrite: BTreeMap::new(),
+        remap_exit: RemapExit::default(),
+        interrupted_exit: 0,
+        leftovers: Leftovers::Fail,
+        shutdown_error_type: "ShutdownError".into(),
+        shutdown_error_code: "shutdown".into(),
+        seed: 1,
+    }
+}
+
+struct Play {
+    machine: Lifecycle,
+    now: Duration,
+    /// Requests that nobody answers, and when the shell gives up on each.
+    asked: BTreeMap<CallId, Moment>,
+    /// The backend answers until the SIGTERM.
+    answers: bool,
+    first: BTreeMap<Step, Duration>,
+    is_killed: bool,
+}
+
+impl Play {
+    /// A worker with a job, right before the SIGTERM.
+    fn of(surroundings: Surroundings) -> Self {
+        let start = Moment::new(Duration::ZERO);
+        let mut play = Self {
+            machine: Lifecycle::new(options(times(surroundings)), start),
+            now: Duration::ZERO,
+            asked: BTreeMap::new(),
+            answers: true,
+            first: BTreeMap::new(),
+            is_killed: false,
+        };
+        let ready = Ready {
+            concurrency: 1,
+            types: None,
+            ping: false,
+            client: None,
+        };
+        let worker = WorkerId("w".into());
+        let process = PROCESS;
+        play.happens(Event::WorkerStarted { process, worker });
+        play.happens(Event::Connected {
+            connection: LINK,
+            process,
+        });
+        play.happens(Event::Said(LINK, Said::Ready(ready)));
+        play.happens(Event::OutboundEmptied(LINK));
+        play.answers = false;
+        play
+    }
+
+    fn ends(mut self) -> BTreeMap<Step, Duration> {
+        self.happens(Event::SignalArrived(Signal::TERM));
+        for _ in 0..MOST_STEPS {
+            if self.first.contains_key(&Step::Exit) {
+                return self.first;
+            }
+            self.goes_on();
+        }
+        panic!("no end: {:?}", self.first);
+    }
+
+    /// The next moment at which anything happens.
+    fn goes_on(&mut self) {
+        let (due, timer) = self.machine.poll_timeout().unwrap();
+        let late = self.asked.iter().min_by_key(|(_, give_up)| **give_up);
+        let late = late.map(|(call, give_up)| (*call, *give_up));
+        let start = Moment::new(Duration::ZERO);
+        if let Some((call, give_up)) = late.filter(|(_, give_up)| *give_up <= due) {
+            self.now = self.now.max(start.until(give_up));
+            self.asked.remove(&call);
+            return self.happens(Event::BackendReplied(call, Reply::Failed(Failure::Unanswered)));
+        }
+        self.now = self.now.max(start.until(due));
+        if timer == Timer::Step && std::mem::take(&mut self.is_killed) {
+            self.happens(Event::WorkerEnded(Ended::Signalled(Signal::KILL)));
+            self.happens(Event::Reaped { children_left: false });
+            return self.happens(Event::HungUp(LINK));
+        }
+        self.machine.handle_timeout(Moment::new(self.now));
+        self.obey();
+    }
+
+    fn happens(&mut self, event: Event) {
+        self.machine.handle(event, Moment::new(self.now));
+        self.obey();
+    }
+
+    fn obey(&mut self) {
+        while let Some(effect) = self.machine.poll_effect() {
+            if let Some(step) = step(&effect) {
+                self.first.entry(step).or_insert(self.now);
+            }
+            self.is_killed |= effect == Effect::KillEverything;
+            if let Effect::CallBackend { id, call, give_up } = effect {
+                match self.answer(&call) {
+                    Some(reply) => self
+                        .machine
+                        .handle(Event::BackendReplied(id, reply), Moment::new(self.now)),
+                    None => drop(self.asked.insert(id, give_up)),
+                }
+            }
+        }
+    }
+
+    fn answer(&self, call: &Call) -> Option<Reply> {
+        if !self.answers {
+            return None;
+        }
+        match call {
+            Call::Fetch { .. } => Some(Reply::Fetched(vec![job()])),
+            Call::Heartbeat { .. } => Some(Reply::Beaten {
+                directive: None,
+                extended: None,
+            }),
+            Call::Register { .. }
+            | Call::Ack { .. }
+            | Call::Fail { .. }
+            | Call::Requeue { .. }
+            | Call::Look { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Deregister { .. } => Some(Reply::Failed(Failure::NotOffered)),
+        }
+    }
+}
+
+/// Which row of the table this is.
+fn step(effect: &Effect) -> Option<Step> {
+    let is_lifecycle = |state: &WorkerState| *state == WorkerState::Terminate;
+    match effect {
+        Effect::Tell(_, Word::Lifecycle { state, .. }) if is_lifecycle(state) => Some(Step::Drain),
+        Effect::Tell(_, Word::Cancel { .. }) => Some(Step::Cancel),
+        Effect::KillEverything => Some(Step::Kill),
+        Effect::CallBackend { call, .. } => match call {
+            Call::Fail { .. } => Some(Step::Fail),
+            Call::Heartbeat { state, active, .. } if is_lifecycle(state) && active.is_empty() => {
+                Some(Step::FinalHeartbeat)
+            }
+            Call::Deregister { .. } => Some(Step::Deregister),
+            Call::Heartbeat { .. }
+            | Call::Register { .. }
+            | Call::Fetch { .. }
+            | Call::Ack { .. }
+            | Call::Requeue { .. }
+            | Call::Look { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest => None,
+        },
+        Effect::Exit(_) => Some(Step::Exit),
+        Effect::StartWorker
+        | Effect::SignalWorker(_)
+        | Effect::SignalProcess(..)
+        | Effect::TerminateDescendants
+        | Effect::KillDescendants
+        | Effect::Tell(..)
+        | Effect::ReadToEnd(_)
+        | Effect::Close(..)
+        | Effect::Answer(..)
+        | Effect::DropClient(_)
+        | Effect::Say(_)
+        | Effect::WriteTerminationLog(_) => None,
+    }
+}
+
+fn job() -> Delivery {
+    Delivery {
+        id: JobId("job".into()),
+        kind: "t".into(),
+        envelope: "{}".into(),
+        checkpoint: None,
+        timeout: None,
+        reservation: Reservation::default(),
+        max_attempts: None,
+        visibility: None,
+    }
+}
