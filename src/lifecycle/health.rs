@@ -76,7 +76,7 @@ impl Health {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Vitals {
     /// When the backend last accepted a heartbeat of the present incarnation.
-    accepted_at: Option<Moment>,
+    pub(super) accepted_at: Option<Moment>,
     /// Since when, in running, a worker that has been ready has no connection that takes jobs.
     disconnected_since: Option<Moment>,
 }

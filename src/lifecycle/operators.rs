@@ -135,7 +135,7 @@ impl Lifecycle {
     }
 
     /// See [`Answer::left`].
-    fn time_left(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
         match self.phase {
             Phase::Running | Phase::Quiet => self
                 .shutdown
