@@ -36,6 +36,7 @@ fn answer(answer: &Answer) -> String {
         Taken::Done => "done".to_owned(),
         Taken::Already => "so already".to_owned(),
         Taken::Refused(why) => format!("refused ({why})"),
+        Taken::Busy(why) => format!("busy ({why})"),
     };
     let left = answer
         .left
@@ -271,7 +272,14 @@ fn said(remark: &Remark) -> String {
         }
         Remark::BackendIsBack => "the backend is back".to_owned(),
         Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
-        Remark::PrestopLapsed => "preStop came to nothing".to_owned(),
+        Remark::PrestopRan { left } => {
+            let left = left.map_or_else(|| "?".to_owned(), seconds);
+            format!("preStop: SIGKILL expected in {left}")
+        }
+        Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
+        Remark::PrestopLapsed { later: Some(left) } => {
+            format!("preStop came to nothing, a later one counts: SIGKILL expected in {}", seconds(*left))
+        }
         Remark::Summary {
             cut_off, unreported, ..
         } => format!("{cut_off} cut off, {unreported} unreported"),
