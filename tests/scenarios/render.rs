@@ -278,7 +278,10 @@ fn said(remark: &Remark) -> String {
         }
         Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
         Remark::PrestopLapsed { later: Some(left) } => {
-            format!("preStop came to nothing, a later one counts: SIGKILL expected in {}", seconds(*left))
+            format!(
+                "preStop came to nothing, a later one counts: SIGKILL expected in {}",
+                seconds(*left)
+            )
         }
         Remark::Summary {
             cut_off, unreported, ..
