@@ -102,7 +102,7 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
 
 /// A word that stands where an option, a subcommand or `--` should.
 fn stray(word: &str, args: &[OsString]) -> UsageError {
-    if let Some(usage) = order_usage(args).filter(|_| args.first().is_none_or(|first| first != word)) {
+    if let Some(usage) = order_usage(args) {
         return with_usage(&format!("unexpected word {word}"), &[usage]);
     }
     if LATER.contains(&word) {

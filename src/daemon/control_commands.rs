@@ -37,7 +37,7 @@ const USUAL_WAIT: Duration = Duration::from_secs(5);
 
 /// Longest that a line may wait for a slow reader of standard output. Much less than the instance holds back its SIGKILL
 /// for whoever has an answer.
-const OUTPUT_LIMIT: Duration = Duration::from_millis(50);
+const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 
 /// A drain that has no more than this has nothing left.
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
@@ -158,8 +158,8 @@ fn why_now(told: &Told, until_idle: bool) -> &'static str {
 
 fn say(line: &str) -> Exit {
     if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
-        // It was taken all the same.
-        report(line);
+        // It was taken all the same. Where standard error takes nothing either, the exit status tells.
+        let _ = stdio::write_error(format!("ojs-init: {line}\n").as_bytes(), Duration::ZERO);
     }
     Exit::Success
 }
