@@ -38,8 +38,9 @@ const READ_BYTES: usize = 1024;
 /// Requests that may come at once. Each may cost lines of the log, heartbeats and frames to every connection.
 const BURST: u32 = 32;
 
-/// Then one more in this time; the rest stays with the kernel.
-const ONE_MORE_EVERY: Duration = Duration::from_millis(100);
+/// Then one more in this time, so that each client has its turn within the second that it may be silent. The rest stays
+/// with the kernel.
+const ONE_MORE_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes of answers that may wait for a client that does not read.
 const MOST_UNREAD: usize = 2 * MAX_LINE;
@@ -75,6 +76,8 @@ struct Client {
     may_read: bool,
     /// It has asked for something and has no answer yet.
     has_asked: bool,
+    /// Nothing was read from it yet.
+    is_new: bool,
     /// When it asked last, as a count of requests.
     served: u64,
     /// It has closed its end altogether.
@@ -227,7 +230,7 @@ impl Control {
     }
 
     fn has_room(&self) -> bool {
-        self.clients.len() < MAX_CLIENTS || self.clients.values().any(|client| !client.has_asked)
+        self.clients.len() < MAX_CLIENTS || self.clients.values().any(Client::may_go)
     }
 
     /// Makes room where there is none.
@@ -235,7 +238,7 @@ impl Control {
         if self.clients.len() < MAX_CLIENTS {
             return;
         }
-        let oldest = self.clients.iter().find(|(_, client)| !client.has_asked);
+        let oldest = self.clients.iter().find(|(_, client)| client.may_go());
         if let Some(id) = oldest.map(|(id, _)| *id) {
             debug!("control socket: client {id} has to go, for there are too many");
             self.hang_up(id, events);
@@ -317,9 +320,15 @@ impl Client {
             outbound: Outbound::new(MOST_UNREAD),
             may_read: true,
             has_asked: false,
+            is_new: true,
             served: 0,
             is_gone: false,
         }
+    }
+
+    /// Whether it may be sent away for another: what it had to say was heard, and it waits for no answer.
+    fn may_go(&self) -> bool {
+        !self.has_asked && !self.is_new
     }
 
     /// Whether something may be had from it: a request, or, while it waits for an answer, its end.
@@ -332,6 +341,7 @@ impl Client {
     }
 
     fn next(&mut self) -> Came {
+        self.is_new = false;
         if self.ahead.is_empty() {
             let mut buffer = [0; READ_BYTES];
             match self.stream.read(&mut buffer) {
@@ -374,17 +384,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_burst_one_request_is_taken_in_each_tenth_of_a_second() {
+    fn after_a_burst_twenty_requests_a_second_are_taken() {
         let at = |ms| Moment::new(Duration::from_millis(ms));
         let mut pace = Pace::new();
         pace.go_on(at(5_000));
         assert_eq!(pace.left, BURST);
         pace.left = 0;
-        pace.go_on(at(5_099));
-        assert_eq!((pace.left, pace.next()), (0, Some(at(5_100))));
-        pace.go_on(at(5_250));
-        assert_eq!((pace.left, pace.next()), (2, Some(at(5_300))));
+        pace.go_on(at(5_049));
+        assert_eq!((pace.left, pace.next()), (0, Some(at(5_050))));
+        pace.go_on(at(5_120));
+        assert_eq!((pace.left, pace.next()), (2, Some(at(5_150))));
         pace.go_on(at(60_000));
-        assert_eq!((pace.left, pace.next()), (BURST, Some(at(60_100))));
+        assert_eq!((pace.left, pace.next()), (BURST, Some(at(60_050))));
     }
 }

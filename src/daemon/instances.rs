@@ -127,8 +127,10 @@ pub fn the_only(candidates: &[Candidate], limit: Duration) -> Result<Instance, N
                 search.look_for_others(&candidate.path, own);
             }
         }
-        if search.found.is_empty() && search.is_any_full && clock::monotonic() < give_up {
-            pause_until(clock::monotonic().saturating_add(TRY_AGAIN_AFTER).min(give_up));
+        // Not after the last moment: a search that finds its time over says nothing.
+        let next = clock::monotonic().saturating_add(TRY_AGAIN_AFTER);
+        if search.is_any_full && search.found.is_empty() && next.saturating_add(TRY_AGAIN_AFTER) < give_up {
+            pause_until(next);
         } else {
             return search.decide();
         }
