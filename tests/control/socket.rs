@@ -42,11 +42,12 @@ fn is_closed(stream: &mut UnixStream) -> bool {
 
 /// So many that wait.
 pub fn waiting(path: &Path, count: usize) -> Vec<UnixStream> {
-    let mut clients: Vec<UnixStream> = (0..count).map(|_| connect(path)).collect();
-    for client in &mut clients {
+    let wait = |_| {
+        let mut client = connect(path);
         client.write_all(b"{\"request\":\"wait\",\"most_ms\":60000}\n").unwrap();
-    }
-    clients
+        client
+    };
+    (0..count).map(wait).collect()
 }
 
 fn started(stage: &Stage) -> Init {
