@@ -31,11 +31,7 @@ impl Narrator {
     /// Writes it to the log.
     pub fn narrate(&mut self, remark: Remark) {
         match remark {
-            Remark::StateChanged {
-                state: WorkerState::Running,
-                reason: Reason::Prestop,
-            } => info!("a preStop hook came to nothing: running, taking jobs"),
-            Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(reason), what_follows(state)),
+            Remark::StateChanged { state, reason } => state_changed(state, reason),
             Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
             Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
             Remark::Drained => info!("no job is active: asking the worker to end"),
@@ -141,6 +137,15 @@ fn jobs(count: impl fmt::Display) -> String {
     let count = count.to_string();
     let plural = if count == "1" { "" } else { "s" };
     format!("{count} job{plural}")
+}
+
+fn state_changed(state: WorkerState, reason: Reason) {
+    let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
+        "a preStop hook came to nothing"
+    } else {
+        reason_of(reason)
+    };
+    info!("{why}: {}", what_follows(state));
 }
 
 fn prestop_ran(left: Option<Duration>) {

@@ -257,7 +257,7 @@ fn the_childs_user_cannot_use_the_control_socket() {
     let stage = Stage::new();
     let mut init = stage
         .worker(OBEYS)
-        .with("OJS_USER", &format!("{STRANGER}:{STRANGER}"))
+        .with("OJS_USER", format!("{STRANGER}:{STRANGER}"))
         .start();
     init.logs("Worker started");
     let path = socket(&stage);

@@ -210,6 +210,10 @@ fn failure(failure: Failure) -> String {
     }
 }
 
+fn known(left: Option<Duration>) -> String {
+    left.map_or_else(|| "?".to_owned(), seconds)
+}
+
 fn said(remark: &Remark) -> String {
     match remark {
         Remark::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
@@ -272,17 +276,9 @@ fn said(remark: &Remark) -> String {
         }
         Remark::BackendIsBack => "the backend is back".to_owned(),
         Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
-        Remark::PrestopRan { left } => {
-            let left = left.map_or_else(|| "?".to_owned(), seconds);
-            format!("preStop: SIGKILL expected in {left}")
-        }
+        Remark::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
         Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
-        Remark::PrestopLapsed { later: Some(left) } => {
-            format!(
-                "preStop came to nothing, a later one counts: SIGKILL expected in {}",
-                seconds(*left)
-            )
-        }
+        Remark::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
         Remark::Summary {
             cut_off, unreported, ..
         } => format!("{cut_off} cut off, {unreported} unreported"),
