@@ -16,6 +16,7 @@ use super::operator::{self, Came};
 use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Onset, Plan};
 use super::worker;
 use crate::support::namespace::{spawn, spawn_as_pid_1};
+use crate::support::proc;
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
 use crate::support::wait::{pause, wait_until};
@@ -98,6 +99,8 @@ pub struct Story {
     pub jobs: Vec<JobSnapshot>,
     pub notes: Vec<Note>,
     pub log: String,
+    /// The termination log.
+    pub termination: String,
     pub asked: Asked,
     /// `None`: it had to be killed.
     pub ended: Option<(f64, Ended)>,
@@ -130,6 +133,7 @@ enum Act {
 pub fn play(plan: &Plan, dir: &Path) -> Story {
     let server = Server::start(Options {
         heartbeat_interval: HEARTBEAT,
+        visibility_timeout: plan.visibility,
         ..Options::default()
     })
     .unwrap();
@@ -174,6 +178,7 @@ impl Course<'_> {
             jobs: self.server.jobs(),
             notes: self.journal.read(self.epoch),
             log: std::fs::read_to_string(self.at("log")).unwrap_or_default(),
+            termination: std::fs::read_to_string(self.at("termination")).unwrap_or_default(),
             asked,
             ended,
             overlaps,
@@ -274,7 +279,8 @@ impl Course<'_> {
             ("OJS_HEALTH_LISTEN", "off".to_owned()),
             ("OJS_POLL_INTERVAL", "30ms".to_owned()),
             ("OJS_HEARTBEAT_INTERVAL", millis(HEARTBEAT)),
-            ("OJS_REQUEST_TIMEOUT", "1s".to_owned()),
+            ("OJS_REQUEST_TIMEOUT", millis(plan.request_timeout)),
+            ("OJS_VISIBILITY_TIMEOUT", millis(plan.visibility)),
             ("OJS_CONNECT_TIMEOUT", "500ms".to_owned()),
             ("OJS_CONCURRENCY", plan.concurrency.to_string()),
             ("OJS_TERMINATION_GRACE_PERIOD", millis(plan.limit)),
@@ -342,6 +348,9 @@ impl Course<'_> {
     /// Waits for the occasion, asks for the end, and waits for that.
     fn end_it(&self, pid: i32, ended: &Receiver<(f64, Ended)>) -> (Asked, Option<(f64, Ended)>) {
         let plan = self.plan;
+        // Before that a signal ends it, or is dropped by the kernel: it is PID 1.
+        let blocks = || proc::signal_mask(pid, "SigBlk").is_some_and(|mask| mask & sys::bit(libc::SIGTERM) != 0);
+        wait_until(OCCASION, blocks);
         self.wait_for_occasion();
         pause(plan.pause);
         let mut asked = Asked::default();

@@ -131,6 +131,21 @@ impl Weather {
         }
     }
 
+    /// Of a few attempts one gets through, and its sender hears of it.
+    pub fn lets_heartbeats_through(self) -> bool {
+        match self {
+            Self::Fine
+            | Self::Slow
+            | Self::Errors
+            | Self::Lost
+            | Self::Resets
+            | Self::Hangs
+            | Self::Truncates
+            | Self::Busy => true,
+            Self::Refuses | Self::Silent | Self::Gone => false,
+        }
+    }
+
     /// Whatever is sent gets its answer in time: nothing may be left to its visibility timeout.
     pub fn is_reliable(self) -> bool {
         matches!(self, Self::Fine | Self::Slow)

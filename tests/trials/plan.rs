@@ -69,6 +69,10 @@ pub struct Plan {
     pub limit: Duration,
     pub cancel_grace: Duration,
     pub term_delay: Duration,
+    /// Longest that a request may take where nothing else is decided.
+    pub request_timeout: Duration,
+    /// How long a heartbeat keeps a job reserved.
+    pub visibility: Duration,
     pub requeues: bool,
     pub kubernetes: bool,
     /// SIGTERM, SIGINT or SIGQUIT.
@@ -88,6 +92,12 @@ pub struct Plan {
 
 /// The interval of the heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(200);
+
+/// How long a job is reserved where nothing but heartbeats keeps it, and where it does not matter.
+pub const SHORT_VISIBILITY: Duration = Duration::from_millis(1500);
+
+/// See [`SHORT_VISIBILITY`].
+const LONG_VISIBILITY: Duration = Duration::from_secs(120);
 
 /// In so many trials each pair of behaviour, weather and occasion has to come up [`LEAST_TIMES`] times.
 pub const THOROUGH: u64 = 5_000;
@@ -135,6 +145,10 @@ impl Plan {
             between(0, 3),
         );
         let (first, more) = asks(&mut between, occasion, deadline, signal);
+        let request_timeout = Duration::from_secs(pick(&[1, 10, 10], between(0, 2)));
+        // Where no heartbeat gets through for long, a job is lost by right.
+        let is_short = between(0, 2) != 0 && weather.lets_heartbeats_through();
+        let visibility = if is_short { SHORT_VISIBILITY } else { LONG_VISIBILITY };
         Self {
             number,
             is_calm: false,
@@ -150,6 +164,8 @@ impl Plan {
             limit,
             cancel_grace: Duration::from_millis(pick(&[0, 200, 1000], between(0, 2))),
             term_delay: Duration::from_millis(pick(&[0, 0, 0, 100], between(0, 3))),
+            request_timeout,
+            visibility,
             requeues,
             kubernetes,
             signal,
