@@ -200,10 +200,11 @@ impl Course<'_> {
     fn enqueue(&self) {
         let job = |job: &super::plan::JobPlan| {
             format!(
-                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}"}}],"retry":{{"max_attempts":50,"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
+                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}"}}],"retry":{{"max_attempts":{},"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
                 job.ms,
                 job.at_deadline,
-                job.ending.name()
+                job.ending.name(),
+                if self.plan.is_last_attempt { 1 } else { 50 }
             )
         };
         let jobs: Vec<String> = self.plan.jobs.iter().map(job).collect();
@@ -292,6 +293,7 @@ impl Course<'_> {
                 "OJS_LEFTOVERS",
                 if plan.requeues { "requeue" } else { "fail" }.to_owned(),
             ),
+            ("OJS_FINAL_STATE", plan.final_state.name().to_owned()),
             ("OJS_INTERRUPTED_EXIT", INTERRUPTED.to_string()),
             ("OJS_LOG_LEVEL", "info".to_owned()),
             ("OJS_LOG_FORMAT", "text".to_owned()),

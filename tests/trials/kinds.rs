@@ -231,3 +231,33 @@ impl Ending {
         }
     }
 }
+
+/// What the last heartbeats are to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinalState {
+    Terminate,
+    Terminated,
+    /// One after the other.
+    Both,
+}
+
+impl FinalState {
+    pub const ALL: [Self; 3] = [Self::Terminate, Self::Terminated, Self::Both];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "terminate",
+            Self::Terminated => "terminated",
+            Self::Both => "both",
+        }
+    }
+
+    /// The second of both is said only to who has answered the first.
+    pub fn may_end_with(self, state: Option<&str>, is_answered: bool) -> bool {
+        match self {
+            Self::Terminate => state == Some("terminate"),
+            Self::Terminated => state == Some("terminated"),
+            Self::Both => state == Some("terminated") || (state == Some("terminate") && !is_answered),
+        }
+    }
+}

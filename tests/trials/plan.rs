@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::kinds::{Behaviour, Ending, Occasion, Weather};
+use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
 use crate::support::random::Random;
 
 /// One job.
@@ -73,6 +73,10 @@ pub struct Plan {
     pub request_timeout: Duration,
     /// How long a heartbeat keeps a job reserved.
     pub visibility: Duration,
+    /// What the last heartbeats say.
+    pub final_state: FinalState,
+    /// Each job has one attempt: given back it would be discarded.
+    pub is_last_attempt: bool,
     pub requeues: bool,
     pub kubernetes: bool,
     /// SIGTERM, SIGINT or SIGQUIT.
@@ -119,6 +123,7 @@ impl Plan {
         let mut chance = |percent| random.below(100) < percent;
         let is_pid_1 = !chance(15);
         let requeues = chance(20);
+        let is_last_attempt = chance(15);
         let kubernetes = occasion == Occasion::Quiet && chance(50);
         let is_at_deadline = occasion == Occasion::Deadline || chance(10);
         let is_of_long_jobs = chance(35);
@@ -166,6 +171,8 @@ impl Plan {
             term_delay: Duration::from_millis(pick(&[0, 0, 0, 100], between(0, 3))),
             request_timeout,
             visibility,
+            final_state: pick(&FinalState::ALL, between(0, 4)),
+            is_last_attempt,
             requeues,
             kubernetes,
             signal,
@@ -200,6 +207,7 @@ impl Plan {
             margin: Duration::from_secs(4),
             limit: Duration::from_secs(10),
             term_delay: Duration::ZERO,
+            final_state: FinalState::Terminate,
             kubernetes: false,
             signal: libc::SIGTERM,
             pause: Duration::ZERO,

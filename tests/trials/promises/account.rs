@@ -36,7 +36,10 @@ impl Judge<'_> {
         let is_given_back = |hand: &Hand<'_>| {
             hand.end() == Some(End::Requeued) && hand.word(Word::Releasing).is_none() && is_late(hand)
         };
-        let is_possible = |hand: &Hand<'_>| self.is_cut_off(hand) || (self.plan.requeues && is_given_back(hand));
+        let is_possible = |hand: &Hand<'_>| {
+            let is_kept = self.is_kept_from_discarding(hand) && hand.word(Word::Releasing).is_none();
+            self.is_cut_off(hand) || (self.plan.requeues && (is_given_back(hand) || is_kept))
+        };
         self.hands().filter(is_possible).collect()
     }
 

@@ -8,12 +8,7 @@ use crate::plan::HEARTBEAT;
 
 impl Judge<'_> {
     pub(super) fn heartbeats_go_on(&self) -> Verdict {
-        let beats: Vec<f64> = self
-            .requests
-            .iter()
-            .filter(|event| event.operation == "heartbeat")
-            .map(|event| arrived(event))
-            .collect();
+        let beats: Vec<f64> = self.beats().map(arrived).collect();
         // Nobody could be reached.
         let gates: Vec<f64> = self
             .story
@@ -24,8 +19,10 @@ impl Judge<'_> {
             .collect();
         let most = 2.0 * self.millis(HEARTBEAT) + NOISE;
         let end = self.last_of("deregister").or(self.story.ended.map(|(end, _)| end));
-        // Until the last words, which have times of their own.
-        let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned());
+        // Until the last words, which have times of their own: the last heartbeat waits for its answer up to the end of its
+        // step, and until it has it, it is followed by nothing.
+        let hangs = self.beats().last().is_some_and(|beat| beat.fault == Some("hang"));
+        let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned() && !hangs);
         let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
         let ends = beats.iter().copied().skip(1).chain(last);
         let gaps = beats.iter().copied().zip(ends);
@@ -109,7 +106,7 @@ impl Judge<'_> {
             .collect();
         let ends = later
             .iter()
-            .filter(|beat| says(beat, "terminate"))
+            .filter(|beat| says(beat, "terminate") || says(beat, "terminated"))
             .map(|beat| arrived(beat));
         let terminate = ends.reduce(f64::min);
         let is_late = later

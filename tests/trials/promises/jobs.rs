@@ -31,6 +31,7 @@ impl Judge<'_> {
             {
                 broken("only what was not begun is given back", id.clone())
             }
+            Some(End::Requeued) if self.plan.is_last_attempt => broken("no requeue discards a job", id.clone()),
             Some(End::Acked | End::Failed | End::Requeued | End::Cancelled) => Vec::new(),
             Some(End::VisibilityTimeout) => self.left_to_lapse(hand, measured),
             Some(End::WorkerDeath) => broken("one outcome each", format!("{id}: the backend gave the worker up")),
@@ -46,14 +47,14 @@ impl Judge<'_> {
         if self.ends.is_abandoned() || self.heard_of(hand).is_none() || came_after_the_end {
             return Vec::new();
         }
+        if self.is_kept_from_discarding(hand) {
+            return Vec::new();
+        }
         measured.left_to_lapse += 1;
         if self.plan.weather.is_reliable() {
             return broken("one outcome each", format!("{id} has none though the backend answers"));
         }
-        let is_named = self
-            .story
-            .log
-            .contains(&format!("job {id}: left to its visibility timeout"));
+        let is_named = self.is_said_to_lapse(hand);
         let was_lost = hand.end_ms().filter(|lapse| *lapse < end);
         if let Some(lapse) = was_lost.filter(|_| !is_named) {
             return broken(
@@ -66,6 +67,19 @@ impl Judge<'_> {
         } else {
             broken("what has no outcome is in the log", id.clone())
         }
+    }
+
+    fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {
+        let line = format!("job {}: left to its visibility timeout", hand.job.id);
+        self.story.log.contains(&line)
+    }
+
+    /// It should go back, and that would discard it.
+    pub(super) fn is_kept_from_discarding(&self, hand: &Hand<'_>) -> bool {
+        let is_to_go_back = self.plan.requeues || hand.took.is_none() || hand.word(Word::Releasing).is_some();
+        let answers = [Word::Acked, Word::Failed];
+        let is_unanswered = answers.iter().all(|word| hand.word(*word).is_none());
+        self.plan.is_last_attempt && is_to_go_back && is_unanswered && self.is_said_to_lapse(hand)
     }
 
     /// A FAIL or a requeue that may have been carried out is sent again only after a look at the job, and one that was

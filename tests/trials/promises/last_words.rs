@@ -33,7 +33,13 @@ impl Judge<'_> {
         match beats.last() {
             None if self.plan.occasion == Occasion::Start => {}
             None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
-            Some(last) if last.state.as_deref() != Some("terminate") || !last.jobs.is_empty() => {
+            Some(last)
+                if !self
+                    .plan
+                    .final_state
+                    .may_end_with(last.state.as_deref(), is_whole(last))
+                    || !last.jobs.is_empty() =>
+            {
                 let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
                 verdict.extend(broken(PROMISE, how));
             }

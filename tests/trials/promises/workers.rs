@@ -58,7 +58,7 @@ impl Judge<'_> {
                 verdict.extend(broken(PROMISE, format!("{id}: the worker was ended while it worked")));
             }
             if let Some(due) = self.due(&hand)
-                && !is_as_planned(&hand, self.plan.behaviour)
+                && !is_as_planned(&hand, self.plan.behaviour, self.plan.is_last_attempt)
             {
                 let spare = granted - due;
                 let how = format!("{id} was done {spare:.0} ms before its end: {:?}", hand.end());
@@ -155,9 +155,10 @@ impl Judge<'_> {
 }
 
 /// Whether it ended as the worker was told to end it.
-fn is_as_planned(hand: &Hand<'_>, behaviour: Behaviour) -> bool {
+fn is_as_planned(hand: &Hand<'_>, behaviour: Behaviour, is_last_attempt: bool) -> bool {
     match hand.plan.ending {
         Ending::Fail => hand.is_failed_as_told(),
+        Ending::Release if is_last_attempt && behaviour != Behaviour::Python => true,
         // The Python worker of the trials releases nothing.
         Ending::Release if behaviour != Behaviour::Python => hand.end() == Some(End::Requeued),
         Ending::Ack | Ending::Release => hand.end() == Some(End::Acked),
