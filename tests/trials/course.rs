@@ -31,6 +31,9 @@ const OCCASION: Duration = Duration::from_millis(1500);
 /// How much longer than the limit an init is waited for before it is said to hang.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How late an answer comes for which nobody waits any more: longer than any stop phase.
+const TOO_LATE: Duration = Duration::from_secs(6);
+
 /// How long the witness has a job.
 const WITNESSED: Duration = Duration::from_millis(10);
 
@@ -40,7 +43,8 @@ const PYTHON: &str = include_str!("worker.py");
 /// A signal that was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
-    /// Milliseconds on the clock of the backend's record.
+    /// When that was about to be done, and when it was done: milliseconds on the clock of the backend's record.
+    pub began: f64,
     pub ms: f64,
     pub signal: i32,
 }
@@ -244,8 +248,11 @@ impl Course<'_> {
             Weather::Busy => every(2, status(429, Some("0.1"))),
             Weather::Refuses => drop(self.server.refuse_connections()),
             Weather::Silent => rule(Fault::Hang),
-            Weather::Gone if self.plan.number.is_multiple_of(2) => rule(Fault::Hang),
-            Weather::Gone => drop(self.server.refuse_connections()),
+            Weather::Gone => match self.plan.number % 3 {
+                0 => drop(self.server.refuse_connections()),
+                1 => rule(Fault::Hang),
+                _ => rule(Fault::Delay(TOO_LATE)),
+            },
         }
     }
 
@@ -402,7 +409,8 @@ impl Course<'_> {
         match ask {
             Ask::Signal(signal) => {
                 let _ = sys::send(pid, signal);
-                asked.sent.push(Sent { ms: self.now(), signal });
+                let ms = self.now();
+                asked.sent.push(Sent { began, ms, signal });
             }
             Ask::Command(words) => {
                 let name = format!("command-{}", asked.commands.len());

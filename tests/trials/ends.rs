@@ -68,7 +68,9 @@ impl Ends {
         let asked = &story.asked;
         let end = story.ended.map_or(f64::MAX, |(ms, _)| ms);
         let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.ms < end;
-        let stops: Vec<f64> = asked.sent.iter().filter(is_stop).map(|sent| sent.ms).collect();
+        let sent_stops = || asked.sent.iter().filter(is_stop);
+        let stops: Vec<f64> = sent_stops().map(|sent| sent.ms).collect();
+        let mut begun_stops = sent_stops().map(|sent| sent.began);
         let signalled = stops.first().copied();
         let t0 = first(
             signalled
@@ -100,9 +102,9 @@ impl Ends {
             let of_verbs = asked.commands.iter().filter(|command| verbs.contains(&command.verb()));
             first(of_verbs.map(|command| command.began))
         };
-        let first_asked = [signalled, asked.directed, begun(&["terminate", "stop"])];
+        let first_asked = [begun_stops.next(), asked.directed, begun(&["terminate", "stop"])];
         let first_asked = first(first_asked.into_iter().flatten());
-        let hurries = [first_asked.map(deadline), stops.get(1).copied(), begun(&["stop"])];
+        let hurries = [first_asked.map(deadline), begun_stops.next(), begun(&["stop"])];
         // A program has to be started before it can ask.
         let quiets = taken(asked, &["quiet"]).chain(hooks.iter().map(|began| began + NOISE));
         Self {

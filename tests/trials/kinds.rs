@@ -96,7 +96,7 @@ pub enum Weather {
     Refuses,
     /// Answers nothing for a while.
     Silent,
-    /// Gone for good: refuses, or answers nothing.
+    /// Gone for good: refuses, answers nothing, or does so when nobody waits any more.
     Gone,
 }
 

@@ -66,6 +66,7 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.heartbeats_name_each_job(),
         judge.one_says_quiet(),
         judge.last_words(),
+        judge.requests_end_with_their_phase(),
         judge.each_is_told_to_cancel(),
         judge.the_worker_is_asked_to_end(),
         judge.exit_status(),

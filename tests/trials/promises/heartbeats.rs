@@ -21,7 +21,10 @@ impl Judge<'_> {
         let end = self.last_of("deregister").or(self.story.ended.map(|(end, _)| end));
         // Until the last words, which have times of their own: the last heartbeat waits for its answer up to the end of its
         // step, and until it has it, it is followed by nothing.
-        let hangs = self.beats().last().is_some_and(|beat| beat.fault == Some("hang"));
+        let hangs = self
+            .beats()
+            .last()
+            .is_some_and(|beat| beat.took_ms.is_none() && ["hang", "delay"].contains(&beat.fault.unwrap_or_default()));
         let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned() && !hangs);
         let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
         let ends = beats.iter().copied().skip(1).chain(last);

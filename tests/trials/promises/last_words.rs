@@ -3,7 +3,7 @@
 use ojs_devserver::Event;
 
 use super::{Judge, Verdict, arrived, broken};
-use crate::ends::is_whole;
+use crate::ends::{NOISE, SLACK, is_whole};
 use crate::kinds::Occasion;
 
 impl Judge<'_> {
@@ -56,5 +56,30 @@ impl Judge<'_> {
             }
         }
         verdict
+    }
+
+    /// What was asked for after t0 is given up when its part of the stop phase is over: whoever says deregister waits for
+    /// nothing else. That shows where answers come late: the backend sees who leaves.
+    pub(super) fn requests_end_with_their_phase(&self) -> Verdict {
+        const PROMISE: &str = "each request ends with its phase";
+        let (Some(bye), Some(t0)) = (self.last_of("deregister"), self.ends.t0) else {
+            return Vec::new();
+        };
+        let is_open = |event: &&&Event| {
+            ["ack", "nack", "info"].contains(&event.operation)
+                && event.fault == Some("delay")
+                && arrived(event) > t0 + NOISE
+                && event.ms > bye + SLACK
+        };
+        match self.requests.iter().find(is_open) {
+            Some(open) if !self.ends.is_abandoned() => {
+                let late = open.ms - bye;
+                broken(
+                    PROMISE,
+                    format!("{} was given up {late:.0} ms after deregister", open.operation),
+                )
+            }
+            _ => Vec::new(),
+        }
     }
 }

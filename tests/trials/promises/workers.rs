@@ -137,7 +137,10 @@ impl Judge<'_> {
         let last = outcomes
             .map(|event| event.ms)
             .fold(self.ends.asked.unwrap_or(f64::MAX), f64::max);
-        let has_drained = last + NOISE < self.granted() && self.hands().all(|hand| !self.is_cut_off(&hand));
+        let has_drained = last + NOISE < self.granted()
+            && self
+                .hands()
+                .all(|hand| !self.is_cut_off(&hand) && hand.end() != Some(End::VisibilityTimeout));
         let notes = |word| self.story.notes.iter().filter(move |note| note.word == word);
         let Some(worker) = notes(Word::Started).next() else {
             return Vec::new();
