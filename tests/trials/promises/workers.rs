@@ -1,9 +1,9 @@
 //! What the worker is granted and told, and that its answers count.
 
-use ojs_devserver::End;
+use ojs_devserver::{End, Event};
 
-use super::{Hand, Judge, Verdict, broken};
-use crate::ends::{NOISE, SLACK};
+use super::{Hand, Judge, Verdict, arrived, broken};
+use crate::ends::{NOISE, SLACK, is_whole};
 use crate::journal::Word;
 use crate::kinds::{Behaviour, Ending};
 
@@ -130,28 +130,27 @@ impl Judge<'_> {
         const PROMISE: &str = "a worker that lived gets SIGTERM";
         // Python's client may end by itself as soon as it is told terminate.
         let lives = !self.plan.behaviour.may_end_first() && self.plan.behaviour != Behaviour::Python;
-        let outcomes = self
-            .requests
-            .iter()
-            .filter(|event| ["ack", "nack", "fetch"].contains(&event.operation));
-        let last = outcomes
-            .map(|event| event.ms)
-            .fold(self.ends.asked.unwrap_or(f64::MAX), f64::max);
+        let asked = self.ends.asked.unwrap_or(f64::MAX);
+        let is_of_jobs = |event: &&&Event| ["ack", "nack", "info", "fetch"].contains(&event.operation);
+        // A request without an answer may be made again, or be waited for.
+        let is_waited_for = |event: &&Event| arrived(event) > asked - SLACK && !is_whole(event);
+        let requests: Vec<&Event> = self.requests.iter().filter(is_of_jobs).copied().collect();
+        let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
+        let is_settled = |hand: &Hand<'_>| {
+            let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
+            is_over && !self.is_cut_off(hand)
+        };
         let has_drained = last + NOISE < self.granted()
-            && self
-                .hands()
-                .all(|hand| !self.is_cut_off(&hand) && hand.end() != Some(End::VisibilityTimeout));
+            && !requests.iter().any(is_waited_for)
+            && self.hands().all(|hand| is_settled(&hand));
         let notes = |word| self.story.notes.iter().filter(move |note| note.word == word);
         let Some(worker) = notes(Word::Started).next() else {
             return Vec::new();
         };
-        let is_all_answered = self.plan.weather.is_reliable() && self.story.log.contains("Worker stopped gracefully");
         let is_asked = notes(Word::Terminated).any(|note| note.job == worker.job);
-        if lives && has_drained && is_all_answered && !self.ends.is_abandoned() && !is_asked {
-            return broken(
-                PROMISE,
-                format!("process {} did not, the last outcome was at {last:.0} ms", worker.job),
-            );
+        if lives && has_drained && !self.ends.is_abandoned() && !is_asked {
+            let how = format!("process {} did not, the last outcome was at {last:.0} ms", worker.job);
+            return broken(PROMISE, how);
         }
         Vec::new()
     }
