@@ -133,7 +133,8 @@ impl Judge<'_> {
         let asked = self.ends.asked.unwrap_or(f64::MAX);
         let is_of_jobs = |event: &&&Event| ["ack", "nack", "info", "fetch"].contains(&event.operation);
         // A request without an answer may be made again, or be waited for.
-        let is_waited_for = |event: &&Event| arrived(event) > asked - SLACK && !is_whole(event);
+        let is_waited_for =
+            |event: &&Event| !is_whole(event) && (arrived(event) > asked - SLACK || event.took_ms.is_none());
         let requests: Vec<&Event> = self.requests.iter().filter(is_of_jobs).copied().collect();
         let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
         let is_settled = |hand: &Hand<'_>| {
