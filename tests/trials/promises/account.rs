@@ -33,11 +33,16 @@ impl Judge<'_> {
     fn possibly_cut_off(&self) -> Vec<Hand<'_>> {
         let granted = self.granted();
         let is_late = |hand: &Hand<'_>| hand.end_ms().is_some_and(|end| end > granted - SLACK);
-        let is_given_back = |hand: &Hand<'_>| {
-            hand.end() == Some(End::Requeued) && hand.word(Word::Releasing).is_none() && is_late(hand)
+        // What it writes into a closed socket, or while it is killed, does not get through.
+        let is_released = |hand: &Hand<'_>| {
+            let released = hand
+                .word(Word::Releasing)
+                .filter(|_| !self.plan.behaviour.may_end_first());
+            released.is_some_and(|ms| ms < granted - SLACK)
         };
+        let is_given_back = |hand: &Hand<'_>| hand.end() == Some(End::Requeued) && !is_released(hand) && is_late(hand);
         let is_possible = |hand: &Hand<'_>| {
-            let is_kept = self.is_kept_from_discarding(hand) && hand.word(Word::Releasing).is_none();
+            let is_kept = self.is_kept_from_discarding(hand) && !is_released(hand);
             self.is_cut_off(hand) || (self.plan.requeues && (is_given_back(hand) || is_kept))
         };
         self.hands().filter(is_possible).collect()
