@@ -476,7 +476,7 @@ impl Course<'_> {
             server.events().iter().any(|event| {
                 event.operation == "heartbeat"
                     && event.ms > directed
-                    && matches!(event.state.as_deref(), Some("terminate"))
+                    && matches!(event.state.as_deref(), Some("terminate" | "terminated"))
             })
         };
         self.server.wait(OCCASION, has_heard).then_some(directed)

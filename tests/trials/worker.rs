@@ -428,7 +428,12 @@ impl Worker {
         match Crash::after(self.act_after) {
             Crash::Status => sys::leave(CRASH_STATUS),
             Crash::Killed => drop(raise(Signal::SIGKILL)),
-            Crash::Fault => drop(raise(Signal::SIGSEGV)),
+            Crash::Fault => {
+                let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+                // SAFETY: the default is the kernel's own. That of the standard library would go on: nothing faults again.
+                let _ = unsafe { sigaction(Signal::SIGSEGV, &default) };
+                let _ = raise(Signal::SIGSEGV);
+            }
         }
     }
 

@@ -132,17 +132,18 @@ impl Judge<'_> {
                 .find_map(|part| part.strip_suffix(what));
             part.map_or(Some(0), |count| count.trim().parse::<usize>().ok())
         };
-        let is_done = |hand: &Hand<'_>| hand.end() == Some(End::Acked);
-        let is_failed = |hand: &Hand<'_>| hand.end() == Some(End::Failed) && !self.is_cut_off(hand);
-        let mut verdict = Vec::new();
-        let kinds: [(&str, &dyn Fn(&Hand<'_>) -> bool); 2] = [(" done", &is_done), (" failed", &is_failed)];
-        for (what, is_so) in kinds {
-            let since = |ms: f64| {
-                self.hands()
-                    .filter(|hand| is_so(hand) && hand.end_ms().is_some_and(|end| end > ms))
-                    .count()
+        let ends_since = |ms: f64, is_failed: bool| {
+            let is_so = |hand: &Hand<'_>| match hand.end() {
+                Some(End::Acked) => !is_failed,
+                Some(End::Failed) => is_failed && !self.is_cut_off(hand),
+                Some(End::Requeued | End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => false,
             };
-            let range = since(t0 + NOISE)..=since(asked - NOISE);
+            let hands = self.hands().filter(|hand| hand.end_ms().is_some_and(|end| end > ms));
+            hands.filter(is_so).count()
+        };
+        let mut verdict = Vec::new();
+        for (what, is_failed) in [(" done", false), (" failed", true)] {
+            let range = ends_since(t0 + NOISE, is_failed)..=ends_since(asked - NOISE, is_failed);
             if !said(what).is_some_and(|said| range.contains(&said)) {
                 verdict.extend(broken(PROMISE, format!("{:?}{what} instead of {range:?}", said(what))));
             }

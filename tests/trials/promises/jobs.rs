@@ -98,7 +98,7 @@ impl Judge<'_> {
                         let ours = job.deliveries.iter().filter(|it| it.worker.as_deref() != Some(WITNESS));
                         let mut given = ours.map(|delivery| in_millis(delivery.at));
                         let is_new = from.is_some_and(|from| given.any(|at| at >= from && at <= event.ms));
-                        let is_clear = before.is_none_or(|before| is_declined(before));
+                        let is_clear = before.is_none_or(is_declined);
                         if !is_clear && !is_new {
                             verdict.extend(broken("no blind repeat of a FAIL", job.id.clone()));
                         }
