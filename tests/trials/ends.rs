@@ -67,7 +67,7 @@ impl Ends {
     pub fn of(plan: &Plan, story: &Story) -> Self {
         let asked = &story.asked;
         let end = story.ended.map_or(f64::MAX, |(ms, _)| ms);
-        let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.ms < end;
+        let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.began < end;
         let sent_stops = || asked.sent.iter().filter(is_stop);
         let stops: Vec<f64> = sent_stops().map(|sent| sent.ms).collect();
         let mut begun_stops = sent_stops().map(|sent| sent.began);

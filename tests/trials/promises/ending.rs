@@ -86,6 +86,8 @@ impl Judge<'_> {
     pub(super) fn operators_are_answered(&self) -> Verdict {
         const PROMISE: &str = "operators are answered";
         let end = self.story.ended.map_or(f64::MAX, |(ms, _)| ms);
+        // The SIGKILL of the stop phase reaches everybody in the namespace, whoever has not been heard yet included.
+        let end = self.ends.deadline.map_or(end, |deadline| end.min(deadline));
         let drain = self.millis(self.plan.grace.min(self.plan.limit - self.plan.margin));
         let was_heard = self.story.log.contains("stop phase: forced") && self.ends.stops.len() < 2;
         // Nobody can be asked who is about to go for another reason, and a third signal waits for nobody.

@@ -63,7 +63,10 @@ impl Judge<'_> {
                 .story
                 .log
                 .contains(&format!("job {id}: left to its visibility timeout"));
-            if given_up {
+            // Its FAIL or requeue may have been carried out: how long that has been so the record cannot say, where the request
+            // itself never got there.
+            let is_looked_at = |event: &Event| event.operation == "info" && event.request.contains(id.as_str());
+            if given_up || self.requests.iter().any(|event| is_looked_at(event)) {
                 continue;
             }
             let mut nacks = self

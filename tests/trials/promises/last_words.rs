@@ -65,10 +65,12 @@ impl Judge<'_> {
         let (Some(bye), Some(t0)) = (self.last_of("deregister"), self.ends.t0) else {
             return Vec::new();
         };
+        // What is on its way when somebody forces the end keeps the time that it was given.
+        let since = self.ends.forced.map_or(t0 + NOISE, |forced| forced.max(t0 + NOISE));
         let is_open = |event: &&&Event| {
             ["ack", "nack", "info"].contains(&event.operation)
                 && event.fault == Some("delay")
-                && arrived(event) > t0 + NOISE
+                && arrived(event) > since
                 && event.ms > bye + SLACK
         };
         match self.requests.iter().find(is_open) {
