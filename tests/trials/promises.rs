@@ -152,7 +152,9 @@ impl<'a> Judge<'a> {
         let is_its = |event: &&&Event| {
             event.operation == "fetch" && event.jobs.contains(&hand.job.id) && (event.ms - hand.at).abs() < SAME_FETCH
         };
-        let fetch = self.requests.iter().find(is_its)?;
+        let distance = |event: &Event| (event.ms - hand.at).abs();
+        let fetch = self.requests.iter().filter(is_its);
+        let fetch = fetch.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
         // Whoever refuses connections closes those that there are.
         let is_cut = |event: &Event| event.operation == "refusing" && (0.0..NOISE).contains(&(event.ms - fetch.ms));
         let is_heard = fetch.fault.is_none_or(|fault| fault == "delay") && !self.story.events.iter().any(is_cut);

@@ -2,7 +2,7 @@
 
 use ojs_devserver::{End, Event};
 
-use super::{Hand, Judge, Measured, Verdict, broken, in_millis};
+use super::{Hand, Judge, Measured, Verdict, arrived, broken, in_millis};
 use crate::course::WITNESS;
 use crate::ends::is_whole;
 use crate::journal::Word;
@@ -55,7 +55,13 @@ impl Judge<'_> {
             return broken("one outcome each", format!("{id} has none though the backend answers"));
         }
         let is_named = self.is_said_to_lapse(hand);
-        let was_lost = hand.end_ms().filter(|lapse| *lapse < end);
+        // While its FAIL or requeue may have been carried out no heartbeat keeps it.
+        let is_about = |event: &Event| event.jobs.contains(id) || event.request.contains(id.as_str());
+        let is_of_it = |event: &&&Event| event.operation == "nack" && is_about(event);
+        let mut nacks = self.requests.iter().filter(is_of_it);
+        let is_in_doubt = nacks.any(|event| arrived(event) >= hand.at && !is_whole(event));
+        let was_lost = hand.end_ms().filter(|lapse| *lapse < end && !is_in_doubt);
+        let is_named = is_named || is_in_doubt && hand.end_ms().is_some();
         if let Some(lapse) = was_lost.filter(|_| !is_named) {
             return broken(
                 "heartbeats keep what is held",
