@@ -138,7 +138,9 @@ impl Plan {
             let grace = Duration::from_millis(pick(&[0, 300, 700, 1000, 1500], between(0, 4)));
             let margin = Duration::from_millis(pick(&[2000, 3000, 4000], between(0, 2)));
             let spare = Duration::from_millis(between(500, 1000));
-            (grace, margin, (margin * 2).max(grace + margin + spare))
+            // A hook that waits for idle may use as much as the drain.
+            let drains = 1 + u32::from(occasion == Occasion::Operator);
+            (grace, margin, (margin * 2).max(grace * drains + margin + spare))
         };
         let concurrency = u32::try_from(between(1, 8)).unwrap();
         let count = between(1, 2 * u64::from(concurrency));
