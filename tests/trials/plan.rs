@@ -129,10 +129,10 @@ impl Plan {
         let is_of_long_jobs = chance(35);
         let is_cut_by_limit = chance(12);
         let mut between = |low, high| random.between(low, high);
-        // The margin is at most half of the limit, and a tenth of it is kept back: 4 s is the shortest with which an end
-        // at the last moment comes 250 ms before the limit, and the machine may be late.
+        // The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the last moment comes
+        // 500 ms before the limit, half of which is for a busy machine.
         let (grace, margin, limit) = if is_cut_by_limit {
-            let [grace, margin] = [10_000, 4_000].map(Duration::from_millis);
+            let [grace, margin] = [10_000, 5_000].map(Duration::from_millis);
             (grace, margin, margin * 2)
         } else {
             let grace = Duration::from_millis(pick(&[0, 300, 700, 1000, 1500], between(0, 4)));
