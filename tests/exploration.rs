@@ -220,7 +220,7 @@ fn one_job_and_three_sigterms() {
         jobs: 1,
         ..NOTHING
     };
-    small_world("one job, three SIGTERMs", options(1), budget, 1, 1);
+    world("one job, three SIGTERMs", options(1), budget, 1, 1);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn one_job_a_sigterm_and_a_backend_that_fails() {
         failures: 2,
         ..NOTHING
     };
-    small_world("one job, two failures", options(1), budget, 1, 1);
+    world("one job, two failures", options(1), budget, 1, 1);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn one_job_and_a_death() {
         hang_ups: 1,
         ..NOTHING
     };
-    small_world("one job, one death, one hang-up", options(1), budget, 1, 1);
+    world("one job, one death, one hang-up", options(1), budget, 1, 1);
 }
 
 #[test]

@@ -30,7 +30,7 @@ const USUAL_PATH: &str = "/dev/termination-log";
 const OFF: &str = "off";
 
 /// Longest that the exit waits for a text to be written. It comes out of the half second that we are early.
-const FINISH_LIMIT: Duration = Duration::from_millis(200);
+const FINISH_LIMIT: Duration = Duration::from_millis(100);
 
 /// Texts that may wait for the thread: one life has two, as the stop phase begins and at the end.
 const MOST_WAITING: usize = 2;
@@ -97,7 +97,7 @@ impl TerminationLog {
         }
     }
 
-    /// Waits until everything was written, 200 ms at most.
+    /// Waits until everything was written, 100 ms at most.
     pub fn finish(&mut self) {
         let Some(Writer { texts, over }) = self.writer.take() else {
             return;

@@ -229,8 +229,9 @@ impl Lifecycle {
                 if let Some(extended) = extended {
                     self.look_for_lost(&beat.named, &extended, now);
                 }
-                self.ask_for_manifest(now);
                 self.directed(directive, now);
+                // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
+                self.ask_for_manifest(now);
             }
             Reply::Failed(failure @ Failure::Unregistered) => {
                 let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));

@@ -16,6 +16,7 @@ use super::operator::{self, Came};
 use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Onset, Plan};
 use super::worker;
 use crate::support::namespace::{spawn, spawn_as_pid_1};
+use crate::support::proc;
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
 use crate::support::wait::{pause, wait_until};
@@ -30,6 +31,9 @@ const OCCASION: Duration = Duration::from_millis(1500);
 /// How much longer than the limit an init is waited for before it is said to hang.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How late an answer comes for which nobody waits any more: longer than any stop phase.
+const TOO_LATE: Duration = Duration::from_secs(6);
+
 /// How long the witness has a job.
 const WITNESSED: Duration = Duration::from_millis(10);
 
@@ -39,7 +43,8 @@ const PYTHON: &str = include_str!("worker.py");
 /// A signal that was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
-    /// Milliseconds on the clock of the backend's record.
+    /// When that was about to be done, and when it was done: milliseconds on the clock of the backend's record.
+    pub began: f64,
     pub ms: f64,
     pub signal: i32,
 }
@@ -98,6 +103,8 @@ pub struct Story {
     pub jobs: Vec<JobSnapshot>,
     pub notes: Vec<Note>,
     pub log: String,
+    /// The termination log.
+    pub termination: String,
     pub asked: Asked,
     /// `None`: it had to be killed.
     pub ended: Option<(f64, Ended)>,
@@ -130,6 +137,7 @@ enum Act {
 pub fn play(plan: &Plan, dir: &Path) -> Story {
     let server = Server::start(Options {
         heartbeat_interval: HEARTBEAT,
+        visibility_timeout: plan.visibility,
         ..Options::default()
     })
     .unwrap();
@@ -174,6 +182,7 @@ impl Course<'_> {
             jobs: self.server.jobs(),
             notes: self.journal.read(self.epoch),
             log: std::fs::read_to_string(self.at("log")).unwrap_or_default(),
+            termination: std::fs::read_to_string(self.at("termination")).unwrap_or_default(),
             asked,
             ended,
             overlaps,
@@ -195,10 +204,11 @@ impl Course<'_> {
     fn enqueue(&self) {
         let job = |job: &super::plan::JobPlan| {
             format!(
-                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}"}}],"retry":{{"max_attempts":50,"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
+                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}"}}],"retry":{{"max_attempts":{},"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
                 job.ms,
                 job.at_deadline,
-                job.ending.name()
+                job.ending.name(),
+                if self.plan.is_last_attempt { 1 } else { 50 }
             )
         };
         let jobs: Vec<String> = self.plan.jobs.iter().map(job).collect();
@@ -238,8 +248,11 @@ impl Course<'_> {
             Weather::Busy => every(2, status(429, Some("0.1"))),
             Weather::Refuses => drop(self.server.refuse_connections()),
             Weather::Silent => rule(Fault::Hang),
-            Weather::Gone if self.plan.number.is_multiple_of(2) => rule(Fault::Hang),
-            Weather::Gone => drop(self.server.refuse_connections()),
+            Weather::Gone => match self.plan.number % 3 {
+                0 => drop(self.server.refuse_connections()),
+                1 => rule(Fault::Hang),
+                _ => rule(Fault::Delay(TOO_LATE)),
+            },
         }
     }
 
@@ -274,7 +287,8 @@ impl Course<'_> {
             ("OJS_HEALTH_LISTEN", "off".to_owned()),
             ("OJS_POLL_INTERVAL", "30ms".to_owned()),
             ("OJS_HEARTBEAT_INTERVAL", millis(HEARTBEAT)),
-            ("OJS_REQUEST_TIMEOUT", "1s".to_owned()),
+            ("OJS_REQUEST_TIMEOUT", millis(plan.request_timeout)),
+            ("OJS_VISIBILITY_TIMEOUT", millis(plan.visibility)),
             ("OJS_CONNECT_TIMEOUT", "500ms".to_owned()),
             ("OJS_CONCURRENCY", plan.concurrency.to_string()),
             ("OJS_TERMINATION_GRACE_PERIOD", millis(plan.limit)),
@@ -286,6 +300,7 @@ impl Course<'_> {
                 "OJS_LEFTOVERS",
                 if plan.requeues { "requeue" } else { "fail" }.to_owned(),
             ),
+            ("OJS_FINAL_STATE", plan.final_state.name().to_owned()),
             ("OJS_INTERRUPTED_EXIT", INTERRUPTED.to_string()),
             ("OJS_LOG_LEVEL", "info".to_owned()),
             ("OJS_LOG_FORMAT", "text".to_owned()),
@@ -342,6 +357,9 @@ impl Course<'_> {
     /// Waits for the occasion, asks for the end, and waits for that.
     fn end_it(&self, pid: i32, ended: &Receiver<(f64, Ended)>) -> (Asked, Option<(f64, Ended)>) {
         let plan = self.plan;
+        // Before that a signal ends it, or is dropped by the kernel: it is PID 1.
+        let blocks = || proc::signal_mask(pid, "SigBlk").is_some_and(|mask| mask & sys::bit(libc::SIGTERM) != 0);
+        wait_until(OCCASION, blocks);
         self.wait_for_occasion();
         pause(plan.pause);
         let mut asked = Asked::default();
@@ -391,7 +409,8 @@ impl Course<'_> {
         match ask {
             Ask::Signal(signal) => {
                 let _ = sys::send(pid, signal);
-                asked.sent.push(Sent { ms: self.now(), signal });
+                let ms = self.now();
+                asked.sent.push(Sent { began, ms, signal });
             }
             Ask::Command(words) => {
                 let name = format!("command-{}", asked.commands.len());
@@ -457,7 +476,7 @@ impl Course<'_> {
             server.events().iter().any(|event| {
                 event.operation == "heartbeat"
                     && event.ms > directed
-                    && matches!(event.state.as_deref(), Some("terminate"))
+                    && matches!(event.state.as_deref(), Some("terminate" | "terminated"))
             })
         };
         self.server.wait(OCCASION, has_heard).then_some(directed)

@@ -24,7 +24,16 @@ pub struct Ends {
     pub deadline: Option<f64>,
     /// The orchestrator's SIGKILL.
     pub limit: Option<f64>,
+    /// The end was first asked for, whenever that was heard: nothing of it can be seen before.
+    pub asked: Option<f64>,
+    /// Until then jobs may finish, whatever is heard when: by the deadline, or by who forces the end.
+    pub granted: Option<f64>,
+    /// From a SIGTSTP to the SIGCONT that takes it back.
+    pub pause: Option<(f64, f64)>,
 }
+
+/// How far two clocks, or two who look at the same, may be apart, in milliseconds.
+pub const SLACK: f64 = 5.0;
 
 /// The signals that ask for the end.
 pub fn is_stop(signal: i32) -> bool {
@@ -58,8 +67,10 @@ impl Ends {
     pub fn of(plan: &Plan, story: &Story) -> Self {
         let asked = &story.asked;
         let end = story.ended.map_or(f64::MAX, |(ms, _)| ms);
-        let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.ms < end;
-        let stops: Vec<f64> = asked.sent.iter().filter(is_stop).map(|sent| sent.ms).collect();
+        let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.began < end;
+        let sent_stops = || asked.sent.iter().filter(is_stop);
+        let stops: Vec<f64> = sent_stops().map(|sent| sent.ms).collect();
+        let mut begun_stops = sent_stops().map(|sent| sent.began);
         let signalled = stops.first().copied();
         let t0 = first(
             signalled
@@ -72,7 +83,8 @@ impl Ends {
             .iter()
             .filter(|command| command.verb() == "prestop" && command.is_taken());
         let hooks: Vec<f64> = hooks.map(|hook| hook.began).collect();
-        let was_resumed = asked.sent.iter().any(|sent| sent.signal == libc::SIGCONT);
+        let resumed = asked.sent.iter().find(|sent| sent.signal == libc::SIGCONT);
+        let resumed = resumed.map(|sent| sent.ms);
         let tstp = asked.sent.iter().find(|sent| sent.signal == libc::SIGTSTP);
         let tstp = tstp.map(|sent| sent.ms);
         // The orchestrator begins to count with its hook; without a SIGTERM after it, it was not the orchestrator.
@@ -81,18 +93,28 @@ impl Ends {
         let millis = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         let limit = clock.map(|clock| clock + millis(plan.limit));
         let drain = millis(plan.grace.min(plan.limit - plan.margin));
+        let deadline = |t0: f64| {
+            let end = limit.map_or(f64::MAX, |limit| limit - millis(plan.margin));
+            // What a hook has used is gone.
+            end.min(t0 + drain)
+        };
+        let begun = |verbs: &[&str]| {
+            let of_verbs = asked.commands.iter().filter(|command| verbs.contains(&command.verb()));
+            first(of_verbs.map(|command| command.began))
+        };
+        let first_asked = [begun_stops.next(), asked.directed, begun(&["terminate", "stop"])];
+        let first_asked = first(first_asked.into_iter().flatten());
+        let hurries = [first_asked.map(deadline), begun_stops.next(), begun(&["stop"])];
         // A program has to be started before it can ask.
         let quiets = taken(asked, &["quiet"]).chain(hooks.iter().map(|began| began + NOISE));
         Self {
             t0,
-            quiet: first(t0.into_iter().chain(quiets).chain(tstp.filter(|_| !was_resumed))),
+            quiet: first(t0.into_iter().chain(quiets).chain(tstp.filter(|_| resumed.is_none()))),
             forced: first(stops.get(1).copied().into_iter().chain(taken(asked, &["stop"]))),
-            // What a hook has used is gone.
-            deadline: t0.map(|t0| {
-                limit
-                    .map_or(f64::MAX, |limit| limit - millis(plan.margin))
-                    .min(t0 + drain)
-            }),
+            deadline: t0.map(deadline),
+            asked: first_asked,
+            granted: first(hurries.into_iter().flatten()),
+            pause: tstp.zip(resumed),
             limit,
             stops,
         }

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -25,10 +26,28 @@ pub enum Word {
     Failed,
     /// It is given back now; whoever reads this cannot know whether that got through.
     Releasing,
+    /// The worker was told to give it up: the shutdown's time is over.
+    Cancelled,
+    /// A process of the worker can be asked to end from here on. Of a process, as what follows: the job is its number.
+    Started,
+    /// It got SIGTERM.
+    Terminated,
+    /// It does now what it does: it crashes, or closes its socket.
+    Acting,
 }
 
 impl Word {
-    const ALL: [Self; 5] = [Self::Took, Self::Overlap, Self::Acked, Self::Failed, Self::Releasing];
+    const ALL: [Self; 9] = [
+        Self::Took,
+        Self::Overlap,
+        Self::Acked,
+        Self::Failed,
+        Self::Releasing,
+        Self::Cancelled,
+        Self::Started,
+        Self::Terminated,
+        Self::Acting,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -37,8 +56,27 @@ impl Word {
             Self::Acked => "acked",
             Self::Failed => "failed",
             Self::Releasing => "releasing",
+            Self::Cancelled => "cancelled",
+            Self::Started => "started",
+            Self::Terminated => "terminated",
+            Self::Acting => "acting",
         }
     }
+}
+
+/// Longest line that a signal handler adds, in bytes.
+const HANDLERS_LINE: usize = 64;
+
+/// Adds a line about this process to the file of [`Journal::open`], with system calls alone: a signal may have interrupted
+/// anything.
+pub fn note_in_handler(journal: RawFd, word: Word) {
+    let mut line = [0; HANDLERS_LINE];
+    let mut rest = line.as_mut_slice();
+    let (now, process) = (sys::monotonic_ns(), std::process::id());
+    let _ = writeln!(rest, "{now} {} {process}", word.name());
+    let left = rest.len();
+    // SAFETY: the buffer lives, and holds at least that many bytes.
+    unsafe { libc::write(journal, line.as_ptr().cast(), HANDLERS_LINE - left) };
 }
 
 /// A line of the journal.
@@ -68,8 +106,18 @@ impl Journal {
     /// Adds a line, in one piece.
     pub fn note(&self, word: Word, job: &str) {
         let line = format!("{} {} {job}\n", sys::monotonic_ns(), word.name());
+        self.open().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// Adds a line about this process.
+    pub fn note_process(&self, word: Word) {
+        self.note(word, &std::process::id().to_string());
+    }
+
+    /// For notes of a signal handler: see [`note_in_handler`].
+    pub fn open(&self) -> File {
         let file = OpenOptions::new().create(true).append(true).open(self.path());
-        file.unwrap().write_all(line.as_bytes()).unwrap();
+        file.unwrap()
     }
 
     /// All lines so far. `epoch`: what `CLOCK_MONOTONIC` said in nanoseconds when the backend was started.

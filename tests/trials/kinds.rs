@@ -96,7 +96,7 @@ pub enum Weather {
     Refuses,
     /// Answers nothing for a while.
     Silent,
-    /// Gone for good: refuses, or answers nothing.
+    /// Gone for good: refuses, answers nothing, or does so when nobody waits any more.
     Gone,
 }
 
@@ -128,6 +128,21 @@ impl Weather {
             Self::Refuses => "refuses",
             Self::Silent => "silent",
             Self::Gone => "gone",
+        }
+    }
+
+    /// Of a few attempts one gets through, and its sender hears of it.
+    pub fn lets_heartbeats_through(self) -> bool {
+        match self {
+            Self::Fine
+            | Self::Slow
+            | Self::Errors
+            | Self::Lost
+            | Self::Resets
+            | Self::Hangs
+            | Self::Truncates
+            | Self::Busy => true,
+            Self::Refuses | Self::Silent | Self::Gone => false,
         }
     }
 
@@ -213,6 +228,36 @@ impl Ending {
             Self::Fail => "fail",
             Self::Release => "release",
             Self::Never => "never",
+        }
+    }
+}
+
+/// What the last heartbeats are to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinalState {
+    Terminate,
+    Terminated,
+    /// One after the other.
+    Both,
+}
+
+impl FinalState {
+    pub const ALL: [Self; 3] = [Self::Terminate, Self::Terminated, Self::Both];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "terminate",
+            Self::Terminated => "terminated",
+            Self::Both => "both",
+        }
+    }
+
+    /// The second of both is said only to who has answered the first.
+    pub fn may_end_with(self, state: Option<&str>, is_answered: bool) -> bool {
+        match self {
+            Self::Terminate => state == Some("terminate"),
+            Self::Terminated => state == Some("terminated"),
+            Self::Both => state == Some("terminated") || (state == Some("terminate") && !is_answered),
         }
     }
 }

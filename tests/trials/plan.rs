@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::kinds::{Behaviour, Ending, Occasion, Weather};
+use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
 use crate::support::random::Random;
 
 /// One job.
@@ -69,6 +69,14 @@ pub struct Plan {
     pub limit: Duration,
     pub cancel_grace: Duration,
     pub term_delay: Duration,
+    /// Longest that a request may take where nothing else is decided.
+    pub request_timeout: Duration,
+    /// How long a heartbeat keeps a job reserved.
+    pub visibility: Duration,
+    /// What the last heartbeats say.
+    pub final_state: FinalState,
+    /// Each job has one attempt: given back it would be discarded.
+    pub is_last_attempt: bool,
     pub requeues: bool,
     pub kubernetes: bool,
     /// SIGTERM, SIGINT or SIGQUIT.
@@ -88,6 +96,12 @@ pub struct Plan {
 
 /// The interval of the heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(200);
+
+/// How long a job is reserved where nothing but heartbeats keeps it, and where it does not matter.
+pub const SHORT_VISIBILITY: Duration = Duration::from_millis(1500);
+
+/// See [`SHORT_VISIBILITY`].
+const LONG_VISIBILITY: Duration = Duration::from_secs(120);
 
 /// In so many trials each pair of behaviour, weather and occasion has to come up [`LEAST_TIMES`] times.
 pub const THOROUGH: u64 = 5_000;
@@ -109,21 +123,24 @@ impl Plan {
         let mut chance = |percent| random.below(100) < percent;
         let is_pid_1 = !chance(15);
         let requeues = chance(20);
+        let is_last_attempt = chance(15);
         let kubernetes = occasion == Occasion::Quiet && chance(50);
         let is_at_deadline = occasion == Occasion::Deadline || chance(10);
         let is_of_long_jobs = chance(35);
         let is_cut_by_limit = chance(12);
         let mut between = |low, high| random.between(low, high);
-        // The margin is at most half of the limit, and a tenth of it is kept back: 4 s is the shortest with which an end
-        // at the last moment comes 250 ms before the limit, and the machine may be late.
+        // The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the last moment comes
+        // 500 ms before the limit, half of which is for a busy machine.
         let (grace, margin, limit) = if is_cut_by_limit {
-            let [grace, margin] = [10_000, 4_000].map(Duration::from_millis);
+            let [grace, margin] = [10_000, 5_000].map(Duration::from_millis);
             (grace, margin, margin * 2)
         } else {
             let grace = Duration::from_millis(pick(&[0, 300, 700, 1000, 1500], between(0, 4)));
             let margin = Duration::from_millis(pick(&[2000, 3000, 4000], between(0, 2)));
             let spare = Duration::from_millis(between(500, 1000));
-            (grace, margin, (margin * 2).max(grace + margin + spare))
+            // A hook that waits for idle may use as much as the drain.
+            let drains = 1 + u32::from(occasion == Occasion::Operator);
+            (grace, margin, (margin * 2).max(grace * drains + margin + spare))
         };
         let concurrency = u32::try_from(between(1, 8)).unwrap();
         let count = between(1, 2 * u64::from(concurrency));
@@ -135,6 +152,10 @@ impl Plan {
             between(0, 3),
         );
         let (first, more) = asks(&mut between, occasion, deadline, signal);
+        let request_timeout = Duration::from_secs(pick(&[1, 10, 10], between(0, 2)));
+        // Where no heartbeat gets through for long, a job is lost by right.
+        let is_short = between(0, 2) != 0 && weather.lets_heartbeats_through();
+        let visibility = if is_short { SHORT_VISIBILITY } else { LONG_VISIBILITY };
         Self {
             number,
             is_calm: false,
@@ -150,6 +171,10 @@ impl Plan {
             limit,
             cancel_grace: Duration::from_millis(pick(&[0, 200, 1000], between(0, 2))),
             term_delay: Duration::from_millis(pick(&[0, 0, 0, 100], between(0, 3))),
+            request_timeout,
+            visibility,
+            final_state: pick(&FinalState::ALL, between(0, 4)),
+            is_last_attempt,
             requeues,
             kubernetes,
             signal,
@@ -184,6 +209,7 @@ impl Plan {
             margin: Duration::from_secs(4),
             limit: Duration::from_secs(10),
             term_delay: Duration::ZERO,
+            final_state: FinalState::Terminate,
             kubernetes: false,
             signal: libc::SIGTERM,
             pause: Duration::ZERO,

@@ -38,6 +38,10 @@ def handle(job):
         note("took", job)
         how = job.args[0]
         rest(job, how)
+        if how["end"] == "never":
+            job.cancelled.wait()
+        if job.cancel_reason == "shutdown":
+            note("cancelled", job)
         while how["end"] == "never":
             time.sleep(1)
     if how["end"] == "fail":

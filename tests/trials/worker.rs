@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
+use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use nix::unistd::{ForkResult, fork, setsid};
 use serde_json::{Value, json};
 
-use super::journal::{Journal, Word};
+use super::journal::{self, Journal, Word};
 use super::kinds::Behaviour;
 use crate::support::sys;
 use crate::support::wait::{now, pause};
@@ -44,8 +45,55 @@ const LAST_FRAMES: usize = 6_000;
 
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 
+/// Where SIGTERM is noted.
+static JOURNAL: AtomicI32 = AtomicI32::new(-1);
+
+/// Notes it and goes on.
 extern "C" fn on_terminate(_: i32) {
     TERMINATED.store(true, Ordering::Relaxed);
+    journal::note_in_handler(JOURNAL.load(Ordering::Relaxed), Word::Terminated);
+}
+
+/// Notes it and ends, as without a handler.
+extern "C" fn on_terminate_and_end(signal: i32) {
+    on_terminate(signal);
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    if let Ok(signal) = Signal::try_from(signal) {
+        // SAFETY: the default is the kernel's own. The signal is blocked until this handler has returned.
+        let _ = unsafe { sigaction(signal, &default) };
+        let _ = raise(signal);
+    }
+}
+
+/// The exit status of a worker that crashes with one.
+const CRASH_STATUS: i32 = 3;
+
+/// How a worker crashes.
+#[derive(Debug, Clone, Copy)]
+pub enum Crash {
+    Status,
+    Killed,
+    Fault,
+}
+
+impl Crash {
+    /// Of a worker that crashes so long after its first job.
+    pub fn after(act_after: Duration) -> Self {
+        match act_after.as_millis() % 3 {
+            0 => Self::Status,
+            1 => Self::Killed,
+            _ => Self::Fault,
+        }
+    }
+
+    /// What an init ends with whose worker that was.
+    pub fn status(self) -> i32 {
+        match self {
+            Self::Status => CRASH_STATUS,
+            Self::Killed => 128 + libc::SIGKILL,
+            Self::Fault => 128 + libc::SIGSEGV,
+        }
+    }
 }
 
 /// A job in its hands.
@@ -73,16 +121,19 @@ struct Worker {
 /// Runs the worker. It ends without destructors: they would give back locks that a process which is left still has.
 pub fn main() -> ! {
     let behaviour = Behaviour::named(&variable(BEHAVIOUR)).unwrap();
+    let journal = Journal::new(Path::new(&variable(DIRECTORY)));
+    JOURNAL.store(journal.open().into_raw_fd(), Ordering::Relaxed);
     let behaviour = if behaviour == Behaviour::Prefork {
+        dispositions(Behaviour::Good);
+        journal.note_process(Word::Started);
         prefork()
     } else {
         behaviour
     };
     nix::unistd::alarm::set(LIFE);
-    let journal = Journal::new(Path::new(&variable(DIRECTORY)));
     let _alive = journal.live();
-    // SAFETY: the handlers store one flag, or are the kernel's own.
-    unsafe { dispositions(behaviour) };
+    dispositions(behaviour);
+    journal.note_process(Word::Started);
     Worker::start(behaviour, journal).run()
 }
 
@@ -107,10 +158,10 @@ fn prefork() -> Behaviour {
     }
 }
 
-unsafe fn dispositions(behaviour: Behaviour) {
+/// SIGTERM is noted, whatever it does.
+fn dispositions(behaviour: Behaviour) {
     let handler = match behaviour {
-        Behaviour::Ignores | Behaviour::Closes => SigHandler::SigIgn,
-        Behaviour::LastWords => SigHandler::Handler(on_terminate),
+        Behaviour::Ignores | Behaviour::Closes | Behaviour::LastWords => SigHandler::Handler(on_terminate),
         Behaviour::Good
         | Behaviour::Python
         | Behaviour::Stops
@@ -118,13 +169,11 @@ unsafe fn dispositions(behaviour: Behaviour) {
         | Behaviour::Crashes
         | Behaviour::Floods
         | Behaviour::Deaf
-        | Behaviour::Prefork => SigHandler::SigDfl,
+        | Behaviour::Prefork => SigHandler::Handler(on_terminate_and_end),
     };
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        // SAFETY: as the caller promises.
-        unsafe { sigaction(signal, &action) }.unwrap();
-    }
+    // SAFETY: the handlers store one flag and make system calls alone.
+    unsafe { sigaction(Signal::SIGTERM, &action) }.unwrap();
 }
 
 impl Worker {
@@ -201,7 +250,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => self.is_gone = true,
             }
-            if TERMINATED.load(Ordering::Relaxed) {
+            if self.behaviour == Behaviour::LastWords && TERMINATED.load(Ordering::Relaxed) {
                 self.last_words();
             }
             self.finish_what_is_due();
@@ -235,7 +284,13 @@ impl Worker {
                     self.reckon();
                 }
             }
-            "cancel" => self.cancelled(frame["job_id"].as_str().unwrap_or_default()),
+            "cancel" => {
+                let id = frame["job_id"].as_str().unwrap_or_default();
+                if frame["reason"] == "shutdown" {
+                    self.journal.note(Word::Cancelled, id);
+                }
+                self.cancelled(id);
+            }
             _ => {}
         }
     }
@@ -370,10 +425,15 @@ impl Worker {
             let _ = self.link.lock().unwrap().write_all(heap.as_bytes());
             self.answer(&id, "ack");
         }
-        match self.act_after.as_millis() % 3 {
-            0 => sys::leave(3),
-            1 => drop(raise(Signal::SIGKILL)),
-            _ => drop(raise(Signal::SIGSEGV)),
+        match Crash::after(self.act_after) {
+            Crash::Status => sys::leave(CRASH_STATUS),
+            Crash::Killed => drop(raise(Signal::SIGKILL)),
+            Crash::Fault => {
+                let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+                // SAFETY: the default is the kernel's own. That of the standard library would go on: nothing faults again.
+                let _ = unsafe { sigaction(Signal::SIGSEGV, &default) };
+                let _ = raise(Signal::SIGSEGV);
+            }
         }
     }
 
@@ -382,8 +442,12 @@ impl Worker {
             Behaviour::Stops => {
                 let _ = raise(Signal::SIGSTOP);
             }
-            Behaviour::Crashes => self.crash(),
+            Behaviour::Crashes => {
+                self.journal.note_process(Word::Acting);
+                self.crash();
+            }
             Behaviour::Closes => {
+                self.journal.note_process(Word::Acting);
                 let _ = self.link.lock().unwrap().shutdown(Shutdown::Both);
                 self.is_gone = true;
             }

@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -39,6 +39,9 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// How long a request that is being answered may take when the port is closed.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// How often the port is asked for when it is to be opened again and somebody else has it.
 const REBIND: Duration = Duration::from_millis(20);
@@ -81,6 +84,8 @@ pub(crate) async fn serve(
         gate,
     });
     let mut listener = tokio::net::TcpListener::from_std(listener).ok();
+    // The port while nobody is let in: another server, of another test say, must not be given it.
+    let mut held: Option<TcpSocket> = None;
     let mut tasks = JoinSet::new();
     tasks.spawn(tick(Arc::clone(&shared)));
     loop {
@@ -89,7 +94,9 @@ pub(crate) async fn serve(
             Gate::Over => return,
             Gate::Closed { until } => {
                 // It is still there when the gate was closed before anybody was let in.
-                drop(listener.take());
+                if listener.take().is_some() {
+                    held = hold(address);
+                }
                 shared.set_listening(false);
                 let wait = until.map(|until| until.saturating_sub(shared.clock.now()));
                 tokio::select! {
@@ -104,11 +111,12 @@ pub(crate) async fn serve(
                     let mut connections = accept(&context, &open, &mut gate_seen).await;
                     // The port first: whoever comes from here on is refused.
                     drop(open);
+                    held = hold(address);
                     let ended = async { while connections.join_next().await.is_some() {} };
                     // Those that have not ended by then end with the set.
                     let _ = timeout(CLOSE_PATIENCE * 2, ended).await;
                 }
-                None => match TcpListener::bind(address).and_then(listen) {
+                None => match held.take().map_or_else(|| bind(address), |held| held.listen(BACKLOG)) {
                     Ok(bound) => {
                         listener = Some(bound);
                         shared.set_listening(true);
@@ -120,9 +128,23 @@ pub(crate) async fn serve(
     }
 }
 
-fn listen(bound: TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
+    let bound = TcpListener::bind(address)?;
     bound.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(bound)
+}
+
+/// Keeps the port without listening: who connects is refused. Without that it is free for a while, which is how it was.
+fn hold(address: SocketAddr) -> Option<TcpSocket> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
+    let socket = socket.ok()?;
+    socket.set_reuseaddr(true).ok()?;
+    socket.bind(address).ok()?;
+    Some(socket)
 }
 
 async fn tick(shared: Arc<Shared>) {

@@ -1,0 +1,130 @@
+//! Heartbeats: that they go on, what they name and what they say.
+
+use ojs_devserver::Event;
+
+use super::{Judge, Verdict, arrived, broken};
+use crate::ends::{NOISE, SLACK, is_whole};
+use crate::plan::HEARTBEAT;
+
+impl Judge<'_> {
+    pub(super) fn heartbeats_go_on(&self) -> Verdict {
+        let beats: Vec<f64> = self.beats().map(arrived).collect();
+        // Nobody could be reached.
+        let gates: Vec<f64> = self
+            .story
+            .events
+            .iter()
+            .filter(|event| ["refusing", "listening"].contains(&event.operation))
+            .map(|event| event.ms)
+            .collect();
+        let most = 2.0 * self.millis(HEARTBEAT) + NOISE;
+        let end = self.last_of("deregister").or(self.story.ended.map(|(end, _)| end));
+        // Until the last words, which have times of their own: the last heartbeat waits for its answer up to the end of its
+        // step, and until it has it, it is followed by nothing.
+        let hangs = self
+            .beats()
+            .last()
+            .is_some_and(|beat| beat.took_ms.is_none() && ["hang", "delay"].contains(&beat.fault.unwrap_or_default()));
+        let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned() && !hangs);
+        let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
+        let ends = beats.iter().copied().skip(1).chain(last);
+        let gaps = beats.iter().copied().zip(ends);
+        let is_gap =
+            |&(from, to): &(f64, f64)| to - from > most && !gates.iter().any(|gate| from <= *gate && *gate <= to);
+        match gaps.into_iter().find(is_gap) {
+            Some((from, to)) if !beats.is_empty() => {
+                broken("heartbeats go on", format!("none from {from:.0} to {to:.0} ms"))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn last_of(&self, operation: &str) -> Option<f64> {
+        let mut found = self.requests.iter().rev().filter(|event| event.operation == operation);
+        found.next().map(|event| arrived(event))
+    }
+
+    fn beats(&self) -> impl Iterator<Item = &Event> {
+        let beats = self.requests.iter().filter(|event| event.operation == "heartbeat");
+        beats.copied()
+    }
+
+    /// From the FETCH that brings it to its outcome each heartbeat names a job; only while a FAIL or a requeue may have
+    /// been carried out, none does. Of those that are not carried out the record has no jobs.
+    pub(super) fn heartbeats_name_each_job(&self) -> Verdict {
+        const PROMISE: &str = "heartbeats name each job";
+        let last_words = self.beats().filter(|beat| beat.state.as_deref() != Some("running"));
+        let last = last_words.map(arrived).reduce(f64::max);
+        let end = last.or(self.story.ended.map(|(end, _)| end)).unwrap_or(f64::MAX);
+        let mut verdict = Vec::new();
+        for hand in self.hands().filter(|hand| self.heard_of(hand).is_some()) {
+            let id = &hand.job.id;
+            let given_up = self
+                .story
+                .log
+                .contains(&format!("job {id}: left to its visibility timeout"));
+            // Its FAIL or requeue may have been carried out: how long that has been so the record cannot say, where the request
+            // itself never got there.
+            let is_looked_at = |event: &Event| event.operation == "info" && event.request.contains(id.as_str());
+            if given_up || self.requests.iter().any(|event| is_looked_at(event)) {
+                continue;
+            }
+            let mut nacks = self
+                .requests
+                .iter()
+                .filter(|event| event.operation == "nack" && event.jobs.contains(id));
+            let nack = nacks
+                .find(|event| arrived(event) >= hand.at)
+                .map(|event| arrived(event) - NOISE);
+            let until = [nack, hand.end_ms(), Some(end)]
+                .into_iter()
+                .flatten()
+                .fold(f64::MAX, f64::min);
+            let is_without = |beat: &&Event| {
+                let is_between = arrived(beat) > hand.at + NOISE && arrived(beat) < until - SLACK;
+                is_between && beat.status == Some(200) && !beat.jobs.contains(id)
+            };
+            if let Some(beat) = self.beats().find(is_without) {
+                verdict.extend(broken(PROMISE, format!("{id} at {:.0} ms", arrived(beat))));
+            }
+        }
+        verdict
+    }
+
+    /// From running to terminate one heartbeat says quiet; then nothing but terminate is said.
+    pub(super) fn one_says_quiet(&self) -> Verdict {
+        const PROMISE: &str = "one heartbeat says quiet, then all terminate";
+        let (Some(asked), Some(t0)) = (self.ends.asked, self.ends.t0) else {
+            return Vec::new();
+        };
+        let is_known = self.beats().any(|beat| is_whole(beat) && beat.ms < asked - NOISE);
+        let was_quiet = self.ends.quiet.is_some_and(|quiet| quiet < t0);
+        let ended_by_itself = self.plan.behaviour.may_end_first();
+        if !is_known || was_quiet || ended_by_itself || self.ends.is_abandoned() || !self.plan.weather.is_reliable() {
+            return Vec::new();
+        }
+        let says = |beat: &&Event, state: &str| beat.state.as_deref() == Some(state);
+        let later: Vec<&Event> = self.beats().filter(|beat| arrived(beat) > asked - SLACK).collect();
+        let quiets: Vec<f64> = later
+            .iter()
+            .filter(|beat| says(beat, "quiet"))
+            .map(|beat| arrived(beat))
+            .collect();
+        let ends = later
+            .iter()
+            .filter(|beat| says(beat, "terminate") || says(beat, "terminated"))
+            .map(|beat| arrived(beat));
+        let terminate = ends.reduce(f64::min);
+        let is_late = later
+            .iter()
+            .any(|beat| says(beat, "running") && arrived(beat) > t0 + NOISE);
+        let is_in_order = terminate.is_none_or(|terminate| quiets.iter().all(|quiet| *quiet < terminate + NOISE));
+        if quiets.len() == 1 && is_in_order && !is_late {
+            return Vec::new();
+        }
+        broken(
+            PROMISE,
+            format!("quiet at {quiets:.0?}, terminate from {terminate:.0?}, asked at {asked:.0} ms"),
+        )
+    }
+}

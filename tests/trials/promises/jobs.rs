@@ -1,0 +1,165 @@
+//! What becomes of each job: one outcome, in one place, and none of it in silence.
+
+use ojs_devserver::{End, Event};
+
+use super::{Hand, Judge, Measured, Verdict, arrived, broken, in_millis};
+use crate::course::WITNESS;
+use crate::ends::is_whole;
+use crate::journal::Word;
+
+impl Judge<'_> {
+    pub(super) fn one_outcome_each(&self, measured: &mut Measured) -> Verdict {
+        let hands: Vec<Hand<'_>> = self.hands().collect();
+        hands.iter().flat_map(|hand| self.outcome(hand, measured)).collect()
+    }
+
+    fn outcome(&self, hand: &Hand<'_>, measured: &mut Measured) -> Verdict {
+        let id = &hand.job.id;
+        let is_acked = hand.word(Word::Acked).is_some();
+        match hand.end() {
+            // Only the worker knows what its result is.
+            Some(End::Acked) if hand.job.result.as_deref() != Some(&format!("\"{id}\"")) => {
+                broken("no ACK without the worker's", format!("{id}: {:?}", hand.job.result))
+            }
+            Some(End::Failed) if is_acked => broken(
+                "nothing finished is reported failed",
+                format!("{id}: {:?}", hand.error()),
+            ),
+            Some(End::Requeued) if is_acked => broken("nothing finished is given back", id.clone()),
+            Some(End::Requeued)
+                if !self.plan.requeues && hand.took.is_some() && hand.word(Word::Releasing).is_none() =>
+            {
+                broken("only what was not begun is given back", id.clone())
+            }
+            Some(End::Requeued) if self.plan.is_last_attempt => broken("no requeue discards a job", id.clone()),
+            Some(End::Acked | End::Failed | End::Requeued | End::Cancelled) => Vec::new(),
+            Some(End::VisibilityTimeout) => self.left_to_lapse(hand, measured),
+            Some(End::WorkerDeath) => broken("one outcome each", format!("{id}: the backend gave the worker up")),
+            None => self.left_to_lapse(hand, measured),
+        }
+    }
+
+    /// Nobody told the backend what became of it.
+    fn left_to_lapse(&self, hand: &Hand<'_>, measured: &mut Measured) -> Verdict {
+        let id = &hand.job.id;
+        let end = self.story.ended.map_or(f64::MAX, |(end, _)| end);
+        let came_after_the_end = hand.at > end - 5.0;
+        if self.ends.is_abandoned() || self.heard_of(hand).is_none() || came_after_the_end {
+            return Vec::new();
+        }
+        if self.is_kept_from_discarding(hand) {
+            return Vec::new();
+        }
+        measured.left_to_lapse += 1;
+        if self.plan.weather.is_reliable() {
+            return broken("one outcome each", format!("{id} has none though the backend answers"));
+        }
+        let is_named = self.is_said_to_lapse(hand);
+        // While its FAIL or requeue may have been carried out no heartbeat keeps it.
+        let is_about = |event: &Event| event.jobs.contains(id) || event.request.contains(id.as_str());
+        let is_of_it = |event: &&&Event| event.operation == "nack" && is_about(event);
+        let mut nacks = self.requests.iter().filter(is_of_it);
+        let is_in_doubt = nacks.any(|event| arrived(event) >= hand.at && !is_whole(event));
+        let was_lost = hand.end_ms().filter(|lapse| *lapse < end && !is_in_doubt);
+        let is_named = is_named || is_in_doubt && hand.end_ms().is_some();
+        if let Some(lapse) = was_lost.filter(|_| !is_named) {
+            return broken(
+                "heartbeats keep what is held",
+                format!("{id} was lost at {lapse:.0} ms"),
+            );
+        }
+        if is_named {
+            Vec::new()
+        } else {
+            broken("what has no outcome is in the log", id.clone())
+        }
+    }
+
+    fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {
+        let line = format!("job {}: left to its visibility timeout", hand.job.id);
+        self.story.log.contains(&line)
+    }
+
+    /// It should go back, and that would discard it.
+    pub(super) fn is_kept_from_discarding(&self, hand: &Hand<'_>) -> bool {
+        let is_to_go_back = self.plan.requeues || hand.took.is_none() || hand.word(Word::Releasing).is_some();
+        let answers = [Word::Acked, Word::Failed];
+        let is_unanswered = answers.iter().all(|word| hand.word(*word).is_none());
+        self.plan.is_last_attempt && is_to_go_back && is_unanswered && self.is_said_to_lapse(hand)
+    }
+
+    /// A FAIL or a requeue that may have been carried out is sent again only after a look at the job, and one that was
+    /// only after another delivery.
+    pub(super) fn no_blind_repeat(&self) -> Verdict {
+        let mut verdict = Vec::new();
+        for job in &self.story.jobs {
+            let mut before: Option<&Event> = None;
+            let is_about = |event: &&&Event| event.jobs.contains(&job.id) || event.request.contains(&job.id);
+            for event in self.requests.iter().filter(is_about) {
+                match event.operation {
+                    // One that was accepted stays accepted.
+                    "info" if is_whole(event) => before = before.filter(|before| is_whole(before)),
+                    "nack" => {
+                        let from = before.map(super::arrived);
+                        let ours = job.deliveries.iter().filter(|it| it.worker.as_deref() != Some(WITNESS));
+                        let mut given = ours.map(|delivery| in_millis(delivery.at));
+                        let is_new = from.is_some_and(|from| given.any(|at| at >= from && at <= event.ms));
+                        let is_clear = before.is_none_or(is_declined);
+                        if !is_clear && !is_new {
+                            verdict.extend(broken("no blind repeat of a FAIL", job.id.clone()));
+                        }
+                        before = Some(event);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        verdict
+    }
+
+    pub(super) fn nothing_runs_twice(&self) -> Verdict {
+        let mut verdict = Vec::new();
+        for job in &self.story.overlaps {
+            verdict.extend(broken(
+                "nothing runs in two places",
+                format!("{job} was given away too early"),
+            ));
+        }
+        for note in self.story.notes.iter().filter(|note| note.word == Word::Overlap) {
+            verdict.extend(broken(
+                "nothing runs in two places",
+                format!("{} was taken too early", note.job),
+            ));
+        }
+        if self.story.left_behind {
+            verdict.extend(broken(
+                "no process is left",
+                "a process of the worker outlived the init",
+            ));
+        }
+        verdict
+    }
+
+    pub(super) fn never_too_many(&self) -> Verdict {
+        let most = usize::try_from(self.plan.concurrency).unwrap();
+        // Where it hears of all that it claims, the backend can count; else it says itself what it has.
+        let claimed = self.story.most_active;
+        let said = self.requests.iter().filter(|event| event.operation == "heartbeat");
+        let said = said.map(|event| event.jobs.len()).max().unwrap_or(0);
+        // What must not be discarded stays claimed without being anybody's.
+        let hears_all = self.plan.weather.is_reliable() && !self.plan.is_last_attempt;
+        if said > most || (hears_all && claimed > most) {
+            return broken(
+                "never more jobs than the concurrency",
+                format!("{said} said, {claimed} claimed"),
+            );
+        }
+        Vec::new()
+    }
+}
+
+/// Whether the answer says that it was not carried out, and arrived.
+fn is_declined(event: &Event) -> bool {
+    let is_no = |status: u16| (300..500).contains(&status) || status == 503;
+    event.took_ms.is_some() && event.fault != Some("truncate") && event.status.is_some_and(is_no)
+}

@@ -1,0 +1,87 @@
+//! The last words: a heartbeat without jobs, then deregister, then nothing.
+
+use ojs_devserver::Event;
+
+use super::{Judge, Verdict, arrived, broken};
+use crate::ends::{NOISE, SLACK, is_whole};
+use crate::kinds::Occasion;
+
+impl Judge<'_> {
+    pub(super) fn last_words(&self) -> Verdict {
+        const PROMISE: &str = "final heartbeat and deregister last";
+        let first = self.requests.iter().position(|event| event.operation == "deregister");
+        let is_known = self
+            .requests
+            .iter()
+            .any(|event| ["heartbeat", "register"].contains(&event.operation) && is_whole(event));
+        let Some(first) = first else {
+            // Whether it is answered or not: it arrives.
+            let is_reached = self.plan.weather.lets_heartbeats_through();
+            let is_expected = is_known && is_reached && !self.ends.is_abandoned() && self.story.ended.is_some();
+            return if is_expected {
+                broken(PROMISE, "it was not deregistered")
+            } else {
+                Vec::new()
+            };
+        };
+        let (before, after) = self.requests.split_at(first);
+        let mut verdict = Vec::new();
+        if let Some(odd) = after.iter().find(|event| event.operation != "deregister") {
+            verdict.extend(broken(PROMISE, format!("{} came after deregister", odd.operation)));
+        }
+        let beats: Vec<_> = before.iter().filter(|event| event.operation == "heartbeat").collect();
+        match beats.last() {
+            None if self.plan.occasion == Occasion::Start => {}
+            None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
+            Some(last)
+                if !self
+                    .plan
+                    .final_state
+                    .may_end_with(last.state.as_deref(), is_whole(last))
+                    || !last.jobs.is_empty() =>
+            {
+                let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
+                verdict.extend(broken(PROMISE, how));
+            }
+            Some(last) => {
+                let late = |event: &&&Event| {
+                    ["ack", "nack", "fetch"].contains(&event.operation) && arrived(event) > arrived(last)
+                };
+                if let Some(odd) = before.iter().find(late) {
+                    verdict.extend(broken(
+                        PROMISE,
+                        format!("{} came after the final heartbeat", odd.operation),
+                    ));
+                }
+            }
+        }
+        verdict
+    }
+
+    /// What was asked for after t0 is given up when its part of the stop phase is over: whoever says deregister waits for
+    /// nothing else. That shows where answers come late: the backend sees who leaves.
+    pub(super) fn requests_end_with_their_phase(&self) -> Verdict {
+        const PROMISE: &str = "each request ends with its phase";
+        let (Some(bye), Some(t0)) = (self.last_of("deregister"), self.ends.t0) else {
+            return Vec::new();
+        };
+        // What is on its way when somebody forces the end keeps the time that it was given.
+        let since = self.ends.forced.map_or(t0 + NOISE, |forced| forced.max(t0 + NOISE));
+        let is_open = |event: &&&Event| {
+            ["ack", "nack", "info"].contains(&event.operation)
+                && event.fault == Some("delay")
+                && arrived(event) > since
+                && event.ms > bye + SLACK
+        };
+        match self.requests.iter().find(is_open) {
+            Some(open) if !self.ends.is_abandoned() => {
+                let late = open.ms - bye;
+                broken(
+                    PROMISE,
+                    format!("{} was given up {late:.0} ms after deregister", open.operation),
+                )
+            }
+            _ => Vec::new(),
+        }
+    }
+}

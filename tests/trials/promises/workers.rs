@@ -1,0 +1,170 @@
+//! What the worker is granted and told, and that its answers count.
+
+use ojs_devserver::{End, Event};
+
+use super::{Hand, Judge, Verdict, arrived, broken};
+use crate::ends::{NOISE, SLACK, is_whole};
+use crate::journal::Word;
+use crate::kinds::{Behaviour, Ending};
+
+/// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
+const HEARS_WITHIN: f64 = NOISE;
+
+impl Judge<'_> {
+    /// A FAIL or a release that is in the socket is what the backend gets.
+    pub(super) fn the_workers_answer_decides(&self) -> Verdict {
+        const PROMISE: &str = "the worker's answer decides";
+        let mut verdict = Vec::new();
+        for hand in self.hands().filter(|_| !self.ends.is_abandoned()) {
+            let id = &hand.job.id;
+            let failed = hand.word(Word::Failed).is_some();
+            // What it writes while it is killed may not be written.
+            let released = hand
+                .word(Word::Releasing)
+                .is_some_and(|ms| ms < self.granted() - SLACK && !self.plan.behaviour.may_end_first());
+            let is_as_it_says = match hand.end() {
+                Some(End::Failed) if failed => hand.is_failed_as_told(),
+                Some(End::Failed) => !released,
+                Some(End::Requeued) => !failed,
+                Some(End::Acked) => !failed && !released,
+                // What has none is judged elsewhere.
+                Some(End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => true,
+            };
+            if !is_as_it_says {
+                let says = if failed { "failed" } else { "released" };
+                verdict.extend(broken(
+                    PROMISE,
+                    format!("{says} {id}: {:?} {:?}", hand.end(), hand.error()),
+                ));
+            }
+        }
+        verdict
+    }
+
+    /// Nothing is cut off before the deadline unless somebody forces it; who works gets to its end.
+    pub(super) fn the_drain_is_granted(&self) -> Verdict {
+        const PROMISE: &str = "the drain is granted";
+        let granted = self.granted();
+        let mut verdict = Vec::new();
+        for hand in self.hands() {
+            let id = &hand.job.id;
+            let is_early = hand.end_ms().is_some_and(|end| end < granted - SLACK);
+            if is_early && self.is_cut_off(&hand) {
+                let early = granted - hand.end_ms().unwrap_or(granted);
+                verdict.extend(broken(PROMISE, format!("{id} was cut off {early:.0} ms too early")));
+            }
+            let is_death = hand.error().is_some_and(|error| error.contains("worker_death"));
+            if is_death && hand.end() == Some(End::Failed) && !self.plan.behaviour.may_end_first() {
+                verdict.extend(broken(PROMISE, format!("{id}: the worker was ended while it worked")));
+            }
+            if let Some(due) = self.due(&hand)
+                && !is_as_planned(&hand, self.plan.behaviour, self.plan.is_last_attempt)
+            {
+                let spare = granted - due;
+                let how = format!("{id} was done {spare:.0} ms before its end: {:?}", hand.end());
+                verdict.extend(broken(PROMISE, how));
+            }
+        }
+        let is_early = |end: f64| end < granted - SLACK && !self.plan.behaviour.may_end_first();
+        if let Some((end, _)) = self.story.ended.filter(|(end, _)| is_early(*end)) {
+            let is_unanswered = |hand: &Hand<'_>| {
+                let words = [Word::Acked, Word::Failed, Word::Releasing];
+                hand.took.is_some()
+                    && hand.delivery.end.is_none()
+                    && words.iter().all(|word| hand.word(*word).is_none())
+            };
+            // Python notes no answer.
+            let is_noted = self.plan.behaviour != Behaviour::Python;
+            if let Some(hand) = self.hands().find(|hand| is_noted && is_unanswered(hand)) {
+                let early = granted - end;
+                verdict.extend(broken(
+                    PROMISE,
+                    format!("{} runs, exit {early:.0} ms early", hand.job.id),
+                ));
+            }
+        }
+        verdict
+    }
+
+    /// When the worker will have answered it by itself, if that is well within what is granted and the backend hears it.
+    fn due(&self, hand: &Hand<'_>) -> Option<f64> {
+        let works = match self.plan.behaviour {
+            Behaviour::Good | Behaviour::Python | Behaviour::Floods | Behaviour::Deaf | Behaviour::Forks => true,
+            Behaviour::Ignores
+            | Behaviour::Stops
+            | Behaviour::Crashes
+            | Behaviour::Closes
+            | Behaviour::LastWords
+            | Behaviour::Prefork => false,
+        };
+        let is_timed = !hand.plan.at_deadline && hand.plan.ending != Ending::Never;
+        let due = hand.took? + hand.plan.ms as f64;
+        let is_in_time = due + 2.0 * NOISE < self.granted() && self.plan.weather.is_reliable();
+        (works && is_timed && is_in_time).then_some(due)
+    }
+
+    /// With a grace for it, and without a force, each handler that is left hears `cancel`.
+    pub(super) fn each_is_told_to_cancel(&self) -> Verdict {
+        const PROMISE: &str = "each job that is left is told cancel";
+        let reads = match self.plan.behaviour {
+            Behaviour::Good
+            | Behaviour::Python
+            | Behaviour::Ignores
+            | Behaviour::Forks
+            | Behaviour::Floods
+            | Behaviour::LastWords
+            | Behaviour::Prefork => true,
+            Behaviour::Stops | Behaviour::Crashes | Behaviour::Closes | Behaviour::Deaf => false,
+        };
+        if !reads || self.may_be_forced() || self.millis(self.plan.cancel_grace) <= HEARS_WITHIN {
+            return Vec::new();
+        }
+        let is_untold =
+            |hand: &Hand<'_>| self.is_cut_off(hand) && hand.took.is_some() && hand.word(Word::Cancelled).is_none();
+        let untold = self.hands().filter(is_untold);
+        untold.flat_map(|hand| broken(PROMISE, hand.job.id.clone())).collect()
+    }
+
+    /// Where no job is left well before the deadline, the worker's own process gets SIGTERM and not only SIGKILL.
+    pub(super) fn the_worker_is_asked_to_end(&self) -> Verdict {
+        const PROMISE: &str = "a worker that lived gets SIGTERM";
+        // Python's client may end by itself as soon as it is told terminate.
+        let lives = !self.plan.behaviour.may_end_first() && self.plan.behaviour != Behaviour::Python;
+        let asked = self.ends.asked.unwrap_or(f64::MAX);
+        let is_of_jobs = |event: &&&Event| ["ack", "nack", "info", "fetch"].contains(&event.operation);
+        // A request without an answer may be made again, or be waited for.
+        let is_waited_for =
+            |event: &&Event| !is_whole(event) && (arrived(event) > asked - SLACK || event.took_ms.is_none());
+        let requests: Vec<&Event> = self.requests.iter().filter(is_of_jobs).copied().collect();
+        let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
+        let is_settled = |hand: &Hand<'_>| {
+            let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
+            is_over && !self.is_cut_off(hand)
+        };
+        let has_drained = last + NOISE < self.granted()
+            && !requests.iter().any(is_waited_for)
+            && self.hands().all(|hand| is_settled(&hand));
+        let notes = |word| self.story.notes.iter().filter(move |note| note.word == word);
+        let Some(worker) = notes(Word::Started).next() else {
+            return Vec::new();
+        };
+        let is_asked = notes(Word::Terminated).any(|note| note.job == worker.job);
+        if lives && has_drained && !self.ends.is_abandoned() && !is_asked {
+            let how = format!("process {} did not, the last outcome was at {last:.0} ms", worker.job);
+            return broken(PROMISE, how);
+        }
+        Vec::new()
+    }
+}
+
+/// Whether it ended as the worker was told to end it.
+fn is_as_planned(hand: &Hand<'_>, behaviour: Behaviour, is_last_attempt: bool) -> bool {
+    match hand.plan.ending {
+        Ending::Fail => hand.is_failed_as_told(),
+        Ending::Release if is_last_attempt && behaviour != Behaviour::Python => true,
+        // The Python worker of the trials releases nothing.
+        Ending::Release if behaviour != Behaviour::Python => hand.end() == Some(End::Requeued),
+        Ending::Ack | Ending::Release => hand.end() == Some(End::Acked),
+        Ending::Never => true,
+    }
+}
