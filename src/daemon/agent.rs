@@ -22,6 +22,7 @@ use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, PROBES, TOK
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::prepare::{become_init, install_log, report};
+use crate::daemon::probe_answers::ProbeAnswers;
 use crate::daemon::probe_links::ProbeLinks;
 use crate::daemon::probe_listener;
 use crate::daemon::runtime_dir::{RuntimeDir, candidates};
@@ -30,6 +31,7 @@ use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::Reply;
+use crate::lifecycle::figures::Figures;
 use crate::lifecycle::ids::CallId;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::options::Restart;
@@ -153,7 +155,7 @@ fn set_up(
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
     init::take_terminal_from_input();
-    let log = log.clone();
+    let shared_log = log.clone();
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -162,6 +164,9 @@ fn set_up(
         control,
         lanes,
         probes,
+        probe_answers: ProbeAnswers::default(),
+        figures: Figures::new(now(), clock::since_1970()),
+        log: log.clone(),
         token_file,
         replies,
         plan,
@@ -177,7 +182,7 @@ fn set_up(
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {
-            log.stderr_is_shared();
+            shared_log.stderr_is_shared();
             // A worker that may be started again needs what the first one got.
             if !restarts {
                 inherited.release();
@@ -228,7 +233,7 @@ fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr
 }
 
 /// The threads that talk to the backend; each answer wakes the loop.
-fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId, Reply)>), NotStarted> {
+fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId, Reply, Option<u16>)>), NotStarted> {
     let waker = Waker::new(poll.registry(), LANES)
         .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
     let waker = Arc::new(waker);
@@ -240,9 +245,9 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId,
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let lanes = Lanes::start(settings, move |call, reply| {
+    let lanes = Lanes::start(settings, move |call, reply, status| {
         // Without a loop there is nobody to tell.
-        let _ = sender.send((call, reply));
+        let _ = sender.send((call, reply, status));
         let _ = waker.wake();
     })
     .map_err(|error| NotStarted {

@@ -14,12 +14,15 @@ use mio::{Events, Interest, Poll, Token};
 use crate::daemon::backend_lanes::Lanes;
 use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
+use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
+use crate::daemon::probe_answers::{ProbeAnswers, Sources};
 use crate::daemon::probe_links::{self, ProbeLinks};
 use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::{Event, Reply};
+use crate::lifecycle::figures::Figures;
 use crate::lifecycle::ids::{CallId, ProcessId};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
@@ -87,9 +90,13 @@ pub struct EventLoop {
     pub(super) lanes: Lanes,
     /// Whoever asks how we are, unless that is off.
     pub(super) probes: Option<ProbeLinks>,
+    pub(super) probe_answers: ProbeAnswers,
+    /// What is counted for them.
+    pub(super) figures: Figures,
+    pub(super) log: LogHandle,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
-    pub(super) replies: Receiver<(CallId, Reply)>,
+    pub(super) replies: Receiver<(CallId, Reply, Option<u16>)>,
     pub(super) plan: ChildPlan,
     pub(super) program: String,
     pub(super) worker: Option<Worker>,
@@ -158,7 +165,14 @@ impl EventLoop {
     /// Before each wait: then the machine knows of everything that came before the question.
     fn answer_probes(&mut self) {
         if let Some(probes) = &mut self.probes {
-            probes.turn(&self.machine, self.poll.registry(), now());
+            let now = now();
+            let sources = Sources {
+                machine: &self.machine,
+                figures: &self.figures,
+                log: &self.log,
+            };
+            let mut respond = |request| self.probe_answers.respond(request, &sources, now);
+            probes.turn(&mut respond, self.poll.registry(), now);
         }
     }
 
@@ -244,7 +258,10 @@ impl EventLoop {
     fn take_replies(&mut self) {
         for _ in 0..REPLIES_PER_TURN {
             match self.replies.try_recv() {
-                Ok((call, reply)) => self.happened.push_back(Event::BackendReplied(call, reply)),
+                Ok((call, reply, status)) => {
+                    self.figures.answered(call, &reply, status, now());
+                    self.happened.push_back(Event::BackendReplied(call, reply));
+                }
                 Err(_) => return,
             }
         }
@@ -283,7 +300,10 @@ impl EventLoop {
                     }
                     self.happened.push_back(Event::WorkerEnded(ended));
                 }
-                Ok(Reaped::Process(pid, ended)) => self.descendants.reaped(pid, ended, self.warn_on_reap),
+                Ok(Reaped::Process(pid, ended)) => {
+                    self.figures.orphans_reaped += 1;
+                    self.descendants.reaped(pid, ended, self.warn_on_reap);
+                }
                 Ok(Reaped::NoneReady) => return self.happened.push_back(Event::Reaped { children_left: true }),
                 Ok(Reaped::NoChildren) => return self.happened.push_back(Event::Reaped { children_left: false }),
                 Err(error) => return warn!("cannot reap: {error}"),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::trace;
@@ -12,10 +13,9 @@ use mio::{Interest, Registry, Token};
 
 use crate::daemon::probe_link::{ProbeLink, Progress};
 use crate::daemon::seldom::Seldom;
-use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
 use crate::lifecycle::timers::Timers;
-use crate::wire::probe::{Request, answer, refuse};
+use crate::wire::probe::Request;
 
 /// Most connections at the same time. The next one takes the place of the one whose time is over first: a probe is
 /// answered in the turn in which its request is there, so it is silent ones that have to go.
@@ -35,6 +35,9 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// When there were no descriptors or was no memory for a connection, the next attempt is so much later.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Gives the response to a request.
+type Respond<'a> = &'a mut dyn FnMut(Request) -> Arc<[u8]>;
 
 /// The listening socket and the connections to it.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ impl ProbeLinks {
     }
 
     /// Answers who is there, accepts who came, ends who had their time.
-    pub fn turn(&mut self, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    pub fn turn(&mut self, respond: Respond<'_>, registry: &Registry, now: Moment) {
         while let Some(token) = self.deadlines.take_due(now) {
             if token == self.token {
                 self.may_accept = true;
@@ -106,14 +109,14 @@ impl ProbeLinks {
             .map(|(token, _)| *token)
             .collect();
         for token in ready {
-            self.proceed(token, machine, registry, now);
+            self.proceed(token, respond, registry, now);
         }
         for _ in 0..ACCEPTS_PER_TURN {
             if !self.can_accept() {
                 return;
             }
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream, machine, registry, now),
+                Ok((stream, _)) => self.admit(stream, respond, registry, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_accept = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
@@ -130,7 +133,7 @@ impl ProbeLinks {
         self.may_accept && self.deadlines.due(self.token).is_none()
     }
 
-    fn admit(&mut self, mut stream: TcpStream, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    fn admit(&mut self, mut stream: TcpStream, respond: Respond<'_>, registry: &Registry, now: Moment) {
         let Some(token) = self.room(registry) else { return };
         if let Err(error) = registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
             return self
@@ -139,7 +142,7 @@ impl ProbeLinks {
         }
         self.links.insert(token, ProbeLink::new(stream));
         self.deadlines.arm(token, now.after(PATIENCE));
-        self.proceed(token, machine, registry, now);
+        self.proceed(token, respond, registry, now);
     }
 
     /// A token that nobody has.
@@ -153,9 +156,9 @@ impl ProbeLinks {
         Some(first)
     }
 
-    fn proceed(&mut self, token: Token, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    fn proceed(&mut self, token: Token, respond: Respond<'_>, registry: &Registry, now: Moment) {
         let Some(link) = self.links.get_mut(&token) else { return };
-        match link.proceed(|request| respond(request, machine, now)) {
+        match link.proceed(respond) {
             Progress::Open => {}
             Progress::Answered => self.deadlines.arm_at_latest(token, now.after(CLOSING_PATIENCE)),
             Progress::Over => self.hang_up(token, registry),
@@ -167,16 +170,5 @@ impl ProbeLinks {
         if let Some(mut link) = self.links.remove(&token) {
             let _ = registry.deregister(&mut link.stream);
         }
-    }
-}
-
-fn respond(request: Request, machine: &Lifecycle, now: Moment) -> Vec<u8> {
-    match request.asks {
-        Ok(probe) => {
-            let health = machine.health(probe, now);
-            trace!("{probe:?}: {health:?}");
-            answer(&health, request.wants_body)
-        }
-        Err(refusal) => refuse(refusal, request.wants_body),
     }
 }
