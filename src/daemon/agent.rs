@@ -18,11 +18,10 @@ use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
-use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
+use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, LaneAnswer, PROBES, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::prepare::{become_init, install_log, report};
-use crate::daemon::probe_answers::ProbeAnswers;
 use crate::daemon::probe_links::ProbeLinks;
 use crate::daemon::probe_listener;
 use crate::daemon::runtime_dir::{RuntimeDir, candidates};
@@ -30,9 +29,7 @@ use crate::daemon::start::{self, NotStarted};
 use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
-use crate::lifecycle::event::Reply;
 use crate::lifecycle::figures::Figures;
-use crate::lifecycle::ids::CallId;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::options::Restart;
 use crate::os::child::ChildPlan;
@@ -155,7 +152,7 @@ fn set_up(
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
     init::take_terminal_from_input();
-    let shared_log = log.clone();
+    let log = log.clone();
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -164,7 +161,6 @@ fn set_up(
         control,
         lanes,
         probes,
-        probe_answers: ProbeAnswers::default(),
         figures: Figures::new(now(), clock::since_1970()),
         log: log.clone(),
         token_file,
@@ -182,7 +178,7 @@ fn set_up(
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {
-            shared_log.stderr_is_shared();
+            log.stderr_is_shared();
             // A worker that may be started again needs what the first one got.
             if !restarts {
                 inherited.release();
@@ -233,7 +229,7 @@ fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr
 }
 
 /// The threads that talk to the backend; each answer wakes the loop.
-fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId, Reply, Option<u16>)>), NotStarted> {
+fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnswer>), NotStarted> {
     let waker = Waker::new(poll.registry(), LANES)
         .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
     let waker = Arc::new(waker);

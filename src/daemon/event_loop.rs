@@ -16,7 +16,7 @@ use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
-use crate::daemon::probe_answers::{ProbeAnswers, Sources};
+use crate::daemon::probe_answers::Sources;
 use crate::daemon::probe_links::{self, ProbeLinks};
 use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
@@ -71,6 +71,9 @@ const EVENTS_BEFORE_TIMERS: usize = 256;
 /// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// What became of a request, with the HTTP status where anybody answered.
+pub type LaneAnswer = (CallId, Reply, Option<u16>);
+
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Worker {
@@ -90,13 +93,12 @@ pub struct EventLoop {
     pub(super) lanes: Lanes,
     /// Whoever asks how we are, unless that is off.
     pub(super) probes: Option<ProbeLinks>,
-    pub(super) probe_answers: ProbeAnswers,
     /// What is counted for them.
     pub(super) figures: Figures,
     pub(super) log: LogHandle,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
-    pub(super) replies: Receiver<(CallId, Reply, Option<u16>)>,
+    pub(super) replies: Receiver<LaneAnswer>,
     pub(super) plan: ChildPlan,
     pub(super) program: String,
     pub(super) worker: Option<Worker>,
@@ -165,14 +167,12 @@ impl EventLoop {
     /// Before each wait: then the machine knows of everything that came before the question.
     fn answer_probes(&mut self) {
         if let Some(probes) = &mut self.probes {
-            let now = now();
             let sources = Sources {
                 machine: &self.machine,
                 figures: &self.figures,
                 log: &self.log,
             };
-            let mut respond = |request| self.probe_answers.respond(request, &sources, now);
-            probes.turn(&mut respond, self.poll.registry(), now);
+            probes.turn(&sources, self.poll.registry(), now());
         }
     }
 

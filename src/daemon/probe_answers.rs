@@ -71,7 +71,7 @@ impl Metrics {
         let text = metrics::text(&Observed {
             figures: sources.figures,
             snapshot: &sources.machine.snapshot(),
-            log_records_dropped: sources.log.dropped(),
+            log_records_dropped: sources.log.records_dropped(),
             now,
         });
         Self {

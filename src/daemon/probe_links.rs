@@ -4,18 +4,17 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use log::trace;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
+use crate::daemon::probe_answers::{ProbeAnswers, Sources};
 use crate::daemon::probe_link::{ProbeLink, Progress};
 use crate::daemon::seldom::Seldom;
 use crate::lifecycle::time::Moment;
 use crate::lifecycle::timers::Timers;
-use crate::wire::probe::Request;
 
 /// Most connections at the same time. The next one takes the place of the one whose time is over first: a probe is
 /// answered in the turn in which its request is there, so it is silent ones that have to go.
@@ -36,9 +35,6 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(1);
 /// When there were no descriptors or was no memory for a connection, the next attempt is so much later.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Gives the response to a request.
-type Respond<'a> = &'a mut dyn FnMut(Request) -> Arc<[u8]>;
-
 /// The listening socket and the connections to it.
 #[derive(Debug)]
 pub struct ProbeLinks {
@@ -50,6 +46,7 @@ pub struct ProbeLinks {
     /// Somebody may be waiting to be accepted: the kernel tells only once.
     may_accept: bool,
     shortages: Seldom,
+    answers: ProbeAnswers,
 }
 
 impl ProbeLinks {
@@ -67,6 +64,7 @@ impl ProbeLinks {
             deadlines: Timers::default(),
             may_accept: true,
             shortages: Seldom::default(),
+            answers: ProbeAnswers::default(),
         })
     }
 
@@ -93,7 +91,7 @@ impl ProbeLinks {
     }
 
     /// Answers who is there, accepts who came, ends who had their time.
-    pub fn turn(&mut self, respond: Respond<'_>, registry: &Registry, now: Moment) {
+    pub fn turn(&mut self, sources: &Sources<'_>, registry: &Registry, now: Moment) {
         while let Some(token) = self.deadlines.take_due(now) {
             if token == self.token {
                 self.may_accept = true;
@@ -109,14 +107,14 @@ impl ProbeLinks {
             .map(|(token, _)| *token)
             .collect();
         for token in ready {
-            self.proceed(token, respond, registry, now);
+            self.proceed(token, sources, registry, now);
         }
         for _ in 0..ACCEPTS_PER_TURN {
             if !self.can_accept() {
                 return;
             }
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream, respond, registry, now),
+                Ok((stream, _)) => self.admit(stream, sources, registry, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_accept = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
@@ -133,7 +131,7 @@ impl ProbeLinks {
         self.may_accept && self.deadlines.due(self.token).is_none()
     }
 
-    fn admit(&mut self, mut stream: TcpStream, respond: Respond<'_>, registry: &Registry, now: Moment) {
+    fn admit(&mut self, mut stream: TcpStream, sources: &Sources<'_>, registry: &Registry, now: Moment) {
         let Some(token) = self.room(registry) else { return };
         if let Err(error) = registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
             return self
@@ -142,7 +140,7 @@ impl ProbeLinks {
         }
         self.links.insert(token, ProbeLink::new(stream));
         self.deadlines.arm(token, now.after(PATIENCE));
-        self.proceed(token, respond, registry, now);
+        self.proceed(token, sources, registry, now);
     }
 
     /// A token that nobody has.
@@ -156,9 +154,9 @@ impl ProbeLinks {
         Some(first)
     }
 
-    fn proceed(&mut self, token: Token, respond: Respond<'_>, registry: &Registry, now: Moment) {
+    fn proceed(&mut self, token: Token, sources: &Sources<'_>, registry: &Registry, now: Moment) {
         let Some(link) = self.links.get_mut(&token) else { return };
-        match link.proceed(respond) {
+        match link.proceed(|request| self.answers.respond(request, sources, now)) {
             Progress::Open => {}
             Progress::Answered => self.deadlines.arm_at_latest(token, now.after(CLOSING_PATIENCE)),
             Progress::Over => self.hang_up(token, registry),

@@ -125,21 +125,21 @@ fn a_fail_counts_as_failed_and_its_duration_too() {
 
 #[test]
 fn each_way_that_a_reservation_ends_is_counted_as_itself_and_measures_nothing_more() {
-    let ends: [(End, fn(Arc<Subject>) -> Remark); 6] = [
-        (End::Acked, |job| Remark::Settled(job, Outcome::Acked)),
-        (End::Failed, |job| Remark::Settled(job, Outcome::Failed)),
-        (End::Requeued, |job| Remark::Settled(job, Outcome::Requeued)),
-        (End::Left, |job| Remark::Abandoned(job, "so")),
-        (End::Lost, |job| Remark::ReservationLost(job, CancelReason::Lost)),
-        (End::Cancelled, |job| {
-            Remark::ReservationLost(job, CancelReason::Cancelled)
-        }),
+    let one = job("1", "q", "t");
+    let lost = |reason| Remark::ReservationLost(Arc::clone(&one), reason);
+    let settled = |outcome| Remark::Settled(Arc::clone(&one), outcome);
+    let ends = [
+        (End::Acked, settled(Outcome::Acked)),
+        (End::Failed, settled(Outcome::Failed)),
+        (End::Requeued, settled(Outcome::Requeued)),
+        (End::Left, Remark::Abandoned(Arc::clone(&one), "so")),
+        (End::Lost, lost(CancelReason::Lost)),
+        (End::Cancelled, lost(CancelReason::Cancelled)),
     ];
     for (end, remark) in ends {
         let mut figures = figures();
-        let one = job("1", "q", "t");
         hand_over(&mut figures, &one, 0);
-        say(&mut figures, remark(Arc::clone(&one)), 1);
+        say(&mut figures, remark, 1);
         let counted: Vec<u64> = End::ALL.map(|end| of(&figures, "q", "t").ends(end)).to_vec();
         let expected: Vec<u64> = End::ALL.map(|other| u64::from(other == end)).to_vec();
         assert_eq!(counted, expected, "{end:?}");
