@@ -53,7 +53,7 @@ if [ "$want" = test ] && ! command -v promtool >/dev/null 2>&1; then
     fetched=$(mktemp -d)
     chmod 755 "$fetched"
     if ! { command -v apt-get >/dev/null 2>&1 && as_root apt-get update -qq &&
-        (cd "$fetched" && apt-get download -qq prometheus >/dev/null && dpkg-deb --extract prometheus_*.deb .) &&
+        (cd "$fetched" && apt-get download -qq -o APT::Sandbox::User=root prometheus >/dev/null && dpkg-deb --extract prometheus_*.deb .) &&
         as_root install -m 755 "$fetched/usr/bin/promtool" /usr/local/bin/promtool; }; then
         echo "setup: missing: promtool; it is in Debian's package prometheus and in the archives of prometheus.io" >&2
         rm -r "$fetched"
