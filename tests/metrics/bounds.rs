@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBuf;
 use ojs_init::lifecycle::figures::{MOST_KINDS, MOST_NAME_BYTES};
 use ojs_init::wire::metrics::MOST_BYTES;
 
@@ -17,6 +19,12 @@ use crate::wait::{now, wait_until};
 
 /// Kinds of jobs, more than are told apart.
 const KINDS: usize = MOST_KINDS + 16;
+
+/// How long a response may take.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Bytes that the kernel may keep of it for one connection: 64 KiB, and the packet that does not fit any more.
+const MOST_KEPT: usize = 128 << 10;
 
 /// Acks one job and fails the next.
 const ALTERNATES: &str = "
@@ -103,5 +111,40 @@ fn who_reads_the_metrics_slowly_or_not_at_all_delays_nobody_and_costs_little_mem
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    init.stops();
+}
+
+/// Bytes that the kernel keeps for the init to send on this connection; none when the init has it no more.
+fn unsent(stream: &TcpStream, probes: Probes) -> Option<usize> {
+    let port = |address: &str| u16::from_str_radix(address.rsplit_once(':').unwrap().1, 16).unwrap();
+    let ends = (probes.0.port(), stream.local_addr().unwrap().port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (queued, inode) = (fields[4].split_once(':').unwrap().0, fields[9]);
+        let is_it = (port(fields[1]), port(fields[2])) == ends && inode != "0";
+        is_it.then(|| usize::from_str_radix(queued, 16).unwrap())
+    })
+}
+
+#[test]
+fn of_what_nobody_reads_the_kernel_keeps_little_and_the_connection_ends() {
+    let stage = Stage::new();
+    let (mut init, probes) = with_many_kinds(&stage);
+    let mut deaf = probes.connect().unwrap();
+    setsockopt(&deaf, RcvBuf, &4096).unwrap();
+    let began = now();
+    deaf.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    assert!(wait_until(PATIENCE, || unsent(&deaf, probes).is_some()));
+    let mut most = 0;
+    let is_over = wait_until(PATIENCE, || {
+        let unsent = unsent(&deaf, probes);
+        most = most.max(unsent.unwrap_or_default());
+        unsent.is_none()
+    });
+    let took = began.elapsed();
+    println!("{} KiB kept for {took:?}", most >> 10);
+    assert!(is_over && took > LONGEST / 2 && took < LONGEST * 2, "{took:?}");
+    assert!(most > 0 && most <= MOST_KEPT, "{most} bytes");
     init.stops();
 }
