@@ -31,7 +31,7 @@ impl Narrator {
     /// Writes it to the log.
     pub fn narrate(&mut self, remark: Remark) {
         match remark {
-            Remark::StateChanged { state, reason } => info!("{}: {}", reason_of(reason), what_follows(state)),
+            Remark::StateChanged { state, reason } => state_changed(state, reason),
             Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
             Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
             Remark::Drained => info!("no job is active: asking the worker to end"),
@@ -92,7 +92,8 @@ impl Narrator {
             Remark::FetchAbandoned => {
                 warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
             }
-            Remark::PrestopLapsed => warn!("a preStop hook ran and no SIGTERM followed within the limit: going on"),
+            Remark::PrestopRan { left } => prestop_ran(left),
+            Remark::PrestopLapsed { later } => prestop_lapsed(later),
             Remark::Summary {
                 cut_off,
                 unreported,
@@ -139,6 +140,36 @@ fn jobs(count: impl fmt::Display) -> String {
     let count = count.to_string();
     let plural = if count == "1" { "" } else { "s" };
     format!("{count} job{plural}")
+}
+
+fn state_changed(state: WorkerState, reason: Reason) {
+    let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
+        "a preStop hook came to nothing"
+    } else {
+        reason_of(reason)
+    };
+    info!("{why}: {}", what_follows(state));
+}
+
+fn prestop_ran(left: Option<Duration>) {
+    match left {
+        Some(left) => info!(
+            "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
+            seconds(left)
+        ),
+        None => info!("a preStop hook ran: the orchestrator's clock runs"),
+    }
+}
+
+fn prestop_lapsed(later: Option<Duration>) {
+    const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
+    match later {
+        Some(left) => warn!(
+            "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
+            seconds(left)
+        ),
+        None => warn!("{LAPSED}: going on without its clock"),
+    }
 }
 
 fn draining(active: usize, left: Duration) {
@@ -208,6 +239,7 @@ fn reason_of(reason: Reason) -> &'static str {
         Reason::Sigcont => "SIGCONT",
         Reason::Server => "asked by the backend",
         Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
         Reason::Worker => "the worker ended by itself",
     }
 }

@@ -138,7 +138,7 @@ impl Page {
         );
         self.gauge(
             "ojs_init_connections_ready",
-            "Connections of the worker that take jobs.",
+            "Connections of the worker that have said ready, pausing ones included.",
             snapshot.ready_connections,
         );
         self.gauge(
