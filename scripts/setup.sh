@@ -48,6 +48,21 @@ if [ -n "$missing" ]; then
     fi
 fi
 
+# Of Debian's package prometheus only promtool: the rest is a server, which would be started at once.
+if [ "$want" = test ] && ! command -v promtool >/dev/null 2>&1; then
+    echo "setup: installing promtool"
+    fetched=$(mktemp -d)
+    chmod 755 "$fetched"
+    if ! { command -v apt-get >/dev/null 2>&1 && as_root apt-get update -qq &&
+        (cd "$fetched" && apt-get download -qq -o APT::Sandbox::User=root prometheus >/dev/null && dpkg-deb --extract prometheus_*.deb .) &&
+        as_root install -m 755 "$fetched/usr/bin/promtool" /usr/local/bin/promtool; }; then
+        echo "setup: missing: promtool; it is in Debian's package prometheus and in the archives of prometheus.io" >&2
+        rm -r "$fetched"
+        exit 1
+    fi
+    rm -r "$fetched"
+fi
+
 if ! command -v cargo >/dev/null 2>&1; then
     echo "setup: missing: Rust with cargo, 1.88 or later; install it with rustup (https://rustup.rs)" >&2
     exit 1

@@ -374,7 +374,7 @@ fn a_certificate_that_cannot_be_used_is_an_error_that_names_it() {
         } else {
             settings.backend.ca_file = Some(PathBuf::from(path));
         }
-        Lanes::start(settings, |_, _| ()).unwrap_err().to_string()
+        Lanes::start(settings, |_, _, _| ()).unwrap_err().to_string()
     };
     let missing = error("/nonexistent/ca.pem", false);
     assert!(

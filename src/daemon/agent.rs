@@ -18,7 +18,7 @@ use crate::daemon::agent_options::{announce, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
-use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, PROBES, TOKEN_FILE, now};
+use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, LaneAnswer, PROBES, TOKEN_FILE, now};
 use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::prepare::{become_init, install_log, report};
@@ -29,8 +29,7 @@ use crate::daemon::start::{self, NotStarted};
 use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
-use crate::lifecycle::event::Reply;
-use crate::lifecycle::ids::CallId;
+use crate::lifecycle::figures::Figures;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::options::Restart;
 use crate::os::child::ChildPlan;
@@ -162,6 +161,8 @@ fn set_up(
         control,
         lanes,
         probes,
+        figures: Figures::new(now(), clock::since_1970()),
+        log: log.clone(),
         token_file,
         replies,
         plan,
@@ -228,7 +229,7 @@ fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr
 }
 
 /// The threads that talk to the backend; each answer wakes the loop.
-fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId, Reply)>), NotStarted> {
+fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnswer>), NotStarted> {
     let waker = Waker::new(poll.registry(), LANES)
         .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
     let waker = Arc::new(waker);
@@ -240,9 +241,9 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<(CallId,
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let lanes = Lanes::start(settings, move |call, reply| {
+    let lanes = Lanes::start(settings, move |call, reply, status| {
         // Without a loop there is nobody to tell.
-        let _ = sender.send((call, reply));
+        let _ = sender.send((call, reply, status));
         let _ = waker.wake();
     })
     .map_err(|error| NotStarted {

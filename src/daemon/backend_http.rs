@@ -220,7 +220,7 @@ fn names(headers: &[Header], name: &str) -> bool {
 }
 
 impl Work for Http {
-    fn carry_out(&mut self, job: &Job) -> Reply {
+    fn carry_out(&mut self, job: &Job) -> (Reply, Option<u16>) {
         let request = backend::request(&job.call, &self.target.settings.identity);
         match self.exchange(job, &request) {
             Ok(received) => {
@@ -239,14 +239,14 @@ impl Work for Http {
                     self.target
                         .complain(&format!("{method} {path}: status {status}{}", hint(status)));
                 }
-                answer.reply
+                (answer.reply, Some(received.status))
             }
             Err(trouble) => {
                 log::debug!("backend: {} {}: {}", request.method, request.path, trouble.text);
                 if trouble.failure != Failure::NoCredentials {
                     self.target.complain(&trouble.text);
                 }
-                Reply::Failed(trouble.failure)
+                (Reply::Failed(trouble.failure), None)
             }
         }
     }

@@ -84,14 +84,15 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Lanes whose answers go to `answer`, on whatever thread, also that of [`Lanes::send`]; it must not block.
+    /// Lanes whose answers go to `answer`, each with its HTTP status where there was one, on whatever thread, also that of
+    /// [`Lanes::send`]; it must not block.
     /// No thread is started before the first call.
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
     pub fn start(
         settings: LaneSettings,
-        answer: impl Fn(CallId, Reply) + Send + Sync + 'static,
+        answer: impl Fn(CallId, Reply, Option<u16>) + Send + Sync + 'static,
     ) -> Result<Self, LaneError> {
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         let target = Arc::new(Target::new(settings)?);

@@ -14,12 +14,15 @@ use mio::{Events, Interest, Poll, Token};
 use crate::daemon::backend_lanes::Lanes;
 use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
+use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
+use crate::daemon::probe_answers::Sources;
 use crate::daemon::probe_links::{self, ProbeLinks};
 use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::event::{Event, Reply};
+use crate::lifecycle::figures::Figures;
 use crate::lifecycle::ids::{CallId, ProcessId};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
@@ -68,6 +71,9 @@ const EVENTS_BEFORE_TIMERS: usize = 256;
 /// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// What became of a request, with the HTTP status where anybody answered.
+pub type LaneAnswer = (CallId, Reply, Option<u16>);
+
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Worker {
@@ -87,9 +93,12 @@ pub struct EventLoop {
     pub(super) lanes: Lanes,
     /// Whoever asks how we are, unless that is off.
     pub(super) probes: Option<ProbeLinks>,
+    /// What is counted for them.
+    pub(super) figures: Figures,
+    pub(super) log: LogHandle,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
-    pub(super) replies: Receiver<(CallId, Reply)>,
+    pub(super) replies: Receiver<LaneAnswer>,
     pub(super) plan: ChildPlan,
     pub(super) program: String,
     pub(super) worker: Option<Worker>,
@@ -158,7 +167,12 @@ impl EventLoop {
     /// Before each wait: then the machine knows of everything that came before the question.
     fn answer_probes(&mut self) {
         if let Some(probes) = &mut self.probes {
-            probes.turn(&self.machine, self.poll.registry(), now());
+            let sources = Sources {
+                machine: &self.machine,
+                figures: &self.figures,
+                log: &self.log,
+            };
+            probes.turn(&sources, self.poll.registry(), now());
         }
     }
 
@@ -245,7 +259,10 @@ impl EventLoop {
     fn take_replies(&mut self) {
         for _ in 0..REPLIES_PER_TURN {
             match self.replies.try_recv() {
-                Ok((call, reply)) => self.happened.push_back(Event::BackendReplied(call, reply)),
+                Ok((call, reply, status)) => {
+                    self.figures.answered(call, &reply, status, now());
+                    self.happened.push_back(Event::BackendReplied(call, reply));
+                }
                 Err(_) => return,
             }
         }
@@ -284,7 +301,10 @@ impl EventLoop {
                     }
                     self.happened.push_back(Event::WorkerEnded(ended));
                 }
-                Ok(Reaped::Process(pid, ended)) => self.descendants.reaped(pid, ended, self.warn_on_reap),
+                Ok(Reaped::Process(pid, ended)) => {
+                    self.figures.orphans_reaped += 1;
+                    self.descendants.reaped(pid, ended, self.warn_on_reap);
+                }
                 Ok(Reaped::NoneReady) => return self.happened.push_back(Event::Reaped { children_left: true }),
                 Ok(Reaped::NoChildren) => return self.happened.push_back(Event::Reaped { children_left: false }),
                 Err(error) => return warn!("cannot reap: {error}"),

@@ -36,15 +36,15 @@ pub(super) struct Job {
 
 /// What a thread does with each of its calls. Made on the thread and never shared, so that it can keep a connection.
 pub(super) trait Work {
-    /// Does it; returns at `give_up` at the latest.
-    fn carry_out(&mut self, job: &Job) -> Reply;
+    /// Does it; returns at `give_up` at the latest, with the HTTP status where anybody answered.
+    fn carry_out(&mut self, job: &Job) -> (Reply, Option<u16>);
 }
 
 /// Makes the work of one thread.
 pub(super) type MakeWork = Arc<dyn Fn() -> Box<dyn Work> + Send + Sync>;
 
 /// Takes each answer, exactly once, on whatever thread. It must not block.
-pub(super) type TakeAnswer = Arc<dyn Fn(CallId, Reply) + Send + Sync>;
+pub(super) type TakeAnswer = Arc<dyn Fn(CallId, Reply, Option<u16>) + Send + Sync>;
 
 /// The bounds of a pool.
 #[derive(Debug, Clone, Copy)]
@@ -175,7 +175,7 @@ impl Pool {
     }
 
     fn refuse(&self, id: CallId) {
-        (self.lane.answer)(id, Reply::Failed(Failure::NoRoom));
+        (self.lane.answer)(id, Reply::Failed(Failure::NoRoom), None);
     }
 }
 
@@ -258,22 +258,22 @@ impl Lane {
         let mut work = None;
         // It is counted as idle already.
         while let Some(job) = self.shared.next(self.plan) {
-            let reply = self.carry_out(&mut work, &job);
+            let (reply, status) = self.carry_out(&mut work, &job);
             // Before the answer: who has it may at once send another call, and shall not start another thread for it.
             self.shared.lock().idle += 1;
-            if panic::catch_unwind(AssertUnwindSafe(|| (self.answer)(job.id, reply))).is_err() {
+            if panic::catch_unwind(AssertUnwindSafe(|| (self.answer)(job.id, reply, status))).is_err() {
                 log::error!("internal error while an answer of the backend was passed on");
             }
         }
     }
 
     /// A panic costs this one answer and the connection.
-    fn carry_out(&self, work: &mut Option<Box<dyn Work>>, job: &Job) -> Reply {
+    fn carry_out(&self, work: &mut Option<Box<dyn Work>>, job: &Job) -> (Reply, Option<u16>) {
         let attempt = AssertUnwindSafe(|| work.get_or_insert_with(|| (self.make)()).carry_out(job));
         panic::catch_unwind(attempt).unwrap_or_else(|_| {
             log::error!("internal error in a request to the backend: it counts as unanswered");
             *work = None;
-            Reply::Failed(Failure::Unanswered)
+            (Reply::Failed(Failure::Unanswered), None)
         })
     }
 }

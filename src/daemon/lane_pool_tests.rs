@@ -48,12 +48,12 @@ impl Gate {
 struct Fake(Arc<Gate>);
 
 impl Work for Fake {
-    fn carry_out(&mut self, job: &Job) -> Reply {
+    fn carry_out(&mut self, job: &Job) -> (Reply, Option<u16>) {
         if job.id.0 >= HANGS {
             self.0.pass();
         }
         assert_ne!(job.id.0, PANICS, "a bug");
-        Reply::Accepted
+        (Reply::Accepted, Some(200))
     }
 }
 
@@ -76,7 +76,7 @@ impl Rig {
                 Box::new(Fake(Arc::clone(&gate)))
             })
         };
-        let answer = Arc::new(move |id: CallId, reply| {
+        let answer = Arc::new(move |id: CallId, reply, _| {
             let name = thread::current().name().unwrap_or_default().to_owned();
             sender.send((id.0, reply, name)).unwrap();
             assert_ne!(id.0, POISONS, "a bug of whoever takes the answers");

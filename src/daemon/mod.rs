@@ -21,6 +21,7 @@ mod outbound;
 mod perform;
 pub mod plain_loop;
 pub mod prepare;
+mod probe_answers;
 mod probe_link;
 mod probe_links;
 mod probe_listener;

@@ -4,7 +4,7 @@ use log::{debug, info, warn};
 use uuid::Uuid;
 
 use crate::daemon::descendants;
-use crate::daemon::event_loop::{EventLoop, Worker};
+use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::prepare::report;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
@@ -19,6 +19,7 @@ impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.
     pub(super) fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
+            self.figures.noted(&effect, now());
             match effect {
                 Effect::StartWorker => self.start_worker(),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
@@ -48,6 +49,7 @@ impl EventLoop {
             Ok(pid) => {
                 let process = self.links.worker_started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
+                self.figures.worker_started();
                 if let Some(act) = self.on_first_start.take() {
                     act();
                 }

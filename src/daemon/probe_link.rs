@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 
 use mio::net::TcpStream;
 
@@ -22,8 +23,8 @@ const MOST_DROPPED: usize = 256 << 10;
 enum Stage {
     /// The head of the request comes; never more than [`MAX_HEAD`].
     Reading(Vec<u8>),
-    /// The rest of the response goes out.
-    Writing(Vec<u8>),
+    /// The response goes out, of which so many bytes are sent. Several connections may share it.
+    Writing(Arc<[u8]>, usize),
     /// The client closes; so many bytes are still dropped until then.
     Closing(usize),
 }
@@ -72,7 +73,7 @@ impl ProbeLink {
     }
 
     /// Goes as far as it can in one turn. `answer` gives the response to a request.
-    pub fn proceed(&mut self, mut answer: impl FnMut(Request) -> Vec<u8>) -> Progress {
+    pub fn proceed(&mut self, mut answer: impl FnMut(Request) -> Arc<[u8]>) -> Progress {
         let was_closing = matches!(self.stage, Stage::Closing(_));
         for _ in 0..STEPS_PER_TURN {
             match self.step(&mut answer) {
@@ -95,7 +96,7 @@ impl ProbeLink {
     }
 
     /// One read or write; false: it is over.
-    fn step(&mut self, answer: &mut impl FnMut(Request) -> Vec<u8>) -> std::io::Result<bool> {
+    fn step(&mut self, answer: &mut impl FnMut(Request) -> Arc<[u8]>) -> std::io::Result<bool> {
         match &mut self.stage {
             Stage::Reading(head) => {
                 let mut buffer = [0; READ_BYTES];
@@ -103,15 +104,14 @@ impl ProbeLink {
                 let count = self.stream.read(buffer.get_mut(..room).unwrap_or_default())?;
                 head.extend(buffer.iter().take(count));
                 if let Some(request) = read(head) {
-                    self.stage = Stage::Writing(answer(request));
+                    self.stage = Stage::Writing(answer(request), 0);
                 } else if count == 0 {
                     return Ok(false);
                 }
             }
-            Stage::Writing(rest) => {
-                let count = self.stream.write(rest)?;
-                rest.drain(..count);
-                if rest.is_empty() {
+            Stage::Writing(response, sent) => {
+                *sent += self.stream.write(response.get(*sent..).unwrap_or_default())?;
+                if *sent >= response.len() {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.stage = Stage::Closing(MOST_DROPPED);
                 }

@@ -11,12 +11,11 @@ use log::trace;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
+use crate::daemon::probe_answers::{ProbeAnswers, Sources};
 use crate::daemon::probe_link::{Origin, ProbeLink, Progress};
 use crate::daemon::seldom::Seldom;
-use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
 use crate::lifecycle::timers::Timers;
-use crate::wire::probe::{Request, answer, refuse};
 
 /// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one
 /// whose time is over first. A probe is answered in the turn in which its request is there, so it is silent ones that have
@@ -49,6 +48,7 @@ pub struct ProbeLinks {
     /// Somebody may be waiting to be accepted: the kernel tells only once.
     may_accept: bool,
     shortages: Seldom,
+    answers: ProbeAnswers,
 }
 
 impl ProbeLinks {
@@ -66,6 +66,7 @@ impl ProbeLinks {
             deadlines: Timers::default(),
             may_accept: true,
             shortages: Seldom::default(),
+            answers: ProbeAnswers::default(),
         })
     }
 
@@ -92,7 +93,7 @@ impl ProbeLinks {
     }
 
     /// Answers who is there, accepts who came, ends who had their time.
-    pub fn turn(&mut self, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    pub fn turn(&mut self, sources: &Sources<'_>, registry: &Registry, now: Moment) {
         while let Some(token) = self.deadlines.take_due(now) {
             if token == self.token {
                 self.may_accept = true;
@@ -108,14 +109,14 @@ impl ProbeLinks {
             .map(|(token, _)| *token)
             .collect();
         for token in ready {
-            self.proceed(token, machine, registry, now);
+            self.proceed(token, sources, registry, now);
         }
         for _ in 0..ACCEPTS_PER_TURN {
             if !self.can_accept() {
                 return;
             }
             match self.listener.accept() {
-                Ok((stream, peer)) => self.admit(stream, origin(peer.ip()), machine, registry, now),
+                Ok((stream, peer)) => self.admit(stream, origin(peer.ip()), sources, registry, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_accept = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
@@ -132,7 +133,14 @@ impl ProbeLinks {
         self.may_accept && self.deadlines.due(self.token).is_none()
     }
 
-    fn admit(&mut self, mut stream: TcpStream, origin: Origin, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    fn admit(
+        &mut self,
+        mut stream: TcpStream,
+        origin: Origin,
+        sources: &Sources<'_>,
+        registry: &Registry,
+        now: Moment,
+    ) {
         let Some(token) = self.room(registry) else { return };
         if let Err(error) = registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
             return self
@@ -141,7 +149,7 @@ impl ProbeLinks {
         }
         self.links.insert(token, ProbeLink::new(stream, origin));
         self.deadlines.arm(token, now.after(PATIENCE));
-        self.proceed(token, machine, registry, now);
+        self.proceed(token, sources, registry, now);
     }
 
     /// A token that nobody has.
@@ -166,9 +174,9 @@ impl ProbeLinks {
         Some(token)
     }
 
-    fn proceed(&mut self, token: Token, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    fn proceed(&mut self, token: Token, sources: &Sources<'_>, registry: &Registry, now: Moment) {
         let Some(link) = self.links.get_mut(&token) else { return };
-        match link.proceed(|request| respond(request, machine, now)) {
+        match link.proceed(|request| self.answers.respond(request, sources, now)) {
             Progress::Open => {}
             Progress::Answered => self.deadlines.arm_at_latest(token, now.after(CLOSING_PATIENCE)),
             Progress::Over => self.hang_up(token, registry),
@@ -191,17 +199,6 @@ fn origin(address: IpAddr) -> Origin {
             let [a, b, c, d, ..] = address.segments();
             Origin::V6([a, b, c, d])
         }
-    }
-}
-
-fn respond(request: Request, machine: &Lifecycle, now: Moment) -> Vec<u8> {
-    match request.asks {
-        Ok(probe) => {
-            let health = machine.health(probe, now);
-            trace!("{probe:?}: {health:?}");
-            answer(&health, request.wants_body)
-        }
-        Err(refusal) => refuse(refusal, request.wants_body),
     }
 }
 

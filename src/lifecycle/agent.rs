@@ -92,7 +92,7 @@ impl Agent {
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(super) fn fetch(&mut self, now: Moment) {
-        if !self.is_taking_jobs() || !self.agent.is_settled {
+        if !self.agent.is_settled {
             return;
         }
         let is_pausing = [Timer::Fetch, Timer::FetchAgain]
@@ -101,14 +101,10 @@ impl Lifecycle {
         if is_pausing || self.is_fetching() {
             return;
         }
-        let credit = self
-            .most_active()
-            .saturating_sub(self.jobs.len())
-            .min(self.connections.free().saturating_sub(self.jobs.waiting().len()));
         let Some(worker) = self.agent.worker.clone() else {
             return;
         };
-        if let Ok(count @ 1..) = u32::try_from(credit) {
+        if let Ok(count @ 1..) = u32::try_from(self.credit()) {
             let purpose = Purpose::Fetch(worker.clone());
             self.call(
                 Call::Fetch { worker, count },
@@ -117,6 +113,15 @@ impl Lifecycle {
                 now,
             );
         }
+    }
+
+    /// Jobs that can be taken now: none outside running, and no more than connections and concurrency have room for.
+    pub(super) fn credit(&self) -> usize {
+        if !self.is_taking_jobs() {
+            return 0;
+        }
+        let room = self.most_active().saturating_sub(self.jobs.len());
+        room.min(self.connections.free().saturating_sub(self.jobs.waiting().len()))
     }
 
     pub(super) fn is_fetching(&self) -> bool {

@@ -235,12 +235,18 @@ impl Lifecycle {
         Snapshot {
             phase: self.phase,
             state: self.state(),
+            concurrency: self.options.concurrency,
             active: self.jobs.active(),
             waiting: self.jobs.waiting().len(),
             held: count(|place| matches!(place, Place::Held(_))),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
             ready_connections: self.connections.ready(),
+            free_credit: self.credit(),
             worker_is_alive: self.worker.is_alive(),
+            heartbeat_interval: self.agent.beats.interval,
+            terminating_since: self.shutdown.began(),
+            stop_by: self.timers.due(Timer::Deadline),
+            cut_off: self.shutdown.cut_off,
             exit_by: self.shutdown.exit_by(),
             deadlines: self.timers.iter().count(),
         }

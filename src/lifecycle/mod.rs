@@ -12,6 +12,7 @@ mod conversation;
 pub mod effect;
 pub mod ending;
 pub mod event;
+pub mod figures;
 mod handover;
 pub mod health;
 mod heartbeats;

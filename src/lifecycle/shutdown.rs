@@ -166,6 +166,11 @@ impl Shutdown {
         self.began.map_or(Duration::ZERO, |began| began.until(now))
     }
 
+    /// When it began.
+    pub(super) fn began(&self) -> Option<Moment> {
+        self.began
+    }
+
     pub(super) fn has_clock(&self) -> bool {
         self.clock.is_some()
     }

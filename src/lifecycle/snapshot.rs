@@ -1,5 +1,7 @@
 //! What can be seen from outside: for the log, probes, metrics, and for tests that check promises.
 
+use std::time::Duration;
+
 use crate::lifecycle::effect::WorkerState;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
@@ -11,6 +13,8 @@ pub struct Snapshot {
     pub phase: Phase,
     /// What the worker and the backend are told about that.
     pub state: WorkerState,
+    /// Most jobs that may be active.
+    pub concurrency: u32,
     /// Jobs that count against the concurrency: claimed, not yet settled, surplus that goes straight back left out.
     pub active: usize,
     /// Of these, in our buffer.
@@ -21,8 +25,18 @@ pub struct Snapshot {
     pub reporting: usize,
     /// Open connections that take jobs.
     pub ready_connections: usize,
+    /// Jobs that a FETCH would ask for now; none outside running.
+    pub free_credit: usize,
     /// Whether the worker runs.
     pub worker_is_alive: bool,
+    /// Time between two heartbeats.
+    pub heartbeat_interval: Duration,
+    /// When terminate began.
+    pub terminating_since: Option<Moment>,
+    /// When the stop phase begins at the latest; set in terminate until it does.
+    pub stop_by: Option<Moment>,
+    /// Jobs that the shutdown has cut off.
+    pub cut_off: usize,
     /// When we are gone at the latest; set from terminate on.
     pub exit_by: Option<Moment>,
     /// Deadlines that are set: bounded by the jobs, the requests and the connections.

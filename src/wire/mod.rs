@@ -13,6 +13,7 @@ pub mod envelope;
 pub mod frame;
 mod json;
 mod lenient;
+pub mod metrics;
 pub mod names;
 pub mod probe;
 mod reply;

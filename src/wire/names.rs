@@ -2,6 +2,7 @@
 
 use crate::lifecycle::effect::{About, CancelReason, WorkerState};
 use crate::lifecycle::event::ErrorCode;
+use crate::lifecycle::figures::{End, Endpoint};
 
 /// The `code` of an error frame.
 #[must_use]
@@ -51,5 +52,35 @@ pub fn about(about: About) -> &'static str {
         About::Release => "release",
         About::Progress => "progress",
         About::Checkpoint => "checkpoint",
+    }
+}
+
+/// The `outcome` of a metric.
+#[must_use]
+pub fn end(end: End) -> &'static str {
+    match end {
+        End::Acked => "acked",
+        End::Failed => "failed",
+        End::Requeued => "requeued",
+        End::Left => "left",
+        End::Lost => "lost",
+        End::Cancelled => "cancelled",
+    }
+}
+
+/// The `endpoint` of a metric.
+#[must_use]
+pub fn endpoint(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Register => "register",
+        Endpoint::Heartbeat => "heartbeat",
+        Endpoint::Fetch => "fetch",
+        Endpoint::Ack => "ack",
+        Endpoint::Nack => "nack",
+        Endpoint::Info => "info",
+        Endpoint::Progress => "progress",
+        Endpoint::Checkpoint => "checkpoint",
+        Endpoint::Manifest => "manifest",
+        Endpoint::Deregister => "deregister",
     }
 }

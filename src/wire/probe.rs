@@ -1,10 +1,10 @@
-//! Probes: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one request for each
-//! connection, no body read.
+//! Probes and metrics: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one request
+//! for each connection, no body read.
 
 use serde::Serialize;
 
 use crate::lifecycle::health::{Health, Probe, Trouble};
-use crate::wire::names;
+use crate::wire::{metrics, names};
 
 /// Longest head of a request in bytes, its empty line included. An orchestrator's has about 150.
 pub const MAX_HEAD: usize = 4 << 10;
@@ -13,17 +13,27 @@ pub const MAX_HEAD: usize = 4 << 10;
 const MAX_HEADERS: usize = 64;
 
 /// What there is.
-const PATHS: [(&str, Probe); 3] = [
-    ("/livez", Probe::Live),
-    ("/readyz", Probe::Ready),
-    ("/healthz", Probe::Healthy),
+const PATHS: [(&str, Asked); 4] = [
+    ("/livez", Asked::Probe(Probe::Live)),
+    ("/readyz", Asked::Probe(Probe::Ready)),
+    ("/healthz", Asked::Probe(Probe::Healthy)),
+    ("/metrics", Asked::Metrics),
 ];
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// How it is.
+    Probe(Probe),
+    /// What was counted.
+    Metrics,
+}
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// What it asks for, or why it gets nothing.
-    pub asks: Result<Probe, Refusal>,
+    pub asks: Result<Asked, Refusal>,
     /// HEAD gets the head of the response only.
     pub wants_body: bool,
 }
@@ -70,7 +80,7 @@ fn request(method: &str, target: &str) -> Request {
     let found = PATHS.iter().find(|(known, _)| *known == path);
     let asks = match found {
         None => Err(Refusal::NotFound),
-        Some((_, probe)) if matches!(method, "GET" | "HEAD") => Ok(*probe),
+        Some((_, asked)) if matches!(method, "GET" | "HEAD") => Ok(*asked),
         Some(_) => Err(Refusal::MethodNotAllowed),
     };
     Request {
@@ -92,7 +102,13 @@ pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
         state: names::worker_state(health.state),
         reasons: health.troubles.iter().map(reason).collect(),
     };
-    response(status, "", &body, wants_body)
+    json(status, "", &body, wants_body)
+}
+
+/// The response to who asks for metrics, which are this text.
+#[must_use]
+pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
+    response("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
 }
 
 /// The response to anything else. It says what there is.
@@ -117,7 +133,7 @@ pub fn refuse(refusal: Refusal, wants_body: bool) -> Vec<u8> {
         message,
         paths: PATHS.map(|(path, _)| path),
     };
-    response(status, headers, &body, wants_body)
+    json(status, headers, &body, wants_body)
 }
 
 #[derive(Serialize)]
@@ -178,16 +194,20 @@ fn reason(trouble: &Trouble) -> Reason {
     Reason { code, message }
 }
 
-fn response(status: &str, headers: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {
+fn json(status: &str, headers: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {
     // Words and numbers only: it cannot fail.
     let body = serde_json::to_string(body).unwrap_or_default();
-    let length = body.len() + 1;
+    response(status, "application/json", headers, &format!("{body}\n"), wants_body)
+}
+
+fn response(status: &str, content_type: &str, headers: &str, body: &str, wants_body: bool) -> Vec<u8> {
+    let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nCache-Control: \
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nCache-Control: \
          no-store\r\n{headers}Connection: close\r\n\r\n"
     );
-    let body = if wants_body { format!("{body}\n") } else { String::new() };
-    [head, body].concat().into_bytes()
+    let body = if wants_body { body } else { "" };
+    [head.as_str(), body].concat().into_bytes()
 }
 
 #[cfg(test)]

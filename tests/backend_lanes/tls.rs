@@ -66,7 +66,7 @@ fn is_beaten(reply: &Reply) -> bool {
 }
 
 fn start_error(settings: LaneSettings) -> String {
-    Lanes::start(settings, |_, _| ()).unwrap_err().to_string()
+    Lanes::start(settings, |_, _, _| ()).unwrap_err().to_string()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::effect::{Call, Effect, Remark};
 use ojs_init::lifecycle::event::{Directive, Event, Failure, Reply, Request};
+use ojs_init::lifecycle::figures::Figures;
 use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::time::Moment;
@@ -88,6 +89,7 @@ pub struct World {
     pub terminated: BTreeSet<u64>,
     pub course: Course,
     accounts: Accounts,
+    figures: Figures,
     pub ledger: Ledger,
     pub talk: Talk,
     hasher: DefaultHasher,
@@ -109,6 +111,7 @@ impl World {
             clients: 0,
             terminated: BTreeSet::new(),
             accounts: Accounts::default(),
+            figures: Figures::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
             talk: Talk::new(plan.options.clone()),
@@ -231,6 +234,7 @@ impl World {
             self.note(&format!("-> {event:?}"));
         }
         if let Event::BackendReplied(call, reply) = &event {
+            self.figures.answered(*call, reply, None, Moment::new(self.now));
             let beaten = self
                 .talk
                 .replied(*call, reply, self.course.state, &mut self.ledger, self.now);
@@ -254,6 +258,7 @@ impl World {
                 return Ok(());
             };
             effect.hash(&mut self.hasher);
+            self.figures.noted(&effect, Moment::new(self.now));
             if self.script.is_some() {
                 self.note(&format!("        {effect:?}"));
             }
@@ -328,6 +333,12 @@ impl World {
             snapshot.deadlines <= MOST_DEADLINES,
             "{} deadlines",
             snapshot.deadlines
+        );
+        promise!(
+            "only jobs that are active are measured",
+            self.figures.measured() <= snapshot.held + snapshot.reporting,
+            "{} measured, {snapshot:?}",
+            self.figures.measured()
         );
         if let Some(claim) = self.ledger.open().find(|claim| claim.is_taken) {
             promise!("what the backend took is settled", false, "{claim:?}");

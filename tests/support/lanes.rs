@@ -72,7 +72,7 @@ impl Rig {
     pub fn new(settings: LaneSettings) -> Self {
         record_log();
         let (sender, answers) = channel();
-        let answer = move |id: CallId, reply| {
+        let answer = move |id: CallId, reply, _| {
             // A test that is over needs no answers.
             let _ = sender.send((id.0, reply, wait::now()));
         };

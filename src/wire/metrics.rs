@@ -1,0 +1,304 @@
+//! Metrics in Prometheus' text format, version 0.0.4. `docs/metrics.md` says what each of them means.
+//!
+//! No id, no address, no label of a worker and nothing of a job but its queue and its type is in it.
+
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use crate::lifecycle::effect::{Outcome, WorkerState};
+use crate::lifecycle::figures::{End, Figures, Histogram, Kind, OTHER, OfKind, Status};
+use crate::lifecycle::snapshot::Snapshot;
+use crate::lifecycle::time::Moment;
+use crate::wire::names;
+
+/// How the text is declared.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Most bytes of the text, whatever was counted: the bounds of [`crate::lifecycle::figures`] leave it no more.
+pub const MOST_BYTES: usize = 3 << 19;
+
+/// The states that are shown; each is 1 or 0.
+const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, WorkerState::Terminate];
+
+/// What is shown.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    /// What was counted.
+    pub figures: &'a Figures,
+    /// How it is.
+    pub snapshot: &'a Snapshot,
+    /// Records of the log that were dropped.
+    pub log_records_dropped: u64,
+    /// The time.
+    pub now: Moment,
+}
+
+/// The text. What is the same is spelled the same, in the same order.
+#[must_use]
+pub fn text(observed: &Observed<'_>) -> String {
+    let mut page = Page::default();
+    page.jobs(observed.figures);
+    page.presence(observed);
+    page.shutdown(observed);
+    page.backend(observed);
+    page.process(observed);
+    page.text
+}
+
+#[derive(Clone, Copy)]
+enum Type {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Type {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// The text as it grows. Writing to a string cannot fail.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn jobs(&mut self, figures: &Figures) {
+        let name = "ojs_job_completed_total";
+        self.family(name, Type::Counter, "Jobs whose ACK the backend has.");
+        for (kind, of_kind) in figures.kinds() {
+            self.sample(name, &labels(kind), of_kind.ends(End::Acked));
+        }
+        let name = "ojs_job_duration_seconds";
+        let help = "From the hand-over of a job to a worker to the first request that tells the backend its outcome.";
+        self.family(name, Type::Histogram, help);
+        for (kind, of_kind) in figures.kinds() {
+            for (outcome, histogram) in &of_kind.durations {
+                self.histogram(name, kind, *outcome, histogram);
+            }
+        }
+        let name = "ojs_init_jobs_total";
+        self.family(name, Type::Counter, "Reservations of jobs that ended, by how.");
+        for (kind, of_kind) in figures.kinds() {
+            self.ends(name, kind, of_kind);
+        }
+        let name = "ojs_init_job_timeouts_total";
+        self.family(name, Type::Counter, "Jobs whose own timeout was over.");
+        for (kind, of_kind) in figures.kinds() {
+            self.sample(name, &labels(kind), of_kind.timed_out);
+        }
+    }
+
+    fn ends(&mut self, name: &str, kind: &Kind, of_kind: &OfKind) {
+        let [queue, kind] = labels(kind);
+        for end in End::ALL {
+            let outcome = ("outcome", names::end(end));
+            self.sample(name, &[outcome, queue, kind], of_kind.ends(end));
+        }
+    }
+
+    fn histogram(&mut self, name: &str, kind: &Kind, outcome: Outcome, histogram: &Histogram) {
+        let [queue, kind] = labels(kind);
+        let labels = [queue, kind, ("state", state_after(outcome))];
+        let bucket = format!("{name}_bucket");
+        for (most, count) in histogram.cumulated() {
+            let most = most.as_secs_f64().to_string();
+            let [queue, kind, state] = labels;
+            self.sample(&bucket, &[queue, kind, state, ("le", &most)], count);
+        }
+        let [queue, kind, state] = labels;
+        self.sample(&bucket, &[queue, kind, state, ("le", "+Inf")], histogram.count);
+        self.sample(&format!("{name}_sum"), &labels, histogram.sum.as_secs_f64());
+        self.sample(&format!("{name}_count"), &labels, histogram.count);
+    }
+
+    /// What there is at this moment.
+    fn presence(&mut self, observed: &Observed<'_>) {
+        let snapshot = observed.snapshot;
+        self.gauge(
+            "ojs_worker_active_jobs",
+            "Jobs that are claimed and not yet settled.",
+            snapshot.active,
+        );
+        self.gauge(
+            "ojs_init_concurrency",
+            "Most jobs that may be active at once.",
+            snapshot.concurrency,
+        );
+        self.gauge(
+            "ojs_init_free_credit",
+            "Jobs that a FETCH would ask for now.",
+            snapshot.free_credit,
+        );
+        self.gauge(
+            "ojs_init_connections_ready",
+            "Connections of the worker that have said ready, pausing ones included.",
+            snapshot.ready_connections,
+        );
+        self.gauge(
+            "ojs_init_worker_running",
+            "Whether the worker's process runs.",
+            u8::from(snapshot.worker_is_alive),
+        );
+    }
+
+    fn shutdown(&mut self, observed: &Observed<'_>) {
+        let (snapshot, now) = (observed.snapshot, observed.now);
+        let name = "ojs_init_state";
+        self.family(name, Type::Gauge, "1 for the state that it is in, 0 for the others.");
+        for state in STATES {
+            let is_in = u8::from(state == snapshot.state);
+            self.sample(name, &[("state", names::worker_state(state))], is_in);
+        }
+        let took = snapshot
+            .terminating_since
+            .map_or(Duration::ZERO, |since| since.until(now));
+        self.gauge(
+            "ojs_init_drain_seconds",
+            "Since terminate began; 0 before.",
+            took.as_secs_f64(),
+        );
+        let is_terminating = snapshot.terminating_since.is_some();
+        let until_stop = snapshot.stop_by.map_or(Duration::ZERO, |stop| stop.from_now(now));
+        self.gauge_if(
+            "ojs_init_drain_left_seconds",
+            "In terminate: until jobs are cut off; 0 in the stop phase.",
+            is_terminating.then_some(until_stop),
+        );
+        self.gauge_if(
+            "ojs_init_exit_left_seconds",
+            "In terminate: until the exit at the latest.",
+            snapshot.exit_by.map(|exit| exit.from_now(now)),
+        );
+        self.counter(
+            "ojs_init_jobs_cut_off_total",
+            "Jobs that the shutdown has cut off.",
+            snapshot.cut_off,
+        );
+    }
+
+    fn backend(&mut self, observed: &Observed<'_>) {
+        let figures = observed.figures;
+        self.gauge(
+            "ojs_init_heartbeat_age_seconds",
+            "Since the backend last accepted a heartbeat; since the start where it has accepted none.",
+            figures.heartbeat_age(observed.now).as_secs_f64(),
+        );
+        self.gauge(
+            "ojs_init_heartbeat_interval_seconds",
+            "Time between two heartbeats.",
+            observed.snapshot.heartbeat_interval.as_secs_f64(),
+        );
+        self.counter(
+            "ojs_init_heartbeats_failed_total",
+            "Heartbeats that the backend did not accept.",
+            figures.heartbeats_failed,
+        );
+        let name = "ojs_init_requests_total";
+        let help = "Requests to the backend, by the HTTP status of the answer; none where there was no answer.";
+        self.family(name, Type::Counter, help);
+        for (endpoint, status, count) in figures.requests() {
+            let status = match status {
+                Status::None => "none".to_owned(),
+                Status::Http(status) => status.to_string(),
+                Status::Other => OTHER.to_owned(),
+            };
+            let labels = [("endpoint", names::endpoint(endpoint)), ("status", status.as_str())];
+            self.sample(name, &labels, count);
+        }
+    }
+
+    fn process(&mut self, observed: &Observed<'_>) {
+        let figures = observed.figures;
+        self.counter(
+            "ojs_init_worker_restarts_total",
+            "Workers that were started after the first one.",
+            figures.restarts(),
+        );
+        self.counter(
+            "ojs_init_reaped_orphans_total",
+            "Processes that were reaped and are not the worker.",
+            figures.orphans_reaped,
+        );
+        self.counter(
+            "ojs_init_log_records_dropped_total",
+            "Records of the log that were dropped because standard error was too slow.",
+            observed.log_records_dropped,
+        );
+        let name = "ojs_init_build_info";
+        self.family(name, Type::Gauge, "Always 1; the label says which version runs.");
+        self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        self.gauge(
+            "process_start_time_seconds",
+            "When ojs-init started, in seconds since the beginning of 1970.",
+            figures.started_at.as_secs_f64(),
+        );
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, Type::Counter, help);
+        self.sample(name, &[], value);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, Type::Gauge, help);
+        self.sample(name, &[], value);
+    }
+
+    fn gauge_if(&mut self, name: &str, help: &str, value: Option<Duration>) {
+        self.family(name, Type::Gauge, help);
+        if let Some(value) = value {
+            self.sample(name, &[], value.as_secs_f64());
+        }
+    }
+
+    fn family(&mut self, name: &str, of: Type, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", of.name());
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.text, "{before}{label}=\"");
+            value.chars().for_each(|c| self.escaped(c));
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn escaped(&mut self, c: char) {
+        match c {
+            '\\' => self.text.push_str("\\\\"),
+            '"' => self.text.push_str("\\\""),
+            '\n' => self.text.push_str("\\n"),
+            c => self.text.push(c),
+        }
+    }
+}
+
+fn labels(kind: &Kind) -> [(&'static str, &str); 2] {
+    [("queue", &kind.queue), ("type", &kind.kind)]
+}
+
+/// What an outcome makes of a job. Whether a FAIL leads to another attempt is the backend's secret.
+fn state_after(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Acked => "completed",
+        Outcome::Failed => "failed",
+        Outcome::Requeued => "requeued",
+    }
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;
