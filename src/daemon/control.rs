@@ -238,7 +238,9 @@ impl Control {
         if self.clients.len() < MAX_CLIENTS {
             return;
         }
-        let oldest = self.clients.iter().find(|(_, client)| client.may_go());
+        let may_go = self.clients.iter().filter(|(_, client)| client.may_go());
+        // Who has just asked and was not heard yet goes after those who are silent.
+        let oldest = may_go.min_by_key(|(id, client)| (client.wants_turn(), **id));
         if let Some(id) = oldest.map(|(id, _)| *id) {
             debug!("control socket: client {id} has to go, for there are too many");
             self.hang_up(id, events);

@@ -201,6 +201,11 @@ fn silent_and_waiting_clients_keep_nobody_out() {
     let mut init = started(&stage);
     let path = socket(&stage);
     let mut waiting = waiting(&path, 20);
+    assert!(
+        wait_until(PATIENCE, || init.log().contains("client 20 asks")),
+        "{}",
+        init.story()
+    );
     let _silent: Vec<UnixStream> = (0..40).map(|_| connect(&path)).collect();
     let mut busy = 0;
     let mut is_answered = |client: &mut UnixStream| {
