@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::daemon::backend_lanes::Lanes;
 use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
+use crate::daemon::log::LogHandle;
 use crate::daemon::narrate::Narrator;
 use crate::daemon::probe_links::{self, ProbeLinks};
 use crate::daemon::termination_log::TerminationLog;
@@ -31,6 +32,7 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals;
 use crate::signal::Signal;
+use crate::wire::status::Facts;
 
 /// The signals.
 const SIGNALS: Token = Token(0);
@@ -98,6 +100,10 @@ pub struct EventLoop {
     /// are told.
     pub(super) happened: VecDeque<Event>,
     pub(super) narrator: Narrator,
+    pub(super) log: LogHandle,
+    /// What operators are shown of us, and since when we run.
+    pub(super) facts: Facts,
+    pub(super) started_at: Moment,
     pub(super) termination_log: TerminationLog,
     pub(super) warn_on_reap: bool,
     pub(super) process_group: bool,

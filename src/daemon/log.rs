@@ -99,6 +99,11 @@ impl LogHandle {
         self.0.lock().is_shared = true;
     }
 
+    /// Records that were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.0.lock().dropped_in_all
+    }
+
     /// Waits until everything was written, at most 100 ms.
     pub fn flush(&self) {
         let queue = self.0.lock();
@@ -155,7 +160,9 @@ struct Sink {
 struct Queue {
     records: VecDeque<Vec<u8>>,
     bytes: usize,
+    /// Dropped since the writer last said so.
     dropped: u64,
+    dropped_in_all: u64,
     is_shared: bool,
     writer_started: bool,
     writing: bool,
@@ -172,13 +179,15 @@ impl Sink {
         if !queue.writer_started {
             // No thread to be had, as at a process limit: better said directly than not at all.
             if !queue.is_shared || !start_writer(Arc::clone(self)) {
-                let _ = stdio::write_error(record, DIRECT_LIMIT);
+                let is_dropped = stdio::write_error(record, DIRECT_LIMIT).is_err();
+                queue.dropped_in_all = queue.dropped_in_all.saturating_add(u64::from(is_dropped));
                 return;
             }
             queue.writer_started = true;
         }
         if queue.records.len() >= QUEUE_RECORDS || queue.bytes.saturating_add(record.len()) > QUEUE_BYTES {
             queue.dropped = queue.dropped.saturating_add(1);
+            queue.dropped_in_all = queue.dropped_in_all.saturating_add(1);
             return;
         }
         queue.bytes += record.len();

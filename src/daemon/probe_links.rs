@@ -16,7 +16,7 @@ use crate::daemon::seldom::Seldom;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
 use crate::lifecycle::timers::Timers;
-use crate::wire::probe::{Request, answer, refuse};
+use crate::wire::probe::{Asked, Request, answer, refuse, show};
 
 /// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one
 /// whose time is over first. A probe is answered in the turn in which its request is there, so it is silent ones that have
@@ -196,11 +196,12 @@ fn origin(address: IpAddr) -> Origin {
 
 fn respond(request: Request, machine: &Lifecycle, now: Moment) -> Vec<u8> {
     match request.asks {
-        Ok(probe) => {
+        Ok(Asked::Probe(probe)) => {
             let health = machine.health(probe, now);
             trace!("{probe:?}: {health:?}");
             answer(&health, request.wants_body)
         }
+        Ok(Asked::Status) => show(&machine.status(now), request.wants_body),
         Err(refusal) => refuse(refusal, request.wants_body),
     }
 }

@@ -16,6 +16,8 @@ mod lenient;
 pub mod names;
 pub mod probe;
 mod reply;
+pub mod screen;
+pub mod status;
 pub mod termination_log;
 mod trace;
 pub mod worker;

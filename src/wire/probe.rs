@@ -1,10 +1,11 @@
-//! Probes: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one request for each
+//! Probes and the status: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one request for each
 //! connection, no body read.
 
 use serde::Serialize;
 
 use crate::lifecycle::health::{Health, Probe, Trouble};
-use crate::wire::names;
+use crate::lifecycle::status::Status;
+use crate::wire::{names, status};
 
 /// Longest head of a request in bytes, its empty line included. An orchestrator's has about 150.
 pub const MAX_HEAD: usize = 4 << 10;
@@ -13,17 +14,27 @@ pub const MAX_HEAD: usize = 4 << 10;
 const MAX_HEADERS: usize = 64;
 
 /// What there is.
-const PATHS: [(&str, Probe); 3] = [
-    ("/livez", Probe::Live),
-    ("/readyz", Probe::Ready),
-    ("/healthz", Probe::Healthy),
+const PATHS: [(&str, Asked); 4] = [
+    ("/livez", Asked::Probe(Probe::Live)),
+    ("/readyz", Asked::Probe(Probe::Ready)),
+    ("/healthz", Asked::Probe(Probe::Healthy)),
+    ("/status", Asked::Status),
 ];
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// How it is.
+    Probe(Probe),
+    /// Where it is and what everybody is doing.
+    Status,
+}
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// What it asks for, or why it gets nothing.
-    pub asks: Result<Probe, Refusal>,
+    pub asks: Result<Asked, Refusal>,
     /// HEAD gets the head of the response only.
     pub wants_body: bool,
 }
@@ -70,7 +81,7 @@ fn request(method: &str, target: &str) -> Request {
     let found = PATHS.iter().find(|(known, _)| *known == path);
     let asks = match found {
         None => Err(Refusal::NotFound),
-        Some((_, probe)) if matches!(method, "GET" | "HEAD") => Ok(*probe),
+        Some((_, asked)) if matches!(method, "GET" | "HEAD") => Ok(*asked),
         Some(_) => Err(Refusal::MethodNotAllowed),
     };
     Request {
@@ -93,6 +104,12 @@ pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
         reasons: health.troubles.iter().map(reason).collect(),
     };
     response(status, "", &body, wants_body)
+}
+
+/// The response to who asks for the status: as little as [`answer`] says.
+#[must_use]
+pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
+    response("200 OK", "", &status::public(shown), wants_body)
 }
 
 /// The response to anything else. It says what there is.
@@ -128,8 +145,9 @@ struct HealthBody {
     reasons: Vec<Reason>,
 }
 
+/// Why the answer is no.
 #[derive(Serialize)]
-struct Reason {
+pub(super) struct Reason {
     code: &'static str,
     message: String,
 }
@@ -142,7 +160,7 @@ struct RefusalBody {
 }
 
 /// A word for programs, a sentence for people.
-fn reason(trouble: &Trouble) -> Reason {
+pub(super) fn reason(trouble: &Trouble) -> Reason {
     let (code, message) = match trouble {
         Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
         Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),

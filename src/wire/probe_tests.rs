@@ -10,7 +10,7 @@ use crate::lifecycle::effect::WorkerState;
 const KUBELET: &str = "GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8081\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\n\
                        Connection: close\r\n\r\n";
 
-fn asks(head: &str) -> Result<Probe, Refusal> {
+fn asks(head: &str) -> Result<Asked, Refusal> {
     read(head.as_bytes()).unwrap().asks
 }
 
@@ -23,15 +23,21 @@ fn a_request_is_read_when_its_whole_head_is_there() {
     for end in 0..KUBELET.len() {
         assert_eq!(read(&KUBELET.as_bytes()[..end]), None, "{end}");
     }
-    assert_eq!(asks(KUBELET), Ok(Probe::Ready));
-    assert_eq!(asks(&format!("{KUBELET}GET /livez HTTP/1.1\r\n\r\n")), Ok(Probe::Ready));
+    assert_eq!(asks(KUBELET), Ok(Asked::Probe(Probe::Ready)));
+    assert_eq!(
+        asks(&format!("{KUBELET}GET /livez HTTP/1.1\r\n\r\n")),
+        Ok(Asked::Probe(Probe::Ready))
+    );
 }
 
 #[test]
 fn each_path_is_its_own_probe_whatever_the_query_says() {
-    assert_eq!(asks("GET /livez HTTP/1.1\r\n\r\n"), Ok(Probe::Live));
-    assert_eq!(asks("GET /readyz?verbose=1 HTTP/1.0\r\n\r\n"), Ok(Probe::Ready));
-    assert_eq!(asks("HEAD /healthz HTTP/1.1\r\n\r\n"), Ok(Probe::Healthy));
+    assert_eq!(asks("GET /livez HTTP/1.1\r\n\r\n"), Ok(Asked::Probe(Probe::Live)));
+    assert_eq!(
+        asks("GET /readyz?verbose=1 HTTP/1.0\r\n\r\n"),
+        Ok(Asked::Probe(Probe::Ready))
+    );
+    assert_eq!(asks("HEAD /healthz HTTP/1.1\r\n\r\n"), Ok(Asked::Probe(Probe::Healthy)));
     for path in ["/", "/health", "/livez/", "/LIVEZ", "//livez", "*", "http://a/livez"] {
         assert_eq!(
             asks(&format!("GET {path} HTTP/1.1\r\n\r\n")),
@@ -72,12 +78,12 @@ fn a_head_is_bounded_in_bytes_and_in_lines() {
         let begin = "GET /livez HTTP/1.1\r\nA: ";
         format!("{begin}{}\r\n\r\n", "a".repeat(size - begin.len() - 4))
     };
-    assert_eq!(asks(&padded(MAX_HEAD)), Ok(Probe::Live));
+    assert_eq!(asks(&padded(MAX_HEAD)), Ok(Asked::Probe(Probe::Live)));
     assert_eq!(asks(&padded(MAX_HEAD + 1)), Err(Refusal::TooLarge));
     assert_eq!(asks(&padded(2 * MAX_HEAD)[..MAX_HEAD]), Err(Refusal::TooLarge));
     assert_eq!(read(&padded(2 * MAX_HEAD).as_bytes()[..MAX_HEAD - 1]), None);
     let lines = |count: usize| format!("GET /livez HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(count));
-    assert_eq!(asks(&lines(MAX_HEADERS)), Ok(Probe::Live));
+    assert_eq!(asks(&lines(MAX_HEADERS)), Ok(Asked::Probe(Probe::Live)));
     assert_eq!(asks(&lines(MAX_HEADERS + 1)), Err(Refusal::TooLarge));
 }
 
