@@ -15,8 +15,8 @@ use crate::lifecycle::health::Probe;
 use crate::os::signals::SignalSet;
 use crate::os::{clock, stdio, tty};
 use crate::wire::control::decode_answer;
+use crate::wire::report::{decode_health, decode_report, printable};
 use crate::wire::screen::{Screen, draw};
-use crate::wire::status::{decode_health, decode_report, printable};
 
 /// Longest that `health` takes in all: the kubelet gives an exec probe 1 s, the start of the process included.
 const HEALTH_WITHIN: Duration = Duration::from_millis(800);

@@ -24,8 +24,8 @@ use crate::os::signal_fd::SignalFd;
 use crate::os::signals::SignalSet;
 use crate::os::{clock, stdio};
 use crate::signal::Signal;
+use crate::wire::report::{Report, decode_report};
 use crate::wire::screen::{draw, farewell};
-use crate::wire::status::{Report, decode_report};
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -140,7 +140,9 @@ impl Lifecycle {
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
         let snapshot = self.snapshot();
-        let left = self.time_left(now);
+        // In the last steps of the end game nothing of the drain is left to tell.
+        let is_over = self.phase == Phase::EndGame && self.timers.due(Timer::Deadline).is_none();
+        let left = self.time_left(now).filter(|_| !is_over);
         Status {
             phase: snapshot.phase,
             state: snapshot.state,

@@ -16,6 +16,7 @@ mod lenient;
 pub mod names;
 pub mod probe;
 mod reply;
+pub mod report;
 pub mod screen;
 pub mod status;
 pub mod termination_log;

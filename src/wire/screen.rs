@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::wire::status::{JobReport, Report};
+use crate::wire::report::{JobReport, Report};
 
 /// Columns that lines take at most, however wide the screen is.
 const WIDEST: usize = 120;
@@ -226,13 +226,13 @@ fn left(report: &Report, screen: &Screen) -> Option<String> {
     line.put(Look::Plain, "[");
     line.put(look, &"#".repeat(full));
     line.put(Look::Dim, &".".repeat(BAR - full));
-    line.put(Look::Plain, &format!("]  {} of {} {until}", time(left), time(whole)));
+    line.put(Look::Plain, &format!("]  {} of {} {until}", time(left), period(whole)));
     Some(line.text)
 }
 
 fn tally(report: &Report) -> String {
     let mut text = format!(
-        "{} active of {}: {} with the worker, {} waiting, {} being reported",
+        "{} of {} active: {} with the worker, {} waiting, {} reporting",
         report.active, report.concurrency, report.held, report.waiting, report.reporting
     );
     if report.cut_off > 0 {
@@ -266,19 +266,18 @@ fn worker(report: &Report, screen: &Screen) -> String {
 fn backend(report: &Report, screen: &Screen) -> String {
     let backend = &report.backend;
     let mut line = Line::begin("backend", screen);
-    if backend.reachable {
-        line.put(Look::Good, "reachable");
-    } else {
-        line.put(Look::Bad, "unreachable");
+    match (backend.reachable, backend.heartbeat_age_ms) {
+        (false, _) => line.put(Look::Bad, "unreachable"),
+        (true, Some(_)) => line.put(Look::Good, "reachable"),
+        // Nobody has asked it anything yet.
+        (true, None) => line.put(Look::Plain, "not heard of yet"),
     }
     match backend.heartbeat_age_ms {
         Some(age) => line.put(Look::Plain, &format!(", heartbeat {} ago", time(age))),
-        None => line.put(Look::Warning, ", no heartbeat accepted yet"),
+        None => line.put(Look::Plain, ", no heartbeat accepted"),
     }
-    line.put(
-        Look::Plain,
-        &format!(", one every {}", time(backend.heartbeat_interval_ms)),
-    );
+    let interval = period(backend.heartbeat_interval_ms);
+    line.put(Look::Plain, &format!(", one every {interval}"));
     line.put(Look::Plain, &format!(", {} open", several(backend.requests, "request")));
     line.text
 }
@@ -431,6 +430,15 @@ fn time(ms: u64) -> String {
         60..3600 => format!("{minutes}m{}s", seconds % 60),
         3600..86_400 => format!("{hours}h{}m", minutes % 60),
         _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// The same of a time that somebody has set, which is mostly a whole number of seconds.
+fn period(ms: u64) -> String {
+    if ms < 10_000 && ms.is_multiple_of(1000) {
+        format!("{}s", ms / 1000)
+    } else {
+        time(ms)
     }
 }
 

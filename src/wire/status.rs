@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::lifecycle::effect::Shown;
 use crate::lifecycle::health::{Health, Probe};
 use crate::lifecycle::status::{Cause, Ending, ShownJob, ShownPlace, Status};
 use crate::wire::names;
 use crate::wire::probe::{Reason, reason};
+use crate::wire::report::{BackendReport, JobReport, Report, WorkerReport};
 
 /// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
 pub const MAX_ANSWER: usize = 256 << 10;
@@ -38,148 +39,6 @@ pub struct Facts {
     pub labels: Vec<String>,
 }
 
-/// What `status` is answered. A name that is missing is `None`, 0 or empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Report {
-    /// It is an answer and no refusal.
-    pub ok: bool,
-    /// The version of ojs-init.
-    pub version: String,
-    /// Its pid, as it sees it.
-    pub pid: u32,
-    /// Since its start.
-    pub up_ms: u64,
-    /// What the worker and the backend are told: running, quiet, terminate.
-    pub state: String,
-    /// running, quiet, delay, drain, end_game, stop, exited.
-    pub phase: String,
-    /// Why it is not running. In quiet: operator, server, prestop, each of which has to be taken back. In terminate the one
-    /// of the lifecycle frame.
-    pub reasons: Vec<String>,
-    /// Since terminate began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terminating_for_ms: Option<u64>,
-    /// As in the other answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_ms: Option<u64>,
-    /// The whole of which that is left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_of_ms: Option<u64>,
-    /// What comes right after this answer: kill or exit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ending: Option<String>,
-    /// With which status, where that is exit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exit_status: Option<u8>,
-    /// Most jobs at the same time.
-    pub concurrency: u32,
-    /// Jobs that count against it.
-    pub active: u64,
-    /// Of these, in the buffer.
-    pub waiting: u64,
-    /// Of these, with the worker.
-    pub held: u64,
-    /// Of these, on their way to the backend.
-    pub reporting: u64,
-    /// Jobs that the stop phase cut off so far.
-    pub cut_off: u64,
-    /// The oldest first.
-    pub jobs: Vec<JobReport>,
-    /// Jobs that are not among these.
-    pub jobs_not_shown: u64,
-    /// Queues that jobs are taken from.
-    pub queues: Vec<String>,
-    /// What the backend is told of this worker.
-    pub labels: Vec<String>,
-    /// The worker's process.
-    pub worker: WorkerReport,
-    /// The conversation with the backend.
-    pub backend: BackendReport,
-    /// Records of the log that standard error was too slow for.
-    pub log_records_dropped: u64,
-}
-
-/// One job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobReport {
-    /// Its id.
-    pub id: String,
-    /// What kind of work it is.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The queue that it came from.
-    pub queue: String,
-    /// Which attempt it is, where the backend says so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u64>,
-    /// Since it was claimed.
-    pub age_ms: u64,
-    /// waiting, held or reporting.
-    pub place: String,
-    /// The number of the connection that holds it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub connection: Option<u64>,
-    /// The worker was told to stop working on it, or its reservation is lost.
-    pub cancelled: bool,
-}
-
-/// The worker's process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct WorkerReport {
-    /// What it runs, without arguments.
-    pub program: String,
-    /// Its pid; none while it does not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
-    /// Since its start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub up_ms: Option<u64>,
-    /// How the one before it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_end: Option<String>,
-    /// Starts again within the last 10 minutes.
-    pub restarts: u64,
-    /// Until the next start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub starts_in_ms: Option<u64>,
-    /// Open connections.
-    pub connections: u64,
-    /// Of these, ready ones.
-    pub ready: u64,
-}
-
-/// The conversation with the backend.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BackendReport {
-    /// Where it is.
-    pub url: String,
-    /// Our name there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worker_id: Option<String>,
-    /// The last request had an answer.
-    pub reachable: bool,
-    /// Since it last accepted a heartbeat.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heartbeat_age_ms: Option<u64>,
-    /// Time between two.
-    pub heartbeat_interval_ms: u64,
-    /// Requests without an answer yet.
-    pub requests: u64,
-}
-
-/// What `health` is answered.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HealthReport {
-    /// The answer is yes.
-    pub healthy: bool,
-    /// Why it is no, each in a sentence.
-    pub messages: Vec<String>,
-}
-
 #[derive(Serialize)]
 struct HealthLine {
     ok: bool,
@@ -187,20 +46,6 @@ struct HealthLine {
     healthy: bool,
     state: &'static str,
     reasons: Vec<Reason>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct HealthRead {
-    ok: bool,
-    healthy: bool,
-    reasons: Vec<Message>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Message {
-    message: String,
 }
 
 /// `/status`: what may be shown to whoever reaches the port, and nothing else.
@@ -295,37 +140,6 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             requests: count(backend.requests),
         },
     }
-}
-
-/// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
-#[must_use]
-pub fn decode_report(line: &[u8]) -> Option<Report> {
-    serde_json::from_slice(line).ok().filter(|report: &Report| report.ok)
-}
-
-/// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a refusal.
-#[must_use]
-pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
-    let read: HealthRead = serde_json::from_slice(line).ok().filter(|read: &HealthRead| read.ok)?;
-    Some(HealthReport {
-        healthy: read.healthy,
-        messages: read.reasons.into_iter().map(|reason| reason.message).collect(),
-    })
-}
-
-/// A line of JSON without what a terminal acts on, for another user's program may have written it: inside of texts such
-/// characters become escapes, and elsewhere there are none but white space.
-#[must_use]
-pub fn printable(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        match character {
-            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),
-            character if character.is_control() => {}
-            character => text.push(character),
-        }
-    }
-    text
 }
 
 fn report(status: &Status, facts: &Facts) -> Report {
