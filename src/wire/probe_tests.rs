@@ -141,7 +141,7 @@ fn a_refusal_says_what_there_is() {
     ] {
         let said = text(refuse(refusal, true));
         assert!(
-            said.ends_with(",\"paths\":[\"/livez\",\"/readyz\",\"/healthz\"]}\n"),
+            said.ends_with(",\"paths\":[\"/livez\",\"/readyz\",\"/healthz\",\"/status\"]}\n"),
             "{said}"
         );
     }

@@ -136,15 +136,22 @@ fn summary(report: &Report, screen: &Screen) -> Vec<String> {
     lines.push(field("jobs", &tally(report), screen));
     lines.push(worker(report, screen));
     if let Some(end) = &report.worker.last_end {
-        lines.push(field("", &format!("the one before ended: {end}"), screen));
+        let which = if report.worker.pid.is_some() {
+            "the one before"
+        } else {
+            "the last one"
+        };
+        lines.push(field("", &format!("{which} ended: {end}"), screen));
     }
     lines.push(backend(report, screen));
-    let name = report.backend.worker_id.as_ref().map(|id| format!(" as {id}"));
-    lines.push(field(
-        "",
-        &format!("{}{}", report.backend.url, name.unwrap_or_default()),
-        screen,
-    ));
+    let url = &report.backend.url;
+    match &report.backend.worker_id {
+        Some(id) if MARGIN + url.len() + " as ".len() + id.len() <= screen.width => {
+            lines.push(field("", &format!("{url} as {id}"), screen));
+        }
+        Some(id) => lines.extend([field("", url, screen), field("", &format!("as {id}"), screen)]),
+        None => lines.push(field("", url, screen)),
+    }
     for (word, names) in [("queues", &report.queues), ("labels", &report.labels)] {
         if !names.is_empty() {
             lines.push(field(word, &names.join(", "), screen));
@@ -213,9 +220,8 @@ fn left(report: &Report, screen: &Screen) -> Option<String> {
     let left = report.left_ms?;
     let whole = report.left_of_ms.unwrap_or(left).max(left).max(1);
     // Never more than BAR, and none only when nothing is left.
-    let full = usize::try_from(left.saturating_mul(count(BAR)).div_ceil(whole))
-        .unwrap_or(BAR)
-        .min(BAR);
+    let full = (u128::from(left) * BAR as u128).div_ceil(u128::from(whole));
+    let full = usize::try_from(full).unwrap_or(BAR).min(BAR);
     let until = match report.phase.as_str() {
         "running" | "quiet" => "for a drain",
         "stop" | "exited" => "until the exit",
@@ -258,8 +264,10 @@ fn worker(report: &Report, screen: &Screen) -> String {
         line.put(Look::Plain, &format!(", next start in {}", time(next)));
     }
     line.put(Look::Plain, &format!(", {}", several(worker.restarts, "restart")));
-    let connections = several(worker.connections, "connection");
-    line.put(Look::Plain, &format!(", {connections}, {} ready", worker.ready));
+    if worker.pid.is_some() || worker.connections > 0 {
+        let connections = several(worker.connections, "connection");
+        line.put(Look::Plain, &format!(", {connections}, {} ready", worker.ready));
+    }
     line.text
 }
 
