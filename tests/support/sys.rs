@@ -3,6 +3,7 @@
 //! Signals are plain numbers here, 1 to 64: the wrappers of the C library hide 32 and 33, and nix has no real-time ones.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// The kernel's signal set is this many bytes.
