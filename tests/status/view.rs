@@ -166,7 +166,10 @@ fn ctrl_c_ends_it_well_and_sigterm_as_a_signal_and_neither_leaves_anything_switc
         view.shows("running", |text| text.contains("state     running"));
         // The grid knows no sequence that would have to be taken back, but for colours, which end where they began.
         let text = view.terminal.more();
-        let begun: usize = ["2", "31", "32", "33"].iter().map(|colour| text.matches(&format!("\x1b[{colour}m")).count()).sum();
+        let begun: usize = ["2", "31", "32", "33"]
+            .iter()
+            .map(|colour| text.matches(&format!("\x1b[{colour}m")).count())
+            .sum();
         assert_eq!(begun, text.matches("\x1b[0m").count(), "{text:?}");
         assert!(begun > 0, "{text:?}");
         view.signal(signal);
