@@ -53,7 +53,10 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
         Request::Control { order, flags } => {
             let environment = Environment::from_entries(invocation.environ.entries());
             let paths = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
-            Ok(control_commands::run(order, paths))
+            // https://no-color.org: set, and not empty.
+            let value = |name| invocation.environ.value(name).unwrap_or_default();
+            let has_colour = value("NO_COLOR").is_empty() && value("TERM") != "dumb";
+            Ok(control_commands::run(order, paths, has_colour))
         }
         Request::Print(text) => Ok(print(&text)),
     }

@@ -55,6 +55,8 @@ impl Signal {
     pub const TTIN: Self = Self(21);
     /// Writing to the terminal in the background.
     pub const TTOU: Self = Self(22);
+    /// The terminal has another size.
+    pub const WINCH: Self = Self(28);
 
     /// The signal with this number, if there is one.
     #[must_use]

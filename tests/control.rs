@@ -35,6 +35,7 @@ mod stage;
 mod commands;
 #[path = "control/instances.rs"]
 mod instances;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "control/operator.rs"]
 mod operator;
 #[path = "control/prestop.rs"]

@@ -89,8 +89,7 @@ fn completions(shell: Shell) -> Request {
     Request::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
-/// Every subcommand and option. The place where further subcommands are added; [`usage`] knows those that are still
-/// to come.
+/// Every subcommand and option. The place where further subcommands are added.
 fn full() -> Command {
     with_options(Command::new("ojs-init"))
         .no_binary_name(true)

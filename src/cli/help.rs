@@ -56,6 +56,8 @@ Subcommands:
   quiet, resume, terminate, stop   what SIGTSTP, SIGCONT, SIGTERM and a second
                                    SIGTERM do, asked of the one that runs
   prestop                          for a preStop hook: quiet, then wait
+  status [--json] [--watch]        state, time left, jobs, worker, backend
+  health [live|ready]              for a HEALTHCHECK: status 0 when it is well
   completions SHELL                completions for bash, zsh, fish and others
 
 `ojs-init run --help` lists every option and its environment variable.
@@ -73,6 +75,19 @@ pub(super) const ORDER_NOTES: &str = "\
 The instance is looked for in the runtime directory, else in /run/ojs-init,
 $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: done, or it was so already
 (prestop: always); 1: not possible, or no instance is there; 2: wrong usage.";
+
+/// The same of `status`.
+pub(super) const STATUS_NOTES: &str = "\
+The instance is looked for in the runtime directory, else in /run/ojs-init,
+$XDG_RUNTIME_DIR, /tmp and /dev/shm. Colours only on a terminal, unless NO_COLOR
+is set. Exit status 0: shown; 1: no instance is there, or no answer; 2: wrong
+usage.";
+
+/// The same of `health`.
+pub(super) const HEALTH_NOTES: &str = "\
+Answers within 1 s. The instance is looked for in the runtime directory, else in
+/run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: it is well;
+1: it is not, and the line says why; 2: it could not be asked.";
 
 /// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
 const TEXT_WIDTH: usize = 70;
@@ -171,7 +186,8 @@ mod tests {
             .filter_map(|word| word.strip_prefix("--"))
             .filter(|flag| !flag.is_empty())
         {
-            let is_known = KEYS.iter().any(|key| key.flag == Some(flag)) || ["help", "version"].contains(&flag);
+            let is_known =
+                KEYS.iter().any(|key| key.flag == Some(flag)) || ["help", "version", "json", "watch"].contains(&flag);
             assert!(is_known, "--{flag}");
         }
         for key in KEYS.iter().filter(|key| key.short.is_some()) {

@@ -57,6 +57,26 @@ pub enum Order {
     Stop,
     /// Quiet, start the orchestrator's clock, and wait.
     Prestop(PrestopWait),
+    /// Show where it is and what everybody is doing.
+    Status {
+        /// As JSON.
+        as_json: bool,
+        /// Again and again, until it ends.
+        watches: bool,
+    },
+    /// Say whether it is well.
+    Health(HealthOf),
+}
+
+/// What is meant by well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthOf {
+    /// As `/healthz`.
+    Both,
+    /// As `/livez`.
+    Live,
+    /// As `/readyz`.
+    Ready,
 }
 
 /// How long a preStop hook waits.
@@ -239,13 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_the_agent_says_so() {
-        for name in ["status", "health"] {
-            assert!(message(&[name]).contains("comes in a later one"), "{name}");
-        }
-    }
-
-    #[test]
     fn the_subcommands_for_an_instance_take_its_directory_and_the_file() {
         let words = [
             ("quiet", Order::Quiet),
@@ -253,6 +266,8 @@ mod tests {
             ("terminate", Order::Terminate),
             ("stop", Order::Stop),
             ("prestop", Order::Prestop(PrestopWait::For(Duration::from_secs(5)))),
+            ("status", status(false, false)),
+            ("health", Order::Health(HealthOf::Both)),
         ];
         for (word, order) in words {
             let expected = Request::Control {
@@ -267,6 +282,29 @@ mod tests {
             );
             assert!(message(&[word, "now"]).contains("now"), "{word}");
         }
+    }
+
+    fn status(as_json: bool, watches: bool) -> Order {
+        Order::Status { as_json, watches }
+    }
+
+    #[test]
+    fn a_status_is_text_or_json_once_or_until_the_end_and_health_is_of_one_probe() {
+        let order = |args: &[&str]| match parsed(args) {
+            Ok(Request::Control { order, .. }) => order,
+            other => panic!("{args:?}: {other:?}"),
+        };
+        assert_eq!(order(&["status", "--json"]), status(true, false));
+        assert_eq!(order(&["status", "--watch"]), status(false, true));
+        assert_eq!(order(&["status", "--watch", "--json"]), status(true, true));
+        assert_eq!(order(&["health", "live"]), Order::Health(HealthOf::Live));
+        assert_eq!(
+            order(&["health", "--config=/c", "ready"]),
+            Order::Health(HealthOf::Ready)
+        );
+        assert!(message(&["health", "well"]).contains("live"));
+        assert!(message(&["health", "--json"]).contains("ojs-init health [live|ready]"));
+        assert!(message(&["quiet", "--watch"]).contains("--watch"));
     }
 
     #[test]

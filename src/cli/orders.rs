@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{Order, PrestopWait, command, help};
+use super::{HealthOf, Order, PrestopWait, command, help};
 use crate::config::KeyId;
 use crate::config::duration;
 use crate::config::keys::Key;
@@ -18,8 +19,17 @@ const FOR: &str = "for";
 /// The argument that has it wait for the jobs.
 const UNTIL_IDLE: &str = "until-idle";
 
+/// The argument that has a status printed as JSON.
+const JSON: &str = "json";
+
+/// The argument that has it printed again and again.
+const WATCH: &str = "watch";
+
+/// The argument that says which probe is meant.
+const PROBE: &str = "PROBE";
+
 /// Each of them, with its usage and what its help says first.
-const ORDERS: [(&str, &str, &str); 5] = [
+const ORDERS: [(&str, &str, &str); 7] = [
     (
         "quiet",
         "ojs-init quiet [OPTIONS]",
@@ -45,6 +55,16 @@ const ORDERS: [(&str, &str, &str); 5] = [
         "ojs-init prestop [--for TIME | --until-idle] [OPTIONS]",
         "For a preStop hook: start the orchestrator's clock, quiet, wait",
     ),
+    (
+        "status",
+        "ojs-init status [--json] [--watch] [OPTIONS]",
+        "Show state, time left, jobs, worker and backend",
+    ),
+    (
+        "health",
+        "ojs-init health [live|ready] [OPTIONS]",
+        "For a HEALTHCHECK or an exec probe: say whether it is well, and if not, why",
+    ),
 ];
 
 /// The options that they all take: where instances may be.
@@ -64,10 +84,11 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
             .override_usage(*usage)
             .next_line_help(true)
             .after_help(help::ORDER_NOTES);
-        if *name == "prestop" {
-            command.arg(wait_for()).arg(until_idle())
-        } else {
-            command
+        match *name {
+            "prestop" => command.arg(wait_for()).arg(until_idle()),
+            "status" => command.arg(json()).arg(watch()).after_help(help::STATUS_NOTES),
+            "health" => command.arg(probe()).after_help(help::HEALTH_NOTES),
+            _ => command,
         }
     })
 }
@@ -76,6 +97,31 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
 pub(super) fn usage(name: &str) -> Option<&'static str> {
     let found = ORDERS.iter().find(|(known, ..)| *known == name);
     found.map(|(_, usage, _)| *usage)
+}
+
+fn json() -> Arg {
+    Arg::new(JSON)
+        .long(JSON)
+        .action(ArgAction::SetTrue)
+        .value_parser(value_parser!(bool))
+        .help("Print one line of JSON; docs/control.md explains each name")
+}
+
+fn watch() -> Arg {
+    Arg::new(WATCH)
+        .long(WATCH)
+        .action(ArgAction::SetTrue)
+        .value_parser(value_parser!(bool))
+        .help("Show it once a second until it ends, or until Ctrl-C; needs a terminal,\nexcept with --json")
+}
+
+fn probe() -> Arg {
+    Arg::new(PROBE)
+        .value_parser(PossibleValuesParser::new(["live", "ready"]))
+        .hide_possible_values(true)
+        .help(
+            "live: as /livez, for a liveness probe; ready: as /readyz, for a\nreadiness probe; without it as /healthz",
+        )
 }
 
 fn wait_for() -> Arg {
@@ -110,6 +156,17 @@ pub(super) fn order(name: &str, matches: &ArgMatches) -> Option<Order> {
         "stop" => Some(Order::Stop),
         "prestop" if matches.get_flag(UNTIL_IDLE) => Some(Order::Prestop(PrestopWait::UntilIdle)),
         "prestop" => Some(Order::Prestop(PrestopWait::For(*matches.get_one(FOR)?))),
+        "status" => Some(Order::Status {
+            as_json: matches.get_flag(JSON),
+            watches: matches.get_flag(WATCH),
+        }),
+        "health" => Some(Order::Health(
+            match matches.get_one::<String>(PROBE).map(String::as_str) {
+                Some("live") => HealthOf::Live,
+                Some(_) => HealthOf::Ready,
+                None => HealthOf::Both,
+            },
+        )),
         _ => None,
     }
 }

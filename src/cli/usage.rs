@@ -9,7 +9,7 @@ use super::{command, help, orders};
 use crate::config::most_alike;
 
 /// Subcommands of today.
-const SUBCOMMANDS: [&str; 9] = [
+const SUBCOMMANDS: [&str; 11] = [
     "run",
     "config",
     "quiet",
@@ -17,12 +17,11 @@ const SUBCOMMANDS: [&str; 9] = [
     "terminate",
     "stop",
     "prestop",
+    "status",
+    "health",
     "completions",
     "help",
 ];
-
-/// Subcommands of a later version. One that is there moves to [`SUBCOMMANDS`].
-const LATER: [&str; 2] = ["status", "health"];
 
 /// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
 /// without a line break at its end.
@@ -104,10 +103,6 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
 fn stray(word: &str, args: &[OsString]) -> UsageError {
     if let Some(usage) = order_usage(args) {
         return with_usage(&format!("unexpected word {word}"), &[usage]);
-    }
-    if LATER.contains(&word) {
-        let problem = format!("{word} is not part of this version yet: it comes in a later one");
-        return with_usage(&problem, RUN);
     }
     if SUBCOMMANDS.contains(&word) {
         return with_usage(&format!("the subcommand {word} goes before the options"), RUN);

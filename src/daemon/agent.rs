@@ -41,6 +41,7 @@ use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
 use crate::os::socket::Listener;
 use crate::wire::backend::Identity;
+use crate::wire::status::Facts;
 use crate::wire::termination_log;
 use crate::wire::worker::HelloContext;
 
@@ -152,7 +153,9 @@ fn set_up(
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
     init::take_terminal_from_input();
-    let log = log.clone();
+    let shared_log = log.clone();
+    let program = command.first().map(|name| name.to_string_lossy().into_owned());
+    let program = program.unwrap_or_default();
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -166,10 +169,10 @@ fn set_up(
         token_file,
         replies,
         plan,
-        program: command
-            .first()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default(),
+        facts: facts(config, &program),
+        started_at: now(),
+        log: log.clone(),
+        program,
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
@@ -178,7 +181,7 @@ fn set_up(
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {
-            log.stderr_is_shared();
+            shared_log.stderr_is_shared();
             // A worker that may be started again needs what the first one got.
             if !restarts {
                 inherited.release();
@@ -273,6 +276,16 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
             );
         })
         .ok()
+}
+
+fn facts(config: &Config, program: &str) -> Facts {
+    Facts {
+        pid: std::process::id(),
+        program: program.to_owned(),
+        url: config.backend.url.as_ref().map_or("", |url| url.as_str()).to_owned(),
+        queues: config.worker.queues.clone(),
+        labels: config.worker.labels.clone(),
+    }
 }
 
 fn identity(config: &Config) -> Identity {

@@ -21,6 +21,7 @@ use crate::lifecycle::time::Moment;
 use crate::os::socket::{AcceptError, Accepted, Listener, Stream};
 use crate::wire::control::{self, MAX_LINE, NoRequest};
 use crate::wire::frame::{Frame, FrameReader};
+use crate::wire::status::MAX_ANSWER;
 
 /// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
 /// only some of them wait, so there is one.
@@ -42,8 +43,8 @@ const BURST: u32 = 32;
 /// with the kernel.
 const ONE_MORE_EVERY: Duration = Duration::from_millis(50);
 
-/// Bytes of answers that may wait for a client that does not read.
-const MOST_UNREAD: usize = 2 * MAX_LINE;
+/// Bytes of answers that may wait for a client that does not read: the longest answer.
+const MOST_UNREAD: usize = MAX_ANSWER + 1;
 
 /// Everybody who is connected.
 #[derive(Debug)]
@@ -200,11 +201,16 @@ impl Control {
 
     /// Answers a client, whose next request may follow then.
     pub fn answer(&mut self, id: ClientId, answer: &Answer, events: &mut VecDeque<Event>) {
+        self.write(id, &control::encode_answer(answer), events);
+    }
+
+    /// Writes a line to a client, whose next request may follow then.
+    pub fn write(&mut self, id: ClientId, line: &[u8], events: &mut VecDeque<Event>) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         client.has_asked = false;
-        if client.write(&control::encode_answer(answer)) == Written::Overflow {
+        if client.write(line) == Written::Overflow {
             debug!("control socket: client {id} does not read");
             self.hang_up(id, events);
         }

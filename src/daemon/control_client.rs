@@ -11,8 +11,12 @@ use crate::daemon::narrate::seconds;
 use crate::lifecycle::event::Request;
 use crate::os::clock;
 use crate::os::socket::Stream;
-use crate::wire::control::{self, MAX_LINE, Told};
+use crate::wire::control::{self, Told};
 use crate::wire::frame::{Frame, FrameReader};
+use crate::wire::status::MAX_ANSWER;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 4 << 10;
 
 /// Why there is no answer. `Display` is for the user.
 #[derive(Debug)]
@@ -44,36 +48,76 @@ impl fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-/// Asks for something, and waits for the answer, at most `limit`.
-pub fn ask(mut stream: &Stream, request: Request, limit: Duration) -> Result<Told, NoAnswer> {
-    let give_up = clock::monotonic().saturating_add(limit);
-    // A request always fits into the buffer of a connection that has no other on its way.
-    match stream.write(&control::encode_request(request)) {
-        Ok(_) => {}
-        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
-            return Err(NoAnswer::Gone);
+/// What comes from an instance.
+#[derive(Debug)]
+pub struct Incoming {
+    reader: FrameReader,
+}
+
+impl Incoming {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            reader: FrameReader::new(MAX_ANSWER),
         }
-        Err(error) => return Err(NoAnswer::Failed(error)),
     }
-    let mut reader = FrameReader::new(MAX_LINE);
-    let mut buffer = [0; 512];
+
+    /// The lines that are there without waiting, without their `\n`, in their order; and why no more will come, where
+    /// that is so.
+    pub fn lines(&mut self, mut stream: &Stream) -> (Vec<Vec<u8>>, Option<NoAnswer>) {
+        let mut lines = Vec::new();
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            let count = match stream.read(&mut buffer) {
+                Ok(0) => return (lines, Some(NoAnswer::Gone)),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return (lines, None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return (lines, Some(NoAnswer::Gone)),
+                Err(error) => return (lines, Some(NoAnswer::Failed(error))),
+            };
+            let mut read = buffer.get(..count).unwrap_or_default();
+            while let Some(frame) = self.reader.next_frame(&mut read) {
+                match frame {
+                    Frame::Line(line) => lines.push(line.to_vec()),
+                    Frame::TooLong => return (lines, Some(NoAnswer::Strange)),
+                }
+            }
+        }
+    }
+}
+
+/// Asks for something, and waits for the answer, at most `limit`.
+pub fn ask(stream: &Stream, request: Request, limit: Duration) -> Result<Told, NoAnswer> {
+    control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
+}
+
+/// As [`ask`], with the answer as it was written.
+pub fn exchange(stream: &Stream, request: Request, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
+    let give_up = clock::monotonic().saturating_add(limit);
+    send(stream, request)?;
+    let mut incoming = Incoming::new();
     loop {
         let left = give_up.saturating_sub(clock::monotonic());
         if left.is_zero() {
             return Err(NoAnswer::TooLate(limit));
         }
         wait_readable(stream, left).map_err(NoAnswer::Failed)?;
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(NoAnswer::Gone),
-            Ok(count) => match reader.next_frame(&mut buffer.get(..count).unwrap_or_default()) {
-                Some(Frame::Line(line)) => return control::decode_answer(line).ok_or(NoAnswer::Strange),
-                Some(Frame::TooLong) => return Err(NoAnswer::Strange),
-                None => {}
-            },
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(NoAnswer::Gone),
-            Err(error) => return Err(NoAnswer::Failed(error)),
+        let (lines, over) = incoming.lines(stream);
+        if let Some(line) = lines.into_iter().next() {
+            return Ok(line);
         }
+        over.map_or(Ok(()), Err)?;
+    }
+}
+
+/// Asks for something.
+pub fn send(mut stream: &Stream, request: Request) -> Result<(), NoAnswer> {
+    // A request always fits into the buffer of a connection that has no other on its way.
+    match stream.write(&control::encode_request(request)) {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Err(NoAnswer::Gone),
+        Err(error) => Err(NoAnswer::Failed(error)),
     }
 }
 
@@ -97,6 +141,6 @@ pub fn pause_until(end: Duration) {
 }
 
 /// Rounded up, so that nobody waits for the last part of a millisecond in a busy loop.
-fn timeout(left: Duration) -> PollTimeout {
+pub fn timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left.saturating_add(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
 }

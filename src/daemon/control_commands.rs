@@ -1,5 +1,5 @@
 //! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it, say in one line what
-//! happened.
+//! happened. `status` and `health` are in [`crate::daemon::status_commands`].
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use crate::daemon::instances;
 use crate::daemon::narrate::seconds;
 use crate::daemon::prepare::report;
 use crate::daemon::runtime_dir::candidates;
+use crate::daemon::status_commands::{health, status};
 use crate::exit::Exit;
 use crate::lifecycle::event::Request;
 use crate::os::clock;
@@ -20,10 +21,10 @@ use crate::signal::Signal;
 use crate::wire::control::Told;
 
 /// Longest search for the instance.
-const FIND_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const FIND_WITHIN: Duration = Duration::from_secs(2);
 
 /// Longest wait for an answer that is due at once.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
 /// even if it is told to wait for less.
@@ -43,14 +44,14 @@ const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
 /// Status of a subcommand whose request was not taken.
-const NOT_TAKEN: Exit = Exit::Status(1);
+pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
 
 /// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
-type Places = Result<(Paths, Vec<String>), String>;
+pub(super) type Places = Result<(Paths, Vec<String>), String>;
 
-/// Carries out a subcommand.
+/// Carries out a subcommand. `has_colour`: unless the user wants none.
 #[must_use]
-pub fn run(order: Order, paths: Places) -> Exit {
+pub fn run(order: Order, paths: Places, has_colour: bool) -> Exit {
     let begin = clock::monotonic();
     let request = match order {
         Order::Quiet => Request::Quiet,
@@ -58,6 +59,8 @@ pub fn run(order: Order, paths: Places) -> Exit {
         Order::Terminate => Request::Terminate,
         Order::Stop => Request::Stop,
         Order::Prestop(wait) => return prestop(wait, paths, begin),
+        Order::Status { as_json, watches } => return status(as_json, watches, paths, has_colour),
+        Order::Health(of) => return health(of, paths, begin),
     };
     SignalSet::inherited().set_as_mask();
     let paths = match paths.map(warned) {
@@ -82,7 +85,7 @@ pub fn run(order: Order, paths: Places) -> Exit {
 
 /// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
 /// for before its SIGKILL.
-fn connect(paths: &Paths, limit: Duration) -> Result<&'static Stream, String> {
+pub(super) fn connect(paths: &Paths, limit: Duration) -> Result<&'static Stream, String> {
     let instance = instances::the_only(&candidates(paths), limit).map_err(|error| error.to_string())?;
     Ok(Box::leak(Box::new(instance.stream)))
 }
@@ -92,7 +95,7 @@ fn told(stream: &'static Stream, request: Request, limit: Duration) -> Result<To
 }
 
 /// Says what is wrong and does not matter here.
-fn warned((paths, warnings): (Paths, Vec<String>)) -> Paths {
+pub(super) fn warned((paths, warnings): (Paths, Vec<String>)) -> Paths {
     for warning in warnings {
         report(&format!("{warning}; going on without it"));
     }

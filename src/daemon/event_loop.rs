@@ -34,6 +34,7 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals;
 use crate::signal::Signal;
+use crate::wire::status::Facts;
 
 /// The signals.
 const SIGNALS: Token = Token(0);
@@ -107,6 +108,10 @@ pub struct EventLoop {
     /// are told.
     pub(super) happened: VecDeque<Event>,
     pub(super) narrator: Narrator,
+    pub(super) log: LogHandle,
+    /// What operators are shown of us, and since when we run.
+    pub(super) facts: Facts,
+    pub(super) started_at: Moment,
     pub(super) termination_log: TerminationLog,
     pub(super) warn_on_reap: bool,
     pub(super) process_group: bool,

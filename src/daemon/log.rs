@@ -100,7 +100,7 @@ impl LogHandle {
     }
 
     /// Records that were dropped so far.
-    pub fn records_dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.0.lock().dropped_in_all
     }
 

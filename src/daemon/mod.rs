@@ -31,6 +31,8 @@ pub mod runtime_dir;
 mod seldom;
 mod small_file;
 mod start;
+mod status_commands;
 pub mod termination_log;
+mod watch;
 mod worker_link;
 mod worker_links;

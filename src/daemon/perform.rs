@@ -8,12 +8,12 @@ use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::prepare::report;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
-use crate::lifecycle::effect::Effect;
+use crate::lifecycle::effect::{Effect, Shown};
 use crate::lifecycle::event::{Event, NotStarted};
-use crate::lifecycle::ids::{ConnectionId, WorkerId};
+use crate::lifecycle::ids::{ClientId, ConnectionId, WorkerId};
 use crate::os::{init, process};
 use crate::signal::Signal;
-use crate::wire::termination_log;
+use crate::wire::{status, termination_log};
 
 impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.
@@ -35,6 +35,7 @@ impl EventLoop {
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.happened),
+                Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),
                 Effect::Say(remark) => self.narrator.narrate(remark),
                 Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
@@ -84,6 +85,12 @@ impl EventLoop {
             Ok(()) => debug!("{signal} to the worker"),
             Err(error) => warn!("cannot send {signal} to the worker: {error}"),
         }
+    }
+
+    fn show(&mut self, client: ClientId, shown: &Shown) {
+        let up = self.started_at.until(now());
+        let line = status::encode(shown, &self.facts, up, self.log.dropped());
+        self.control.write(client, &line, &mut self.happened);
     }
 
     fn close(&mut self, connection: ConnectionId, why: &str) {

@@ -10,7 +10,7 @@ use crate::lifecycle::figures::Figures;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
 use crate::wire::metrics::{self, Observed};
-use crate::wire::probe::{Asked, Request, answer, metrics as metrics_response, refuse};
+use crate::wire::probe::{Asked, Request, answer, metrics as metrics_response, refuse, show};
 
 /// How long the metrics stay as they are. Whoever asks for them again and again takes little of the loop's time, and all
 /// who read slowly what was asked for in one such time read the same copy: with the five seconds that a response may take
@@ -51,6 +51,7 @@ impl ProbeAnswers {
                 trace!("{probe:?}: {health:?}");
                 answer(&health, request.wants_body).into()
             }
+            Ok(Asked::Status) => show(&sources.machine.status(now), request.wants_body).into(),
             Ok(Asked::Metrics) => self.metrics(request.wants_body, sources, now),
             Err(refusal) => refuse(refusal, request.wants_body).into(),
         }
@@ -71,7 +72,7 @@ impl Metrics {
         let text = metrics::text(&Observed {
             figures: sources.figures,
             snapshot: &sources.machine.snapshot(),
-            log_records_dropped: sources.log.records_dropped(),
+            log_records_dropped: sources.log.dropped(),
             now,
         });
         Self {

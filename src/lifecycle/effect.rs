@@ -6,8 +6,10 @@ use std::time::Duration;
 use crate::exit::Ended;
 use crate::lifecycle::ending::Account;
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
+use crate::lifecycle::health::{Health, Probe};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::lifecycle::phase::Phase;
+use crate::lifecycle::status::Status;
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -45,6 +47,8 @@ pub enum Effect {
     },
     /// Answer a program on the control socket, without waiting.
     Answer(ClientId, Answer),
+    /// Show such a program what it asked for, without waiting.
+    Show(ClientId, Box<Shown>),
     /// Close the connection of such a program: it had its time. Nothing more is told of it.
     DropClient(ClientId),
     /// Tell the person who reads the log.
@@ -69,6 +73,15 @@ pub struct Answer {
     /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before terminate: the longest that
     /// a drain could last, but only when the orchestrator's clock runs.
     pub left: Option<Duration>,
+}
+
+/// What an operator is shown. How it is spelled is the business of `wire::status`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Shown {
+    /// Where we are and what everybody is doing.
+    Status(Status),
+    /// The answer to a probe.
+    Health(Probe, Health),
 }
 
 /// What became of a request.

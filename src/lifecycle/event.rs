@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
+use crate::lifecycle::health::Probe;
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::signal::Signal;
 
@@ -64,7 +65,7 @@ pub enum Event {
 }
 
 /// What an operator can ask for. The first four are signals, too, but for the difference that only signals start the
-/// orchestrator's clock. Each is answered once, with `Effect::Answer`.
+/// orchestrator's clock. Each is answered once, with `Effect::Answer`, or, where it changes nothing, with `Effect::Show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {
     /// As SIGTSTP.
@@ -84,6 +85,13 @@ pub enum Request {
         /// The time.
         most: Duration,
     },
+    /// Nothing; where we are and what everybody is doing is shown at once.
+    Status {
+        /// And once more, without being asked, before we end everybody and before we exit.
+        until_end: bool,
+    },
+    /// Nothing; what a probe is told is shown at once.
+    Health(Probe),
 }
 
 /// Why there is no worker.

@@ -18,7 +18,7 @@ const LONGEST_WITHOUT_CONNECTION: Duration = Duration::from_secs(60);
 const INTERVALS_OF_A_HEARTBEAT: u32 = 3;
 
 /// What a probe wants to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Probe {
     /// Is a restart of the container the only help left?
     Live,
@@ -29,7 +29,7 @@ pub enum Probe {
 }
 
 /// Why the answer is no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trouble {
     /// Somebody asked for quiet.
     Quiet,
@@ -58,7 +58,7 @@ pub enum Trouble {
 }
 
 /// The answer to a probe.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Health {
     /// What the worker and the backend are told about our phase.
     pub state: WorkerState,

@@ -36,9 +36,18 @@ numbers! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
+impl ProcessId {
+    /// The pid.
+    #[must_use]
+    pub fn pid(self) -> u32 {
+        // The upper half is left out on purpose.
+        u32::try_from(self.0 & u64::from(u32::MAX)).unwrap_or(0)
+    }
+}
+
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.0 & u64::from(u32::MAX)).fmt(f)
+        self.pid().fmt(f)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Answer, Effect, Reason, Taken};
+use crate::lifecycle::effect::{Answer, Effect, Reason, Shown, Taken};
 use crate::lifecycle::event::Request;
 use crate::lifecycle::ids::ClientId;
 use crate::lifecycle::machine::{Lifecycle, Timer};
@@ -13,6 +13,9 @@ use crate::lifecycle::time::Moment;
 /// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
 /// that silent clients keep nobody out for long.
 const ASK_WITHIN: Duration = Duration::from_secs(1);
+
+/// As `ASK_WITHIN`, between two looks of who watches: once a second is enough for a person, and one may come late.
+const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
 /// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is always room for those
 /// that want something done.
@@ -31,6 +34,8 @@ enum Client {
     Silent,
     /// It has its answer.
     Answered,
+    /// It has its answer, and is shown the end as well.
+    Watching,
     /// It waits.
     Waiting {
         /// For the moment when no job is active; otherwise for its time to be over.
@@ -64,6 +69,11 @@ impl Lifecycle {
     pub(super) fn operator_asked(&mut self, client: ClientId, request: Request, now: Moment) {
         let trigger = match request {
             Request::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
+            Request::Status { until_end } => return self.show_status(client, until_end, now),
+            Request::Health(probe) => {
+                let health = self.health(probe, now);
+                return self.show(client, Shown::Health(probe, health), Client::Answered, now);
+            }
             Request::Quiet | Request::Prestop => Trigger::Quiet,
             Request::Resume => Trigger::Resume,
             Request::Terminate => Trigger::Terminate,
@@ -77,7 +87,7 @@ impl Lifecycle {
             Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
             Request::Stop => self.force(Reason::Control, now),
             Request::Prestop => self.prestop(now),
-            Request::Wait { .. } => {}
+            Request::Wait { .. } | Request::Status { .. } | Request::Health(_) => {}
         }
         let taken = match verdict {
             Verdict::Move(_) => Taken::Done,
@@ -109,7 +119,7 @@ impl Lifecycle {
     pub(super) fn client_is_due(&mut self, client: ClientId, now: Moment) {
         match self.operators.clients.get(&client) {
             Some(Client::Waiting { .. }) => self.answer(client, Taken::Done, now),
-            Some(Client::Silent | Client::Answered) => {
+            Some(Client::Silent | Client::Answered | Client::Watching) => {
                 self.operators.clients.remove(&client);
                 self.order(Effect::DropClient(client));
             }
@@ -136,6 +146,32 @@ impl Lifecycle {
         for client in over {
             self.answer(client, Taken::Done, now);
         }
+    }
+
+    /// The end comes, and with it the end of those who would like to see it.
+    pub(super) fn show_end(&mut self, now: Moment) {
+        let watches = |(id, client): (&ClientId, &Client)| (*client == Client::Watching).then_some(*id);
+        let watching: Vec<ClientId> = self.operators.clients.iter().filter_map(watches).collect();
+        for client in watching {
+            self.show_status(client, true, now);
+        }
+    }
+
+    fn show_status(&mut self, client: ClientId, until_end: bool, now: Moment) {
+        let then = if until_end { Client::Watching } else { Client::Answered };
+        let status = self.status(now);
+        self.show(client, Shown::Status(status), then, now);
+    }
+
+    fn show(&mut self, client: ClientId, shown: Shown, then: Client, now: Moment) {
+        self.order(Effect::Show(client, Box::new(shown)));
+        let within = if then == Client::Watching {
+            LOOK_WITHIN
+        } else {
+            ASK_WITHIN
+        };
+        self.operators.clients.insert(client, then);
+        self.timers.arm(Timer::Client(client), now.after(within));
     }
 
     fn answer(&mut self, client: ClientId, taken: Taken, now: Moment) {

@@ -4,24 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::effect::WorkerState;
+use crate::lifecycle::effect::{Reason, WorkerState};
 use crate::lifecycle::event::Subject;
 use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
 use crate::lifecycle::jobs::Place;
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::phase::Phase;
+use crate::lifecycle::shutdown::Step;
 use crate::lifecycle::time::Moment;
 
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
 
 /// Everything at one moment. Times are relative to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Status {
     /// Where we are.
     pub phase: Phase,
     /// What the worker and the backend are told about that.
     pub state: WorkerState,
+    /// Why we are not running. In quiet there may be several, and each has to be taken back.
+    pub causes: Vec<Cause>,
     /// Since when terminate; none before it.
     pub terminating_for: Option<Duration>,
     /// What is left of the drain, or of the stop phase; none before terminate, unless the orchestrator's clock runs.
@@ -40,14 +43,42 @@ pub struct Status {
     pub reporting: usize,
     /// The oldest of them, at most [`MOST_JOBS_SHOWN`].
     pub jobs: Vec<ShownJob>,
+    /// Jobs that are not among these: with those that go straight back, which do not count as active.
+    pub not_shown: usize,
+    /// Jobs that the stop phase cut off so far.
+    pub cut_off: usize,
+    /// What comes right after this, when that is the end.
+    pub ending: Option<Ending>,
     /// The worker's process.
     pub worker: ShownWorker,
     /// The conversation with the backend.
     pub backend: ShownBackend,
 }
 
+/// Why we are not running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Quiet: a signal, or somebody on the control socket.
+    Operator,
+    /// Quiet: the backend.
+    Server,
+    /// Quiet: a preStop hook.
+    Prestop,
+    /// Terminate.
+    End(Reason),
+}
+
+/// What comes right after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// SIGKILL to everybody; for PID 1 that is everything in its namespace.
+    Kill,
+    /// The exit, with this status.
+    Exit(u8),
+}
+
 /// One job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShownJob {
     /// What it is.
     pub subject: Arc<Subject>,
@@ -60,7 +91,7 @@ pub struct ShownJob {
 }
 
 /// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ShownPlace {
     /// In our buffer.
     Waiting,
@@ -71,7 +102,7 @@ pub enum ShownPlace {
 }
 
 /// The worker's process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShownWorker {
     /// The process; none while there is none.
     pub process: Option<ProcessId>,
@@ -90,7 +121,7 @@ pub struct ShownWorker {
 }
 
 /// The conversation with the backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShownBackend {
     /// Our name there.
     pub worker: Option<WorkerId>,
@@ -109,10 +140,13 @@ impl Lifecycle {
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
         let snapshot = self.snapshot();
-        let left = self.time_left(now);
+        // In the last steps of the end game nothing of the drain is left to tell.
+        let is_over = self.phase == Phase::EndGame && self.timers.due(Timer::Deadline).is_none();
+        let left = self.time_left(now).filter(|_| !is_over);
         Status {
             phase: snapshot.phase,
             state: snapshot.state,
+            causes: self.causes(),
             terminating_for: self.shutdown.began.map(|began| began.until(now)),
             left,
             left_of: left.and(self.whole_time()),
@@ -121,7 +155,10 @@ impl Lifecycle {
             waiting: snapshot.waiting,
             held: snapshot.held,
             reporting: snapshot.reporting,
+            not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
+            cut_off: self.shutdown.cut_off,
+            ending: self.ending(),
             worker: self.shown_worker(now),
             backend: ShownBackend {
                 worker: self.agent.worker.clone(),
@@ -130,6 +167,40 @@ impl Lifecycle {
                 is_unreachable: self.agent.is_unreachable,
                 requests: self.calls.len(),
             },
+        }
+    }
+
+    fn causes(&self) -> Vec<Cause> {
+        match self.state() {
+            WorkerState::Running => Vec::new(),
+            WorkerState::Quiet => {
+                let by = self.shutdown.quiet;
+                let causes = [
+                    (by.operator, Cause::Operator),
+                    (by.server, Cause::Server),
+                    (by.prestop, Cause::Prestop),
+                ];
+                causes
+                    .into_iter()
+                    .filter(|(is_one, _)| *is_one)
+                    .map(|(_, cause)| cause)
+                    .collect()
+            }
+            WorkerState::Terminate | WorkerState::Terminated => vec![Cause::End(self.shutdown.reason)],
+        }
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        match self.shutdown.step {
+            Step::BeforeKill => Some(Ending::Kill),
+            Step::BeforeExit | Step::Over => Some(Ending::Exit(self.exit_status())),
+            Step::NotYet
+            | Step::Cancel
+            | Step::Ask
+            | Step::Kill
+            | Step::Report
+            | Step::FinalHeartbeat
+            | Step::Deregister => None,
         }
     }
 

@@ -165,7 +165,8 @@ impl Lifecycle {
     fn enter(&mut self, step: Step, now: Moment) {
         self.shutdown.step = step;
         match step {
-            Step::NotYet | Step::BeforeKill | Step::BeforeExit => {}
+            Step::NotYet => {}
+            Step::BeforeKill | Step::BeforeExit => self.show_end(now),
             Step::Cancel => self.cancel_jobs(now),
             Step::Ask => self.ask_worker_to_end(),
             Step::Kill => self.kill_everything(now),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::os::process::Pid;
 
@@ -32,6 +32,16 @@ pub fn take_back(child: Pid) {
     }
 }
 
+/// Columns and lines of the terminal behind this descriptor, where it says so; none of them is 0.
+#[must_use]
+pub fn size(of: BorrowedFd<'_>) -> Option<(u16, u16)> {
+    // SAFETY: zero is a valid winsize, which is plain numbers.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: an open descriptor, and `size` is valid to write to; what is no terminal gives an error.
+    let result = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (result == 0 && size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
 fn controlling_terminal() -> Option<OwnedFd> {
     match File::options().read(true).write(true).open("/dev/tty") {
         Ok(terminal) => return Some(terminal.into()),
@@ -52,8 +62,6 @@ fn controlling_terminal() -> Option<OwnedFd> {
             return None;
         }
         // SAFETY: the descriptor is open (it just answered) and borrowed only for this call.
-        unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) }
-            .try_clone_to_owned()
-            .ok()
+        unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().ok()
     })
 }

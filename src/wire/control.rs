@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 
 use crate::lifecycle::effect::{Answer, Taken};
 use crate::lifecycle::event::Request;
-use crate::lifecycle::phase::Phase;
+use crate::lifecycle::health::Probe;
 use crate::wire::json::{self, Fields};
 use crate::wire::names;
 
-/// Longest line in either direction in bytes, its `\n` not counted.
+/// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is shown has
+/// [`MAX_ANSWER`](crate::wire::status::MAX_ANSWER).
 pub const MAX_LINE: usize = 4096;
 
 /// Most characters of a text in an answer that are shown to anybody.
@@ -58,7 +59,7 @@ impl NoRequest {
 pub fn decode_request(line: &[u8]) -> Result<Request, NoRequest> {
     let not_json = || NoRequest::new("not_json", "a request is one JSON object on one line");
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;
-    let fields = Fields::read(text, ["request", "until_idle", "most_ms"]).map_err(|_| not_json())?;
+    let fields = Fields::read(text, ["request", "until_idle", "most_ms", "watch", "probe"]).map_err(|_| not_json())?;
     let name = fields.get("request").and_then(json::exact_text);
     let invalid = |message: &str| NoRequest::new("invalid_request", message);
     let name = name.ok_or_else(|| invalid("request is missing or no string"))?;
@@ -69,22 +70,41 @@ pub fn decode_request(line: &[u8]) -> Result<Request, NoRequest> {
         "stop" => Request::Stop,
         "prestop" => Request::Prestop,
         "wait" => {
-            let until_idle = match fields.get("until_idle") {
-                None | Some("false") => false,
-                Some("true") => true,
-                Some(_) => return Err(invalid("until_idle is neither true nor false")),
-            };
+            let until_idle =
+                switch(fields.get("until_idle")).ok_or_else(|| invalid("until_idle is neither true nor false"))?;
             let most = fields.get("most_ms").and_then(|number| number.parse::<u64>().ok());
             let most = most.ok_or_else(|| invalid("most_ms is missing or no whole number of milliseconds"))?;
             let most = LONGEST_WAIT.min(Duration::from_millis(most));
             Request::Wait { until_idle, most }
         }
+        "status" => Request::Status {
+            until_end: switch(fields.get("watch")).ok_or_else(|| invalid("watch is neither true nor false"))?,
+        },
+        "health" => {
+            let name = fields.get("probe").and_then(json::exact_text);
+            let probe = match name.as_deref() {
+                Some("live") => Probe::Live,
+                Some("ready") => Probe::Ready,
+                Some("healthy") => Probe::Healthy,
+                Some(_) | None => return Err(invalid("probe is none of live, ready, healthy")),
+            };
+            Request::Health(probe)
+        }
         _ => {
-            let known = "quiet, resume, terminate, stop, prestop, wait";
+            let known = "quiet, resume, terminate, stop, prestop, wait, status, health";
             let message = format!("unknown request; this version knows {known}");
             return Err(NoRequest::new("unknown_request", message));
         }
     })
+}
+
+/// `None` when it is no such value.
+fn switch(value: Option<&str>) -> Option<bool> {
+    match value {
+        None | Some("false") => Some(false),
+        Some("true") => Some(true),
+        Some(_) => None,
+    }
 }
 
 /// A request as a line, with its `\n`.
@@ -99,6 +119,8 @@ pub fn encode_request(request: Request) -> Vec<u8> {
         Request::Wait { until_idle, most } => {
             json!({"request": "wait", "until_idle": until_idle, "most_ms": millis(most)})
         }
+        Request::Status { until_end } => json!({"request": "status", "watch": until_end}),
+        Request::Health(probe) => json!({"request": "health", "probe": names::probe(probe)}),
     })
 }
 
@@ -109,7 +131,7 @@ pub fn encode_answer(answer: &Answer) -> Vec<u8> {
         "ok": matches!(answer.taken, Taken::Done | Taken::Already),
         "changed": answer.taken == Taken::Done,
         "state": names::worker_state(answer.state),
-        "phase": phase(answer.phase),
+        "phase": names::phase(answer.phase),
         "active": answer.active,
     });
     if let Some(left) = answer.left {
@@ -176,20 +198,6 @@ fn shown(text: &str) -> String {
     text.chars().filter(is_plain).take(MOST_SHOWN).collect()
 }
 
-/// The name of a phase.
-#[must_use]
-pub fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Running => "running",
-        Phase::Quiet => "quiet",
-        Phase::Delay => "delay",
-        Phase::Drain => "drain",
-        Phase::EndGame => "end_game",
-        Phase::Stop => "stop",
-        Phase::Exited => "exited",
-    }
-}
-
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -206,6 +214,7 @@ mod tests {
 
     use super::*;
     use crate::lifecycle::effect::WorkerState;
+    use crate::lifecycle::phase::Phase;
 
     fn code(line: &str) -> &'static str {
         decode_request(line.as_bytes()).unwrap_err().code
@@ -225,6 +234,11 @@ mod tests {
             Request::Prestop,
             wait(true, 0),
             wait(false, 5_000),
+            Request::Status { until_end: false },
+            Request::Status { until_end: true },
+            Request::Health(Probe::Live),
+            Request::Health(Probe::Ready),
+            Request::Health(Probe::Healthy),
         ] {
             let line = encode_request(request);
             let (last, rest) = line.split_last().unwrap();
@@ -253,6 +267,13 @@ mod tests {
             code(r#"{"request":"wait","most_ms":1,"until_idle":2}"#),
             "invalid_request"
         );
+        for line in [
+            r#"{"request":"status","watch":1}"#,
+            r#"{"request":"health"}"#,
+            r#"{"request":"health","probe":"dead"}"#,
+        ] {
+            assert_eq!(code(line), "invalid_request", "{line}");
+        }
         assert_eq!(code(r#"{"request":"dance"}"#), "unknown_request");
     }
 

@@ -3,6 +3,8 @@
 use crate::lifecycle::effect::{About, CancelReason, WorkerState};
 use crate::lifecycle::event::ErrorCode;
 use crate::lifecycle::figures::{End, Endpoint};
+use crate::lifecycle::health::Probe;
+use crate::lifecycle::phase::Phase;
 
 /// The `code` of an error frame.
 #[must_use]
@@ -82,5 +84,29 @@ pub fn endpoint(endpoint: Endpoint) -> &'static str {
         Endpoint::Checkpoint => "checkpoint",
         Endpoint::Manifest => "manifest",
         Endpoint::Deregister => "deregister",
+    }
+}
+
+/// A phase, on the control socket and in `/status`.
+#[must_use]
+pub fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Running => "running",
+        Phase::Quiet => "quiet",
+        Phase::Delay => "delay",
+        Phase::Drain => "drain",
+        Phase::EndGame => "end_game",
+        Phase::Stop => "stop",
+        Phase::Exited => "exited",
+    }
+}
+
+/// The `probe` of a `health` request.
+#[must_use]
+pub fn probe(probe: Probe) -> &'static str {
+    match probe {
+        Probe::Live => "live",
+        Probe::Ready => "ready",
+        Probe::Healthy => "healthy",
     }
 }

@@ -1,10 +1,11 @@
-//! Probes and metrics: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one request
-//! for each connection, no body read.
+//! Probes, the status and metrics: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one
+//! request for each connection, no body read.
 
 use serde::Serialize;
 
 use crate::lifecycle::health::{Health, Probe, Trouble};
-use crate::wire::{metrics, names};
+use crate::lifecycle::status::Status;
+use crate::wire::{metrics, names, status};
 
 /// Longest head of a request in bytes, its empty line included. An orchestrator's has about 150.
 pub const MAX_HEAD: usize = 4 << 10;
@@ -13,10 +14,11 @@ pub const MAX_HEAD: usize = 4 << 10;
 const MAX_HEADERS: usize = 64;
 
 /// What there is.
-const PATHS: [(&str, Asked); 4] = [
+const PATHS: [(&str, Asked); 5] = [
     ("/livez", Asked::Probe(Probe::Live)),
     ("/readyz", Asked::Probe(Probe::Ready)),
     ("/healthz", Asked::Probe(Probe::Healthy)),
+    ("/status", Asked::Status),
     ("/metrics", Asked::Metrics),
 ];
 
@@ -25,6 +27,8 @@ const PATHS: [(&str, Asked); 4] = [
 pub enum Asked {
     /// How it is.
     Probe(Probe),
+    /// Where it is and what everybody is doing.
+    Status,
     /// What was counted.
     Metrics,
 }
@@ -111,6 +115,12 @@ pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
     response("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
 }
 
+/// The response to who asks for the status: as little as [`answer`] says.
+#[must_use]
+pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
+    json("200 OK", "", &status::public(shown), wants_body)
+}
+
 /// The response to anything else. It says what there is.
 #[must_use]
 pub fn refuse(refusal: Refusal, wants_body: bool) -> Vec<u8> {
@@ -144,8 +154,9 @@ struct HealthBody {
     reasons: Vec<Reason>,
 }
 
+/// Why the answer is no.
 #[derive(Serialize)]
-struct Reason {
+pub(super) struct Reason {
     code: &'static str,
     message: String,
 }
@@ -158,7 +169,7 @@ struct RefusalBody {
 }
 
 /// A word for programs, a sentence for people.
-fn reason(trouble: &Trouble) -> Reason {
+pub(super) fn reason(trouble: &Trouble) -> Reason {
     let (code, message) = match trouble {
         Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
         Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),

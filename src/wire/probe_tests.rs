@@ -155,7 +155,7 @@ fn a_refusal_says_what_there_is() {
     ] {
         let said = text(refuse(refusal, true));
         assert!(
-            said.ends_with(",\"paths\":[\"/livez\",\"/readyz\",\"/healthz\",\"/metrics\"]}\n"),
+            said.ends_with(",\"paths\":[\"/livez\",\"/readyz\",\"/healthz\",\"/status\",\"/metrics\"]}\n"),
             "{said}"
         );
     }

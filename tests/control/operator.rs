@@ -85,6 +85,11 @@ impl Running {
         }
     }
 
+    /// Ctrl-C.
+    pub fn interrupt(&self) {
+        crate::support::sys::send(self.child.id().try_into().unwrap(), libc::SIGINT).unwrap();
+    }
+
     /// Whether it runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
@@ -130,16 +135,21 @@ fn start_with(stage: &Stage, init: &Init, place: Place, uid: u32, words: &[&str]
     if uid != 0 {
         command.uid(uid).gid(uid);
     }
-    let namespace = (place == Place::Inside).then(|| File::open(format!("/proc/{}/ns/pid", init.pid)).unwrap());
     let began = now();
+    let child = command_in(place, init, command);
+    Running { child, began }
+}
+
+/// Starts a command there.
+pub fn command_in(place: Place, init: &Init, mut command: Command) -> Child {
+    let namespace = (place == Place::Inside).then(|| File::open(format!("/proc/{}/ns/pid", init.pid)).unwrap());
     let start = move || {
         if let Some(namespace) = namespace {
             setns(namespace, CloneFlags::CLONE_NEWPID).unwrap();
         }
         command.spawn().unwrap()
     };
-    let child = std::thread::spawn(start).join().unwrap();
-    Running { child, began }
+    std::thread::spawn(start).join().unwrap()
 }
 
 /// Starts one as the user that we are.

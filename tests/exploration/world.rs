@@ -428,7 +428,9 @@ impl World {
             Effect::Say(Remark::FetchAbandoned) => self.is_fetch_given_up = true,
             Effect::Exit(status) => self.exited = Some(*status),
             // Who asks leaves with the answer.
-            Effect::Answer(client, _) => self.machine.handle(Event::OperatorLeft(*client), self.now),
+            Effect::Answer(client, _) | Effect::Show(client, _) => {
+                self.machine.handle(Event::OperatorLeft(*client), self.now)
+            }
             Effect::Tell(..) | Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) => {}
         }
     }

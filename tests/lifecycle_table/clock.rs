@@ -280,6 +280,7 @@ fn step(effect: &Effect) -> Option<Step> {
         | Effect::ReadToEnd(_)
         | Effect::Close(..)
         | Effect::Answer(..)
+        | Effect::Show(..)
         | Effect::DropClient(_)
         | Effect::Say(_)
         | Effect::WriteTerminationLog(_) => None,

@@ -338,7 +338,7 @@ impl Player {
                     self.asked.push(Asked { id, text, give_up });
                 }
                 Effect::Tell(connection, Word::Job { .. }) if self.reads_at_once => self.has_read(connection),
-                Effect::Answer(words::OPERATOR, _) => {
+                Effect::Answer(words::OPERATOR, _) | Effect::Show(words::OPERATOR, _) => {
                     let now = self.now;
                     self.machine().handle(Event::OperatorLeft(words::OPERATOR), now);
                 }
@@ -353,6 +353,7 @@ impl Player {
                 | Effect::ReadToEnd(_)
                 | Effect::Close(..)
                 | Effect::Answer(..)
+                | Effect::Show(..)
                 | Effect::DropClient(_)
                 | Effect::Say(_)
                 | Effect::WriteTerminationLog(_) => {}
@@ -383,6 +384,7 @@ impl Player {
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
             | Effect::Answer(..)
+            | Effect::Show(..)
             | Effect::DropClient(_)
             | Effect::Exit(_) => true,
         }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{
-    About, Answer, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Taken, Word, WorkerState,
+    About, Answer, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Shown, Taken, Word, WorkerState,
 };
 use ojs_init::lifecycle::ending::Account;
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
 use ojs_init::lifecycle::ids::JobId;
+use ojs_init::lifecycle::status::{ShownPlace, Status};
 use ojs_init::wire::termination_log;
 
 use crate::words::OPERATOR;
@@ -27,6 +28,8 @@ pub fn effect(effect: &Effect) -> String {
         Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
         Effect::Answer(OPERATOR, told) => format!("answer: {}", answer(told)),
         Effect::Answer(client, told) => format!("answer client {client}: {}", answer(told)),
+        Effect::Show(OPERATOR, shown) => format!("show: {}", show(shown)),
+        Effect::Show(client, shown) => format!("show client {client}: {}", show(shown)),
         Effect::DropClient(client) => format!("drop client {client}"),
         Effect::Say(remark) => format!("log: {}", said(remark)),
         Effect::WriteTerminationLog(account) => termination_log(account),
@@ -39,6 +42,66 @@ fn termination_log(account: &Account) -> String {
     let text = termination_log::text(account);
     let lines = text.lines().map(|line| format!("\n         >   {line}"));
     format!("termination log:{}", lines.collect::<String>())
+}
+
+fn show(shown: &Shown) -> String {
+    match shown {
+        Shown::Status(status) => show_status(status),
+        Shown::Health(probe, health) => format!("{probe:?}: {:?}", health.troubles),
+    }
+}
+
+/// Its first line is the phase; then each job, the worker and the backend.
+fn show_status(status: &Status) -> String {
+    let time = |time: Option<Duration>| time.map_or("-".to_owned(), seconds);
+    let mut lines = vec![format!(
+        "{:?} {:?}, {} of {} left; {} active of {} ({} waiting, {} held, {} reporting, {} not shown), {} cut off",
+        status.phase,
+        status.causes,
+        time(status.left),
+        time(status.left_of),
+        status.active,
+        status.concurrency,
+        status.waiting,
+        status.held,
+        status.reporting,
+        status.not_shown,
+        status.cut_off
+    )];
+    lines.extend(status.ending.map(|ending| format!("next: {ending:?}")));
+    lines.extend(status.jobs.iter().map(|job| {
+        let place = match job.place {
+            ShownPlace::Waiting => "waiting".to_owned(),
+            ShownPlace::Held(connection) => format!("on {connection}"),
+            ShownPlace::Reporting => "reporting".to_owned(),
+        };
+        let cancelled = if job.is_cancelled { ", cancelled" } else { "" };
+        format!("{}, {} old, {place}{cancelled}", job.subject.id, seconds(job.age))
+    }));
+    let worker = &status.worker;
+    let process = worker.process.map_or("none".to_owned(), |process| process.to_string());
+    lines.push(format!(
+        "worker {process}, {} up, {:?}, {} restarts, starts in {}, {} connections, {} ready",
+        seconds(worker.up),
+        worker.ended,
+        worker.restarts,
+        time(worker.starts_in),
+        worker.connections,
+        worker.ready
+    ));
+    let backend = &status.backend;
+    let reachable = if backend.is_unreachable {
+        "unreachable"
+    } else {
+        "reachable"
+    };
+    lines.push(format!(
+        "backend {reachable}, heartbeat {} ago, every {}, {} requests",
+        time(backend.heartbeat_age),
+        seconds(backend.interval),
+        backend.requests
+    ));
+    lines.join("\n         >   ")
 }
 
 fn answer(answer: &Answer) -> String {

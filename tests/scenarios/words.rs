@@ -7,6 +7,7 @@ use ojs_init::lifecycle::event::{
     Delivery, Directive, ErrorCode, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Progress, Ready,
     Reply, Request, Reservation, Said, Subject,
 };
+use ojs_init::lifecycle::health::Probe;
 use ojs_init::lifecycle::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::signal::Signal;
 
@@ -91,6 +92,10 @@ fn request(text: &str) -> Result<Request, Wrong> {
         "terminate" => Request::Terminate,
         "stop" => Request::Stop,
         "prestop" => Request::Prestop,
+        "status" => Request::Status { until_end: false },
+        "status until the end" => Request::Status { until_end: true },
+        "whether it lives" => Request::Health(Probe::Live),
+        "whether it is ready" => Request::Health(Probe::Ready),
         other => return Err(wrong("not a request", other)),
     })
 }

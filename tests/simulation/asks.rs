@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::event::{Directive, Request};
+use ojs_init::lifecycle::health::Probe;
 use ojs_init::signal::Signal;
 
 use crate::chance::Chance;
@@ -32,6 +33,9 @@ pub fn asks(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
             until_idle: false,
             most: Duration::from_millis(900),
         },
+        Request::Status { until_end: false },
+        Request::Status { until_end: true },
+        Request::Health(Probe::Ready),
     ];
     let burst = chance.below(horizon);
     for _ in 0..chance.below(5) {

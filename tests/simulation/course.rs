@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
+use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Shown, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
 use ojs_init::lifecycle::ids::ClientId;
 use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
@@ -60,6 +60,8 @@ pub struct Course {
     own_status: u8,
     /// Who asked on the control socket and has no answer.
     unanswered: BTreeSet<ClientId>,
+    /// Who wants to see the end, too.
+    watching: BTreeSet<ClientId>,
     /// Who has, and is still there.
     lingers: BTreeSet<ClientId>,
     idle_since: Option<Duration>,
@@ -91,6 +93,7 @@ impl Course {
             worker_is_gone: false,
             own_status: 137,
             unanswered: BTreeSet::new(),
+            watching: BTreeSet::new(),
             lingers: BTreeSet::new(),
             idle_since: None,
             exit: None,
@@ -102,10 +105,15 @@ impl Course {
             Event::SignalArrived(signal) => self.signal(*signal, now),
             Event::OperatorAsked(client, request) => {
                 self.unanswered.insert(*client);
+                match request {
+                    Request::Status { until_end: true } => self.watching.insert(*client),
+                    _other => self.watching.remove(client),
+                };
                 self.asked(*request, now);
             }
             Event::OperatorLeft(client) => {
                 self.unanswered.remove(client);
+                self.watching.remove(client);
                 self.lingers.remove(client);
             }
             Event::WorkerStarted { .. } => self.worker_is_gone = false,
@@ -182,7 +190,7 @@ impl Course {
                 self.lapse = self.lapse.or(Some(now + self.time_to_lapse()));
                 self.be_quiet();
             }
-            Request::Prestop | Request::Wait { .. } => {}
+            Request::Prestop | Request::Wait { .. } | Request::Status { .. } | Request::Health(_) => {}
         }
     }
 
@@ -318,6 +326,15 @@ impl Course {
                     "one answer for each request",
                     self.unanswered.remove(client),
                     "client {client} is answered, and has not asked"
+                );
+                self.lingers.insert(*client);
+            }
+            Effect::Show(client, shown) => {
+                let is_end = matches!(&**shown, Shown::Status(status) if status.ending.is_some());
+                promise!(
+                    "one answer for each request",
+                    self.unanswered.remove(client) || is_end && self.watching.contains(client),
+                    "client {client} is shown {shown:?}, and has not asked"
                 );
                 self.lingers.insert(*client);
             }

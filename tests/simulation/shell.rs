@@ -56,6 +56,7 @@ impl World {
             | Effect::KillEverything
             | Effect::CallBackend { .. }
             | Effect::Answer(..)
+            | Effect::Show(..)
             | Effect::DropClient(_)
             | Effect::Say(_)
             | Effect::WriteTerminationLog(_)
@@ -138,8 +139,8 @@ impl World {
             Effect::Close(connection, _) => self.close(connection),
             Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
             // Some leave at once, others stay until they are sent away.
-            Effect::Answer(client, _) if client.0.is_multiple_of(3) => {}
-            Effect::Answer(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),
+            Effect::Answer(client, _) | Effect::Show(client, _) if client.0.is_multiple_of(3) => {}
+            Effect::Answer(client, _) | Effect::Show(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),
             Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) | Effect::Exit(_) => {}
         }
     }

@@ -303,6 +303,7 @@ impl World {
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
             | Effect::Answer(..)
+            | Effect::Show(..)
             | Effect::DropClient(_)
             | Effect::Exit(_) => Ok(()),
         }

@@ -52,6 +52,23 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
+    /// The same with what has come by now.
+    pub fn more(&mut self) -> String {
+        self.read_more();
+        self.text()
+    }
+
+    /// From here on only what comes then counts.
+    pub fn forget(&mut self) {
+        self.read_more();
+        self.seen.clear();
+    }
+
+    /// Gives it so many columns and lines. Who has it as the controlling terminal gets SIGWINCH.
+    pub fn resize(&self, columns: u16, lines: u16) {
+        super::sys::set_terminal_size(self.ours.as_fd(), columns, lines).unwrap();
+    }
+
     fn read_more(&mut self) {
         let mut buffer = [0; 4096];
         // Both "nothing yet" and "the other end is gone" mean that there is nothing more to see now.

@@ -3,6 +3,7 @@
 //! Signals are plain numbers here, 1 to 64: the wrappers of the C library hide 32 and 33, and nix has no real-time ones.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// The kernel's signal set is this many bytes.
@@ -179,4 +180,21 @@ pub fn copy_to(from: i32, to: i32) -> io::Result<()> {
 pub fn take_terminal(descriptor: i32) -> io::Result<()> {
     // SAFETY: TIOCSCTTY takes an integer.
     check(i64::from(unsafe { libc::ioctl(descriptor, libc::TIOCSCTTY, 0) })).map(drop)
+}
+
+/// Says of a terminal how large it is.
+pub fn set_terminal_size(terminal: BorrowedFd<'_>, columns: u16, lines: u16) -> io::Result<()> {
+    let size = libc::winsize {
+        ws_row: lines,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: an open descriptor, and the kernel only reads `size`.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

@@ -1,0 +1,82 @@
+//! `status` and `health` from outside: the real binary as PID 1 of its own PID namespace, and the real binary once more as
+//! the subcommand, on a terminal and without one.
+//!
+//! Needs root (PID namespaces, other users) and python3.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "the test is the outside world, and one whose processes do not do as they are told has failed"
+)]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/backend.rs"]
+mod backend;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "probes/client.rs"]
+mod client;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "control/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/runtime.rs"]
+mod runtime;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "support/mod.rs"]
+mod support;
+#[path = "support/under_test.rs"]
+mod under_test;
+use support::{temp, wait};
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "worker_socket/stage.rs"]
+mod stage;
+
+#[path = "status/fields.rs"]
+mod fields;
+#[path = "status/grid.rs"]
+mod grid;
+#[path = "status/health.rs"]
+mod health;
+#[path = "status/instances.rs"]
+mod instances;
+#[path = "status/view.rs"]
+mod view;
+
+use operator::{Came, run};
+use stage::{Init, PATIENCE, Stage};
+
+/// A worker that holds its jobs and does not mind SIGTERM.
+const STUCK: &str = "
+note_signals(signal.SIGTERM)
+link = Link()
+link.ready(300)
+link.note_all()
+rest()";
+
+/// What `status --json` says.
+fn shown(stage: &Stage, init: &Init) -> serde_json::Value {
+    let came = run(stage, init, &["status", "--json"]);
+    assert_eq!((came.status, came.stderr.as_str()), (Some(0), ""), "{came:?}");
+    assert_eq!(came.stdout.lines().count(), 1, "{came:?}");
+    serde_json::from_str(&came.stdout).unwrap()
+}
+
+/// Waits until `status --json` says something.
+fn shows(stage: &Stage, init: &Init, what: &str, is_it: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let seen = wait::wait_for(PATIENCE, || Some(shown(stage, init)).filter(&is_it));
+    seen.unwrap_or_else(|| panic!("{what}: {:#}", shown(stage, init)))
+}
+
+/// One screen of text for a person who has 80 columns.
+fn screen(came: &Came) -> Vec<&str> {
+    assert_eq!((came.status, came.stderr.as_str()), (Some(0), ""), "{came:?}");
+    let lines: Vec<&str> = came.stdout.lines().collect();
+    assert!(lines.len() < 24, "{came:?}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{came:?}");
+    assert!(!came.stdout.contains('\x1b'), "{came:?}");
+    lines
+}
