@@ -153,7 +153,7 @@ fn set_up(
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
     init::take_terminal_from_input();
-    let log = log.clone();
+    let log = *log;
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -172,7 +172,7 @@ fn set_up(
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
-        narrator: Narrator::default(),
+        narrator: Narrator::new(&config.worker),
         termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,

@@ -36,9 +36,17 @@ numbers! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
+impl ProcessId {
+    /// Its pid; for people, since the system uses pids again.
+    #[must_use]
+    pub fn pid(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+}
+
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.0 & u64::from(u32::MAX)).fmt(f)
+        self.pid().fmt(f)
     }
 }
 

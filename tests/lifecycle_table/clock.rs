@@ -293,6 +293,7 @@ fn job() -> Delivery {
             kind: "t".into(),
             queue: "default".into(),
             attempt: Some(1),
+            max_attempts: None,
             trace: None,
         }
         .into(),
@@ -300,7 +301,6 @@ fn job() -> Delivery {
         checkpoint: None,
         timeout: None,
         reservation: Reservation::default(),
-        max_attempts: None,
         visibility: None,
     }
 }
