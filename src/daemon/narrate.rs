@@ -66,28 +66,40 @@ impl Narrator {
     /// The worker was started, and this is its name from here on, in every record.
     pub fn worker_started(&self, pid: Pid, worker: &WorkerId) {
         set_worker(&worker.0);
-        let (concurrency, queues) = (self.concurrency, self.queues.as_str());
-        let fields = Fields::default()
-            .with_any("pid", u64::try_from(pid.number()).ok())
-            .with("concurrency", u64::from(concurrency))
-            .with("queues", queues);
-        let message = format!(
-            "Worker started with pid {pid}, for up to {} at once, as {worker}",
-            jobs(concurrency)
-        );
-        say(&Note::new(Level::Info, message).about(fields));
+        say(&self.started(u64::try_from(pid.number()).unwrap_or_default(), worker));
     }
 
     /// A request goes to the backend.
     pub fn calling(&mut self, call: &Call) {
+        if let Some(note) = self.calling_note(call) {
+            say(&note);
+        }
+    }
+
+    fn started(&self, pid: u64, worker: &WorkerId) -> Note {
+        let fields = Fields::default()
+            .with("pid", pid)
+            .with("concurrency", u64::from(self.concurrency))
+            .with("queues", self.queues.as_str());
+        let most = jobs(self.concurrency);
+        info(format_args!(
+            "Worker started with pid {pid}, for up to {most} at once, as {worker}"
+        ))
+        .about(fields)
+    }
+
+    fn calling_note(&mut self, call: &Call) -> Option<Note> {
         match call {
             Call::Heartbeat { state, active, .. } => {
                 let fields = Fields::default()
                     .with("active_jobs", active.len())
                     .with("worker_state", worker_state(*state));
-                say(&Note::new(Level::Debug, "Worker heartbeat sent").about(fields));
+                Some(Note::new(Level::Debug, "Worker heartbeat sent").about(fields))
             }
-            Call::Fail { job, error, .. } => self.jobs.failing(job, error),
+            Call::Fail { job, error, .. } => {
+                self.jobs.failing(job, error);
+                None
+            }
             Call::Register { .. }
             | Call::Fetch { .. }
             | Call::Ack { .. }
@@ -96,7 +108,7 @@ impl Narrator {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
-            | Call::Deregister { .. } => {}
+            | Call::Deregister { .. } => None,
         }
     }
 

@@ -274,7 +274,9 @@ impl<'a> Judge<'a> {
             );
         }
         let says = |text: &str| self.story.log.contains(text);
-        let is_named = says(&format!("job {}: left to its visibility timeout", job.id));
+        let name = format!("[job {}, ", job.id);
+        let names_it = |line: &str| line.contains("Job left to its visibility timeout") && line.contains(&name);
+        let is_named = self.story.log.lines().any(names_it);
         let is_of_a_fetch = says("a FETCH was not answered");
         if is_named || is_of_a_fetch {
             Vec::new()
