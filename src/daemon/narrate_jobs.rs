@@ -10,6 +10,7 @@ use crate::daemon::log_record::{Fields, Note};
 use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::event::{JobError, Subject};
 use crate::lifecycle::ids::{ConnectionId, JobId};
+use crate::wire::backend::DEFAULT_ERROR_CODE;
 
 /// Most jobs whose time and error are remembered. What comes on top is told without them.
 const MOST_JOBS: usize = 16_384;
@@ -46,9 +47,10 @@ impl JobNarrator {
     /// A FAIL goes to the backend.
     pub fn failing(&mut self, job: &JobId, error: &JobError) {
         if let Some(known) = self.known(job) {
-            let kind = error.kind.as_ref().or(error.code.as_ref());
+            let names = [&error.kind, &error.code];
+            let name = names.into_iter().flatten().find(|name| !name.is_empty());
             known.failing = Some(Failing {
-                kind: kind.map(|kind| kind.to_string()).unwrap_or_default(),
+                kind: name.map_or(DEFAULT_ERROR_CODE, |name| name).to_owned(),
                 message: error.message.to_string(),
                 is_retryable: error.retryable,
             });
