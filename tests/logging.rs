@@ -71,7 +71,10 @@ impl Records {
             about == job && record["message"].as_str().unwrap().starts_with(message)
         };
         let found = self.0.iter().find(is_it);
-        found.unwrap_or_else(|| panic!("{message:?} about {job:?} is not among {:#?}", self.0))
+        found.unwrap_or_else(|| {
+            let all: Vec<String> = self.0.iter().map(Value::to_string).collect();
+            panic!("{message:?} about {job:?} is not among:\n{}", all.join("\n"))
+        })
     }
 }
 
@@ -99,7 +102,7 @@ fn life() -> String {
     let [token, _, result, progress, data, checkpoint, _, details] = SECRETS.map(|(_, secret)| secret);
     let stage = Stage::new();
     stage.backend.once(Endpoint::Register, Behaviour::status(503));
-    stage.backend.once(Endpoint::Heartbeat, Behaviour::Close);
+    stage.backend.once(Endpoint::Heartbeat, Behaviour::status(500));
     stage.backend.once(Endpoint::Fetch, Behaviour::status(500));
     stage.backend.once(Endpoint::Ack, Behaviour::status(503));
     let mut init = stage
@@ -144,18 +147,21 @@ fn life() -> String {
     settles(&stage, &init, &format!("fail failed {error}"), "failed");
     let error = r#"{"error":{"code":"bad_input","message":"never","retryable":false}}"#;
     settles(&stage, &init, &format!("fail discarded {error}"), "discarded");
-    settles(&stage, &init, "release released", "released");
     settles(&stage, &init, "ack long", "long");
     init.logs("Job execution timed out");
     settles(&stage, &init, "fail late {\"error\":{\"message\":\"\"}}", "late");
     stage.backend.cancel("cancelled");
     init.notes_line("cancel cancelled cancelled");
+    init.order("release cancelled");
+    init.notes_line("error lost cancelled");
     init.signal(libc::SIGTSTP);
     init.notes_line("lifecycle quiet sigtstp");
     init.signal(libc::SIGCONT);
     init.notes_line("lifecycle running sigcont");
     stage.backend.once(Endpoint::Deregister, Behaviour::status(500));
     init.signal(libc::SIGTERM);
+    init.notes_line("lifecycle terminate sigterm");
+    settles(&stage, &init, "release released", "released");
     init.ends_with(0);
     assert!(matches!(stage.outcomes("held")[..], [Outcome::Failed(_)]));
     init.log()
@@ -243,11 +249,11 @@ fn assert_says_what_happened(records: &Records) {
     }
     for (message, signal) in [
         ("SIGTSTP: quiet", "SIGTSTP"),
-        ("Worker draining, 1 job in progress", "SIGTERM"),
+        ("Worker draining, 2 jobs in progress", "SIGTERM"),
     ] {
         assert_eq!(records.find(message, "")["attributes"]["signal"], signal);
     }
-    assert_eq!(records.find("Worker draining", "")["attributes"]["active_jobs"], 1);
+    assert_eq!(records.find("Worker draining", "")["attributes"]["active_jobs"], 2);
     assert_eq!(records.find("stop phase: ", "")["attributes"]["active_jobs"], 1);
     assert_eq!(
         records.find("Worker stopped; 1 job cut off", "")["attributes"]["total_processed"],
