@@ -125,3 +125,52 @@ fn a_megabyte_that_the_worker_writes_arrives_whole_and_so_does_each_record_in_be
     assert_eq!(theirs + rest.len(), 1 << 20);
     assert!(records_between > 10, "only {records_between} records in between");
 }
+
+/// It has the init forward it a signal, waits for that, and so on; then it says so, and ends when standard input does.
+const PING_PONG: &str = r"
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+for _ in range(2000):
+    os.kill(os.getppid(), signal.SIGUSR2)
+    signal.sigwait([signal.SIGUSR2])
+os.write(1, b'done')
+sys.stdin.read()
+";
+
+#[test]
+fn what_has_no_room_is_dropped_and_the_number_of_it_is_a_record() {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    fill(&mut writer);
+    let mut running = Command::new(under_test::init())
+        .args(["--no-agent", "-v", "--", "python3", "-S", "-E", "-c", PING_PONG])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let mut said = [0; 4];
+    running.stdout.take().unwrap().read_exact(&mut said).unwrap();
+
+    let (arrived, log) = mpsc::channel();
+    let read_on = move || {
+        let mut text = Vec::new();
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = reader.read(&mut chunk) {
+            text.extend_from_slice(chunk.get(..count).unwrap_or_default());
+            let so_far = String::from_utf8_lossy(&text);
+            let whole = so_far.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            if let Some(line) = whole.lines().find(|line| line.contains("log records dropped")) {
+                let _ = arrived.send(line.to_owned());
+                break;
+            }
+        }
+    };
+    std::thread::spawn(read_on);
+    let line = log.recv_timeout(PATIENCE);
+    drop(running.stdin.take());
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    let record: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+    assert_eq!(record["severity"], "WARN");
+    let dropped = record["attributes"]["dropped"].as_u64().unwrap();
+    assert!(dropped > 1000, "{record}");
+}
