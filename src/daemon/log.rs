@@ -271,7 +271,8 @@ impl Sink {
 
     /// The record about those that are not there.
     fn loss(&self, dropped: u64) -> String {
-        let message = format!("{dropped} log records dropped: standard error is too slow");
+        let plural = if dropped == 1 { "" } else { "s" };
+        let message = format!("{dropped} log record{plural} dropped: standard error is too slow");
         let fields = Fields::default().with("dropped", dropped);
         self.line(Severity::Usual(Level::Warn), &message, &fields)
     }

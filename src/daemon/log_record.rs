@@ -226,7 +226,8 @@ impl Record<'_> {
     /// `12:34:56.789Z ojs-init: warn: message`, and the job and the error that the message does not name.
     fn text(&self) -> String {
         let severity = self.severity.name().to_lowercase();
-        let time = self.at.strftime("%H:%M:%S%.3fZ");
+        let moment = format!("{:.3}", self.at);
+        let time = moment.split_once('T').map_or(moment.as_str(), |(_, time)| time);
         let mut said = self.message.to_owned();
         if let Some((kind, message)) = &self.fields.error
             && !said.contains(message.as_str())
