@@ -3,6 +3,7 @@
 # make release       the static binary, at $(BINARY)
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
+# make broken-builds each build of tests/trials/broken has to be caught by the trials
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
@@ -12,7 +13,7 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: demo picture release test trials lint conformance deny setup
+.PHONY: demo picture release test trials broken-builds lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -44,6 +45,9 @@ test: setup lint release
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
+
+broken-builds: setup
+	@scripts/broken-builds.sh
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table

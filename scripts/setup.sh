@@ -26,6 +26,7 @@ if [ "$want" != build ]; then
 fi
 if [ "$want" = test ]; then
     need setpriv util-linux
+    need git git
     need bash bash
     need ps procps
     need node nodejs

@@ -33,6 +33,8 @@ mod stage;
 
 #[path = "control/commands.rs"]
 mod commands;
+#[path = "control/instances.rs"]
+mod instances;
 #[path = "control/operator.rs"]
 mod operator;
 #[path = "control/prestop.rs"]

@@ -203,3 +203,43 @@ fn main_stays_short() {
         "main.rs has {lines} lines: it parses, runs and maps to an exit status, nothing else"
     );
 }
+
+/// They test the trials: `make broken-builds`.
+#[test]
+fn each_broken_build_s_patch_still_applies_and_names_the_promise_that_must_catch_it() {
+    let promises = fs::read_to_string(root().join("tests/trials/promises.rs")).unwrap();
+    let folder = fs::read_dir(root().join("tests/trials/broken")).unwrap();
+    let patches: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    assert!(patches.len() >= 5, "{patches:?}");
+    for patch in patches {
+        let text = fs::read_to_string(&patch).unwrap();
+        let named: Vec<&str> = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .collect();
+        let is_known = |promise: &&str| promises.contains(&format!("\"{promise}\""));
+        assert!(
+            !named.is_empty() && named.iter().all(is_known),
+            "{}: {named:?}",
+            patch.display()
+        );
+        let applied = git_apply_check(&patch);
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "git ends by itself")]
+fn git_apply_check(patch: &Path) -> std::process::Output {
+    // Below a repository that is not ours git would leave out what it does not have.
+    std::process::Command::new("git")
+        .args(["apply", "--check"])
+        .arg(patch)
+        .current_dir(root())
+        .env("GIT_CEILING_DIRECTORIES", root().parent().unwrap_or(root()))
+        .output()
+        .unwrap()
+}

@@ -1,5 +1,5 @@
 //! Shutdowns by the hundred: real inits, real workers and a backend that misbehaves, put together by chance, and judged from
-//! outside. `make trials COUNT=5000`; a trial that fails prints how to play it again.
+//! outside. `make trials COUNT=5000`; a trial that fails prints how to play it again. `cargo test` plays 300.
 //!
 //! Needs root (PID namespaces) and python3.
 #![allow(
@@ -20,10 +20,18 @@ mod under_test;
 
 #[path = "trials/course.rs"]
 mod course;
+#[path = "trials/ends.rs"]
+mod ends;
 #[path = "trials/figures.rs"]
 mod figures;
 #[path = "trials/journal.rs"]
 mod journal;
+#[path = "trials/kinds.rs"]
+mod kinds;
+#[path = "trials/operator.rs"]
+mod operator;
+#[path = "trials/picture.rs"]
+mod picture;
 #[path = "trials/plan.rs"]
 mod plan;
 #[path = "trials/promises.rs"]
@@ -31,19 +39,25 @@ mod promises;
 #[path = "trials/worker.rs"]
 mod worker;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use figures::Figures;
 use plan::Plan;
-use promises::Broken;
 
 /// Trials that are played at the same time: most of the time they wait.
 const AT_ONCE: usize = 16;
 
 /// Trials of a run that asks for no number.
 const COUNT: u64 = 300;
+
+/// What all of it is called where tests have names.
+const NAME: &str = "shutdowns_put_together_by_chance_keep_every_promise";
+
+/// Calm trials before them, one after the other.
+const CALM: u64 = 30;
 
 /// A run ends after so many failures: what is wrong is known by then.
 const FAILURES: usize = 20;
@@ -54,6 +68,8 @@ struct Orders {
     seed: u64,
     only: Option<u64>,
     at_once: usize,
+    /// Where what is left of a trial that failed is kept.
+    keep: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -61,28 +77,74 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "worker") {
         worker::main();
     }
+    if words.iter().any(|word| word == "--list") {
+        println!("{NAME}: test");
+        return ExitCode::SUCCESS;
+    }
+    if !is_meant(&words) {
+        println!("{NAME}: filtered out");
+        return ExitCode::SUCCESS;
+    }
     run(&orders(&words))
 }
 
-/// `--count N`, `--seed S`, `--only NUMBER`, `--at-once N`; what else a test program is called with means nothing here.
+/// As other test programs do: with names on the command line, only what has one of them in its own is run.
+fn is_meant(words: &[String]) -> bool {
+    let mut names = Vec::new();
+    let mut skipped = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--skip" => skipped.extend(words.next()),
+            "--ignored" => return false,
+            "--count" | "--seed" | "--only" | "--at-once" | "--keep" | "--test-threads" | "--format" | "--color"
+            | "--logfile" | "-Z" => drop(words.next()),
+            flag if flag.starts_with('-') => {}
+            _ => names.push(word),
+        }
+    }
+    let is_of_ours = |word: &&String| NAME.contains(word.as_str());
+    (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
+}
+
+/// `--count N` (0: only the calm ones), `--seed S`, `--only NUMBER`, `--at-once N`, `--keep DIR`; what else a test program
+/// is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
-    let value = |name: &str| {
-        let at = words.iter().position(|word| word == name)?;
-        words.get(at + 1)?.parse::<u64>().ok()
-    };
+    let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
+    let value = |name: &str| word(name)?.parse::<u64>().ok();
+    let seed = value("--seed").unwrap_or_else(support::sys::monotonic_ns);
     Orders {
         count: value("--count").unwrap_or(COUNT),
-        seed: value("--seed").unwrap_or_else(support::sys::monotonic_ns),
+        seed,
         only: value("--only"),
         at_once: value("--at-once").map_or(AT_ONCE, |count| usize::try_from(count).unwrap()),
+        keep: word("--keep").map_or_else(
+            || std::env::temp_dir().join(format!("ojs-trials-{seed}")),
+            PathBuf::from,
+        ),
     }
 }
 
 fn run(orders: &Orders) -> ExitCode {
+    let rarest = plan::rarest_pair(plan::THOROUGH);
+    assert!(
+        rarest >= plan::LEAST_TIMES,
+        "a pair of behaviour, weather and occasion comes up {rarest} times in {} trials",
+        plan::THOROUGH
+    );
     let (first, last) = orders.only.map_or((0, orders.count), |only| (only, only + 1));
     println!("{} trials, seed {}", last - first, orders.seed);
-    let next = AtomicU64::new(first);
     let figures = Mutex::new(Figures::default());
+    if orders.only.is_none() {
+        for number in 0..CALM {
+            play(orders, &Plan::calm(orders.seed, number), &figures);
+            if figures.lock().unwrap().failed() > 0 {
+                break;
+            }
+        }
+        figures.lock().unwrap().judge_calm();
+    }
+    let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
         for _ in 0..orders.at_once.max(1) {
             scope.spawn(|| {
@@ -91,7 +153,7 @@ fn run(orders: &Orders) -> ExitCode {
                     if number >= last || figures.lock().unwrap().failed() >= FAILURES {
                         return;
                     }
-                    play(orders, number, &figures);
+                    play(orders, &Plan::draw(orders.seed, number), &figures);
                 }
             });
         }
@@ -105,63 +167,12 @@ fn run(orders: &Orders) -> ExitCode {
     }
 }
 
-fn play(orders: &Orders, number: u64, figures: &Mutex<Figures>) {
-    let plan = Plan::draw(orders.seed, number);
-    let dir = std::env::temp_dir().join(format!("ojs-trial-{}-{number}", std::process::id()));
-    let story = course::play(&plan, &dir);
-    let (broken, measured) = promises::judge(&plan, &story);
-    let has_failed = !broken.is_empty();
-    if has_failed || orders.only.is_some() {
-        tell(&plan, &story, &broken);
+fn play(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) {
+    let name = format!("ojs-{}-{}-{}", plan.kind(), std::process::id(), plan.number);
+    let story = course::play(plan, &std::env::temp_dir().join(name));
+    let (broken, measured) = promises::judge(plan, &story);
+    if !broken.is_empty() || orders.only.is_some() {
+        print!("{}", picture::tell(plan, &story, &broken, &orders.keep));
     }
-    figures.lock().unwrap().add(&plan, measured, &broken);
-}
-
-fn tell(plan: &Plan, story: &course::Story, broken: &[Broken]) {
-    use std::fmt::Write;
-    let mut text = format!("\n{plan}\n");
-    for broken in broken {
-        let _ = writeln!(text, "  BROKEN {broken}");
-    }
-    let _ = writeln!(
-        text,
-        "  again: make trials ARGS='--seed {} --only {}'",
-        plan.seed, plan.number
-    );
-    let _ = writeln!(text, "  {plan:?}");
-    let _ = writeln!(
-        text,
-        "  signals: {:?}, directed: {:?}, ended: {:?}",
-        story.sent, story.directed, story.ended
-    );
-    for event in &story.events {
-        let from = event.arrived_ms.unwrap_or(event.ms);
-        let jobs: Vec<&str> = event
-            .jobs
-            .iter()
-            .map(|job| &job[job.len().saturating_sub(4)..])
-            .collect();
-        let _ = writeln!(
-            text,
-            "  {from:8.1} {:+7.1} {:<11} {:?} {:?} {:?} {}",
-            event.ms - from,
-            event.operation,
-            event.state,
-            event.status,
-            event.fault,
-            jobs.join(" ")
-        );
-    }
-    for job in &story.jobs {
-        let _ = writeln!(
-            text,
-            "  {} {:?} {:?} {:?}",
-            job.id, job.state, job.deliveries, job.errors
-        );
-    }
-    for note in &story.notes {
-        let _ = writeln!(text, "  note {} {} {}", note.at / 1_000_000, note.word.name(), note.job);
-    }
-    text.push_str(&story.log);
-    print!("{text}");
+    figures.lock().unwrap().add(plan, measured, &broken);
 }

@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_subcommand_for_an_instance_is_answered_with_its_own_usage() {
+        for (args, problem) in [
+            (&["quiet", "now"][..], "unexpected word now"),
+            (&["quiet", "quiet"], "unexpected word quiet"),
+            (&["stop", "--force"], "unknown option --force"),
+            (&["prestop", "--for", "abc"], "a TIME is 250ms"),
+            (&["prestop", "--for", "5s", "--until-idle"], "cannot be used with"),
+        ] {
+            let message = message(args);
+            let usage = format!("Usage: ojs-init {} ", args[0]);
+            assert!(message.contains(problem) && message.contains(&usage), "{message}");
+            assert!(!message.contains("COMMAND") && !message.contains("switch"), "{message}");
+        }
+    }
+
+    #[test]
     fn a_switch_takes_a_value_only_with_an_equals_sign() {
         assert_eq!(
             run(&["--subreaper=false", "--", "x"]).1,

@@ -18,17 +18,31 @@ const FOR: &str = "for";
 /// The argument that has it wait for the jobs.
 const UNTIL_IDLE: &str = "until-idle";
 
-/// Each of them, with what its help says first.
-const ORDERS: [(&str, &str); 5] = [
-    ("quiet", "Take no new jobs; active ones go on (as SIGTSTP)"),
-    ("resume", "Take jobs again after quiet (as SIGCONT)"),
-    ("terminate", "Finish the active jobs and end (as SIGTERM)"),
+/// Each of them, with its usage and what its help says first.
+const ORDERS: [(&str, &str, &str); 5] = [
+    (
+        "quiet",
+        "ojs-init quiet [OPTIONS]",
+        "Take no new jobs; active ones go on (as SIGTSTP)",
+    ),
+    (
+        "resume",
+        "ojs-init resume [OPTIONS]",
+        "Take jobs again after quiet (as SIGCONT)",
+    ),
+    (
+        "terminate",
+        "ojs-init terminate [OPTIONS]",
+        "Finish the active jobs and end (as SIGTERM)",
+    ),
     (
         "stop",
+        "ojs-init stop [OPTIONS]",
         "Do not wait for the active jobs any longer (as a second SIGTERM)",
     ),
     (
         "prestop",
+        "ojs-init prestop [--for TIME | --until-idle] [OPTIONS]",
         "For a preStop hook: start the orchestrator's clock, quiet, wait",
     ),
 ];
@@ -40,13 +54,14 @@ pub(super) fn keys() -> [&'static Key; 2] {
 
 /// Their definitions.
 pub(super) fn commands() -> impl Iterator<Item = Command> {
-    ORDERS.iter().map(|(name, about)| {
+    ORDERS.iter().map(|(name, usage, about)| {
         let command = keys()
             .iter()
             .fold(Command::new(*name), |command, key| {
                 command.arg(command::documented(key))
             })
             .about(*about)
+            .override_usage(*usage)
             .next_line_help(true)
             .after_help(help::ORDER_NOTES);
         if *name == "prestop" {
@@ -55,6 +70,12 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
             command
         }
     })
+}
+
+/// The usage of the one of this name.
+pub(super) fn usage(name: &str) -> Option<&'static str> {
+    let found = ORDERS.iter().find(|(known, ..)| *known == name);
+    found.map(|(_, usage, _)| *usage)
 }
 
 fn wait_for() -> Arg {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{command, help};
+use super::{command, help, orders};
 use crate::config::most_alike;
 
 /// Subcommands of today.
@@ -41,8 +41,11 @@ impl std::error::Error for UsageError {}
 
 /// The answer when there is nothing to supervise.
 pub(super) fn no_command() -> UsageError {
-    with_usage("there is no COMMAND to supervise")
+    with_usage("there is no COMMAND to supervise", RUN)
 }
+
+/// What to write to supervise a command.
+const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
 /// What clap found, in our words where ours say more.
 pub(super) fn error(error: &clap::Error, args: &[OsString]) -> UsageError {
@@ -54,7 +57,7 @@ pub(super) fn error(error: &clap::Error, args: &[OsString]) -> UsageError {
         let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand));
         if let Some(word) = word {
             return if word.starts_with('-') {
-                unknown_option(word, error)
+                unknown_option(word, error, args)
             } else {
                 stray(word, args)
             };
@@ -62,6 +65,10 @@ pub(super) fn error(error: &clap::Error, args: &[OsString]) -> UsageError {
     }
     let rendered = error.render().to_string();
     let text = rendered.trim_end();
+    if let Some(usage) = order_usage(args) {
+        let problem = text.split("\n\n").next().unwrap_or(text);
+        return with_usage(problem.strip_prefix("error: ").unwrap_or(problem), &[usage]);
+    }
     UsageError {
         message: text.strip_prefix("error: ").unwrap_or(text).to_owned(),
     }
@@ -76,31 +83,43 @@ fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
     }
 }
 
-fn unknown_option(option: &str, error: &clap::Error) -> UsageError {
+/// The usage of the subcommand for an instance that runs which the command line begins with.
+fn order_usage(args: &[OsString]) -> Option<&'static str> {
+    orders::usage(args.first()?.to_str()?)
+}
+
+fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> UsageError {
     let meant = context(error, ContextKind::SuggestedArg);
     let hint = meant
         .map(|meant| format!("; did you mean {meant}?"))
         .unwrap_or_default();
-    with_usage(&format!("unknown option {option}{hint}"))
+    let problem = format!("unknown option {option}{hint}");
+    match order_usage(args) {
+        Some(usage) => with_usage(&problem, &[usage]),
+        None => with_usage(&problem, RUN),
+    }
 }
 
 /// A word that stands where an option, a subcommand or `--` should.
 fn stray(word: &str, args: &[OsString]) -> UsageError {
+    if let Some(usage) = order_usage(args) {
+        return with_usage(&format!("unexpected word {word}"), &[usage]);
+    }
     if LATER.contains(&word) {
-        return with_usage(&format!(
-            "{word} is not part of this version yet: it comes in a later one"
-        ));
+        let problem = format!("{word} is not part of this version yet: it comes in a later one");
+        return with_usage(&problem, RUN);
     }
     if SUBCOMMANDS.contains(&word) {
-        return with_usage(&format!("the subcommand {word} goes before the options"));
+        return with_usage(&format!("the subcommand {word} goes before the options"), RUN);
     }
     if let Some(meant) = most_alike(word, SUBCOMMANDS.into_iter()) {
-        return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"));
+        return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"), RUN);
     }
-    with_usage(&match with_dashes(word, args) {
+    let problem = match with_dashes(word, args) {
         Some(line) => format!("{word} is no subcommand; to supervise it write `{line}`"),
         None => format!("unexpected word {word}; the value of a switch follows an equals sign: --subreaper=false"),
-    })
+    };
+    with_usage(&problem, RUN)
 }
 
 /// The command line with the `--` that was left out before this word, if it has none and that makes it a good one.
@@ -122,9 +141,9 @@ fn with_dashes(word: &str, args: &[OsString]) -> Option<String> {
     Some(format!("ojs-init {options}-- {word}{arguments}"))
 }
 
-fn with_usage(problem: &str) -> UsageError {
-    let (usage, run) = (help::USAGE, help::RUN_USAGE);
+fn with_usage(problem: &str, usage: &[&str]) -> UsageError {
+    let usage = usage.join("\n       ");
     UsageError {
-        message: format!("{problem}\n\nUsage: {usage}\n       {run}\n\nMore: ojs-init --help"),
+        message: format!("{problem}\n\nUsage: {usage}\n\nMore: ojs-init --help"),
     }
 }

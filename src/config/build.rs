@@ -197,7 +197,8 @@ fn worker(settings: &Settings) -> Worker {
     }
 }
 
-fn paths(settings: &Settings, environment: &Environment<'_>) -> Paths {
+/// Where files are.
+pub(super) fn paths(settings: &Settings, environment: &Environment<'_>) -> Paths {
     Paths {
         runtime_dir: settings.path(KeyId::RuntimeDir),
         user_runtime_dir: environment

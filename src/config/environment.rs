@@ -1,5 +1,6 @@
 //! The environment, read once from its raw entries.
 
+use super::Objection;
 use super::error::{ConfigError, most_alike};
 use super::keys::{KEYS, KeyId};
 use super::settings::{Settings, Source};
@@ -85,13 +86,20 @@ impl<'a> Environment<'a> {
     /// Puts every variable into the settings. Of several for one key the first listed wins.
     ///
     /// # Errors
-    /// A value is none that its key accepts.
-    pub(super) fn apply(&self, settings: &mut Settings, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
+    /// A value is none that its key accepts, unless that is passed over.
+    pub(super) fn apply(
+        &self,
+        settings: &mut Settings,
+        warnings: &mut Vec<String>,
+        object: Objection<'_>,
+    ) -> Result<(), ConfigError> {
         for (position, variable) in self.known.iter().enumerate() {
             let winner = self.known[..position].iter().find(|other| other.key == variable.key);
             warnings.extend(winner.and_then(|winner| winner.difference(variable)));
             // A value that another one hides is checked all the same.
-            variable.offer(settings)?;
+            variable
+                .offer(settings)
+                .or_else(|error| object(Some(variable.key), error))?;
         }
         warnings.extend(self.unknown.iter().map(|name| unknown(&String::from_utf8_lossy(name))));
         Ok(())

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
+use super::Objection;
 use super::error::{ConfigError, most_alike};
 use super::keys::{KEYS, Key, KeyId, Kind};
 use super::settings::{Settings, Source};
@@ -24,8 +25,9 @@ pub const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Puts every key of the file into the settings: the one that they name, else the default one when it exists.
 ///
 /// # Errors
-/// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not accept.
-pub(super) fn apply(settings: &mut Settings) -> Result<(), ConfigError> {
+/// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not accept, unless that is
+/// passed over.
+pub(super) fn apply(settings: &mut Settings, object: Objection<'_>) -> Result<(), ConfigError> {
     let named = settings.path(KeyId::ConfigFile);
     let opened = match &named {
         Some(path) => open(path),
@@ -37,20 +39,24 @@ pub(super) fn apply(settings: &mut Settings) -> Result<(), ConfigError> {
         other => other,
     };
     let path = named.unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
-    let text = opened.and_then(read).map_err(|error| {
-        let source = settings
-            .get(KeyId::ConfigFile)
-            .map_or(String::new(), |named| format!(" ({})", named.source));
-        let hint = if is_missing(&error) {
-            "; name a file that exists"
-        } else {
-            ""
-        };
-        ConfigError::new(&format!(
-            "cannot read the configuration file {}{source}: {error}{hint}",
-            path.display()
-        ))
-    })?;
+    let text = match opened.and_then(read) {
+        Ok(text) => text,
+        Err(error) => {
+            let source = settings
+                .get(KeyId::ConfigFile)
+                .map_or(String::new(), |named| format!(" ({})", named.source));
+            let hint = if is_missing(&error) {
+                "; name a file that exists"
+            } else {
+                ""
+            };
+            let problem = format!(
+                "cannot read the configuration file {}{source}: {error}{hint}",
+                path.display()
+            );
+            return object(None, ConfigError::new(&problem));
+        }
+    };
     if settings.get(KeyId::ConfigFile).is_none() {
         settings.replace(KeyId::ConfigFile, Value::Path(path.clone()), Source::Default);
     }
@@ -58,7 +64,7 @@ pub(super) fn apply(settings: &mut Settings) -> Result<(), ConfigError> {
         path: path.into(),
         text: &text,
     }
-    .apply(settings)
+    .apply(settings, object)
 }
 
 /// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for somebody to write into a FIFO.
@@ -88,15 +94,19 @@ struct Document<'t> {
 }
 
 impl Document<'_> {
-    fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
-        let table = DeTable::parse(self.text).map_err(|error| {
-            let source = self.source(error.span().unwrap_or_default());
-            let message = error.message().replace('\n', ", ");
-            ConfigError::new(&format!("{source} is not TOML: {message}"))
-        })?;
+    fn apply(&self, settings: &mut Settings, object: Objection<'_>) -> Result<(), ConfigError> {
+        let table = match DeTable::parse(self.text) {
+            Ok(table) => table,
+            Err(error) => {
+                let source = self.source(error.span().unwrap_or_default());
+                let message = error.message().replace('\n', ", ");
+                return object(None, ConfigError::new(&format!("{source} is not TOML: {message}")));
+            }
+        };
         for (name, value) in table.get_ref() {
             if !is_section(name.get_ref()) {
-                return Err(self.unknown(name.get_ref(), name.span()));
+                object(None, self.unknown(name.get_ref(), name.span()))?;
+                continue;
             }
             let Some(section) = value.get_ref().as_table() else {
                 let problem = format!(
@@ -105,14 +115,17 @@ impl Document<'_> {
                     name = name.get_ref(),
                     source = self.source(name.span())
                 );
-                return Err(ConfigError::new(&problem));
+                object(None, ConfigError::new(&problem))?;
+                continue;
             };
             for (part, value) in section {
                 let full = format!("{}.{}", name.get_ref(), part.get_ref());
                 let Some(key) = KEYS.iter().find(|key| key.toml == Some(&full)) else {
-                    return Err(self.unknown(&full, part.span()));
+                    object(None, self.unknown(&full, part.span()))?;
+                    continue;
                 };
-                self.offer(settings, key, part.span(), value.span(), value.get_ref())?;
+                self.offer(settings, key, part.span(), value.span(), value.get_ref())
+                    .or_else(|error| object(Some(key.id), error))?;
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Config, ConfigError, Environment, Flags, KeyId, load};
+use super::{Config, ConfigError, Environment, Flags, KeyId, Paths, load, load_paths};
 
 /// Everything that may be given; loads when asked.
 #[derive(Default)]
@@ -50,6 +50,11 @@ impl Given {
             &self.flags,
             &Environment::from_entries(self.variables.iter().map(String::as_bytes)),
         )
+    }
+
+    pub fn paths(&self) -> Result<(Paths, Vec<String>), ConfigError> {
+        let entries = self.variables.iter().map(String::as_bytes);
+        load_paths(&self.flags, &Environment::from_entries(entries))
     }
 
     pub fn config(&self) -> Config {

@@ -178,3 +178,25 @@ fn a_wrong_value_is_an_error_even_where_a_better_source_hides_it() {
         &[".toml:1)"],
     );
 }
+
+#[test]
+fn what_a_subcommand_does_not_need_is_a_warning() {
+    let runtime = |given: Given| {
+        let (paths, warnings) = given.paths().unwrap();
+        (paths.runtime_dir.unwrap_or_default().display().to_string(), warnings)
+    };
+    let (place, warnings) = runtime(
+        Given::default()
+            .variable("OJS_GRACE_PERIOD=zzz")
+            .variable("OJS_RUNTIME_DIR=/here"),
+    );
+    assert_eq!((place.as_str(), warnings.len()), ("/here", 1));
+    assert!(warnings[0].contains("OJS_GRACE_PERIOD"), "{warnings:?}");
+    let text = "x = 1\n[backend]\nurl = 7\nno = 1\n[paths]\nruntime_dir = \"/there\"\n[y]\n";
+    let (place, warnings) = runtime(Given::default().file(text));
+    assert_eq!((place.as_str(), warnings.len()), ("/there", 4), "{warnings:?}");
+    let (place, warnings) = runtime(Given::default().file("nonsense"));
+    assert_eq!((place.as_str(), warnings.len()), ("", 1));
+    let error = Given::default().file("[paths]\nruntime_dir = 7\n").paths().unwrap_err();
+    assert!(error.to_string().contains("paths.runtime_dir"), "{error}");
+}

@@ -45,25 +45,38 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     flags.apply(&mut settings)?;
-    environment.apply(&mut settings, &mut warnings)?;
-    file::apply(&mut settings)?;
+    let mut refuse = |_: Option<KeyId>, error: ConfigError| Err(error);
+    environment.apply(&mut settings, &mut warnings, &mut refuse)?;
+    file::apply(&mut settings, &mut refuse)?;
     let mut config = build::config(settings, warnings, environment)?;
     combine::check(&mut config)?;
     Ok(config)
 }
 
-/// Where instances may be, as [`load`] would find it; nothing else has to make sense, the backend's address least of all.
+/// Where instances may be, as [`load`] would find it, and a warning for everything else that is wrong: a hook must not come
+/// to nothing because of a setting that it does not need.
 ///
 /// # Errors
-/// As [`load`], less the combinations.
-pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<Paths, ConfigError> {
+/// A flag, or another source of `paths.runtime_dir` or of the file's name, has a value that its key does not accept.
+pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths, Vec<String>), ConfigError> {
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
     flags.apply(&mut settings)?;
-    environment.apply(&mut settings, &mut warnings)?;
-    file::apply(&mut settings)?;
-    Ok(build::config(settings, warnings, environment)?.paths)
+    let mut pass_over = |key: Option<KeyId>, error: ConfigError| match key {
+        Some(KeyId::RuntimeDir | KeyId::ConfigFile) => Err(error),
+        Some(_) | None => {
+            warnings.push(error.to_string());
+            Ok(())
+        }
+    };
+    // What is only doubtful was said when the instance started.
+    environment.apply(&mut settings, &mut Vec::new(), &mut pass_over)?;
+    file::apply(&mut settings, &mut pass_over)?;
+    Ok((build::paths(&settings, environment), warnings))
 }
+
+/// What to do about a mistake in the value of a key, or about one of no key: an error to give up with, or nothing.
+type Objection<'o> = &'o mut dyn FnMut(Option<KeyId>, ConfigError) -> Result<(), ConfigError>;
 
 #[cfg(test)]
 mod given;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use log::{debug, warn};
 use mio::unix::SourceFd;
@@ -16,11 +17,13 @@ use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::Answer;
 use crate::lifecycle::event::{Event, Request};
 use crate::lifecycle::ids::ClientId;
+use crate::lifecycle::time::Moment;
 use crate::os::socket::{AcceptError, Accepted, Listener, Stream};
 use crate::wire::control::{self, MAX_LINE, NoRequest};
 use crate::wire::frame::{Frame, FrameReader};
 
-/// Most clients at the same time; the next ones wait in the socket's queue.
+/// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
+/// only some of them wait, so there is one.
 const MAX_CLIENTS: usize = 16;
 
 /// Tokens of the clients, one for each slot.
@@ -32,6 +35,13 @@ const ACCEPTS_PER_TURN: usize = 16;
 /// Bytes read from one client at a time: what it sends ahead of an answer waits here, and the rest with the kernel.
 const READ_BYTES: usize = 1024;
 
+/// Requests that may come at once. Each may cost lines of the log, heartbeats and frames to every connection.
+const BURST: u32 = 32;
+
+/// Then one more in this time, so that each client has its turn within the second that it may be silent. The rest stays
+/// with the kernel.
+const ONE_MORE_EVERY: Duration = Duration::from_millis(50);
+
 /// Bytes of answers that may wait for a client that does not read.
 const MOST_UNREAD: usize = 2 * MAX_LINE;
 
@@ -42,6 +52,9 @@ pub struct Control {
     own: u32,
     clients: BTreeMap<ClientId, Client>,
     next: u64,
+    /// Requests so far.
+    asked: u64,
+    pace: Pace,
     /// Somebody may be waiting to be accepted: the kernel tells only once.
     may_accept: bool,
     /// There were no descriptors or was no memory for the last one.
@@ -63,6 +76,20 @@ struct Client {
     may_read: bool,
     /// It has asked for something and has no answer yet.
     has_asked: bool,
+    /// Nothing was read from it yet.
+    is_new: bool,
+    /// When it asked last, as a count of requests.
+    served: u64,
+    /// It has closed its end altogether.
+    is_gone: bool,
+}
+
+/// How many requests may be taken now.
+#[derive(Debug)]
+struct Pace {
+    left: u32,
+    /// Of what had gone by then the allowance is known.
+    since: Option<Moment>,
 }
 
 /// What there was to be had from a client.
@@ -88,6 +115,8 @@ impl Control {
             own,
             clients: BTreeMap::new(),
             next: 0,
+            asked: 0,
+            pace: Pace::new(),
             may_accept: true,
             is_short: false,
             shortages: Seldom::default(),
@@ -105,6 +134,7 @@ impl Control {
         let slot = token.0.checked_sub(TOKENS.start);
         if let Some(client) = self.clients.values_mut().find(|client| Some(client.slot) == slot) {
             client.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
+            client.is_gone |= event.is_write_closed();
             if event.is_writable() && client.outbound.len() > 0 {
                 // One that takes nothing any more is noticed by its end.
                 let _ = client.outbound.flush(&mut client.stream);
@@ -114,26 +144,45 @@ impl Control {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        let can_accept = self.may_accept && !self.is_short && self.clients.len() < MAX_CLIENTS;
-        can_accept || self.clients.values().any(Client::wants_turn)
+        let can_accept = self.may_accept && !self.is_short && self.has_room();
+        can_accept || self.pace.left > 0 && self.clients.values().any(Client::wants_turn)
+    }
+
+    /// When a request that waits may be taken.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        let is_held_up = self.pace.left == 0 && self.clients.values().any(Client::wants_turn);
+        self.pace.next().filter(|_| is_held_up)
     }
 
     /// Accepts, and takes at most one request from each client.
-    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
+    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>, now: Moment) {
+        self.pace.go_on(now);
         self.is_short = false;
+        let gone = self.clients.iter().filter(|(_, client)| client.is_gone);
+        for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.hang_up(id, events);
+        }
         self.accept(registry, events);
-        let ready: Vec<ClientId> = self
+        let mut ready: Vec<(u64, ClientId)> = self
             .clients
             .iter()
             .filter(|(_, client)| client.wants_turn())
-            .map(|(id, _)| *id)
+            .map(|(id, client)| (client.served, *id))
             .collect();
-        for id in ready {
+        // Who asks for the first time is not held up by who asks again and again.
+        ready.sort_unstable();
+        for (_, id) in ready {
+            if self.pace.left == 0 {
+                return;
+            }
             let Some(client) = self.clients.get_mut(&id) else {
                 continue;
             };
             match client.next() {
                 Came::Asked(request) => {
+                    self.pace.left -= 1;
+                    self.asked += 1;
+                    client.served = self.asked;
                     debug!("control socket: client {id} asks: {request:?}");
                     events.push_back(Event::OperatorAsked(id, request));
                 }
@@ -180,9 +229,25 @@ impl Control {
         self.is_short = false;
     }
 
+    fn has_room(&self) -> bool {
+        self.clients.len() < MAX_CLIENTS || self.clients.values().any(Client::may_go)
+    }
+
+    /// Makes room where there is none.
+    fn make_room(&mut self, events: &mut VecDeque<Event>) {
+        if self.clients.len() < MAX_CLIENTS {
+            return;
+        }
+        let oldest = self.clients.iter().find(|(_, client)| client.may_go());
+        if let Some(id) = oldest.map(|(id, _)| *id) {
+            debug!("control socket: client {id} has to go, for there are too many");
+            self.hang_up(id, events);
+        }
+    }
+
     fn accept(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
         for _ in 0..ACCEPTS_PER_TURN {
-            if !self.may_accept || self.clients.len() >= MAX_CLIENTS {
+            if !self.may_accept || !self.has_room() {
                 return;
             }
             match self.listener.accept() {
@@ -205,6 +270,7 @@ impl Control {
             let message = format_args!("user {uid} may not use the control socket: only user {own} and root may");
             return self.refusals.warn(message);
         }
+        self.make_room(events);
         let is_free = |slot: &usize| self.clients.values().all(|client| client.slot != *slot);
         let Some(slot) = (0..MAX_CLIENTS).find(is_free) else {
             return;
@@ -221,6 +287,29 @@ impl Control {
     }
 }
 
+impl Pace {
+    fn new() -> Self {
+        Self {
+            left: BURST,
+            since: None,
+        }
+    }
+
+    fn go_on(&mut self, now: Moment) {
+        let mut since = self.since.unwrap_or(now);
+        while self.left < BURST && since.after(ONE_MORE_EVERY) <= now {
+            since = since.after(ONE_MORE_EVERY);
+            self.left += 1;
+        }
+        self.since = Some(if self.left < BURST { since } else { now });
+    }
+
+    /// When one more may be taken.
+    fn next(&self) -> Option<Moment> {
+        self.since.map(|since| since.after(ONE_MORE_EVERY))
+    }
+}
+
 impl Client {
     fn new(slot: usize, stream: Stream) -> Self {
         Self {
@@ -231,7 +320,15 @@ impl Client {
             outbound: Outbound::new(MOST_UNREAD),
             may_read: true,
             has_asked: false,
+            is_new: true,
+            served: 0,
+            is_gone: false,
         }
+    }
+
+    /// Whether it may be sent away for another: what it had to say was heard, and it waits for no answer.
+    fn may_go(&self) -> bool {
+        !self.has_asked && !self.is_new
     }
 
     /// Whether something may be had from it: a request, or, while it waits for an answer, its end.
@@ -244,6 +341,7 @@ impl Client {
     }
 
     fn next(&mut self) -> Came {
+        self.is_new = false;
         if self.ahead.is_empty() {
             let mut buffer = [0; READ_BYTES];
             match self.stream.read(&mut buffer) {
@@ -265,6 +363,8 @@ impl Client {
         });
         self.ahead = rest.to_vec();
         match read {
+            // Who has gone, because it had waited long enough for example, wants nothing any more.
+            Some(Ok(_)) if self.stream.has_hung_up().unwrap_or(false) => Came::End,
             Some(Ok(request)) => {
                 self.has_asked = true;
                 Came::Asked(request)
@@ -276,5 +376,25 @@ impl Client {
 
     fn write(&mut self, line: &[u8]) -> Written {
         self.outbound.send(line, Kind::Control, &mut self.stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_burst_twenty_requests_a_second_are_taken() {
+        let at = |ms| Moment::new(Duration::from_millis(ms));
+        let mut pace = Pace::new();
+        pace.go_on(at(5_000));
+        assert_eq!(pace.left, BURST);
+        pace.left = 0;
+        pace.go_on(at(5_049));
+        assert_eq!((pace.left, pace.next()), (0, Some(at(5_050))));
+        pace.go_on(at(5_120));
+        assert_eq!((pace.left, pace.next()), (2, Some(at(5_150))));
+        pace.go_on(at(60_000));
+        assert_eq!((pace.left, pace.next()), (BURST, Some(at(60_050))));
     }
 }

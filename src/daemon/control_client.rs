@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::daemon::narrate::seconds;
 use crate::lifecycle::event::Request;
 use crate::os::clock;
 use crate::os::socket::Stream;
@@ -29,7 +30,11 @@ pub enum NoAnswer {
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLate(limit) => write!(f, "ojs-init did not answer within {} s", limit.as_secs_f64()),
+            Self::TooLate(limit) => write!(
+                f,
+                "ojs-init did not answer within {}; what it has read by now may still be carried out",
+                seconds(*limit)
+            ),
             Self::Gone => f.write_str("ojs-init ended, or closed the connection, before it answered"),
             Self::Strange => f.write_str("what ojs-init answered is not understood; is it another version?"),
             Self::Failed(error) => write!(f, "cannot talk to ojs-init: {error}"),

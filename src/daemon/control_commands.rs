@@ -19,8 +19,15 @@ use crate::os::stdio;
 use crate::signal::Signal;
 use crate::wire::control::Told;
 
+/// Longest search for the instance.
+const FIND_WITHIN: Duration = Duration::from_secs(2);
+
 /// Longest wait for an answer that is due at once.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
+/// even if it is told to wait for less.
+const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// How much later than its end the answer to a wait may come.
 const WAIT_SLACK: Duration = Duration::from_secs(1);
@@ -28,15 +35,22 @@ const WAIT_SLACK: Duration = Duration::from_secs(1);
 /// How long a preStop hook waits with nobody to ask how long.
 const USUAL_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest that a line may wait for a slow reader of standard output.
-const OUTPUT_LIMIT: Duration = Duration::from_secs(1);
+/// Longest that a line may wait for a slow reader of standard output. Much less than the instance holds back its SIGKILL
+/// for whoever has an answer.
+const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
+
+/// A drain that has no more than this has nothing left.
+const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
 /// Status of a subcommand whose request was not taken.
 const NOT_TAKEN: Exit = Exit::Status(1);
 
-/// Carries out a subcommand. `paths` says where instances may be, or what is wrong with the configuration.
+/// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
+type Places = Result<(Paths, Vec<String>), String>;
+
+/// Carries out a subcommand.
 #[must_use]
-pub fn run(order: Order, paths: Result<Paths, String>) -> Exit {
+pub fn run(order: Order, paths: Places) -> Exit {
     let begin = clock::monotonic();
     let request = match order {
         Order::Quiet => Request::Quiet,
@@ -46,14 +60,14 @@ pub fn run(order: Order, paths: Result<Paths, String>) -> Exit {
         Order::Prestop(wait) => return prestop(wait, paths, begin),
     };
     SignalSet::inherited().set_as_mask();
-    let paths = match paths {
+    let paths = match paths.map(warned) {
         Ok(paths) => paths,
         Err(message) => {
             report(&message);
             return Exit::Usage;
         }
     };
-    match connect(&paths).and_then(|stream| told(stream, request)) {
+    match connect(&paths, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
         Ok(told) if told.is_ok => say(&happened(request, &told)),
         Ok(told) => {
             report(&format!("{}: {}", told.message, where_it_is(&told)));
@@ -68,34 +82,46 @@ pub fn run(order: Order, paths: Result<Paths, String>) -> Exit {
 
 /// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
 /// for before its SIGKILL.
-fn connect(paths: &Paths) -> Result<&'static Stream, String> {
-    let instance = instances::the_only(&candidates(paths)).map_err(|error| error.to_string())?;
+fn connect(paths: &Paths, limit: Duration) -> Result<&'static Stream, String> {
+    let instance = instances::the_only(&candidates(paths), limit).map_err(|error| error.to_string())?;
     Ok(Box::leak(Box::new(instance.stream)))
 }
 
-fn told(stream: &'static Stream, request: Request) -> Result<Told, String> {
-    ask(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
+fn told(stream: &'static Stream, request: Request, limit: Duration) -> Result<Told, String> {
+    ask(stream, request, limit).map_err(|error| error.to_string())
+}
+
+/// Says what is wrong and does not matter here.
+fn warned((paths, warnings): (Paths, Vec<String>)) -> Paths {
+    for warning in warnings {
+        report(&format!("{warning}; going on without it"));
+    }
+    paths
 }
 
 /// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends well, and not too early.
-fn prestop(wait: PrestopWait, paths: Result<Paths, String>, begin: Duration) -> Exit {
+fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit {
     // An init that cannot name its descendants sends SIGTERM to everybody.
     SignalSet::inherited().with(Signal::TERM).set_as_mask();
     let usual = match wait {
         PrestopWait::For(period) => period,
         PrestopWait::UntilIdle => USUAL_WAIT,
     };
-    let asked = paths.and_then(|paths| connect(&paths)).and_then(|stream| {
-        let told = told(stream, Request::Prestop)?;
-        Ok((stream, told))
+    let give_up = begin.saturating_add(usual.max(LEAST_ATTEMPT));
+    let left = || give_up.saturating_sub(clock::monotonic());
+    let asked = paths.map(warned).and_then(|paths| {
+        let stream = connect(&paths, FIND_WITHIN.min(left()))?;
+        Ok((stream, told(stream, Request::Prestop, ANSWER_WITHIN.min(left()))?))
     });
+    let wait_anyway = |message: &str| {
+        report(&format!("prestop: {message}; waiting {} all the same", seconds(usual)));
+        pause_until(begin.saturating_add(usual));
+        Exit::Success
+    };
     let (stream, told) = match asked {
-        Ok(asked) => asked,
-        Err(message) => {
-            report(&format!("prestop: {message}; waiting {} all the same", seconds(usual)));
-            pause_until(begin.saturating_add(usual));
-            return Exit::Success;
-        }
+        Ok((stream, told)) if told.is_ok => (stream, told),
+        Ok((_, told)) => return wait_anyway(&told.message),
+        Err(message) => return wait_anyway(&message),
     };
     let until_idle = wait == PrestopWait::UntilIdle;
     let most = match wait {
@@ -104,24 +130,36 @@ fn prestop(wait: PrestopWait, paths: Result<Paths, String>, begin: Duration) -> 
     };
     let limit = most.saturating_add(WAIT_SLACK);
     let line = match ask(stream, Request::Wait { until_idle, most }, limit) {
-        Ok(told) => {
+        Ok(told) if told.is_ok => {
             let waited = clock::monotonic().saturating_sub(begin);
-            format!("{} after {}", where_it_is(&told), seconds(waited))
+            format!(
+                "waited {}{}: {}",
+                seconds(waited),
+                why_now(&told, until_idle),
+                where_it_is(&told)
+            )
         }
+        Ok(told) => return wait_anyway(&told.message),
         Err(NoAnswer::Gone) => "ojs-init has ended".to_owned(),
-        Err(error) => {
-            report(&format!("prestop: {error}"));
-            pause_until(begin.saturating_add(usual));
-            where_it_is(&told)
-        }
+        Err(error) => return wait_anyway(&error.to_string()),
     };
     say(&line)
 }
 
+/// Why a wait is over, where its time is not the reason.
+fn why_now(told: &Told, until_idle: bool) -> &'static str {
+    match told.phase.as_str() {
+        "end_game" | "stop" => ", the end has begun",
+        _ if until_idle && told.active == 0 => ", no job is left",
+        _ if told.left.is_some_and(|left| left <= NOTHING_LEFT) => ", all that the drain may take",
+        _ => "",
+    }
+}
+
 fn say(line: &str) -> Exit {
     if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
-        // It was taken all the same.
-        report(line);
+        // It was taken all the same. Where standard error takes nothing either, the exit status tells.
+        let _ = stdio::write_error(format!("ojs-init: {line}\n").as_bytes(), Duration::ZERO);
     }
     Exit::Success
 }

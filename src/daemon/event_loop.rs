@@ -189,7 +189,8 @@ impl EventLoop {
             due
         });
         let of_probes = self.probes.as_ref().and_then(ProbeLinks::next_deadline);
-        of_machine.into_iter().chain(of_probes).min()
+        let of_control = self.control.next_deadline();
+        of_machine.into_iter().chain(of_probes).chain(of_control).min()
     }
 
     /// Collects what happened. The order among the sources means nothing: the machine does not rely on any.
@@ -214,7 +215,7 @@ impl EventLoop {
             self.links.look_at_unwatchable(&mut self.happened);
         }
         self.links.turn(self.poll.registry(), &mut self.happened);
-        self.control.turn(self.poll.registry(), &mut self.happened);
+        self.control.turn(self.poll.registry(), &mut self.happened, now());
         Ok(())
     }
 

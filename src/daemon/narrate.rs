@@ -160,7 +160,8 @@ impl Narrator {
             Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Remark::BackendIsBack => info("the backend answers again"),
             Remark::FetchAbandoned => warn(FETCH_ABANDONED),
-            Remark::PrestopLapsed => warn(PRESTOP_LAPSED),
+            Remark::PrestopRan { left } => prestop_ran(*left),
+            Remark::PrestopLapsed { later } => prestop_lapsed(*later),
             Remark::Summary {
                 cut_off,
                 unreported,
@@ -175,7 +176,12 @@ impl Narrator {
             self.ended_by = Some(reason);
         }
         let fields = because_of(reason).with("worker_state", worker_state(state));
-        info(format_args!("{}: {}", reason_of(reason), what_follows(state))).about(fields)
+        let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
+            "a preStop hook came to nothing"
+        } else {
+            reason_of(reason)
+        };
+        info(format_args!("{why}: {}", what_follows(state))).about(fields)
     }
 
     fn draining(&self, active: usize, left: Duration) -> Note {
@@ -217,8 +223,6 @@ const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCK
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 
-const PRESTOP_LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit: going on";
-
 fn info(message: impl fmt::Display) -> Note {
     Note::new(Level::Info, message)
 }
@@ -240,7 +244,7 @@ fn because_of(reason: Reason) -> Fields {
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
             Some(reason_of(reason))
         }
-        Reason::Server | Reason::Control | Reason::Worker => None,
+        Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
     };
     Fields::default()
         .with("reason", reason.name())
@@ -249,6 +253,31 @@ fn because_of(reason: Reason) -> Fields {
 
 fn stayed(what: Reason, why: &str) -> Note {
     info(format_args!("{}: nothing changes: {why}", reason_of(what))).about(because_of(what))
+}
+
+fn prestop_ran(left: Option<Duration>) -> Note {
+    let fields = Fields::default().with_any("remaining_ms", left.map(milliseconds));
+    match left {
+        Some(left) => info(format_args!(
+            "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
+            seconds(left)
+        )),
+        None => info("a preStop hook ran: the orchestrator's clock runs"),
+    }
+    .about(fields)
+}
+
+fn prestop_lapsed(later: Option<Duration>) -> Note {
+    const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
+    let fields = Fields::default().with_any("remaining_ms", later.map(milliseconds));
+    match later {
+        Some(left) => warn(format_args!(
+            "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
+            seconds(left)
+        )),
+        None => warn(format_args!("{LAPSED}: going on without its clock")),
+    }
+    .about(fields)
 }
 
 fn stop_began(held: usize, is_forced: bool) -> Note {
@@ -390,6 +419,7 @@ fn reason_of(reason: Reason) -> &'static str {
         Reason::Sigcont => "SIGCONT",
         Reason::Server => "asked by the backend",
         Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
         Reason::Worker => "the worker ended by itself",
     }
 }

@@ -39,11 +39,22 @@ pub enum Progress {
     Over,
 }
 
+/// Where a client comes from, as far as one may be told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// An address.
+    V4([u8; 4]),
+    /// A network of 64 bits.
+    V6([u16; 4]),
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct ProbeLink {
     /// The socket.
     pub stream: TcpStream,
+    /// From where it comes.
+    pub origin: Origin,
     stage: Stage,
     /// There may be something to do: the kernel tells only once.
     pub is_ready: bool,
@@ -51,9 +62,10 @@ pub struct ProbeLink {
 
 impl ProbeLink {
     /// A connection that was just accepted.
-    pub fn new(stream: TcpStream) -> Self {
+    pub fn new(stream: TcpStream, origin: Origin) -> Self {
         Self {
             stream,
+            origin,
             stage: Stage::Reading(Vec::new()),
             is_ready: true,
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -10,15 +11,16 @@ use log::trace;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
-use crate::daemon::probe_link::{ProbeLink, Progress};
+use crate::daemon::probe_link::{Origin, ProbeLink, Progress};
 use crate::daemon::seldom::Seldom;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
 use crate::lifecycle::timers::Timers;
 use crate::wire::probe::{Request, answer, refuse};
 
-/// Most connections at the same time. The next one takes the place of the one whose time is over first: a probe is
-/// answered in the turn in which its request is there, so it is silent ones that have to go.
+/// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one
+/// whose time is over first. A probe is answered in the turn in which its request is there, so it is silent ones that have
+/// to go; and a flood from one address drives out its own.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Tokens of connections.
@@ -113,7 +115,7 @@ impl ProbeLinks {
                 return;
             }
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream, machine, registry, now),
+                Ok((stream, peer)) => self.admit(stream, origin(peer.ip()), machine, registry, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_accept = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
@@ -130,14 +132,14 @@ impl ProbeLinks {
         self.may_accept && self.deadlines.due(self.token).is_none()
     }
 
-    fn admit(&mut self, mut stream: TcpStream, machine: &Lifecycle, registry: &Registry, now: Moment) {
+    fn admit(&mut self, mut stream: TcpStream, origin: Origin, machine: &Lifecycle, registry: &Registry, now: Moment) {
         let Some(token) = self.room(registry) else { return };
         if let Err(error) = registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
             return self
                 .shortages
                 .warn(format_args!("cannot watch a probe's connection: {error}"));
         }
-        self.links.insert(token, ProbeLink::new(stream));
+        self.links.insert(token, ProbeLink::new(stream, origin));
         self.deadlines.arm(token, now.after(PATIENCE));
         self.proceed(token, machine, registry, now);
     }
@@ -148,9 +150,20 @@ impl ProbeLinks {
         if free.is_some() {
             return free;
         }
-        let (_, first) = self.deadlines.next()?;
-        self.hang_up(first, registry);
-        Some(first)
+        let mut counts: BTreeMap<Origin, usize> = BTreeMap::new();
+        for link in self.links.values() {
+            *counts.entry(link.origin).or_default() += 1;
+        }
+        let oldest_of = |origin: Origin| {
+            let theirs = self.links.iter().filter(|(_, link)| link.origin == origin);
+            theirs
+                .map(|(token, _)| *token)
+                .min_by_key(|token| self.deadlines.due(*token))
+        };
+        let (origin, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let token = oldest_of(origin)?;
+        self.hang_up(token, registry);
+        Some(token)
     }
 
     fn proceed(&mut self, token: Token, machine: &Lifecycle, registry: &Registry, now: Moment) {
@@ -170,6 +183,17 @@ impl ProbeLinks {
     }
 }
 
+/// From where it comes: an IPv4 address, or a network of IPv6, in which one machine may have any address.
+fn origin(address: IpAddr) -> Origin {
+    match address.to_canonical() {
+        IpAddr::V4(address) => Origin::V4(address.octets()),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Origin::V6([a, b, c, d])
+        }
+    }
+}
+
 fn respond(request: Request, machine: &Lifecycle, now: Moment) -> Vec<u8> {
     match request.asks {
         Ok(probe) => {
@@ -178,5 +202,19 @@ fn respond(request: Request, machine: &Lifecycle, now: Moment) -> Vec<u8> {
             answer(&health, request.wants_body)
         }
         Err(refusal) => refuse(refusal, request.wants_body),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_address_is_one_origin_and_a_network_of_ipv6_another() {
+        let of = |text: &str| origin(text.parse().unwrap());
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
     }
 }

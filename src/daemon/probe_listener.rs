@@ -15,7 +15,7 @@ use crate::exit::Exit;
 const DEFAULT_PORT: u16 = 8081;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
-const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 1024;
 
 /// Listens where it was configured. At the default address it does without when there is nothing to be had: nobody asked
 /// for it, and another container of the pod may have the port.

@@ -36,7 +36,7 @@ const HOME_MODE: u32 = 0o711;
 /// Most directories of dead instances that one start removes.
 const MOST_REMOVED: usize = 64;
 
-/// Most entries of one directory that are looked at.
+/// Most instances, and most users, of one directory that are looked at.
 pub(super) const MOST_LOOKED_AT: usize = 1024;
 
 /// Most files in a directory of an instance; there are three.
@@ -278,9 +278,10 @@ fn check_length(path: &Path) -> Result<(), Unusable> {
 
 /// Removes the directories of instances that are not running any more. Best effort: what cannot be removed stays.
 fn remove_dead(home: &Directory, own: u32) {
-    let names = home.names(MOST_LOOKED_AT).unwrap_or_default();
-    let instances = names.iter().filter(|name| is_instance(name));
-    let removed = instances.filter(|name| remove_if_dead(home, name, own).unwrap_or(false));
+    let instances = home.names(is_instance, MOST_LOOKED_AT).unwrap_or_default();
+    let removed = instances
+        .iter()
+        .filter(|name| remove_if_dead(home, name, own).unwrap_or(false));
     removed.take(MOST_REMOVED).for_each(drop);
 }
 
@@ -301,9 +302,8 @@ fn remove_if_dead(home: &Directory, name: &OsStr, own: u32) -> io::Result<bool> 
 
 /// Removes the directory of an instance whose lock we have.
 fn clear(home: &Directory, directory: &Directory, name: &OsStr) -> io::Result<()> {
-    let files = directory.names(MOST_FILES)?;
-    for file in files.iter().filter(|file| *file != LOCK) {
-        directory.remove(file)?;
+    for file in directory.names(|name| name != LOCK, MOST_FILES)? {
+        directory.remove(&file)?;
     }
     // Last: as long as it is there, it is locked by us, and nobody else touches the directory.
     directory.remove(OsStr::new(LOCK))?;

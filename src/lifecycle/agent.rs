@@ -51,7 +51,7 @@ pub(super) struct Agent {
     /// What the last heartbeat's reply asked for.
     pub(super) last_directive: Option<Directive>,
     /// Whether the last answer of the backend was none.
-    is_unreachable: bool,
+    pub(super) is_unreachable: bool,
     /// When something was last brought forward.
     brought_forward_at: Option<Moment>,
     /// The backend takes no progress.

@@ -174,13 +174,23 @@ impl Connections {
         self.iter().filter(move |(_, connection)| connection.process == process)
     }
 
-    /// Connections that take jobs.
+    /// Connections that have said ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
     #[must_use]
     pub fn ready(&self) -> usize {
+        self.conditions().count()
+    }
+
+    /// How many jobs they take at a time, together.
+    #[must_use]
+    pub fn concurrency(&self) -> u64 {
+        self.conditions().map(|ready| u64::from(ready.concurrency)).sum()
+    }
+
+    fn conditions(&self) -> impl Iterator<Item = &Ready> {
         self.all
             .values()
-            .filter(|connection| connection.ready.is_some() && !connection.is_closed && !connection.is_given_up)
-            .count()
+            .filter(|connection| !connection.is_closed && !connection.is_given_up)
+            .filter_map(|connection| connection.ready.as_ref())
     }
 
     /// How many more jobs all of them together may get.

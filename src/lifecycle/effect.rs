@@ -80,6 +80,8 @@ pub enum Taken {
     Already,
     /// It cannot be, for this reason.
     Refused(&'static str),
+    /// Too many others wait already, for this reason.
+    Busy(&'static str),
 }
 
 /// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is held to this number.
@@ -199,6 +201,8 @@ pub enum Reason {
     Server,
     /// The operator said so.
     Control,
+    /// A preStop hook ran, or came to nothing.
+    Prestop,
     /// The worker ended by itself.
     #[default]
     Worker,
@@ -215,7 +219,7 @@ impl Reason {
             Self::Sigtstp => "sigtstp",
             Self::Sigcont => "sigcont",
             Self::Server => "server",
-            Self::Control => "control",
+            Self::Control | Self::Prestop => "control",
             Self::Worker => "worker",
         }
     }
@@ -457,8 +461,16 @@ pub enum Remark {
     /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for their visibility
     /// timeout.
     FetchAbandoned,
-    /// preStop was announced and no SIGTERM followed: running again.
-    PrestopLapsed,
+    /// A preStop hook ran: the orchestrator's clock runs.
+    PrestopRan {
+        /// The time to its SIGKILL, where the limit is known.
+        left: Option<Duration>,
+    },
+    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no more.
+    PrestopLapsed {
+        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where the limit is known.
+        later: Option<Duration>,
+    },
     /// What was left at the end.
     Summary {
         /// Jobs that a shutdown cut off.

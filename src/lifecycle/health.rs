@@ -11,7 +11,7 @@ use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::time::Moment;
 
-/// Without a connection that takes jobs for this long, a worker that had one is not alive.
+/// Without a connection that is ready for this long, a worker that had one is not alive.
 const LONGEST_WITHOUT_CONNECTION: Duration = Duration::from_secs(60);
 
 /// Heartbeat intervals after which the last accepted heartbeat says nothing about now.
@@ -37,8 +37,10 @@ pub enum Trouble {
     Terminate,
     /// The worker's process does not run: not yet, or not again.
     WorkerNotRunning,
-    /// It runs, and no connection of it takes jobs.
+    /// It runs, and no connection of it has said ready.
     WorkerNotReady,
+    /// It has said ready, and asks for no jobs at the moment: a concurrency of 0.
+    WorkerPaused,
     /// It has had such a connection, and none for too long now.
     WorkerDisconnected {
         /// Since when there is none.
@@ -76,8 +78,8 @@ impl Health {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Vitals {
     /// When the backend last accepted a heartbeat of the present incarnation.
-    accepted_at: Option<Moment>,
-    /// Since when, in running, a worker that has been ready has no connection that takes jobs.
+    pub(super) accepted_at: Option<Moment>,
+    /// Since when, in running, a worker that has been ready has no ready connection. One that pauses has.
     disconnected_since: Option<Moment>,
 }
 
@@ -124,6 +126,8 @@ impl Lifecycle {
             Some(Trouble::WorkerNotRunning)
         } else if self.connections.ready() == 0 {
             Some(Trouble::WorkerNotReady)
+        } else if self.connections.concurrency() == 0 {
+            Some(Trouble::WorkerPaused)
         } else {
             None
         }

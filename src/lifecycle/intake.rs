@@ -79,24 +79,39 @@ impl Lifecycle {
         if self.phase.is_terminating() {
             return;
         }
-        self.shutdown.start_clock(&self.options, now);
+        self.shutdown.prestop_ran(&self.options, now);
         self.shutdown.quiet.prestop = true;
-        let lapse = self.options.times.limit.unwrap_or(self.options.times.grace_period);
-        self.timers.arm_at_latest(Timer::PrestopLapse, now.after(lapse));
-        self.go(Trigger::Quiet, Reason::Control, now);
+        self.timers
+            .arm_at_latest(Timer::PrestopLapse, now.after(self.prestop_lapse()));
+        self.say(Remark::PrestopRan {
+            left: self.time_to_limit(now),
+        });
+        if self.phase == Phase::Running {
+            self.go(Trigger::Quiet, Reason::Prestop, now);
+        }
     }
 
-    /// No SIGTERM came within the limit: the pod was not ended after all.
+    /// No SIGTERM came within the limit: the pod was not ended after all, at least not with that hook.
     pub(super) fn prestop_lapsed(&mut self, now: Moment) {
         if self.phase.is_terminating() {
             return;
         }
-        self.say(Remark::PrestopLapsed);
-        self.shutdown.drop_clock();
-        self.shutdown.quiet.prestop = false;
-        if self.shutdown.quiet.nobody() {
-            self.go(Trigger::Resume, Reason::Control, now);
+        let lapse = self.prestop_lapse();
+        if let Some(later) = self.shutdown.next_prestop(lapse, now) {
+            self.timers.arm(Timer::PrestopLapse, later.after(lapse));
+            let later = self.time_to_limit(now);
+            return self.say(Remark::PrestopLapsed { later });
         }
+        self.say(Remark::PrestopLapsed { later: None });
+        self.shutdown.quiet.prestop = false;
+        if self.shutdown.quiet.nobody() && self.phase == Phase::Quiet {
+            self.go(Trigger::Resume, Reason::Prestop, now);
+        }
+    }
+
+    /// How long after a preStop hook its SIGTERM may come.
+    fn prestop_lapse(&self) -> Duration {
+        self.options.times.limit.unwrap_or(self.options.times.grace_period)
     }
 
     /// The first asks, the second forces, the third goes at once.

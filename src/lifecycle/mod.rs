@@ -30,6 +30,7 @@ mod reports;
 mod setbacks;
 mod shutdown;
 pub mod snapshot;
+pub mod status;
 mod steps;
 mod supervision;
 pub mod time;

@@ -10,8 +10,13 @@ use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
 use crate::lifecycle::time::Moment;
 
-/// From its connection, or the last answer, to the next whole request.
-const ASK_WITHIN: Duration = Duration::from_secs(5);
+/// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
+/// that silent clients keep nobody out for long.
+const ASK_WITHIN: Duration = Duration::from_secs(1);
+
+/// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is always room for those
+/// that want something done.
+const MOST_WAITING: usize = 8;
 
 /// Who is connected. The shell bounds how many that are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -38,6 +43,11 @@ impl Operators {
     pub(super) fn have_left(&self) -> bool {
         self.clients.values().all(|client| *client == Client::Silent)
     }
+
+    fn waiting(&self) -> usize {
+        let is_waiting = |client: &&Client| matches!(client, Client::Waiting { .. });
+        self.clients.values().filter(is_waiting).count()
+    }
 }
 
 impl Lifecycle {
@@ -59,12 +69,8 @@ impl Lifecycle {
             Request::Terminate => Trigger::Terminate,
             Request::Stop => Trigger::Force,
         };
-        let taken = match verdict(self.phase, trigger) {
-            Verdict::Move(_) => Taken::Done,
-            Verdict::Stay(why) if request == Request::Resume && self.phase.is_terminating() => Taken::Refused(why),
-            // In terminate no jobs are taken either: who wanted quiet has got it.
-            Verdict::Stay(_) => Taken::Already,
-        };
+        let verdict = verdict(self.phase, trigger);
+        let before = (self.shutdown.has_clock(), self.shutdown.is_hurried);
         match request {
             Request::Quiet => self.quiet(Reason::Control, now),
             Request::Resume => self.resume(Reason::Control, now),
@@ -73,11 +79,22 @@ impl Lifecycle {
             Request::Prestop => self.prestop(now),
             Request::Wait { .. } => {}
         }
+        let taken = match verdict {
+            Verdict::Move(_) => Taken::Done,
+            // The clock started, or the cancel grace is over: something has changed, though no phase did.
+            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.is_hurried) => Taken::Done,
+            Verdict::Stay(why) if request == Request::Resume && self.phase.is_terminating() => Taken::Refused(why),
+            // In terminate no jobs are taken either: who wanted quiet has got it.
+            Verdict::Stay(_) => Taken::Already,
+        };
         self.answer(client, taken, now);
     }
 
     /// A preStop hook may hold up the orchestrator only for as long as a drain may take.
     fn wait(&mut self, client: ClientId, until_idle: bool, most: Duration, now: Moment) {
+        if self.operators.waiting() >= MOST_WAITING {
+            return self.answer(client, Taken::Busy("8 others wait already"), now);
+        }
         let latest = match self.phase {
             Phase::Running | Phase::Quiet => self.latest_deadline(now),
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
@@ -135,7 +152,7 @@ impl Lifecycle {
     }
 
     /// See [`Answer::left`].
-    fn time_left(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
         match self.phase {
             Phase::Running | Phase::Quiet => self
                 .shutdown

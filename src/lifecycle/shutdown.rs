@@ -29,6 +29,8 @@ pub(super) struct Shutdown {
     clock: Option<Moment>,
     /// When SIGTSTPs came that may have been preStop hooks: the oldest first.
     tstps: VecDeque<Moment>,
+    /// When the last preStop hook ran: its clock counts when that of the first comes to nothing.
+    last_prestop: Option<Moment>,
     /// SIGTERM, SIGINT and SIGQUIT so far.
     pub(super) stop_signals: u8,
     /// The stop phase did not wait for the deadline.
@@ -44,7 +46,7 @@ pub(super) struct Shutdown {
     /// What started it.
     pub(super) reason: Reason,
     /// When it started.
-    began: Option<Moment>,
+    pub(super) began: Option<Moment>,
     /// How many active jobs the log knows of, and since when.
     pub(super) logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
@@ -168,8 +170,18 @@ impl Shutdown {
         self.clock.is_some()
     }
 
-    pub(super) fn drop_clock(&mut self) {
-        self.clock = None;
+    /// The first hook starts the clock, and the last one is remembered.
+    pub(super) fn prestop_ran(&mut self, options: &Options, now: Moment) {
+        self.start_clock(options, now);
+        self.last_prestop = Some(now);
+    }
+
+    /// No SIGTERM followed the hook that the clock is of. The one of the last hook counts instead, if that ran less than
+    /// `lapse` ago: its time is returned.
+    pub(super) fn next_prestop(&mut self, lapse: Duration, now: Moment) -> Option<Moment> {
+        self.last_prestop = self.last_prestop.filter(|at| at.until(now) < lapse);
+        self.clock = self.last_prestop;
+        self.clock
     }
 
     /// Which of several the orchestrator's was is only known when the SIGTERM comes: the first that is recent by then.
@@ -269,6 +281,11 @@ impl Lifecycle {
     fn limit(&self) -> Option<Moment> {
         let (clock, limit) = self.shutdown.clock.zip(self.options.times.limit)?;
         Some(clock.after(limit))
+    }
+
+    /// How long it is until then.
+    pub(super) fn time_to_limit(&self, now: Moment) -> Option<Duration> {
+        self.limit().map(|limit| limit.from_now(now))
     }
 
     pub(super) fn deadline_reached(&mut self, now: Moment) {

@@ -122,6 +122,17 @@ impl Supervision {
     }
 
     /// How the last one ended.
+    /// For how long the present one has run, or was to be started.
+    pub(super) fn up(&self, now: Moment) -> Duration {
+        self.started_at.until(now)
+    }
+
+    /// Starts again that still count.
+    pub(super) fn restarts(&self, now: Moment) -> usize {
+        let counts = |at: &&Moment| at.until(now) < RESTART_WINDOW;
+        self.restarts.iter().filter(counts).count()
+    }
+
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended
     }

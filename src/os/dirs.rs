@@ -24,6 +24,9 @@ const LOCKABLE: OFlag = OFlag::O_RDWR
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
+/// Most entries of one directory that are read.
+const MOST_PASSED_OVER: usize = 1 << 16;
+
 /// The permission bits with set-id and sticky.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -105,18 +108,20 @@ impl Directory {
         Ok(Owner { uid, gid, mode })
     }
 
-    /// The names in it, at most `most` of them, in no order.
+    /// The names in it that are wanted, at most `most` of them, in no order. Of the others at most [`MOST_PASSED_OVER`]
+    /// are passed over.
     ///
     /// # Errors
     ///
     /// EACCES: we may not read it.
-    pub fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
+    pub fn names(&self, is_wanted: impl Fn(&OsStr) -> bool, most: usize) -> io::Result<Vec<OsString>> {
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut listing = Dir::from_fd(openat(&self.0, ".", readable, Mode::empty())?)?;
         let names = listing.iter().flatten().map(|entry| entry.file_name().to_owned());
         let is_entry = |name: &CString| !matches!(name.as_bytes(), b"." | b"..");
-        let names = names.filter(is_entry).take(most);
-        Ok(names.map(|name| OsString::from_vec(name.into_bytes())).collect())
+        let names = names.filter(is_entry).take(MOST_PASSED_OVER);
+        let names = names.map(|name| OsString::from_vec(name.into_bytes()));
+        Ok(names.filter(|name| is_wanted(name)).take(most).collect())
     }
 
     /// Removes anything but a directory. A symbolic link is removed itself.
@@ -223,8 +228,10 @@ mod tests {
         drop(lock);
         assert!(directory.lock(lock_name).unwrap().is_some());
 
-        assert_eq!(directory.names(10).unwrap(), [lock_name]);
-        assert_eq!(directory.names(0).unwrap(), [""; 0]);
+        let all = |most| directory.names(|_| true, most).unwrap();
+        assert_eq!(all(10), [lock_name]);
+        assert_eq!(all(0), [""; 0]);
+        assert_eq!(directory.names(|name| name != lock_name, 10).unwrap(), [""; 0]);
         parent.remove_directory(name).unwrap_err();
         directory.remove(lock_name).unwrap();
         parent.remove_directory(name).unwrap();

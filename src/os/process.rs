@@ -17,6 +17,9 @@ impl Pid {
         Self(pid)
     }
 
+    /// The init of our PID namespace.
+    pub const INIT: Self = Self(1);
+
     /// Our own.
     #[must_use]
     pub fn own() -> Self {

@@ -7,7 +7,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::os::process::Pid;
 use crate::os::watch::ProcessWatch;
@@ -268,31 +269,23 @@ impl Listener {
 pub struct Stream(OwnedFd);
 
 impl Stream {
-    /// Connects to the socket at this path, waiting at most `limit` where its queue is full.
+    /// Connects to the socket at this path.
     ///
     /// # Errors
     ///
-    /// ENOENT, EACCES ...; ECONNREFUSED: nobody listens; EAGAIN: the time is over.
-    pub fn connect(path: &Path, limit: Duration) -> io::Result<Self> {
+    /// ENOENT, EACCES ...; ECONNREFUSED: nobody listens; EAGAIN (`WouldBlock`): its queue is full.
+    pub fn connect(path: &Path) -> io::Result<Self> {
         let (address, size) = address(path).map_err(|error| io::Error::other(error.to_string()))?;
         // SAFETY: numbers only.
-        let socket = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: a new descriptor that nobody else owns.
-        let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
-        let limit = libc::timeval {
-            tv_sec: limit.as_secs().try_into().unwrap_or(1),
-            tv_usec: limit.subsec_micros().cast_signed().into(),
-        };
-        // SAFETY: the limit is valid for the size given.
-        check(unsafe {
-            libc::setsockopt(
-                stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_SNDTIMEO,
-                (&raw const limit).cast(),
-                libc::socklen_t::try_from(size_of_val(&limit)).unwrap_or(0),
+        let socket = check(unsafe {
+            libc::socket(
+                libc::AF_UNIX,
+                libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                0,
             )
         })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let stream = Self(unsafe { OwnedFd::from_raw_fd(socket) });
         // SAFETY: the address is valid for the size given.
         check(unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), size) })?;
         Ok(stream)
@@ -326,6 +319,20 @@ impl Stream {
 }
 
 impl Stream {
+    /// Whether the other end is closed altogether, whatever of it is still to be read. One that has only said that it
+    /// will write no more may still read.
+    ///
+    /// # Errors
+    ///
+    /// What `poll` says.
+    pub fn has_hung_up(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(self.as_fd(), PollFlags::empty())];
+        poll(&mut asked, PollTimeout::ZERO)?;
+        let [asked] = asked;
+        let closed = PollFlags::POLLHUP | PollFlags::POLLERR;
+        Ok(asked.revents().is_some_and(|events| events.intersects(closed)))
+    }
+
     /// How many bytes are there to be read.
     ///
     /// # Errors

@@ -21,6 +21,9 @@ use crate::wire::names;
 /// Longest line in either direction in bytes, its `\n` not counted.
 pub const MAX_LINE: usize = 4096;
 
+/// Most characters of a text in an answer that are shown to anybody.
+const MOST_SHOWN: usize = 200;
+
 /// Longest wait that can be asked for.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
@@ -103,7 +106,7 @@ pub fn encode_request(request: Request) -> Vec<u8> {
 #[must_use]
 pub fn encode_answer(answer: &Answer) -> Vec<u8> {
     let mut object = json!({
-        "ok": !matches!(answer.taken, Taken::Refused(_)),
+        "ok": matches!(answer.taken, Taken::Done | Taken::Already),
         "changed": answer.taken == Taken::Done,
         "state": names::worker_state(answer.state),
         "phase": phase(answer.phase),
@@ -112,8 +115,13 @@ pub fn encode_answer(answer: &Answer) -> Vec<u8> {
     if let Some(left) = answer.left {
         object["left_ms"] = millis(left).into();
     }
-    if let Taken::Refused(why) = answer.taken {
-        object["code"] = "impossible".into();
+    let refusal = match answer.taken {
+        Taken::Done | Taken::Already => None,
+        Taken::Refused(why) => Some(("impossible", why)),
+        Taken::Busy(why) => Some(("busy", why)),
+    };
+    if let Some((code, why)) = refusal {
+        object["code"] = code.into();
         object["message"] = why.into();
     }
     line(&object)
@@ -148,7 +156,7 @@ pub fn decode_answer(line: &[u8]) -> Option<Told> {
     let text = std::str::from_utf8(line).ok()?;
     let names = ["ok", "changed", "phase", "active", "left_ms", "message"];
     let fields = Fields::read(text, names).ok()?;
-    let words = |name| fields.get(name).and_then(json::text).unwrap_or_default();
+    let words = |name| shown(&fields.get(name).and_then(json::text).unwrap_or_default());
     Some(Told {
         is_ok: fields.get("ok")? == "true",
         has_changed: fields.get("changed") == Some("true"),
@@ -160,6 +168,12 @@ pub fn decode_answer(line: &[u8]) -> Option<Told> {
             .map(Duration::from_millis),
         message: words("message"),
     })
+}
+
+/// What may be put on a terminal: another user's program may have written it.
+fn shown(text: &str) -> String {
+    let is_plain = |character: &char| !character.is_control();
+    text.chars().filter(is_plain).take(MOST_SHOWN).collect()
 }
 
 /// The name of a phase.
@@ -285,6 +299,16 @@ mod tests {
         assert_eq!(text, format!("{expected}\n"));
         let refusal = encode_refusal(&NoRequest::too_long());
         assert!(!decode_answer(refusal.trim_ascii_end()).unwrap().is_ok);
+    }
+
+    #[test]
+    fn an_answer_writes_nothing_to_a_terminal_but_text() {
+        let message = format!(r"\u001b[31mred\u001b]0;title\u0007\nline\u009b2J{}", "x".repeat(3000));
+        let line = format!(r#"{{"ok":false,"phase":"\r\u0000quiet","message":"{message}"}}"#);
+        let told = decode_answer(line.as_bytes()).unwrap();
+        assert_eq!(told.phase, "quiet");
+        assert!(told.message.starts_with("[31mred]0;titleline2Jx"), "{told:?}");
+        assert_eq!(told.message.chars().count(), MOST_SHOWN);
     }
 
     proptest! {

@@ -147,7 +147,14 @@ fn reason(trouble: &Trouble) -> Reason {
         Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
         Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),
         Trouble::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
-        Trouble::WorkerNotReady => ("worker_not_ready", "no connection of the worker takes jobs".to_owned()),
+        Trouble::WorkerNotReady => (
+            "worker_not_ready",
+            "no connection of the worker has said ready".to_owned(),
+        ),
+        Trouble::WorkerPaused => (
+            "worker_paused",
+            "the worker asks for no jobs: a concurrency of 0".to_owned(),
+        ),
         Trouble::WorkerDisconnected { since } => (
             "worker_disconnected",
             format!(

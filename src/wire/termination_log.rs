@@ -117,6 +117,7 @@ fn who(reason: Reason) -> &'static str {
         Reason::Sigcont => "SIGCONT",
         Reason::Server => "asked by the backend",
         Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
         Reason::Worker => "the worker",
     }
 }

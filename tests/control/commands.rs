@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::backend::Outcome;
-use crate::operator::{OBEYS, Place, run, socket, start, start_as};
+use crate::operator::{OBEYS, Place, Running, run, socket, start, start_as};
 use crate::runtime::{STRANGER, make_dead};
 use crate::stage::{PATIENCE, Stage};
+use crate::support::sys;
 use crate::support::wait::{now, wait_until};
 
 /// A worker that holds its job and does not mind SIGTERM.
@@ -148,7 +149,9 @@ fn of_several_instances_one_has_to_be_named() {
     outside(&["quiet", "--runtime-dir", &path]).says("the worker is quiet now");
     // The other one is not visible from the first one's namespace.
     run(&stage, &first, &["resume"]).says("the worker runs again");
-    assert!(!second.log().contains("control: "), "{}", second.log());
+    first.logs("control socket: client");
+    assert!(first.log().contains("asks: Quiet"), "{}", first.log());
+    assert!(!second.log().contains("asks: "), "{}", second.log());
 }
 
 #[test]
@@ -185,4 +188,56 @@ fn an_init_that_is_not_root_takes_requests_of_its_user_and_of_root() {
     run(&stage, &init, &["resume"]).says("the worker runs again");
     as_user(&["terminate"]).says("terminating");
     assert!(wait_until(PATIENCE, || !init.is_running()), "{}", init.story());
+}
+
+#[test]
+fn an_init_that_does_not_answer_is_an_error_and_does_it_no_more_when_it_could() {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).start();
+    init.notes_line("ready");
+    sys::send(init.pid, libc::SIGSTOP).unwrap();
+    let asked = ["quiet", "terminate", "stop"].map(|word| start(&stage, &init, Place::Outside, &[word]));
+    let came = asked.map(Running::ends);
+    sys::send(init.pid, libc::SIGCONT).unwrap();
+    for came in came {
+        came.is_refused(1, &["did not answer within 5 s", "may still be carried out"]);
+    }
+    run(&stage, &init, &["resume"]).says("the worker is running already");
+    init.stops();
+}
+
+#[test]
+fn a_second_stop_ends_the_cancel_grace_and_there_is_no_way_back() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let times = [("OJS_CANCEL_GRACE", "7s"), ("OJS_STOP_MARGIN", "18s")];
+    let mut init = stage.worker(STUCK).with_all(&times).start();
+    init.notes_line("job j1");
+    run(&stage, &init, &["stop"]).says("the worker is being stopped, 1 job active");
+    run(&stage, &init, &["resume"]).is_refused(1, &["terminate is irreversible"]);
+    let began = now();
+    let came = run(&stage, &init, &["stop"]);
+    came.says("the worker is being stopped, 1 job active");
+    assert!(!came.stdout.contains("nothing changes"), "{came:?}");
+    init.ends_with(0);
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_setting_that_is_wrong_and_not_needed_is_a_warning() {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).start();
+    init.notes_line("ready");
+    let broken = stage.at("broken.toml");
+    for text in [
+        "nonsense",
+        "[shutdown]\ngrace_period = \"zzz\"\n",
+        "[shutdown]\nx = 1\n[y]\n",
+    ] {
+        std::fs::write(&broken, text).unwrap();
+        let came = run(&stage, &init, &["quiet", "--config", broken.to_str().unwrap()]);
+        assert_eq!(came.status, Some(0), "{text}: {came:?}");
+        assert!(came.stdout.contains("the worker is quiet"), "{text}: {came:?}");
+        assert!(came.stderr.contains("broken.toml"), "{text}: {came:?}");
+    }
 }

@@ -1,11 +1,13 @@
 //! Somebody who runs a subcommand, in the container or outside.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::{CloneFlags, setns};
 
 use crate::stage::{Init, PATIENCE, Stage};
@@ -91,14 +93,40 @@ impl Running {
 
 /// Starts a subcommand as this user.
 pub fn start_as(stage: &Stage, init: &Init, place: Place, uid: u32, words: &[&str]) -> Running {
+    let [stdout, stderr] = [Stdio::piped(), Stdio::piped()];
+    start_with(stage, init, place, uid, words, [stdout, stderr])
+}
+
+/// Starts one, inside, whose output nobody reads: what it writes to is full.
+pub fn start_unread(stage: &Stage, init: &Init, words: &[&str]) -> Running {
+    let full = || {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        fill(&writer);
+        // Open for as long as anybody writes.
+        std::mem::forget(reader);
+        Stdio::from(writer)
+    };
+    start_with(stage, init, Place::Inside, 0, words, [full(), full()])
+}
+
+/// Writes until nothing more goes in.
+fn fill(pipe: &OwnedFd) {
+    let set = |flags| fcntl(pipe, FcntlArg::F_SETFL(flags)).unwrap();
+    set(OFlag::O_NONBLOCK);
+    while nix::unistd::write(pipe, &[b'x'; 4096]).is_ok() {}
+    set(OFlag::empty());
+}
+
+fn start_with(stage: &Stage, init: &Init, place: Place, uid: u32, words: &[&str], output: [Stdio; 2]) -> Running {
+    let [stdout, stderr] = output;
     let mut command = Command::new(under_test::init());
     command
         .args(words)
         .env_clear()
         .env("OJS_RUNTIME_DIR", stage.at("run"))
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdout(stdout)
+        .stderr(stderr);
     if uid != 0 {
         command.uid(uid).gid(uid);
     }

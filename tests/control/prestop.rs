@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::Outcome;
-use crate::operator::{Came, OBEYS, Place, run, start};
+use crate::operator::{Came, OBEYS, Place, run, start, start_unread};
 use crate::stage::{Stage, never};
 use crate::support::sys;
 
@@ -20,7 +20,7 @@ fn a_hook_quiets_the_worker_and_returns_after_its_time() {
     let mut init = stage.worker(OBEYS).start();
     init.notes_line("job j1");
     let came = run(&stage, &init, &["prestop", "--for", "700ms"]);
-    ended_well(&came, "the worker is quiet, 1 job active after ");
+    ended_well(&came, "the worker is quiet, 1 job active");
     let in_time = Duration::from_millis(700)..Duration::from_secs(4);
     assert!(in_time.contains(&came.took), "{came:?}");
     init.notes_line("lifecycle quiet control");
@@ -39,7 +39,7 @@ fn a_hook_returns_as_soon_as_no_job_is_active() {
     never("the end of a hook while a job is active", || !hook.is_running());
     init.order("ack j1");
     let came = hook.ends();
-    ended_well(&came, "the worker is quiet, no job active after ");
+    ended_well(&came, "no job is left: the worker is quiet, no job active");
     stage.becomes("j1", &[Outcome::Acked(None)]);
     init.stops();
 }
@@ -54,7 +54,7 @@ fn a_hook_waits_for_no_job_longer_than_the_drain_allows_and_the_sigterm_has_what
         .start();
     init.notes_line("job j1");
     let came = run(&stage, &init, &["prestop", "--until-idle"]);
-    ended_well(&came, "the worker is quiet, 1 job active after ");
+    ended_well(&came, "the worker is quiet, 1 job active");
     assert!(came.took > Duration::from_millis(1_900), "{came:?}");
     let came = run(&stage, &init, &["prestop", "--for", "1m"]);
     ended_well(&came, "the worker is quiet, 1 job active");
@@ -150,7 +150,9 @@ fn without_an_instance_a_hook_warns_and_waits_its_time_all_the_same() {
         &init,
         &["prestop", "--for=0", "--config", broken.to_str().unwrap()],
     );
-    came.is_refused(0, &["prestop: ", "broken.toml"]);
+    assert_eq!((came.status, came.stdout.lines().count()), (Some(0), 1), "{came:?}");
+    assert!(came.stderr.contains("broken.toml"), "{came:?}");
+    init.logs("a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in ");
 }
 
 #[test]
@@ -161,7 +163,10 @@ fn a_hook_of_an_init_that_does_not_answer_warns_and_ends_well() {
     sys::send(init.pid, libc::SIGSTOP).unwrap();
     let came = start(&stage, &init, Place::Outside, &["prestop", "--for", "200ms"]).ends();
     sys::send(init.pid, libc::SIGCONT).unwrap();
-    came.is_refused(0, &["did not answer within 5 s"]);
+    came.is_refused(0, &["did not answer within", "waiting 0.2 s all the same"]);
+    assert!(came.took < Duration::from_secs(3), "{came:?}");
+    // Nobody waits for it any more, so it does not happen either.
+    run(&stage, &init, &["resume"]).says("the worker is running already");
 }
 
 #[test]
@@ -186,6 +191,48 @@ fn a_prestop_that_no_sigterm_follows_comes_to_nothing() {
     ended_well(&run(&stage, &init, &["prestop", "--for", "0"]), "the worker is quiet");
     init.notes_line("lifecycle running control");
     init.logs("a preStop hook ran and no SIGTERM followed");
+    init.logs("a preStop hook came to nothing: running, taking jobs");
+    assert!(!init.log().contains("asked by the operator"), "{}", init.log());
     stage.enqueue([1]);
     init.notes_line("job j1");
+}
+
+#[test]
+fn a_hook_that_has_no_time_left_says_so() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = stage
+        .worker(OBEYS)
+        .with_all(&[("OJS_TERMINATION_GRACE_PERIOD", "4s"), ("OJS_STOP_MARGIN", "2s")])
+        .start();
+    init.notes_line("job j1");
+    ended_well(
+        &run(&stage, &init, &["prestop", "--for", "1m"]),
+        "all that the drain may take: the worker is quiet, 1 job active",
+    );
+}
+
+#[test]
+fn a_hook_among_too_many_that_wait_warns_and_waits_its_time_all_the_same() {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).start();
+    init.notes_line("ready");
+    let _waiting = crate::socket::waiting(&crate::operator::socket(&stage), 8);
+    let came = run(&stage, &init, &["prestop", "--for", "300ms"]);
+    came.is_refused(0, &["8 others wait already", "waiting 0.3 s all the same"]);
+    assert!(came.took >= Duration::from_millis(300), "{came:?}");
+    init.notes_line("lifecycle quiet control");
+}
+
+#[test]
+fn a_hook_that_cannot_write_its_line_ends_well_before_the_sigkill() {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).start();
+    init.notes_line("ready");
+    let hook = start_unread(&stage, &init, &["prestop", "--for", "1m"]);
+    init.notes_line("lifecycle quiet control");
+    hook_waits(&mut init);
+    init.signal(libc::SIGTERM);
+    assert_eq!(hook.ends().status, Some(0));
+    init.ends_with(0);
 }

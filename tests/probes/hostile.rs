@@ -1,8 +1,12 @@
 //! Clients that want no answer: they delay neither heartbeats nor other probes nor the end, and cost little memory.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 use crate::backend::Endpoint;
 use crate::client::Probes;
@@ -95,6 +99,54 @@ fn a_client_that_connects_again_and_again_delays_no_heartbeat_and_no_probe() {
     });
     assert!(init.complaints().is_empty(), "{:?}", init.complaints());
     assert!(init.memory_kib("VmHWM") < 32 << 10, "{} KiB", init.memory_kib("VmHWM"));
+    init.stops();
+}
+
+/// From another address of this machine, as one more pod would: connects, says nothing, and keeps many open.
+fn flood_silently(probes: Probes, is_over: &AtomicBool) -> usize {
+    let from = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0));
+    let (mut kept, mut count) = (VecDeque::new(), 0);
+    while !is_over.load(Ordering::Relaxed) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&from.into()).unwrap();
+        if socket.connect_timeout(&probes.0.into(), PATIENCE).is_ok() {
+            kept.push_back(socket);
+            count += 1;
+        }
+        if kept.len() > 500 {
+            kept.pop_front();
+        }
+    }
+    count
+}
+
+#[test]
+fn a_flood_of_silent_connections_from_elsewhere_keeps_no_slow_probe_from_its_answer() {
+    let stage = Stage::new();
+    let mut init = stage.worker(WORKS).with_all(&[ANY_PORT, OFTEN]).start();
+    let probes = Probes::of(&mut init);
+    probes.become_([200, 200, 200]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| flood_silently(probes, &is_over));
+        let slow = |wait| {
+            let mut stream = probes.connect().unwrap();
+            pause(wait);
+            stream.write_all(b"GET /livez HTTP/1.1\r\n\r\n").ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).ok()?;
+            text.starts_with("HTTP/1.1 200").then_some(())
+        };
+        let waits = [5, 50, 300].map(Duration::from_millis);
+        let answered = (0..30).filter_map(|number| slow(waits[number % 3])).count();
+        let gap = stage.usual_gap(Endpoint::Heartbeat, BEATS);
+        is_over.store(true, Ordering::Relaxed);
+        let connections = flood.join().unwrap();
+        println!("{connections} connections; heartbeats every {gap:?}; {answered} of 30 slow probes answered");
+        assert!(connections > 1000, "{connections}");
+        assert_eq!(answered, 30);
+        assert!(gap < Duration::from_millis(300), "{gap:?}");
+    });
     init.stops();
 }
 

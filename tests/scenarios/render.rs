@@ -46,6 +46,7 @@ fn answer(answer: &Answer) -> String {
         Taken::Done => "done".to_owned(),
         Taken::Already => "so already".to_owned(),
         Taken::Refused(why) => format!("refused ({why})"),
+        Taken::Busy(why) => format!("busy ({why})"),
     };
     let left = answer
         .left
@@ -219,6 +220,10 @@ fn failure(failure: Failure) -> String {
     }
 }
 
+fn known(left: Option<Duration>) -> String {
+    left.map_or_else(|| "?".to_owned(), seconds)
+}
+
 fn said(remark: &Remark) -> String {
     match remark {
         Remark::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
@@ -281,7 +286,9 @@ fn said(remark: &Remark) -> String {
         }
         Remark::BackendIsBack => "the backend is back".to_owned(),
         Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
-        Remark::PrestopLapsed => "preStop came to nothing".to_owned(),
+        Remark::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
+        Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
+        Remark::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
         Remark::Summary {
             cut_off, unreported, ..
         } => format!("{cut_off} cut off, {unreported} unreported"),

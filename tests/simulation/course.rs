@@ -38,6 +38,8 @@ pub struct Course {
     /// Every SIGTSTP that nobody took back.
     tstps: Vec<Duration>,
     lapse: Option<Duration>,
+    /// When the last preStop hook ran.
+    last_prestop: Option<Duration>,
     /// When terminate was asked for.
     pub t0: Option<Duration>,
     bound: Option<Duration>,
@@ -75,6 +77,7 @@ impl Course {
             clock: None,
             tstps: Vec::new(),
             lapse: None,
+            last_prestop: None,
             t0: None,
             bound: None,
             bound_at: Duration::ZERO,
@@ -175,8 +178,8 @@ impl Course {
             Request::Prestop if self.state != WorkerState::Terminate => {
                 self.start_clock(now);
                 self.quiet.prestop = true;
-                let lapse = now + self.options.times.limit.unwrap_or(self.options.times.grace_period);
-                self.lapse = Some(self.lapse.map_or(lapse, |before| before.min(lapse)));
+                self.last_prestop = Some(now);
+                self.lapse = self.lapse.or(Some(now + self.time_to_lapse()));
                 self.be_quiet();
             }
             Request::Prestop | Request::Wait { .. } => {}
@@ -260,10 +263,19 @@ impl Course {
         self.state != WorkerState::Terminate && self.lapse.is_some_and(|lapse| lapse <= now)
     }
 
-    /// No SIGTERM came after a preStop hook; among the deadlines of one moment this one has no place of its own.
-    fn lapsed(&mut self) {
-        self.lapse = None;
-        self.clock = None;
+    fn time_to_lapse(&self) -> Duration {
+        self.options.times.limit.unwrap_or(self.options.times.grace_period)
+    }
+
+    /// No SIGTERM came after a preStop hook; among the deadlines of one moment this one has no place of its own. A later
+    /// hook takes its place.
+    fn lapsed(&mut self, now: Duration) {
+        let later = self.last_prestop.filter(|at| *at + self.time_to_lapse() > now);
+        self.clock = later;
+        self.lapse = later.map(|at| at + self.time_to_lapse());
+        if later.is_some() {
+            return;
+        }
         self.quiet.prestop = false;
         if self.quiet == Wanted::default() && self.state == WorkerState::Quiet {
             self.state = WorkerState::Running;
@@ -290,9 +302,9 @@ impl Course {
                 );
                 self.terminate(now, false);
             }
-            Effect::Say(Remark::PrestopLapsed) => {
+            Effect::Say(Remark::PrestopLapsed { .. }) => {
                 promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
-                self.lapsed();
+                self.lapsed(now);
             }
             Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, None)?,
             Effect::CallBackend {

@@ -385,7 +385,8 @@ impl Ledger {
             | Remark::CallFailed { .. }
             | Remark::BackendIsBack
             | Remark::FetchAbandoned
-            | Remark::PrestopLapsed
+            | Remark::PrestopRan { .. }
+            | Remark::PrestopLapsed { .. }
             | Remark::HeartbeatForm(_)
             | Remark::Registered(_)
             | Remark::NotRegistered

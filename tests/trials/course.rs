@@ -11,7 +11,9 @@ use std::time::Duration;
 use ojs_devserver::{Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
 
 use super::journal::{Journal, Note, Word};
-use super::plan::{Behaviour, HEARTBEAT, INTERRUPTED, Occasion, Onset, Plan, Weather};
+use super::kinds::{Behaviour, Occasion, Weather};
+use super::operator::{self, Came};
+use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Onset, Plan};
 use super::worker;
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::sys::{self, Ended};
@@ -42,6 +44,53 @@ pub struct Sent {
     pub signal: i32,
 }
 
+/// A control command that was run.
+#[derive(Debug)]
+pub struct Commanded {
+    pub words: &'static [&'static str],
+    /// Milliseconds as above.
+    pub began: f64,
+    /// When it had ended.
+    pub ended: f64,
+    pub came: Came,
+}
+
+impl Commanded {
+    /// What it asks for.
+    pub fn verb(&self) -> &'static str {
+        self.words[0]
+    }
+
+    /// The init has done as it asked, before it ended. A preStop hook ends well in any case, and complains.
+    pub fn is_taken(&self) -> bool {
+        self.came.ended == Some(Ended::Code(0)) && self.came.complained.is_empty()
+    }
+}
+
+/// Everything that was asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    pub sent: Vec<Sent>,
+    /// When the backend was told to say terminate.
+    pub directed: Option<f64>,
+    pub commands: Vec<Commanded>,
+}
+
+impl Asked {
+    /// Whether nobody had asked for anything by then.
+    pub fn is_nothing_asked_before(&self, ms: f64) -> bool {
+        let signals = self.sent.iter().map(|sent| sent.ms);
+        let commands = self.commands.iter().map(|command| command.began);
+        self.directed.is_none() && signals.chain(commands).all(|at| at >= ms)
+    }
+
+    /// The end, as far as can be told by now.
+    fn for_the_end(&self) -> bool {
+        let is_end = |command: &Commanded| ["terminate", "stop"].contains(&command.verb()) && command.is_taken();
+        !self.sent.is_empty() || self.directed.is_some() || self.commands.iter().any(is_end)
+    }
+}
+
 /// What a trial came to.
 #[derive(Debug)]
 pub struct Story {
@@ -49,9 +98,7 @@ pub struct Story {
     pub jobs: Vec<JobSnapshot>,
     pub notes: Vec<Note>,
     pub log: String,
-    pub sent: Vec<Sent>,
-    /// When the backend was told to say terminate.
-    pub directed: Option<f64>,
+    pub asked: Asked,
     /// `None`: it had to be killed.
     pub ended: Option<(f64, Ended)>,
     /// Jobs that the witness got while a worker still ran them.
@@ -74,7 +121,7 @@ struct Course<'a> {
 /// What is to happen when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
-    Signal(i32),
+    Ask(Ask),
     Begin,
     Stop,
 }
@@ -110,25 +157,24 @@ impl Course<'_> {
         let pid = self.launch();
         let ended = self.watch(pid);
         let is_over = AtomicBool::new(false);
-        let (sent, directed, ended, overlaps) = std::thread::scope(|scope| {
+        let (asked, ended, overlaps) = std::thread::scope(|scope| {
             let witness = scope.spawn(|| self.witness(&is_over));
-            let (sent, directed, ended) = self.end_it(pid, &ended);
+            let (asked, ended) = self.end_it(pid, &ended);
             self.clear();
             // What was given back is the witness's now.
             self.server.wait(Duration::from_millis(200), |server| {
                 server.count(JobState::Available) + server.count(JobState::Retryable) == 0
             });
             is_over.store(true, Ordering::Relaxed);
-            (sent, directed, ended, witness.join().unwrap())
+            (asked, ended, witness.join().unwrap())
         });
         let ours = |(worker, most): (String, usize)| (worker != WITNESS).then_some(most);
         Story {
             events: self.server.events(),
             jobs: self.server.jobs(),
-            notes: self.journal.read(),
+            notes: self.journal.read(self.epoch),
             log: std::fs::read_to_string(self.at("log")).unwrap_or_default(),
-            sent,
-            directed,
+            asked,
             ended,
             overlaps,
             left_behind: !self.journal.all_are_gone(),
@@ -294,46 +340,40 @@ impl Course<'_> {
     }
 
     /// Waits for the occasion, asks for the end, and waits for that.
-    fn end_it(&self, pid: i32, ended: &Receiver<(f64, Ended)>) -> (Vec<Sent>, Option<f64>, Option<(f64, Ended)>) {
+    fn end_it(&self, pid: i32, ended: &Receiver<(f64, Ended)>) -> (Asked, Option<(f64, Ended)>) {
         let plan = self.plan;
         self.wait_for_occasion();
         pause(plan.pause);
-        let mut sent = Vec::new();
-        let mut directed = None;
-        let mut send = |signal| {
-            let _ = sys::send(pid, signal);
-            sent.push(Sent { ms: self.now(), signal });
-        };
+        let mut asked = Asked::default();
         match plan.occasion {
             Occasion::Quiet => {
-                send(libc::SIGTSTP);
+                self.ask(pid, Ask::Signal(libc::SIGTSTP), &mut asked);
                 pause(plan.pause / 2);
                 if plan.number.is_multiple_of(3) && !plan.kubernetes {
-                    send(libc::SIGCONT);
+                    self.ask(pid, Ask::Signal(libc::SIGCONT), &mut asked);
                     pause(plan.pause / 4);
                 }
-                send(plan.signal);
+                self.ask(pid, Ask::Signal(plan.signal), &mut asked);
             }
-            Occasion::Directive => {
-                directed = self.direct();
-                if directed.is_none() {
-                    send(plan.signal);
+            Occasion::Directive => asked.directed = self.direct(),
+            _ => {
+                for ask in &plan.first {
+                    self.ask(pid, *ask, &mut asked);
                 }
             }
-            _ => send(plan.signal),
+        }
+        if !asked.for_the_end() {
+            self.ask(pid, Ask::Signal(plan.signal), &mut asked);
         }
         let t0 = self.now();
         for (at, act) in self.acts() {
             let left = Duration::from_secs_f64((t0 + at - self.now()).max(0.0) / 1000.0);
             match ended.recv_timeout(left) {
-                Ok(ended) => return (sent, directed, Some(ended)),
+                Ok(ended) => return (asked, Some(ended)),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             match act {
-                Act::Signal(signal) => {
-                    let _ = sys::send(pid, signal);
-                    sent.push(Sent { ms: self.now(), signal });
-                }
+                Act::Ask(ask) => self.ask(pid, ask, &mut asked),
                 Act::Begin => self.begin(),
                 Act::Stop => self.stop(),
             }
@@ -343,17 +383,35 @@ impl Course<'_> {
             let _ = sys::send(pid, libc::SIGKILL);
             let _ = ended.recv_timeout(PATIENCE);
         }
-        (sent, directed, end)
+        (asked, end)
+    }
+
+    fn ask(&self, pid: i32, ask: Ask, asked: &mut Asked) {
+        let began = self.now();
+        match ask {
+            Ask::Signal(signal) => {
+                let _ = sys::send(pid, signal);
+                asked.sent.push(Sent { ms: self.now(), signal });
+            }
+            Ask::Command(words) => {
+                let name = format!("command-{}", asked.commands.len());
+                // Who executes a hook may also do so from outside of the container.
+                let inside = (self.plan.is_pid_1 && !self.plan.number.is_multiple_of(8)).then_some(pid);
+                let came = operator::run(words, self.dir.path(), &name, inside, self.plan.limit + PATIENCE);
+                asked.commands.push(Commanded {
+                    words,
+                    began,
+                    ended: self.now(),
+                    came,
+                });
+            }
+        }
     }
 
     /// What happens after t0, and how many milliseconds after it.
     fn acts(&self) -> Vec<(f64, Act)> {
         let plan = self.plan;
-        let mut acts: Vec<(f64, Act)> = plan
-            .more
-            .iter()
-            .map(|at| (*at as f64, Act::Signal(plan.signal)))
-            .collect();
+        let mut acts: Vec<(f64, Act)> = plan.more.iter().map(|(at, ask)| (*at as f64, Act::Ask(*ask))).collect();
         let lasts = plan.lasts.as_secs_f64() * 1000.0;
         let onset = match plan.onset {
             Onset::Start => 0.0,
@@ -369,7 +427,7 @@ impl Course<'_> {
 
     fn wait_for_occasion(&self) {
         let noted = |word| {
-            let found = || self.journal.read().iter().any(|note| note.word == word);
+            let found = || self.journal.read(self.epoch).iter().any(|note| note.word == word);
             wait_until(OCCASION, found);
         };
         match self.plan.occasion {

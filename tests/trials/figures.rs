@@ -1,10 +1,17 @@
 //! What a run came to, in numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::plan::{Behaviour, Occasion, Plan, Weather};
+use super::kinds::{Behaviour, Occasion, Weather};
+use super::plan::Plan;
 use super::promises::{Broken, Measured};
+
+/// Half of the calm trials stay below it, in milliseconds.
+const MEDIAN: f64 = 20.0;
+
+/// Fewer trials do not have every pair.
+const SQUARE: usize = 121;
 
 /// The numbers of a run.
 #[derive(Debug, Default)]
@@ -14,6 +21,8 @@ pub struct Figures {
     broken: BTreeMap<&'static str, usize>,
     left: Vec<f64>,
     left_to_lapse: usize,
+    wound_up: Vec<f64>,
+    wound_up_in_calm: Vec<f64>,
     by_behaviour_and_weather: BTreeMap<(Behaviour, Weather), usize>,
     by_behaviour_and_occasion: BTreeMap<(Behaviour, Occasion), usize>,
     by_weather_and_occasion: BTreeMap<(Weather, Occasion), usize>,
@@ -25,14 +34,37 @@ impl Figures {
         self.failed
     }
 
+    /// Judges the calm trials together, unless one of them has failed by itself.
+    pub fn judge_calm(&mut self) {
+        const PROMISE: &str = "from the last outcome to the exit in under 20 ms";
+        let mut sorted = self.wound_up_in_calm.clone();
+        sorted.sort_by(f64::total_cmp);
+        let is_measured = sorted.len() * 2 > self.played;
+        if self.failed == 0 && !(is_measured && share(&sorted, 50) < MEDIAN) {
+            self.failed += 1;
+            *self.broken.entry(PROMISE).or_default() += 1;
+            println!(
+                "BROKEN {PROMISE}: {} of {} measured: {sorted:.1?}",
+                sorted.len(),
+                self.played
+            );
+        }
+    }
+
     /// Counts a trial.
     pub fn add(&mut self, plan: &Plan, measured: Measured, broken: &[Broken]) {
         self.played += 1;
         self.failed += usize::from(!broken.is_empty());
-        for broken in broken {
-            *self.broken.entry(broken.promise).or_default() += 1;
+        let promises: BTreeSet<&'static str> = broken.iter().map(|broken| broken.promise).collect();
+        for promise in promises {
+            *self.broken.entry(promise).or_default() += 1;
+        }
+        if plan.is_calm {
+            self.wound_up_in_calm.extend(measured.wound_up);
+            return;
         }
         self.left.extend(measured.left);
+        self.wound_up.extend(measured.wound_up);
         self.left_to_lapse += measured.left_to_lapse;
         let Plan {
             behaviour,
@@ -46,14 +78,31 @@ impl Figures {
     }
 }
 
+/// From the least to the most, and of how many.
+fn distribution(values: &[f64]) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let of = |percent| share(&sorted, percent);
+    format!(
+        "least {:.1}, 1 % below {:.1}, 10 % below {:.1}, half below {:.1}, 90 % below {:.1}, most {:.1}; {} trials",
+        of(0),
+        of(1),
+        of(10),
+        of(50),
+        of(90),
+        of(100),
+        sorted.len()
+    )
+}
+
 /// The value that this share of all stays below.
 fn share(sorted: &[f64], percent: usize) -> f64 {
     let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(index).copied().unwrap_or(f64::NAN)
 }
 
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Figures {
+    fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "how often each pair came up:")?;
         write!(f, "{:<11}", "")?;
         for name in Weather::ALL
@@ -84,19 +133,33 @@ impl fmt::Display for Figures {
             }
             writeln!(f)?;
         }
-        let mut left = self.left.clone();
-        left.sort_by(f64::total_cmp);
-        writeln!(
-            f,
-            "ms between the end and the limit: least {:.0}, 1 % below {:.0}, 10 % below {:.0}, half below {:.0}",
-            share(&left, 0),
-            share(&left, 1),
-            share(&left, 10),
-            share(&left, 50)
-        )?;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.played >= SQUARE {
+            self.pairs(f)?;
+        }
+        for (what, values) in [
+            ("from the end to the limit", &self.left),
+            (
+                "from the last outcome's answer to the exit, workers that end at once",
+                &self.wound_up,
+            ),
+            (
+                "the same with nothing beside it, as it is promised",
+                &self.wound_up_in_calm,
+            ),
+        ] {
+            if !values.is_empty() {
+                writeln!(f, "ms {what}: {}", distribution(values))?;
+            }
+        }
         writeln!(f, "deliveries left to their visibility timeout: {}", self.left_to_lapse)?;
         for (promise, times) in &self.broken {
-            writeln!(f, "BROKEN {times} times: {promise}")?;
+            writeln!(f, "BROKEN in {times} trials: {promise}")?;
         }
         write!(f, "{} trials, {} with a broken promise", self.played, self.failed)
     }

@@ -44,8 +44,8 @@ impl Word {
 /// A line of the journal.
 #[derive(Debug, Clone)]
 pub struct Note {
-    /// `CLOCK_MONOTONIC`, in nanoseconds.
-    pub at: u64,
+    /// Milliseconds on the clock of the backend's record.
+    pub ms: f64,
     pub word: Word,
     pub job: String,
 }
@@ -72,15 +72,15 @@ impl Journal {
         file.unwrap().write_all(line.as_bytes()).unwrap();
     }
 
-    /// All lines so far.
-    pub fn read(&self) -> Vec<Note> {
+    /// All lines so far. `epoch`: what `CLOCK_MONOTONIC` said in nanoseconds when the backend was started.
+    pub fn read(&self, epoch: u64) -> Vec<Note> {
         let text = std::fs::read_to_string(self.path()).unwrap_or_default();
         let note = |line: &str| {
             let mut words = line.split(' ');
-            let at = words.next()?.parse().ok()?;
+            let at: u64 = words.next()?.parse().ok()?;
             let word = words.next()?;
             Some(Note {
-                at,
+                ms: at.saturating_sub(epoch) as f64 / 1e6,
                 word: Word::ALL.into_iter().find(|known| known.name() == word)?,
                 job: words.next()?.to_owned(),
             })

@@ -1,218 +1,12 @@
 //! The draw: what a trial puts together. Every combination of worker, backend and moment comes up equally often; all else
 //! is chance.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::kinds::{Behaviour, Ending, Occasion, Weather};
 use crate::support::random::Random;
-
-/// What the worker does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Behaviour {
-    /// Finishes its jobs, answers `cancel`, ends on SIGTERM.
-    Good,
-    /// The same with the Python client.
-    Python,
-    /// Answers nothing that it is asked; SIGTERM is ignored.
-    Ignores,
-    /// Stops itself (SIGSTOP) with jobs in its hands.
-    Stops,
-    /// Each job runs in a process of its own, one of them a daemon; SIGTERM ends only the parent.
-    Forks,
-    /// Ends by itself with jobs in its hands: exit status, SIGKILL or SIGSEGV.
-    Crashes,
-    /// Closes the socket and goes on working; SIGTERM is ignored.
-    Closes,
-    /// Sends frames without end, and finishes its jobs.
-    Floods,
-    /// Reads nothing any more once it has a job, and finishes its jobs.
-    Deaf,
-    /// On SIGTERM or `cancel` it acks what it holds and then stays.
-    LastWords,
-    /// Two processes with a connection each: one is good, one ignores.
-    Prefork,
-}
-
-impl Behaviour {
-    pub const ALL: [Self; 11] = [
-        Self::Good,
-        Self::Python,
-        Self::Ignores,
-        Self::Stops,
-        Self::Forks,
-        Self::Crashes,
-        Self::Closes,
-        Self::Floods,
-        Self::Deaf,
-        Self::LastWords,
-        Self::Prefork,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Python => "python",
-            Self::Ignores => "ignores",
-            Self::Stops => "stops",
-            Self::Forks => "forks",
-            Self::Crashes => "crashes",
-            Self::Closes => "closes",
-            Self::Floods => "floods",
-            Self::Deaf => "deaf",
-            Self::LastWords => "last-words",
-            Self::Prefork => "prefork",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|behaviour| behaviour.name() == name)
-    }
-
-    /// It may end, or be ended, before anybody asks for that.
-    pub fn may_end_first(self) -> bool {
-        matches!(self, Self::Crashes | Self::Closes)
-    }
-}
-
-/// What the backend does, from some moment on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weather {
-    /// Answers.
-    Fine,
-    /// Answers late.
-    Slow,
-    /// Every second request: 500, not carried out.
-    Errors,
-    /// Every second request is carried out, and its connection closed instead of an answer.
-    Lost,
-    /// Every second request: the connection is reset.
-    Resets,
-    /// Every third request is never answered.
-    Hangs,
-    /// Every second answer breaks off.
-    Truncates,
-    /// Every second request: 429 with Retry-After.
-    Busy,
-    /// Refuses connections for a while.
-    Refuses,
-    /// Answers nothing for a while.
-    Silent,
-    /// Gone for good: refuses, or answers nothing.
-    Gone,
-}
-
-impl Weather {
-    pub const ALL: [Self; 11] = [
-        Self::Fine,
-        Self::Slow,
-        Self::Errors,
-        Self::Lost,
-        Self::Resets,
-        Self::Hangs,
-        Self::Truncates,
-        Self::Busy,
-        Self::Refuses,
-        Self::Silent,
-        Self::Gone,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Slow => "slow",
-            Self::Errors => "500",
-            Self::Lost => "lost",
-            Self::Resets => "reset",
-            Self::Hangs => "hangs",
-            Self::Truncates => "truncated",
-            Self::Busy => "429",
-            Self::Refuses => "refuses",
-            Self::Silent => "silent",
-            Self::Gone => "gone",
-        }
-    }
-
-    /// Whatever is sent gets its answer in time: nothing may be left to its visibility timeout.
-    pub fn is_reliable(self) -> bool {
-        matches!(self, Self::Fine | Self::Slow)
-    }
-}
-
-/// When, and how, the end is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Occasion {
-    /// While it starts.
-    Start,
-    /// While a FETCH is in flight.
-    Fetch,
-    /// While an ACK is in flight.
-    Ack,
-    /// While jobs are active.
-    Busy,
-    /// When all jobs are done.
-    Idle,
-    /// While jobs are active, one of which ends within milliseconds of the deadline.
-    Deadline,
-    /// While jobs are active; again in the drain, often at the deadline to the millisecond.
-    Again,
-    /// While jobs are active; again in the stop phase, perhaps twice.
-    Late,
-    /// SIGTSTP first, as a preStop hook does.
-    Quiet,
-    /// By the backend; perhaps a SIGTERM follows.
-    Directive,
-}
-
-impl Occasion {
-    pub const ALL: [Self; 10] = [
-        Self::Start,
-        Self::Fetch,
-        Self::Ack,
-        Self::Busy,
-        Self::Idle,
-        Self::Deadline,
-        Self::Again,
-        Self::Late,
-        Self::Quiet,
-        Self::Directive,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Fetch => "fetch",
-            Self::Ack => "ack",
-            Self::Busy => "busy",
-            Self::Idle => "idle",
-            Self::Deadline => "deadline",
-            Self::Again => "again",
-            Self::Late => "late",
-            Self::Quiet => "quiet",
-            Self::Directive => "directive",
-        }
-    }
-}
-
-/// How a job is to end when nobody disturbs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    Ack,
-    Fail,
-    Release,
-    /// Only with its process.
-    Never,
-}
-
-impl Ending {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ack => "ack",
-            Self::Fail => "fail",
-            Self::Release => "release",
-            Self::Never => "never",
-        }
-    }
-}
 
 /// One job.
 #[derive(Debug, Clone, Copy)]
@@ -221,6 +15,32 @@ pub struct JobPlan {
     pub ms: i64,
     pub at_deadline: bool,
     pub ending: Ending,
+}
+
+/// How often each pair comes up in so many trials, at least; 0 where one is missing.
+pub fn rarest_pair(count: u64) -> usize {
+    let mut pairs = BTreeMap::new();
+    for (behaviour, weather, occasion) in (0..count).map(combination) {
+        for pair in [
+            (behaviour.name(), weather.name()),
+            (behaviour.name(), occasion.name()),
+            (weather.name(), occasion.name()),
+        ] {
+            *pairs.entry(pair).or_insert(0_usize) += 1;
+        }
+    }
+    let all =
+        Behaviour::ALL.len() * Weather::ALL.len() + (Behaviour::ALL.len() + Weather::ALL.len()) * Occasion::ALL.len();
+    let is_complete = pairs.len() == all;
+    pairs.into_values().min().filter(|_| is_complete).unwrap_or(0)
+}
+
+/// Something that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    Signal(i32),
+    /// A control command, by its words. What comes next waits for its end.
+    Command(&'static [&'static str]),
 }
 
 /// When the weather begins.
@@ -236,6 +56,7 @@ pub enum Onset {
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub number: u64,
+    pub is_calm: bool,
     pub seed: u64,
     pub behaviour: Behaviour,
     pub weather: Weather,
@@ -254,8 +75,10 @@ pub struct Plan {
     pub signal: i32,
     /// From the moment that the occasion is there to t0.
     pub pause: Duration,
-    /// Milliseconds from t0 to each further signal.
-    pub more: Vec<i64>,
+    /// With what the end is asked for, one after the other.
+    pub first: Vec<Ask>,
+    /// What is asked for then, and how many milliseconds later.
+    pub more: Vec<(i64, Ask)>,
     pub onset: Onset,
     /// How long the weather lasts, where it ends.
     pub lasts: Duration,
@@ -266,6 +89,15 @@ pub struct Plan {
 /// The interval of the heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(200);
 
+/// In so many trials each pair of behaviour, weather and occasion has to come up [`LEAST_TIMES`] times.
+pub const THOROUGH: u64 = 5_000;
+
+/// See [`THOROUGH`].
+pub const LEAST_TIMES: usize = 10;
+
+/// How long the job of a calm trial takes, in milliseconds.
+const CALM_JOB_MS: i64 = 60;
+
 /// The exit status of a shutdown that cut jobs off.
 pub const INTERRUPTED: i32 = 10;
 
@@ -273,9 +105,7 @@ impl Plan {
     /// The plan of the trial of that number.
     pub fn draw(seed: u64, number: u64) -> Self {
         let mut random = Random::from_seed(seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let behaviour = pick(&Behaviour::ALL, number);
-        let weather = pick(&Weather::ALL, number / 11);
-        let occasion = pick(&Occasion::ALL, number + number / 11 + 3 * (number / 110));
+        let (behaviour, weather, occasion) = combination(number);
         let mut chance = |percent| random.below(100) < percent;
         let is_pid_1 = !chance(15);
         let requeues = chance(20);
@@ -300,9 +130,14 @@ impl Plan {
         let jobs = (0..count).map(|index| job(&mut between, occasion, index == 0 && is_at_deadline, is_of_long_jobs));
         let jobs = jobs.collect();
         let deadline = i64::try_from(grace.min(limit - margin).as_millis()).unwrap();
-        let more = again(&mut between, occasion, deadline);
+        let signal = pick(
+            &[libc::SIGTERM, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT],
+            between(0, 3),
+        );
+        let (first, more) = asks(&mut between, occasion, deadline, signal);
         Self {
             number,
+            is_calm: false,
             seed,
             behaviour,
             weather,
@@ -317,11 +152,9 @@ impl Plan {
             term_delay: Duration::from_millis(pick(&[0, 0, 0, 100], between(0, 3))),
             requeues,
             kubernetes,
-            signal: pick(
-                &[libc::SIGTERM, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT],
-                between(0, 3),
-            ),
+            signal,
             pause: Duration::from_micros(between(0, 300_000)),
+            first,
             more,
             onset: match between(0, 3) {
                 0 => Onset::Start,
@@ -332,6 +165,60 @@ impl Plan {
             act_after: Duration::from_millis(between(0, 500)),
         }
     }
+
+    /// A trial that measures: the worker ends at once, nothing disturbs, and the only job ends in the drain.
+    pub fn calm(seed: u64, number: u64) -> Self {
+        Self {
+            is_calm: true,
+            behaviour: Behaviour::Good,
+            weather: Weather::Fine,
+            occasion: Occasion::Busy,
+            jobs: vec![JobPlan {
+                ms: CALM_JOB_MS,
+                at_deadline: false,
+                ending: Ending::Ack,
+            }],
+            concurrency: 1,
+            is_pid_1: true,
+            grace: Duration::from_secs(2),
+            margin: Duration::from_secs(4),
+            limit: Duration::from_secs(10),
+            term_delay: Duration::ZERO,
+            kubernetes: false,
+            signal: libc::SIGTERM,
+            pause: Duration::ZERO,
+            first: vec![Ask::Signal(libc::SIGTERM)],
+            more: Vec::new(),
+            onset: Onset::Start,
+            ..Self::draw(seed, number)
+        }
+    }
+
+    /// What a name of it begins with.
+    pub fn kind(&self) -> &'static str {
+        if self.is_calm { "calm" } else { "trial" }
+    }
+
+    /// The arguments that play it again.
+    pub fn again(&self) -> String {
+        if self.is_calm {
+            "--count 0".to_owned()
+        } else {
+            format!("--seed {} --only {}", self.seed, self.number)
+        }
+    }
+}
+
+/// In each 121 in a row every pair comes up once, in 1,331 every combination of three.
+pub fn combination(number: u64) -> (Behaviour, Weather, Occasion) {
+    let (column, row, square) = (number % 11, number / 11 % 11, number / 121);
+    // Two squares in a row differ in which of the three belong together, and no two strides are the same.
+    let occasion = column + 2 * row + 3 * square;
+    (
+        pick(&Behaviour::ALL, column),
+        pick(&Weather::ALL, row),
+        pick(&Occasion::ALL, occasion),
+    )
 }
 
 fn pick<T: Copy>(from: &[T], number: u64) -> T {
@@ -368,10 +255,16 @@ fn job(between: &mut impl FnMut(u64, u64) -> u64, occasion: Occasion, at_deadlin
     }
 }
 
-/// Further signals.
-fn again(between: &mut impl FnMut(u64, u64) -> u64, occasion: Occasion, deadline: i64) -> Vec<i64> {
+/// With what the end is asked for, and what follows.
+fn asks(
+    between: &mut impl FnMut(u64, u64) -> u64,
+    occasion: Occasion,
+    deadline: i64,
+    signal: i32,
+) -> (Vec<Ask>, Vec<(i64, Ask)>) {
     let mut at = |low: i64, high: i64| low + i64::try_from(between(0, u64::try_from(high - low).unwrap())).unwrap();
-    match occasion {
+    let stop = Ask::Signal(signal);
+    let more = match occasion {
         Occasion::Again => match at(0, 2) {
             0 => vec![(deadline + at(-5, 5)).max(0)],
             _ => vec![at(0, deadline.max(1))],
@@ -387,6 +280,7 @@ fn again(between: &mut impl FnMut(u64, u64) -> u64, occasion: Occasion, deadline
             0 => vec![at(0, 800)],
             _ => Vec::new(),
         },
+        Occasion::Operator => return operator(&mut at, deadline, stop),
         Occasion::Start
         | Occasion::Fetch
         | Occasion::Ack
@@ -394,6 +288,25 @@ fn again(between: &mut impl FnMut(u64, u64) -> u64, occasion: Occasion, deadline
         | Occasion::Idle
         | Occasion::Deadline
         | Occasion::Quiet => Vec::new(),
+    };
+    (vec![stop], more.into_iter().map(|ms| (ms, stop)).collect())
+}
+
+/// What somebody does who has the control commands, with or without an orchestrator that ends the container.
+fn operator(at: &mut impl FnMut(i64, i64) -> i64, deadline: i64, signal: Ask) -> (Vec<Ask>, Vec<(i64, Ask)>) {
+    let terminate = Ask::Command(&["terminate"]);
+    let stop = Ask::Command(&["stop"]);
+    let hook = |words| vec![Ask::Command(words), signal];
+    match at(0, 10) {
+        0 => (vec![terminate], Vec::new()),
+        1 => (vec![terminate], vec![(at(0, deadline + 500), signal)]),
+        2 => (vec![terminate], vec![(at(0, deadline.max(1)), stop)]),
+        3 => (vec![Ask::Command(&["quiet"]), terminate], Vec::new()),
+        4 | 5 => (vec![stop], Vec::new()),
+        6 | 7 => (vec![signal], vec![(at(0, deadline + 500), stop)]),
+        8 => (hook(&["prestop", "--for", "300ms"]), Vec::new()),
+        9 => (hook(&["prestop", "--until-idle"]), vec![(at(0, 800), stop)]),
+        _ => (hook(&["prestop", "--until-idle"]), Vec::new()),
     }
 }
 
@@ -401,7 +314,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "trial {}: a worker that is {}, a backend that is {}, the end asked for at {}",
+            "{} {}: a worker that is {}, a backend that is {}, the end asked for at {}",
+            self.kind(),
             self.number,
             self.behaviour.name(),
             self.weather.name(),

@@ -5,16 +5,18 @@ use std::fmt;
 
 use ojs_devserver::{Delivery, End, Event, JobSnapshot};
 
-use super::course::{Story, WITNESS};
+use super::course::{Commanded, Story, WITNESS};
+use super::ends::{Ends, NOISE, is_whole};
 use super::journal::Word;
-use super::plan::{HEARTBEAT, INTERRUPTED, Occasion, Plan};
+use super::kinds::{Occasion, Weather};
+use super::plan::{HEARTBEAT, INTERRUPTED, Plan};
 use crate::support::sys::Ended;
 
 /// How long before the limit it has to be gone, in milliseconds.
 const EARLY: f64 = 250.0;
 
-/// What a busy machine may add to anything, in milliseconds.
-const NOISE: f64 = 250.0;
+/// How long a control command may take to say what is said at once, in milliseconds.
+const ANSWER: f64 = 1000.0;
 
 /// A promise that was broken.
 #[derive(Debug)]
@@ -34,6 +36,9 @@ impl fmt::Display for Broken {
 pub struct Measured {
     /// Milliseconds from the end to the limit.
     pub left: Option<f64>,
+    /// Milliseconds from the answer to the last outcome to the exit, in a drain that was over early and with a worker
+    /// that ends at once.
+    pub wound_up: Option<f64>,
     /// Deliveries left to their visibility timeout.
     pub left_to_lapse: usize,
 }
@@ -54,25 +59,17 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.exit_status(),
         judge.never_too_many(),
         judge.calm_log(),
+        judge.operators_are_answered(),
     ];
+    measured.wound_up = judge.wound_up();
     for check in checks {
         broken.extend(check);
     }
     (broken, measured)
 }
 
-/// The signals that ask for the end.
-fn is_stop(signal: i32) -> bool {
-    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT].contains(&signal)
-}
-
 fn arrived(event: &Event) -> f64 {
     event.arrived_ms.unwrap_or(event.ms)
-}
-
-/// Whether the answer was one, and arrived whole.
-fn is_whole(event: &Event) -> bool {
-    event.status == Some(200) && event.fault.is_none_or(|fault| fault == "delay")
 }
 
 struct Judge<'a> {
@@ -80,10 +77,7 @@ struct Judge<'a> {
     story: &'a Story,
     /// The requests of the init, by arrival.
     requests: Vec<&'a Event>,
-    /// When the end was asked for: the first stop signal, or when the backend's word was heard.
-    t0: Option<f64>,
-    /// The stop signals that came before the end.
-    stops: Vec<f64>,
+    ends: Ends,
 }
 
 type Verdict = Vec<Broken>;
@@ -99,36 +93,16 @@ impl<'a> Judge<'a> {
     fn new(plan: &'a Plan, story: &'a Story) -> Self {
         let mut requests: Vec<&Event> = story.events.iter().filter(|event| !event.request.is_empty()).collect();
         requests.sort_by(|one, other| arrived(one).total_cmp(&arrived(other)));
-        let end = story.ended.map_or(f64::MAX, |(ms, _)| ms);
-        let stops: Vec<f64> = story
-            .sent
-            .iter()
-            .filter(|sent| is_stop(sent.signal) && sent.ms < end)
-            .map(|sent| sent.ms)
-            .collect();
-        let heard = story.directed.and_then(|directed| {
-            requests
-                .iter()
-                .find(|event| event.operation == "heartbeat" && event.ms > directed && is_whole(event))
-                .map(|event| event.ms)
-        });
-        let t0 = stops.first().copied().into_iter().chain(heard).reduce(f64::min);
         Self {
             plan,
             story,
             requests,
-            t0,
-            stops,
+            ends: Ends::of(plan, story),
         }
     }
 
     fn millis(&self, duration: std::time::Duration) -> f64 {
         duration.as_secs_f64() * 1000.0
-    }
-
-    /// The third stop signal; a terminate of the backend is none.
-    fn is_abandoned(&self) -> bool {
-        self.stops.len() >= 3
     }
 
     fn gone_before_the_limit(&self, measured: &mut Measured) -> Verdict {
@@ -137,39 +111,21 @@ impl<'a> Judge<'a> {
             return broken(PROMISE, "it hangs");
         };
         let margin = self.millis(self.plan.margin);
+        let ends = &self.ends;
         let mut verdict = Vec::new();
-        if let Some(&first) = self.stops.first() {
-            let hook = self.story.sent.iter().find(|sent| sent.signal == libc::SIGTSTP);
-            let clock = hook.filter(|_| self.plan.kubernetes).map_or(first, |hook| hook.ms);
-            let left = clock + self.millis(self.plan.limit) - end;
-            measured.left = Some(left);
-            if left < EARLY {
-                verdict.extend(broken(PROMISE, format!("{left:.0} ms before it")));
-            }
+        measured.left = ends.limit.map(|limit| limit - end);
+        if let Some(left) = measured.left.filter(|left| *left < EARLY) {
+            verdict.extend(broken(PROMISE, format!("{left:.0} ms before it")));
         }
         // Without the orchestrator's clock, and when it is forced, the margin still counts.
-        if let Some(t0) = self.t0 {
-            let drain = self.plan.grace.min(self.plan.limit - self.plan.margin);
-            let late = end - t0 - self.millis(drain) - margin;
-            if late > 0.0 {
-                verdict.extend(broken(PROMISE, format!("{late:.0} ms after drain and margin")));
-            }
-        }
-        let was_directed = self.story.directed.is_some();
-        let force = self.stops.get(1).filter(|_| !was_directed);
-        if let Some(force) = force {
-            let late = end - force - margin;
-            if late > 0.0 {
-                verdict.extend(broken(
-                    PROMISE,
-                    format!("{late:.0} ms after the margin of a forced end"),
-                ));
-            }
-        }
-        if let Some(third) = self.stops.get(2) {
-            let late = end - third;
-            if late > NOISE {
-                verdict.extend(broken(PROMISE, format!("{late:.0} ms after the third signal")));
+        let latest = [
+            (ends.deadline.map(|end| end + margin), 0.0, "drain and margin"),
+            (ends.forced.map(|end| end + margin), 0.0, "the margin of a forced end"),
+            (ends.stops.get(2).copied(), NOISE, "the third signal"),
+        ];
+        for (latest, noise, what) in latest {
+            if let Some(late) = latest.map(|latest| end - latest).filter(|late| *late > noise) {
+                verdict.extend(broken(PROMISE, format!("{late:.0} ms after {what}")));
             }
         }
         verdict
@@ -177,21 +133,14 @@ impl<'a> Judge<'a> {
 
     fn no_fetch_after_t0(&self) -> Verdict {
         const PROMISE: &str = "no FETCH after t0";
-        // Where it was quiet before, that counts; unless it went back to running.
-        let was_resumed = self.story.sent.iter().any(|sent| sent.signal == libc::SIGCONT);
-        let quiet = self
-            .story
-            .sent
-            .iter()
-            .find(|sent| sent.signal == libc::SIGTSTP && !was_resumed);
-        let Some(t0) = quiet.map(|sent| sent.ms).or(self.t0) else {
+        let Some(quiet) = self.ends.quiet else {
             return Vec::new();
         };
         let late: Vec<f64> = self
             .requests
             .iter()
             .filter(|event| event.operation == "fetch")
-            .map(|event| arrived(event) - t0)
+            .map(|event| arrived(event) - quiet)
             .filter(|after| *after > 1.0)
             .collect();
         // One may have been ordered before and be sent after.
@@ -200,6 +149,28 @@ impl<'a> Judge<'a> {
             [one] if *one <= NOISE => Vec::new(),
             late => broken(PROMISE, format!("{late:.0?} ms after it")),
         }
+    }
+
+    /// See [`Measured::wound_up`].
+    fn wound_up(&self) -> Option<f64> {
+        let ends = &self.ends;
+        let (end, Ended::Code(0)) = self.story.ended? else {
+            return None;
+        };
+        let answered = |names: &[&str]| {
+            let of_names = self.requests.iter().filter(|event| names.contains(&event.operation));
+            of_names.map(|event| event.ms).reduce(f64::max)
+        };
+        let last = answered(&["ack", "nack"])?;
+        let is_in_the_drain = last > ends.t0? + self.millis(self.plan.term_delay) && last < ends.deadline?;
+        let is_the_last = answered(&["fetch"]).is_none_or(|fetch| fetch < last);
+        let is_left_alone = ends.stops.len() < 2 && self.story.asked.commands.is_empty();
+        // From then on the backend was there, and answered at once.
+        let mut later = self.requests.iter().filter(|event| event.ms >= last);
+        let is_fine = later.all(|event| is_whole(event) && event.fault.is_none())
+            && !matches!(self.plan.weather, Weather::Refuses | Weather::Silent | Weather::Gone);
+        let is_measured = is_in_the_drain && is_the_last && is_left_alone && is_fine;
+        (is_measured && self.plan.behaviour.ends_at_once()).then_some(end - last)
     }
 
     fn one_outcome_each(&self, measured: &mut Measured) -> Verdict {
@@ -222,11 +193,17 @@ impl<'a> Judge<'a> {
         verdict
     }
 
-    fn noted(&self, job: &JobSnapshot, word: Word) -> bool {
-        self.story
-            .notes
+    /// Whether the worker noted that of this delivery: the same job may come again.
+    fn noted(&self, job: &JobSnapshot, delivery: &Delivery, word: Word) -> bool {
+        let later = job
+            .deliveries
             .iter()
-            .any(|note| note.word == word && note.job == job.id)
+            .map(|other| other.at)
+            .filter(|at| *at > delivery.at);
+        let until = later.min().map_or(f64::MAX, |at| self.millis(at));
+        let time = self.millis(delivery.at)..until;
+        let mut notes = self.story.notes.iter().filter(|note| note.job == job.id);
+        notes.any(|note| note.word == word && time.contains(&note.ms))
     }
 
     fn outcome(&self, job: &JobSnapshot, delivery: &Delivery, measured: &mut Measured) -> Verdict {
@@ -236,14 +213,16 @@ impl<'a> Judge<'a> {
             Some((_, End::Acked)) if job.result.as_deref() != Some(&format!("\"{id}\"")) => {
                 broken("no ACK without the worker's", format!("{id}: {:?}", job.result))
             }
-            Some((_, End::Failed)) if self.noted(job, Word::Acked) => {
+            Some((_, End::Failed)) if self.noted(job, delivery, Word::Acked) => {
                 broken("nothing finished is reported failed", format!("{id}: {:?}", job.errors))
             }
-            Some((_, End::Requeued)) if self.noted(job, Word::Acked) => {
+            Some((_, End::Requeued)) if self.noted(job, delivery, Word::Acked) => {
                 broken("nothing finished is given back", id.clone())
             }
             Some((_, End::Requeued))
-                if !self.plan.requeues && self.noted(job, Word::Took) && !self.noted(job, Word::Releasing) =>
+                if !self.plan.requeues
+                    && self.noted(job, delivery, Word::Took)
+                    && !self.noted(job, delivery, Word::Releasing) =>
             {
                 broken("only what was not begun is given back", id.clone())
             }
@@ -263,7 +242,7 @@ impl<'a> Judge<'a> {
         // The init never heard that it has it.
         let is_unheard = fetch.is_none_or(|event| event.fault.is_some_and(|fault| fault != "delay"));
         let came_after_the_end = self.story.ended.is_some_and(|(end, _)| at > end - 5.0);
-        if self.is_abandoned() || is_unheard || came_after_the_end {
+        if self.ends.is_abandoned() || is_unheard || came_after_the_end {
             return Vec::new();
         }
         measured.left_to_lapse += 1;
@@ -354,7 +333,7 @@ impl<'a> Judge<'a> {
         let most = 2.0 * self.millis(HEARTBEAT) + NOISE;
         let end = self.last_of("deregister").or(self.story.ended.map(|(end, _)| end));
         // Until the last words, which have times of their own.
-        let last = end.filter(|_| self.t0.is_some() && !self.is_abandoned());
+        let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned());
         let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
         let ends = beats.iter().copied().skip(1).chain(last);
         let gaps = beats.iter().copied().zip(ends);
@@ -382,7 +361,7 @@ impl<'a> Judge<'a> {
             .any(|event| ["heartbeat", "register"].contains(&event.operation) && is_whole(event));
         let Some(first) = first else {
             let is_expected =
-                is_known && self.plan.weather.is_reliable() && !self.is_abandoned() && self.story.ended.is_some();
+                is_known && self.plan.weather.is_reliable() && !self.ends.is_abandoned() && self.story.ended.is_some();
             return if is_expected {
                 broken(PROMISE, "it was not deregistered")
             } else {
@@ -425,12 +404,12 @@ impl<'a> Judge<'a> {
         let Ended::Code(status) = ended else {
             return broken(PROMISE, format!("{ended:?}"));
         };
-        if self.is_abandoned() && status == 128 + self.plan.signal {
+        if self.ends.is_abandoned() && status == 128 + self.plan.signal {
             return Vec::new();
         }
         // A signal that comes while it ends anyway may come too late to count.
-        let is_too_late = self.stops.last().is_some_and(|last| end - last < NOISE);
-        if self.is_abandoned() && !is_too_late {
+        let is_too_late = self.ends.stops.last().is_some_and(|last| end - last < NOISE);
+        if self.ends.is_abandoned() && !is_too_late {
             return broken(PROMISE, format!("{status} after the third signal"));
         }
         let may_have_ended_first = self.plan.behaviour.may_end_first();
@@ -438,7 +417,7 @@ impl<'a> Judge<'a> {
         {
             return Vec::new();
         }
-        if self.t0.is_none() {
+        if self.ends.t0.is_none() {
             return broken(PROMISE, format!("{status}, and nobody asked for the end"));
         }
         let was_cut_off = self
@@ -474,6 +453,35 @@ impl<'a> Judge<'a> {
             );
         }
         Vec::new()
+    }
+
+    /// Whoever asks gets an answer, also when the SIGKILL to everybody comes right after it.
+    fn operators_are_answered(&self) -> Verdict {
+        const PROMISE: &str = "operators are answered";
+        let end = self.story.ended.map_or(f64::MAX, |(ms, _)| ms);
+        let drain = self.millis(self.plan.grace.min(self.plan.limit - self.plan.margin));
+        let was_heard = self.story.log.contains("stop phase: forced") && self.ends.stops.len() < 2;
+        // Nobody can be asked who is about to go for another reason, and a third signal waits for nobody.
+        let is_owed = |command: &&Commanded| {
+            let is_first = self.story.asked.is_nothing_asked_before(command.began);
+            let is_heard_stop = command.verb() == "stop" && was_heard;
+            (is_first || is_heard_stop || command.began < end - NOISE)
+                && !self.ends.is_abandoned()
+                && !self.plan.behaviour.may_end_first()
+        };
+        let mut verdict = Vec::new();
+        for command in self.story.asked.commands.iter().filter(is_owed) {
+            let most = match command.words {
+                ["prestop", "--until-idle"] => drain,
+                ["prestop", ..] => drain.min(300.0),
+                _ => 0.0,
+            };
+            let took = command.ended - command.began;
+            if !command.is_taken() || command.came.said.lines().count() != 1 || took > most + ANSWER {
+                verdict.extend(broken(PROMISE, format!("{command:?}")));
+            }
+        }
+        verdict
     }
 
     fn calm_log(&self) -> Verdict {

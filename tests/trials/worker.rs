@@ -17,7 +17,7 @@ use nix::unistd::{ForkResult, fork, setsid};
 use serde_json::{Value, json};
 
 use super::journal::{Journal, Word};
-use super::plan::Behaviour;
+use super::kinds::Behaviour;
 use crate::support::sys;
 use crate::support::wait::{now, pause};
 

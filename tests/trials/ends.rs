@@ -1,0 +1,112 @@
+//! When the end was asked for, by whom, and by when it has to come: from what was sent, said and commanded.
+
+use ojs_devserver::Event;
+
+use super::course::{Asked, Commanded, Story};
+use super::plan::Plan;
+
+/// What a busy machine may add to anything, in milliseconds.
+pub const NOISE: f64 = 250.0;
+
+/// The moments of a shutdown, in milliseconds on the clock of the backend's record. Each is the latest at which the init
+/// can have known.
+#[derive(Debug, Default)]
+pub struct Ends {
+    /// The end was asked for: by the first stop signal, a command, or the backend.
+    pub t0: Option<f64>,
+    /// No job is asked for from here on, until the end.
+    pub quiet: Option<f64>,
+    /// The stop signals that came before the end.
+    pub stops: Vec<f64>,
+    /// Somebody did not want to wait for the drain.
+    pub forced: Option<f64>,
+    /// When the drain is over.
+    pub deadline: Option<f64>,
+    /// The orchestrator's SIGKILL.
+    pub limit: Option<f64>,
+}
+
+/// The signals that ask for the end.
+pub fn is_stop(signal: i32) -> bool {
+    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT].contains(&signal)
+}
+
+/// Whether the answer was one, and arrived whole.
+pub fn is_whole(event: &Event) -> bool {
+    event.status == Some(200) && event.fault.is_none_or(|fault| fault == "delay")
+}
+
+/// The first of them.
+fn first(moments: impl Iterator<Item = f64>) -> Option<f64> {
+    moments.reduce(f64::min)
+}
+
+/// When commands of these verbs had been taken.
+fn taken(asked: &Asked, verbs: &[&str]) -> impl Iterator<Item = f64> {
+    let is_taken = |command: &&Commanded| verbs.contains(&command.verb()) && command.is_taken();
+    let ended: Vec<f64> = asked
+        .commands
+        .iter()
+        .filter(is_taken)
+        .map(|command| command.ended)
+        .collect();
+    ended.into_iter()
+}
+
+impl Ends {
+    /// The moments of this trial.
+    pub fn of(plan: &Plan, story: &Story) -> Self {
+        let asked = &story.asked;
+        let end = story.ended.map_or(f64::MAX, |(ms, _)| ms);
+        let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.ms < end;
+        let stops: Vec<f64> = asked.sent.iter().filter(is_stop).map(|sent| sent.ms).collect();
+        let signalled = stops.first().copied();
+        let t0 = first(
+            signalled
+                .into_iter()
+                .chain(heard(story))
+                .chain(taken(asked, &["terminate", "stop"])),
+        );
+        let hooks = asked
+            .commands
+            .iter()
+            .filter(|command| command.verb() == "prestop" && command.is_taken());
+        let hooks: Vec<f64> = hooks.map(|hook| hook.began).collect();
+        let was_resumed = asked.sent.iter().any(|sent| sent.signal == libc::SIGCONT);
+        let tstp = asked.sent.iter().find(|sent| sent.signal == libc::SIGTSTP);
+        let tstp = tstp.map(|sent| sent.ms);
+        // The orchestrator begins to count with its hook; without a SIGTERM after it, it was not the orchestrator.
+        let counts = hooks.iter().copied().chain(tstp.filter(|_| plan.kubernetes));
+        let clock = signalled.map(|signalled| counts.fold(signalled, f64::min));
+        let millis = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
+        let limit = clock.map(|clock| clock + millis(plan.limit));
+        let drain = millis(plan.grace.min(plan.limit - plan.margin));
+        // A program has to be started before it can ask.
+        let quiets = taken(asked, &["quiet"]).chain(hooks.iter().map(|began| began + NOISE));
+        Self {
+            t0,
+            quiet: first(t0.into_iter().chain(quiets).chain(tstp.filter(|_| !was_resumed))),
+            forced: first(stops.get(1).copied().into_iter().chain(taken(asked, &["stop"]))),
+            // What a hook has used is gone.
+            deadline: t0.map(|t0| {
+                limit
+                    .map_or(f64::MAX, |limit| limit - millis(plan.margin))
+                    .min(t0 + drain)
+            }),
+            limit,
+            stops,
+        }
+    }
+
+    /// The third stop signal; a terminate of the backend or an operator is none.
+    pub fn is_abandoned(&self) -> bool {
+        self.stops.len() >= 3
+    }
+}
+
+/// When the backend's word was heard.
+fn heard(story: &Story) -> Option<f64> {
+    let directed = story.asked.directed?;
+    let is_answer = |event: &&Event| event.operation == "heartbeat" && event.ms > directed && is_whole(event);
+    first(story.events.iter().filter(is_answer).map(|event| event.ms))
+}
