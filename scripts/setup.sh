@@ -34,6 +34,7 @@ if [ "$want" = test ]; then
     need tini tini
     need dumb-init dumb-init
     need catatonit catatonit
+    python3 -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
 fi
 
 if [ -n "$missing" ]; then

@@ -175,9 +175,13 @@ class Demo:
         except ValueError:
             self.timeline.say("init", line)
             return
-        if record["severity_number"] >= 9:
+        # That a job went well is seen at the backend already.
+        least = 13 if record["category"] == "lifecycle" else 9
+        if record["severity_number"] >= least:
             at = datetime.fromisoformat(record["timestamp"].replace("Z", "+00:00")).timestamp()
-            self.timeline.say("init", self.shorten(record["message"]), at)
+            job = record.get("ojs", {}).get("job_id")
+            message = f"job {job}: {record['message']}" if job else record["message"]
+            self.timeline.say("init", self.shorten(message), at)
 
     def shorten(self, text: str) -> str:
         for identity, bar in self.bars.items():

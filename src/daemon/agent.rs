@@ -153,7 +153,7 @@ fn set_up(
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
     init::take_terminal_from_input();
-    let shared_log = log.clone();
+    let log = *log;
     let program = command.first().map(|name| name.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     let event_loop = EventLoop {
@@ -165,23 +165,22 @@ fn set_up(
         lanes,
         probes,
         figures: Figures::new(now(), clock::since_1970()),
-        log: log.clone(),
         token_file,
         replies,
         plan,
         facts: facts(config, &program),
         started_at: now(),
-        log: log.clone(),
+        log,
         program,
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
-        narrator: Narrator::default(),
+        narrator: Narrator::new(&config.worker),
         termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
         on_first_start: Some(Box::new(move || {
-            shared_log.stderr_is_shared();
+            log.stderr_is_shared();
             // A worker that may be started again needs what the first one got.
             if !restarts {
                 inherited.release();

@@ -14,7 +14,7 @@ use mio::{Interest, Registry, Token};
 use crate::daemon::outbound::{Kind, Outbound, Written};
 use crate::daemon::probe_links;
 use crate::daemon::seldom::Seldom;
-use crate::lifecycle::effect::Answer;
+use crate::lifecycle::answer::Answer;
 use crate::lifecycle::event::{Event, Request};
 use crate::lifecycle::ids::ClientId;
 use crate::lifecycle::time::Moment;

@@ -96,7 +96,6 @@ pub struct EventLoop {
     pub(super) probes: Option<ProbeLinks>,
     /// What is counted for them.
     pub(super) figures: Figures,
-    pub(super) log: LogHandle,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
     pub(super) replies: Receiver<LaneAnswer>,
@@ -108,6 +107,7 @@ pub struct EventLoop {
     /// are told.
     pub(super) happened: VecDeque<Event>,
     pub(super) narrator: Narrator,
+    /// It counts what it drops.
     pub(super) log: LogHandle,
     /// What operators are shown of us, and since when we run.
     pub(super) facts: Facts,

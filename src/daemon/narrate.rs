@@ -1,15 +1,24 @@
-//! What the lifecycle has to say, as lines of the log. Job ids may appear, arguments and results never.
+//! What the lifecycle has to say, as records of the log; jobs are the business of `narrate_jobs`. Job ids may appear,
+//! arguments and results never.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use log::{debug, error, info, warn};
+use log::Level;
 
+use crate::config::Worker;
+use crate::daemon::log::{say, set_worker};
+use crate::daemon::log_record::{Fields, Note};
+use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::seldom::Seldom;
-use crate::lifecycle::effect::{CancelReason, HeartbeatForm, Outcome, Reason, Remark, WorkerState};
+use crate::exit::Ended;
+use crate::lifecycle::effect::{Call, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
-use crate::lifecycle::ids::{ConnectionId, Text};
+use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
+use crate::os::clock;
+use crate::os::process::Pid;
+use crate::wire::names::worker_state;
 
 /// Characters of a client's name that are logged; it may send a novel.
 const CLIENT_CHARS: usize = 100;
@@ -21,118 +30,205 @@ pub fn seconds(duration: Duration) -> String {
 }
 
 /// Writes to the log what the lifecycle has to say.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Narrator {
+    /// When it began, on the monotonic clock.
+    began: Duration,
+    concurrency: u32,
+    queues: String,
+    jobs: JobNarrator,
+    /// What ended it, if that was said.
+    ended_by: Option<Reason>,
     /// Outcomes that could not be delivered, by the reason: in an outage each active job has many of them.
     undelivered: BTreeMap<&'static str, Seldom>,
 }
 
 impl Narrator {
+    /// For a worker that is configured like this.
+    pub fn new(worker: &Worker) -> Self {
+        Self {
+            began: clock::monotonic(),
+            concurrency: worker.concurrency,
+            queues: worker.queues.join(","),
+            jobs: JobNarrator::default(),
+            ended_by: None,
+            undelivered: BTreeMap::new(),
+        }
+    }
+
     /// Writes it to the log.
-    pub fn narrate(&mut self, remark: Remark) {
-        match remark {
-            Remark::StateChanged { state, reason } => state_changed(state, reason),
-            Remark::Stayed { what, why } => info!("{}: nothing changes: {why}", reason_of(what)),
-            Remark::DrainBegan { active, left } | Remark::Draining { active, left } => draining(active, left),
-            Remark::Drained => info!("no job is active: asking the worker to end"),
-            Remark::StopBegan { held, is_forced } => stop_began(held, is_forced),
-            Remark::Killing => info!("SIGKILL to what is left"),
-            Remark::KillGaveUp => error!("processes are left that SIGKILL did not end in time; going on without them"),
-            Remark::WorkerEnded(ended) => info!("the worker ended: {ended}"),
-            Remark::DescendantsLeft(left) => {
-                info!("the worker left processes behind: they have {} to end", seconds(left))
+    pub fn narrate(&mut self, remark: &Remark) {
+        if let Some(note) = self.note(remark, clock::monotonic()) {
+            say(&note);
+        }
+    }
+
+    /// The worker was started, and this is its name from here on, in every record.
+    pub fn worker_started(&self, pid: Pid, worker: &WorkerId) {
+        set_worker(&worker.0);
+        say(&self.started(u64::try_from(pid.number()).unwrap_or_default(), worker));
+    }
+
+    /// A request goes to the backend.
+    pub fn calling(&mut self, call: &Call) {
+        if let Some(note) = self.calling_note(call) {
+            say(&note);
+        }
+    }
+
+    fn started(&self, pid: u64, worker: &WorkerId) -> Note {
+        let fields = Fields::default()
+            .with("pid", pid)
+            .with("concurrency", u64::from(self.concurrency))
+            .with("queues", self.queues.as_str());
+        let most = jobs(self.concurrency);
+        info(format_args!(
+            "Worker started with pid {pid}, for up to {most} at once, as {worker}"
+        ))
+        .about(fields)
+    }
+
+    fn calling_note(&mut self, call: &Call) -> Option<Note> {
+        match call {
+            Call::Heartbeat { state, active, .. } => {
+                let fields = Fields::default()
+                    .with("active_jobs", active.len())
+                    .with("worker_state", worker_state(*state));
+                Some(Note::new(Level::Debug, "Worker heartbeat sent").about(fields))
             }
-            Remark::RestartIn(pause) => info!("starting the worker again in {}", seconds(pause)),
-            Remark::TooManyRestarts => error!("more than 10 restarts of the worker in 10 minutes: giving up"),
-            Remark::StartPostponed => warn!("the system has no process for the worker yet; trying again for 10 s"),
-            Remark::NotReady => not_ready(),
+            Call::Fail { job, error, .. } => {
+                self.jobs.failing(job, error);
+                None
+            }
+            Call::Register { .. }
+            | Call::Fetch { .. }
+            | Call::Ack { .. }
+            | Call::Requeue { .. }
+            | Call::Look { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Deregister { .. } => None,
+        }
+    }
+
+    /// The record about it, unless there was one like it a moment ago.
+    fn note(&mut self, remark: &Remark, now: Duration) -> Option<Note> {
+        Some(match remark {
+            Remark::StateChanged { state, reason } => self.state_changed(*state, *reason),
+            Remark::Stayed { what, why } => stayed(*what, why),
+            Remark::DrainBegan { active, left } | Remark::Draining { active, left } => self.draining(*active, *left),
+            Remark::Drained => info("no job is active: asking the worker to end"),
+            Remark::StopBegan { held, is_forced } => stop_began(*held, *is_forced),
+            Remark::Killing => info("SIGKILL to what is left"),
+            Remark::KillGaveUp => Note::new(
+                Level::Error,
+                "processes are left that SIGKILL did not end in time; going on without them",
+            ),
+            Remark::WorkerEnded(ended) => worker_ended(*ended),
+            Remark::DescendantsLeft(left) => descendants_left(*left),
+            Remark::RestartIn(pause) => restart_in(*pause),
+            Remark::TooManyRestarts => Note::new(
+                Level::Error,
+                "more than 10 restarts of the worker in 10 minutes: giving up",
+            ),
+            Remark::StartPostponed => warn("the system has no process for the worker yet; trying again for 10 s"),
+            Remark::NotReady => warn(NOT_READY),
             Remark::ConnectionReady {
                 connection,
                 concurrency,
                 client,
-            } => ready(connection, concurrency, client),
-            Remark::EndingProcess { process, why, jobs } => {
-                warn!("ending process {process}, which holds {}: {why}", self::jobs(jobs));
-            }
-            Remark::Claimed(job) => debug!("job {job}: claimed"),
-            Remark::HandedOver(job, connection) => debug!("job {job}: given to connection {connection}"),
-            Remark::Settled(job, Outcome::Acked) => debug!("job {job}: done, the backend has the ACK"),
-            Remark::Settled(job, Outcome::Failed) => info!("job {job}: failed, the backend has the FAIL"),
-            Remark::Settled(job, Outcome::Requeued) => info!("job {job}: given back"),
-            Remark::Abandoned(job, why) => warn!("job {job}: left to its visibility timeout: {why}"),
-            Remark::Adopted(job) => warn!("job {job}: delivered again; its handler goes on with the new reservation"),
-            Remark::ReservationLost(job, CancelReason::Cancelled) => info!("job {job}: cancelled at the backend"),
-            Remark::ReservationLost(job, CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout) => {
-                warn!("job {job}: the reservation is lost; its outcome is not reported");
-            }
-            Remark::TimedOut(job) => warn!("job {job}: its timeout is over; the handler is told to stop"),
-            Remark::ResultDropped(job) => warn!("job {job}: the backend does not take its result; ACK without it"),
-            Remark::NoHandler(job) => {
-                warn!(
-                    "job {job}: no worker takes jobs of type {:?}; failing it, retryable",
-                    job.kind
-                )
-            }
+            } => ready(*connection, *concurrency, client.as_deref()),
+            Remark::EndingProcess { process, why, jobs } => ending_process(process, why, *jobs),
+            Remark::Claimed(job) => JobNarrator::claimed(job),
+            Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
+            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, now),
+            Remark::Abandoned(job, why) => self.jobs.abandoned(job, why),
+            Remark::Adopted(job) => JobNarrator::adopted(job),
+            Remark::ReservationLost(job, reason) => self.jobs.reservation_lost(job, *reason),
+            Remark::TimedOut(job) => self.jobs.timed_out(job, now),
+            Remark::ResultDropped(job) => JobNarrator::result_dropped(job),
+            Remark::NoHandler(job) => JobNarrator::no_handler(job),
             Remark::CallFailed {
                 what,
                 failure,
                 retry_in,
-            } => self.call_failed(what, failure, retry_in),
-            Remark::Registered(worker) => info!("Worker registered: {worker}"),
-            Remark::NotRegistered => {
-                debug!("the backend has no registration; the first heartbeat introduces the worker")
-            }
-            Remark::HeartbeatForm(form) => heartbeat_form(form),
-            Remark::HeartbeatIntervalCut { configured, used } => warn!(
-                "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
-                seconds(configured),
-                seconds(used)
-            ),
-            Remark::BackendIsBack => info!("the backend answers again"),
-            Remark::FetchAbandoned => {
-                warn!("a FETCH was not answered: jobs that it claimed wait for their visibility timeout")
-            }
-            Remark::PrestopRan { left } => prestop_ran(left),
-            Remark::PrestopLapsed { later } => prestop_lapsed(later),
+            } => return self.call_failed(what, *failure, *retry_in),
+            Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
+            Remark::NotRegistered => not_registered(),
+            Remark::HeartbeatForm(form) => heartbeat_form(*form),
+            Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
+            Remark::BackendIsBack => info("the backend answers again"),
+            Remark::FetchAbandoned => warn(FETCH_ABANDONED),
+            Remark::PrestopRan { left } => prestop_ran(*left),
+            Remark::PrestopLapsed { later } => prestop_lapsed(*later),
             Remark::Summary {
                 cut_off,
                 unreported,
                 is_asked,
                 status,
-            } => summary(cut_off + unreported, cut_off, is_asked, status),
-        }
+            } => summary(*cut_off, *unreported, *is_asked, *status).about(self.totals(*status, now)),
+        })
     }
 
-    fn call_failed(&mut self, what: &str, failure: Failure, retry_in: Option<Duration>) {
-        let why = match failure {
-            Failure::NotSent => "the backend cannot be reached",
-            Failure::NoRoom => {
-                "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on"
-            }
-            Failure::NoCredentials => "there is no token for it; check backend.auth_token_file",
-            Failure::Unanswered => "the backend did not answer clearly",
-            Failure::Declined { .. } => "the backend is busy",
-            Failure::Unauthorized => {
-                "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN"
-            }
-            Failure::NotOffered => "the backend does not offer it; check backend.url",
-            Failure::Foreign => "somebody in front of the backend answers, and not the backend",
-            Failure::Unregistered => "the backend does not know this worker",
-            Failure::Lost => "the job is not ours any more",
-            Failure::AlreadyCompleted => "the job is completed already",
-            Failure::Refused => "the backend refuses the request",
-        };
-        let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
-        match what {
-            "ACK" | "FAIL" | "requeue" => self
-                .undelivered
-                .entry(why)
-                .or_default()
-                .warn(format_args!("{what} failed: {why}{next}")),
-            _ if failure == Failure::Unauthorized => error!("{what} failed: {why}{next}"),
-            _ => warn!("{what} failed: {why}{next}"),
+    fn state_changed(&mut self, state: WorkerState, reason: Reason) -> Note {
+        if state == WorkerState::Terminate {
+            self.ended_by = Some(reason);
         }
+        let fields = because_of(reason).with("worker_state", worker_state(state));
+        let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
+            "a preStop hook came to nothing"
+        } else {
+            reason_of(reason)
+        };
+        info(format_args!("{why}: {}", what_follows(state))).about(fields)
     }
+
+    fn draining(&self, active: usize, left: Duration) -> Note {
+        let fields = self.ended_by.map(because_of).unwrap_or_default();
+        let fields = fields
+            .with("active_jobs", active)
+            .with("remaining_ms", milliseconds(left));
+        info(format_args!(
+            "Worker draining, {} in progress; {} left",
+            jobs(active),
+            seconds(left)
+        ))
+        .about(fields)
+    }
+
+    fn call_failed(&mut self, what: &str, failure: Failure, retry_in: Option<Duration>) -> Option<Note> {
+        let (kind, why) = kind_and_reason(failure);
+        let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
+        let (level, more) = match what {
+            "ACK" | "FAIL" | "requeue" => (Level::Warn, self.undelivered.entry(why).or_default().is_due()?),
+            _ if failure == Failure::Unauthorized => (Level::Error, String::new()),
+            _ => (Level::Warn, String::new()),
+        };
+        let fields = Fields::of_error(kind, why)
+            .with("request", what)
+            .with_any("retry_ms", retry_in.map(milliseconds));
+        Some(Note::new(level, format_args!("{what} failed: {why}{next}{more}")).about(fields))
+    }
+
+    fn totals(&self, status: u8, now: Duration) -> Fields {
+        Fields::default()
+            .with("exit_status", u64::from(status))
+            .with("total_processed", self.jobs.completed())
+            .with("uptime_seconds", now.saturating_sub(self.began).as_secs())
+    }
+}
+
+const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it does";
+
+const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
+
+fn info(message: impl fmt::Display) -> Note {
+    Note::new(Level::Info, message)
+}
+
+fn warn(message: impl fmt::Display) -> Note {
+    Note::new(Level::Warn, message)
 }
 
 /// `1 job`, `2 jobs`.
@@ -142,92 +238,176 @@ fn jobs(count: impl fmt::Display) -> String {
     format!("{count} job{plural}")
 }
 
-fn state_changed(state: WorkerState, reason: Reason) {
-    let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
-        "a preStop hook came to nothing"
-    } else {
-        reason_of(reason)
+/// Who asked for it, and with which signal.
+fn because_of(reason: Reason) -> Fields {
+    let signal = match reason {
+        Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
+            Some(reason_of(reason))
+        }
+        Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
     };
-    info!("{why}: {}", what_follows(state));
+    Fields::default()
+        .with("reason", reason.name())
+        .with_any("signal", signal)
 }
 
-fn prestop_ran(left: Option<Duration>) {
+fn stayed(what: Reason, why: &str) -> Note {
+    info(format_args!("{}: nothing changes: {why}", reason_of(what))).about(because_of(what))
+}
+
+fn prestop_ran(left: Option<Duration>) -> Note {
+    let fields = Fields::default().with_any("remaining_ms", left.map(milliseconds));
     match left {
-        Some(left) => info!(
+        Some(left) => info(format_args!(
             "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
             seconds(left)
-        ),
-        None => info!("a preStop hook ran: the orchestrator's clock runs"),
+        )),
+        None => info("a preStop hook ran: the orchestrator's clock runs"),
     }
+    .about(fields)
 }
 
-fn prestop_lapsed(later: Option<Duration>) {
+fn prestop_lapsed(later: Option<Duration>) -> Note {
     const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
+    let fields = Fields::default().with_any("remaining_ms", later.map(milliseconds));
     match later {
-        Some(left) => warn!(
+        Some(left) => warn(format_args!(
             "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
             seconds(left)
-        ),
-        None => warn!("{LAPSED}: going on without its clock"),
+        )),
+        None => warn(format_args!("{LAPSED}: going on without its clock")),
     }
+    .about(fields)
 }
 
-fn draining(active: usize, left: Duration) {
-    info!("Worker draining, {} in progress; {} left", jobs(active), seconds(left));
-}
-
-fn stop_began(held: usize, is_forced: bool) {
+fn stop_began(held: usize, is_forced: bool) -> Note {
     let why = if is_forced {
         "forced"
     } else {
         "the grace period is over"
     };
+    let fields = Fields::default().with("active_jobs", held);
     if held == 0 {
-        info!("stop phase: {why}");
+        info(format_args!("stop phase: {why}")).about(fields)
     } else {
-        warn!("stop phase: {why}, cancelling {}", jobs(held));
+        warn(format_args!("stop phase: {why}, cancelling {}", jobs(held))).about(fields)
     }
 }
 
-fn not_ready() {
-    warn!(
-        "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before \
-         it does"
-    );
+fn worker_ended(ended: Ended) -> Note {
+    let fields = match ended {
+        Ended::Exited(status) => Fields::default().with("exit_status", u64::from(status)),
+        Ended::Signalled(signal) => Fields::default().with("signal", signal.to_string().as_str()),
+    };
+    info(format_args!("the worker ended: {ended}")).about(fields)
 }
 
-fn ready(connection: ConnectionId, concurrency: u32, client: Option<Text>) {
-    let client: String = client
-        .as_deref()
-        .unwrap_or("unnamed client")
-        .chars()
-        .take(CLIENT_CHARS)
-        .collect();
-    info!("connection {connection} ({client}) takes up to {}", jobs(concurrency));
+fn descendants_left(left: Duration) -> Note {
+    let fields = Fields::default().with("remaining_ms", milliseconds(left));
+    info(format_args!(
+        "the worker left processes behind: they have {} to end",
+        seconds(left)
+    ))
+    .about(fields)
 }
 
-fn summary(lost: usize, cut_off: usize, is_asked: bool, status: u8) {
-    if lost > 0 {
-        let unreported = lost - cut_off;
-        warn!(
-            "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
-            jobs(cut_off),
-            jobs(unreported)
-        );
-    } else if is_asked {
-        info!("Worker stopped gracefully; exit status {status}");
-    } else {
-        info!("nothing is left to do without the worker; exit status {status}");
-    }
+fn restart_in(pause: Duration) -> Note {
+    let fields = Fields::default().with("retry_ms", milliseconds(pause));
+    info(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
 }
 
-fn heartbeat_form(form: HeartbeatForm) {
+fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> Note {
+    let client: String = client.unwrap_or("unnamed client").chars().take(CLIENT_CHARS).collect();
+    let fields = Fields::default()
+        .with("connection", connection.0)
+        .with("concurrency", u64::from(concurrency))
+        .with("client", client.as_str());
+    info(format_args!(
+        "connection {connection} ({client}) takes up to {}",
+        jobs(concurrency)
+    ))
+    .about(fields)
+}
+
+fn ending_process(process: &ProcessId, why: &str, held: usize) -> Note {
+    let fields = Fields::default().with("pid", process.pid()).with("active_jobs", held);
+    warn(format_args!(
+        "ending process {process}, which holds {}: {why}",
+        jobs(held)
+    ))
+    .about(fields)
+}
+
+fn not_registered() -> Note {
+    Note::new(
+        Level::Debug,
+        "the backend has no registration; the first heartbeat introduces the worker",
+    )
+}
+
+fn heartbeat_form(form: HeartbeatForm) -> Note {
     let form = match form {
         HeartbeatForm::Full => "the full form",
         HeartbeatForm::Counted => "the form with active_jobs as a number",
         HeartbeatForm::Bare => "the form of the bare JSON schema",
     };
-    info!("the backend refuses this form of heartbeat; trying {form}");
+    info(format_args!(
+        "the backend refuses this form of heartbeat; trying {form}"
+    ))
+}
+
+fn interval_cut(configured: Duration, used: Duration) -> Note {
+    warn(format_args!(
+        "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
+        seconds(configured),
+        seconds(used)
+    ))
+}
+
+fn summary(cut_off: usize, unreported: usize, is_asked: bool, status: u8) -> Note {
+    if cut_off + unreported > 0 {
+        warn(format_args!(
+            "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
+            jobs(cut_off),
+            jobs(unreported)
+        ))
+    } else if is_asked {
+        info(format_args!("Worker stopped gracefully; exit status {status}"))
+    } else {
+        info(format_args!(
+            "nothing is left to do without the worker; exit status {status}"
+        ))
+    }
+}
+
+/// `error.type`, and the same for a person.
+fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
+    match failure {
+        Failure::NotSent => ("not_sent", "the backend cannot be reached"),
+        Failure::NoRoom => (
+            "no_room",
+            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
+        ),
+        Failure::NoCredentials => (
+            "no_credentials",
+            "there is no token for it; check backend.auth_token_file",
+        ),
+        Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
+        Failure::Declined { .. } => ("declined", "the backend is busy"),
+        Failure::Unauthorized => (
+            "unauthorized",
+            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
+        ),
+        Failure::NotOffered => ("not_offered", "the backend does not offer it; check backend.url"),
+        Failure::Foreign => (
+            "foreign",
+            "somebody in front of the backend answers, and not the backend",
+        ),
+        Failure::Unregistered => ("unregistered", "the backend does not know this worker"),
+        Failure::Lost => ("lost", "the job is not ours any more"),
+        Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
+        Failure::Refused => ("refused", "the backend refuses the request"),
+    }
 }
 
 fn reason_of(reason: Reason) -> &'static str {
@@ -252,3 +432,7 @@ fn what_follows(state: WorkerState) -> &'static str {
         WorkerState::Terminated => "gone",
     }
 }
+
+#[cfg(test)]
+#[path = "narrate_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! One order of the lifecycle, one call.
 
-use log::{debug, info, warn};
+use log::{debug, warn};
 use uuid::Uuid;
 
 use crate::daemon::descendants;
@@ -8,7 +8,8 @@ use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::prepare::report;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
-use crate::lifecycle::effect::{Effect, Shown};
+use crate::lifecycle::answer::Shown;
+use crate::lifecycle::effect::Effect;
 use crate::lifecycle::event::{Event, NotStarted};
 use crate::lifecycle::ids::{ClientId, ConnectionId, WorkerId};
 use crate::os::{init, process};
@@ -33,11 +34,14 @@ impl EventLoop {
                 }
                 Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
-                Effect::CallBackend { id, call, give_up } => self.lanes.send(id, call, give_up),
+                Effect::CallBackend { id, call, give_up } => {
+                    self.narrator.calling(&call);
+                    self.lanes.send(id, call, give_up);
+                }
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.happened),
                 Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),
-                Effect::Say(remark) => self.narrator.narrate(remark),
+                Effect::Say(remark) => self.narrator.narrate(&remark),
                 Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }
@@ -59,7 +63,7 @@ impl EventLoop {
                     debug!("PR_SET_DUMPABLE: {error}");
                 }
                 let worker = WorkerId(Uuid::now_v7().to_string().into());
-                info!("Worker started with pid {pid}, as {worker}");
+                self.narrator.worker_started(pid, &worker);
                 Event::WorkerStarted { process, worker }
             }
             Err(NotStartedNow::Shortage(reason)) => {

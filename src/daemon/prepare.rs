@@ -6,7 +6,8 @@ use log::{LevelFilter, info, warn};
 
 use crate::config::{Config, LogFormat, LogLevel};
 use crate::daemon::agent_options::surroundings;
-use crate::daemon::log::{self as log_sink, Format, LogHandle};
+use crate::daemon::log::{self as log_sink, LogHandle};
+use crate::daemon::log_record::Format;
 use crate::lifecycle::budget::Surroundings;
 use crate::os::entry::Environ;
 use crate::os::{init, stdio};
@@ -14,10 +15,12 @@ use crate::os::{init, stdio};
 /// Longest that an error message at the end may wait for a slow reader of standard error.
 const REPORT_LIMIT: Duration = Duration::from_secs(1);
 
-/// Writes a message for the user to standard error: `ojs-init: ...`.
+/// Tells the user on standard error why we cannot go on: as a record of the log once there is one, before that and in
+/// subcommands as `ojs-init: ...`.
 pub fn report(message: &str) {
+    let line = log_sink::fatal(message).unwrap_or_else(|| format!("ojs-init: {message}\n"));
     // Nothing can be said about a standard error that takes nothing; the exit status still tells.
-    let _ = stdio::write_error(format!("ojs-init: {message}\n").as_bytes(), REPORT_LIMIT);
+    let _ = stdio::write_error(line.as_bytes(), REPORT_LIMIT);
 }
 
 /// Starts the log as configured.

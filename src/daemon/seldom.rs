@@ -20,9 +20,14 @@ pub struct Seldom {
 impl Seldom {
     /// Warns of it, unless that was done a moment ago.
     pub fn warn(&mut self, message: fmt::Arguments<'_>) {
-        if let Some(more) = self.happened(clock::monotonic()) {
-            warn!("{message}{}", and_more(more));
+        if let Some(more) = self.is_due() {
+            warn!("{message}{more}");
         }
+    }
+
+    /// It happened. What to add to a line about it, unless there was one a moment ago.
+    pub fn is_due(&mut self) -> Option<String> {
+        self.happened(clock::monotonic()).map(and_more)
     }
 
     /// It happened at this time. To be said now: how often it happened since the last line, this time not counted.

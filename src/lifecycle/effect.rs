@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
+use crate::lifecycle::answer::{Answer, Shown};
 use crate::lifecycle::ending::Account;
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
-use crate::lifecycle::health::{Health, Probe};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
-use crate::lifecycle::phase::Phase;
-use crate::lifecycle::status::Status;
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -57,44 +55,6 @@ pub enum Effect {
     WriteTerminationLog(Box<Account>),
     /// End with this status. Nothing follows.
     Exit(u8),
-}
-
-/// What an operator is answered. How it is spelled is the business of `wire::control`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Answer {
-    /// What became of the request.
-    pub taken: Taken,
-    /// What the worker and the backend are told about where we are.
-    pub state: WorkerState,
-    /// Where we are.
-    pub phase: Phase,
-    /// Jobs that are active.
-    pub active: usize,
-    /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before terminate: the longest that
-    /// a drain could last, but only when the orchestrator's clock runs.
-    pub left: Option<Duration>,
-}
-
-/// What an operator is shown. How it is spelled is the business of `wire::status`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Shown {
-    /// Where we are and what everybody is doing.
-    Status(Status),
-    /// The answer to a probe.
-    Health(Probe, Health),
-}
-
-/// What became of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Taken {
-    /// It is done.
-    Done,
-    /// It was so already, or we are further than that.
-    Already,
-    /// It cannot be, for this reason.
-    Refused(&'static str),
-    /// Too many others wait already, for this reason.
-    Busy(&'static str),
 }
 
 /// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is held to this number.

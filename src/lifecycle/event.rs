@@ -306,8 +306,6 @@ pub struct Delivery {
     pub timeout: Option<Duration>,
     /// What tells this reservation from another one of the same job.
     pub reservation: Reservation,
-    /// How many attempts there may be.
-    pub max_attempts: Option<u64>,
     /// How long the job wants to be reserved (worker protocol 5.3).
     pub visibility: Option<Duration>,
 }
@@ -323,6 +321,8 @@ pub struct Subject {
     pub queue: Text,
     /// The attempt's number as the backend counts.
     pub attempt: Option<u64>,
+    /// How many attempts there may be.
+    pub max_attempts: Option<u64>,
     /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that can be read.
     pub trace: Option<Trace>,
 }

@@ -37,7 +37,7 @@ numbers! {
 pub struct ProcessId(pub u64);
 
 impl ProcessId {
-    /// The pid.
+    /// The pid; for people, since the system uses pids again.
     #[must_use]
     pub fn pid(self) -> u32 {
         // The upper half is left out on purpose.

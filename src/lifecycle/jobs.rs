@@ -172,7 +172,7 @@ impl Job {
     /// Why it must not be requeued, if so: that would discard it, or could with a backend that does such a thing.
     #[must_use]
     pub fn why_not_requeue(&self, backend: Habits) -> Option<&'static str> {
-        match (self.delivery.reservation.attempt, self.delivery.max_attempts) {
+        match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {
             (Some(attempt), Some(most)) if attempt < most => None,
             (Some(_), Some(_)) => Some("a requeue would discard it: its attempts are used up"),
             (None, _) | (_, None) if backend.discards_requeues => {

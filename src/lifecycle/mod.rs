@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod answer;
 mod backoff;
 pub mod budget;
 mod connections;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Answer, Effect, Reason, Shown, Taken};
+use crate::lifecycle::answer::{Answer, Shown, Taken};
+use crate::lifecycle::effect::{Effect, Reason};
 use crate::lifecycle::event::Request;
 use crate::lifecycle::ids::ClientId;
 use crate::lifecycle::machine::{Lifecycle, Timer};

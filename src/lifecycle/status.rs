@@ -1,5 +1,6 @@
 //! What an operator is shown: where we are, how long that may last, and what everybody is doing.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -232,7 +233,7 @@ impl Lifecycle {
                 }
             })
             .collect();
-        jobs.sort_by(|one, other| other.age.cmp(&one.age));
+        jobs.sort_by_key(|job| Reverse(job.age));
         jobs.truncate(MOST_JOBS_SHOWN);
         jobs
     }

@@ -23,7 +23,7 @@ pub const CONTENT_TYPE: &str = "application/openjobspec+json";
 pub const OJS_VERSION: &str = "1.0.0-rc.1";
 
 /// Error code of a FAIL whose worker named none, and of every FAIL in the bare form.
-const DEFAULT_ERROR_CODE: &str = "handler_error";
+pub const DEFAULT_ERROR_CODE: &str = "handler_error";
 
 /// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
 const REQUEUE_ERROR_CODE: &str = "cancelled";

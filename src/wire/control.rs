@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::effect::{Answer, Taken};
+use crate::lifecycle::answer::{Answer, Taken};
 use crate::lifecycle::event::Request;
 use crate::lifecycle::health::Probe;
 use crate::wire::json::{self, Fields};

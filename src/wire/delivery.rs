@@ -74,13 +74,13 @@ fn delivery(envelope: &str) -> Option<Delivery> {
             kind: fields.text("type").unwrap_or_default().into(),
             queue: fields.text("queue").unwrap_or_default().into(),
             attempt: reservation.attempt,
+            max_attempts: fields.whole("max_attempts"),
             trace: trace(&fields),
         }),
         envelope: text(envelope),
         checkpoint: checkpoint(&fields),
         timeout,
         reservation,
-        max_attempts: fields.whole("max_attempts"),
         visibility: fields
             .duration("visibility_timeout_ms", Duration::from_millis(1))
             .or_else(|| fields.duration("visibility_timeout", Duration::from_secs(1))),

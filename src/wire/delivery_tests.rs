@@ -35,7 +35,7 @@ fn the_fields_of_a_job_that_matter_are_read() {
         r#"{"id":"j","type":"t","timeout_ms":1500,"timeout":9,"attempt":0,"max_attempts":3,"started_at":"2026-01-01T00:00:00Z"}"#,
     );
     assert_eq!(delivery.timeout, Some(Duration::from_millis(1500)));
-    assert_eq!(delivery.max_attempts, Some(3));
+    assert_eq!(delivery.subject.max_attempts, Some(3));
     assert_eq!(delivery.checkpoint, None);
     let reservation = Reservation {
         attempt: Some(0),
@@ -56,7 +56,7 @@ fn a_field_of_the_wrong_type_is_an_absent_field() {
         let delivery = only(envelope);
         let read = (
             delivery.timeout,
-            delivery.max_attempts,
+            delivery.subject.max_attempts,
             delivery.checkpoint,
             delivery.reservation,
         );

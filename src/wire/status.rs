@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::lifecycle::effect::Shown;
+use crate::lifecycle::answer::Shown;
 use crate::lifecycle::health::{Health, Probe};
 use crate::lifecycle::status::{Cause, Ending, ShownJob, ShownPlace, Status};
 use crate::wire::names;

@@ -328,13 +328,13 @@ impl World {
                 kind: "mail".into(),
                 queue: "default".into(),
                 attempt: None,
+                max_attempts: None,
                 trace: None,
             }
             .into(),
             checkpoint: None,
             timeout: None,
             reservation: Reservation::default(),
-            max_attempts: None,
             visibility: None,
         }
     }

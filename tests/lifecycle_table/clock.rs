@@ -294,6 +294,7 @@ fn job() -> Delivery {
             kind: "t".into(),
             queue: "default".into(),
             attempt: Some(1),
+            max_attempts: None,
             trace: None,
         }
         .into(),
@@ -301,7 +302,6 @@ fn job() -> Delivery {
         checkpoint: None,
         timeout: None,
         reservation: Reservation::default(),
-        max_attempts: None,
         visibility: None,
     }
 }

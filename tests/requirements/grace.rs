@@ -20,7 +20,10 @@ fn announced(variables: &[(&str, &str)]) -> String {
     init.ends_with(0);
     let log = init.log();
     let line = log.lines().find(|line| line.contains("after a stop signal"));
-    line.unwrap_or_else(|| panic!("{log}")).to_owned()
+    let (_time, said) = line
+        .and_then(|line| line.split_once(' '))
+        .unwrap_or_else(|| panic!("{log}"));
+    said.to_owned()
 }
 
 /// The time that the worker is told to have when SIGTERM comes, in milliseconds.

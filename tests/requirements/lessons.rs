@@ -80,7 +80,10 @@ fn a_04_a_report_that_hangs_is_logged_and_keeps_nothing_else_from_its_turn() {
     let course = course(&stage, began);
     assert_eq!(course[course.len() - 2..], ["beat terminate []", "deregister"]);
     let complaints = init.complaints().join("\n");
-    assert!(complaints.contains("left to its visibility timeout"), "{complaints}");
+    assert!(
+        complaints.contains("Job left to its visibility timeout"),
+        "{complaints}"
+    );
 }
 
 #[test]
@@ -307,10 +310,10 @@ fn a_16_each_step_of_the_shutdown_is_one_line_of_the_log_with_what_came_of_it() 
     let steps = [
         "info: SIGTERM: terminating",
         "info: Worker draining, 2 jobs in progress",
-        "debug: job j1: done, the backend has the ACK",
+        "info: Job completed successfully [job j1, t",
         "warn: stop phase: the grace period is over, cancelling 1 job",
         "info: SIGKILL to what is left",
-        "info: job j2: failed, the backend has the FAIL",
+        "warn: Job failed, will retry: ShutdownError",
         "warn: deregistration failed",
         "warn: Worker stopped; 1 job cut off, 0 jobs finished and not reported; exit status 0",
     ];

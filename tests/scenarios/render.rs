@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ojs_init::lifecycle::answer::{Answer, Shown, Taken};
 use ojs_init::lifecycle::effect::{
-    About, Answer, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Shown, Taken, Word, WorkerState,
+    About, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Word, WorkerState,
 };
 use ojs_init::lifecycle::ending::Account;
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};

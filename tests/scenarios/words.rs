@@ -349,6 +349,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
         kind: "mail".into(),
         queue: "default".into(),
         attempt: None,
+        max_attempts: None,
         trace: None,
     };
     let mut delivery = Delivery {
@@ -360,7 +361,6 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
             attempt: Some(1),
             started_at: None,
         },
-        max_attempts: None,
         visibility: None,
     };
     for condition in conditions.split(", ").filter(|condition| !condition.is_empty()) {
@@ -373,7 +373,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
             "attempt" => {
                 let (attempt, most) = value.split_once('/').map_or((value, None), |(a, m)| (a, Some(m)));
                 delivery.reservation.attempt = Some(number(attempt)?);
-                delivery.max_attempts = most.map(number).transpose()?;
+                subject.max_attempts = most.map(number).transpose()?;
             }
             "size" => delivery.envelope = "x".repeat(number(value)?).into(),
             "checkpoint" => delivery.checkpoint = Some(value.into()),

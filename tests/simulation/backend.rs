@@ -288,6 +288,7 @@ fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
             kind: if job.plan.is_rare { RARE_KIND } else { "usual" }.into(),
             queue: "default".into(),
             attempt: Some(job.attempt),
+            max_attempts: job.plan.max_attempts,
             trace: None,
         }
         .into(),
@@ -296,7 +297,6 @@ fn delivery(id: &JobId, job: &Truth, serial: u64) -> Delivery {
         checkpoint: None,
         timeout: job.plan.timeout.map(ms),
         reservation: reservation(job.attempt, serial),
-        max_attempts: job.plan.max_attempts,
         visibility: None,
     }
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Shown, Word, WorkerState};
+use ojs_init::lifecycle::answer::Shown;
+use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
 use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
 use ojs_init::lifecycle::ids::ClientId;
 use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};

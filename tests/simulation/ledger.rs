@@ -207,7 +207,7 @@ impl Ledger {
             seen.push(&delivery.subject.id);
             let serial = serial_of(&delivery.reservation);
             let attempt = delivery.reservation.attempt.unwrap_or(0);
-            let is_last_attempt = delivery.max_attempts.is_some_and(|most| attempt >= most);
+            let is_last_attempt = delivery.subject.max_attempts.is_some_and(|most| attempt >= most);
             self.claims.push(Claim {
                 id: delivery.subject.id.clone(),
                 kind: delivery.subject.kind.clone(),

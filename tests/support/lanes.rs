@@ -273,7 +273,7 @@ impl log::Log for Recorder {
 fn record_log() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        log::set_boxed_logger(Box::new(Recorder)).unwrap();
+        log::set_logger(&Recorder).unwrap();
         log::set_max_level(log::LevelFilter::Trace);
     });
 }

@@ -79,7 +79,7 @@ fn an_ack_whose_reply_was_lost_counts_once() {
     stage.enqueue([1]);
     let mut init = stage.worker(WORKS).start();
     stage.wait_for_outcomes();
-    init.logs("j1: done");
+    init.logs("Job completed successfully [job j1, ");
     init.stops();
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
 }

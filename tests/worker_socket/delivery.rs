@@ -168,7 +168,7 @@ die()";
         init.notes_line("job j1");
         let large = format!(r#"{{"id":"large","type":"t","args":["{}"]}}"#, "x".repeat(2 << 20));
         stage.backend.enqueue(&large);
-        init.logs("job large: given to");
+        init.logs("Job given to the worker [job large, ");
         std::fs::write(stage.at("init.notes.go"), "").unwrap();
         init.ends_with(137);
         stage.wait_for_outcomes();

@@ -70,7 +70,7 @@ link.note_all()";
     init.notes_line("job j1");
     let large = format!(r#"{{"id":"large","type":"t","args":["{}"]}}"#, "x".repeat(1 << 20));
     stage.backend.enqueue(&large);
-    init.logs("job large: given to");
+    init.logs("Job given to the worker [job large, ");
     std::fs::write(stage.at("init.notes.go"), "").unwrap();
     init.notes_line("written");
     stage.wait_for_outcomes();

@@ -303,7 +303,7 @@ impl Init {
 
     /// The warnings and errors in its log.
     pub fn complaints(&self) -> Vec<String> {
-        let is_complaint = |line: &&str| line.starts_with("ojs-init: warn: ") || line.starts_with("ojs-init: error: ");
+        let is_complaint = |line: &&str| line.contains(" ojs-init: warn: ") || line.contains(" ojs-init: error: ");
         let log = self.log();
         log.lines().filter(is_complaint).map(str::to_owned).collect()
     }

@@ -59,10 +59,7 @@ impl Judge<'_> {
         let mut verdict = Vec::new();
         for hand in self.hands().filter(|hand| self.heard_of(hand).is_some()) {
             let id = &hand.job.id;
-            let given_up = self
-                .story
-                .log
-                .contains(&format!("job {id}: left to its visibility timeout"));
+            let given_up = self.is_said_to_lapse(&hand);
             // Its FAIL or requeue may have been carried out: how long that has been so the record cannot say, where the request
             // itself never got there.
             let is_looked_at = |event: &Event| event.operation == "info" && event.request.contains(id.as_str());

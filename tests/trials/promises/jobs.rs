@@ -75,9 +75,10 @@ impl Judge<'_> {
         }
     }
 
-    fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {
-        let line = format!("job {}: left to its visibility timeout", hand.job.id);
-        self.story.log.contains(&line)
+    pub(super) fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {
+        let name = format!("[job {}, ", hand.job.id);
+        let is_said = |line: &str| line.contains("Job left to its visibility timeout") && line.contains(&name);
+        self.story.log.lines().any(is_said)
     }
 
     /// It should go back, and that would discard it.

@@ -1,0 +1,350 @@
+//! What is said, against docs/logging.md: each message with its level, category, state and attributes.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose page or record cannot be read has failed"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::daemon::log_record::{Format, Record, Severity};
+use crate::lifecycle::effect::{CancelReason, Outcome};
+use crate::lifecycle::event::{JobError, Subject};
+use crate::lifecycle::ids::JobId;
+use crate::signal::Signal;
+
+use super::*;
+
+const PAGE: &str = include_str!("../../docs/logging.md");
+
+/// A row of a table: the message, the level, the job's state, the attributes.
+#[derive(Debug)]
+struct Row {
+    message: String,
+    level: String,
+    state: Option<String>,
+    attributes: BTreeSet<String>,
+}
+
+impl Row {
+    /// The rows of the table below this heading.
+    fn below(heading: &str) -> Vec<Self> {
+        let (_, section) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|line| {
+            let (message, rest) = line.split_once("` |").unwrap();
+            let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
+            let (level, state, attributes) = match cells.as_slice() {
+                [level, state, attributes, _] => (*level, Some((*state).to_owned()), *attributes),
+                [level, attributes, _] => (*level, None, *attributes),
+                _ => unreachable!("{line}"),
+            };
+            let names = attributes.split([',', ' ']).filter(|name| !matches!(*name, "" | "or"));
+            Self {
+                message: message.to_owned(),
+                level: level.to_owned(),
+                state,
+                attributes: names.map(str::to_owned).collect(),
+            }
+        })
+        .collect()
+    }
+
+    /// Whether its message is this one: `{…}` is anything.
+    fn is_of(&self, said: &str) -> bool {
+        let mut rest = said;
+        let mut parts = self
+            .message
+            .split('{')
+            .map(|part| part.split_once('}').map_or(part, |(_, after)| after));
+        let begins = parts.next().is_some_and(|first| match rest.strip_prefix(first) {
+            Some(after) => {
+                rest = after;
+                true
+            }
+            None => false,
+        });
+        let mut ends = !self.message.contains('{');
+        let follows = parts.all(|part| {
+            ends = part.is_empty() || rest.ends_with(part);
+            rest.find(part)
+                .map(|at| rest = rest.get(at + part.len()..).unwrap_or_default())
+                .is_some()
+        });
+        begins && follows && ends && (self.message.contains('{') || rest.is_empty())
+    }
+}
+
+/// The record as a program reads it.
+fn read(note: &Note) -> Value {
+    let record = Record {
+        at: jiff::Timestamp::UNIX_EPOCH,
+        severity: Severity::Usual(note.level),
+        message: &note.message,
+        fields: &note.fields,
+        worker: None,
+    };
+    serde_json::from_str(&record.line(Format::Json)).unwrap()
+}
+
+fn narrator() -> Narrator {
+    Narrator {
+        began: Duration::ZERO,
+        concurrency: 1,
+        queues: String::new(),
+        jobs: JobNarrator::default(),
+        ended_by: None,
+        undelivered: BTreeMap::new(),
+    }
+}
+
+fn job(attempt: u64) -> Arc<Subject> {
+    Arc::new(Subject {
+        id: JobId("j1".into()),
+        kind: "t".into(),
+        queue: "q".into(),
+        attempt: Some(attempt),
+        max_attempts: Some(3),
+        trace: None,
+    })
+}
+
+fn error(is_retryable: bool) -> JobError {
+    JobError {
+        code: Some("handler_error".into()),
+        kind: Some("ValueError".into()),
+        message: "no".into(),
+        retryable: is_retryable,
+        details: None,
+        backtrace: None,
+    }
+}
+
+/// Every remark about jobs, each as often as it has texts.
+fn about_jobs() -> Vec<Remark> {
+    let job = job(3);
+    let handed_over = || Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
+    vec![
+        Remark::Claimed(Arc::clone(&job)),
+        handed_over(),
+        Remark::TimedOut(Arc::clone(&job)),
+        Remark::Settled(Arc::clone(&job), Outcome::Acked),
+        handed_over(),
+        Remark::Settled(Arc::clone(&job), Outcome::Requeued),
+        Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
+        Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
+        Remark::Adopted(Arc::clone(&job)),
+        Remark::NoHandler(Arc::clone(&job)),
+        Remark::ResultDropped(Arc::clone(&job)),
+        Remark::Abandoned(job, "why"),
+    ]
+}
+
+/// Every other one.
+fn about_the_worker() -> Vec<Remark> {
+    let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
+    let failed = |failure| Remark::CallFailed {
+        what: "heartbeat",
+        failure,
+        retry_in: Some(soon),
+    };
+    let summary = |cut_off, is_asked| Remark::Summary {
+        cut_off,
+        unreported: 0,
+        is_asked,
+        status: 0,
+    };
+    let stop = |held| Remark::StopBegan { held, is_forced: true };
+    vec![
+        Remark::Registered(WorkerId("w1".into())),
+        Remark::NotRegistered,
+        Remark::ConnectionReady {
+            connection: ConnectionId(1),
+            concurrency: 2,
+            client: Some("c".into()),
+        },
+        Remark::NotReady,
+        Remark::HeartbeatForm(HeartbeatForm::Bare),
+        Remark::HeartbeatIntervalCut {
+            configured: soon,
+            used: soon,
+        },
+        failed(Failure::NotSent),
+        failed(Failure::Unauthorized),
+        Remark::BackendIsBack,
+        Remark::FetchAbandoned,
+        Remark::StateChanged {
+            state: WorkerState::Terminate,
+            reason,
+        },
+        Remark::Stayed {
+            what: reason,
+            why: "why",
+        },
+        Remark::PrestopRan { left: Some(soon) },
+        Remark::PrestopRan { left: None },
+        Remark::PrestopLapsed { later: Some(soon) },
+        Remark::PrestopLapsed { later: None },
+        Remark::DrainBegan { active: 2, left: soon },
+        Remark::Draining { active: 1, left: soon },
+        Remark::Drained,
+        stop(0),
+        stop(1),
+        Remark::EndingProcess {
+            process: ProcessId(7),
+            why: "why",
+            jobs: 1,
+        },
+        Remark::Killing,
+        Remark::KillGaveUp,
+        Remark::WorkerEnded(Ended::Exited(1)),
+        Remark::WorkerEnded(Ended::Signalled(Signal::KILL)),
+        Remark::DescendantsLeft(soon),
+        Remark::RestartIn(soon),
+        Remark::TooManyRestarts,
+        Remark::StartPostponed,
+        summary(0, true),
+        summary(1, true),
+        summary(0, false),
+    ]
+}
+
+fn names(object: Option<&Value>) -> BTreeSet<String> {
+    let object = object.and_then(Value::as_object);
+    object.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
+/// Holds records against the rows: each has one row, each row a record, and together they have its attributes.
+fn assert_in_step(rows: &[Row], records: &[Value]) {
+    let mut seen = vec![BTreeSet::new(); rows.len()];
+    let mut is_said = vec![false; rows.len()];
+    for record in records {
+        let message = record["message"].as_str().unwrap();
+        // The more a row has of the message, the more it is the one that is meant.
+        let row = (0..rows.len())
+            .filter(|at| rows[*at].is_of(message))
+            .max_by_key(|at| rows[*at].message.len());
+        let at = row.unwrap_or_else(|| unreachable!("{message:?} is not on the page"));
+        let row = &rows[at];
+        assert_eq!(record["severity"], row.level.to_uppercase(), "{message}");
+        let state = record.pointer("/ojs/state").and_then(Value::as_str).unwrap_or_default();
+        assert_eq!(state, row.state.as_deref().unwrap_or_default(), "{message}");
+        is_said[at] = true;
+        seen[at].append(&mut names(record.get("attributes")));
+    }
+    for (at, row) in rows.iter().enumerate() {
+        assert!(is_said[at], "nobody says {:?}", row.message);
+        assert_eq!(seen[at], row.attributes, "{}", row.message);
+    }
+}
+
+#[test]
+fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
+    let mut narrator = narrator();
+    let now = Duration::from_secs(5);
+    let mut records: Vec<Value> = about_jobs()
+        .iter()
+        .map(|remark| read(&narrator.note(remark, now).unwrap()))
+        .collect();
+    for (attempt, is_retryable) in [(1, true), (1, false), (3, true)] {
+        let job = job(attempt);
+        narrator
+            .note(&Remark::HandedOver(Arc::clone(&job), ConnectionId(1)), now)
+            .unwrap();
+        narrator.jobs.failing(&job.id, &error(is_retryable));
+        let failed = read(&narrator.note(&Remark::Settled(job, Outcome::Failed), now).unwrap());
+        assert_eq!(failed["error"]["type"], "ValueError");
+        assert_eq!(failed["error"]["message"], "no");
+        let is_last = failed["ojs"]["state"] == "discarded";
+        assert_eq!(is_last, !(attempt == 1 && is_retryable), "{failed}");
+        // One attempt is in the singular.
+        records.extend((attempt == 3 || !is_last).then_some(failed));
+    }
+    assert!(records.iter().all(|record| record["category"] == "lifecycle"));
+    assert!(records.iter().all(|record| record["ojs"]["job_id"] == "j1"));
+    assert_in_step(&Row::below("Jobs"), &records);
+}
+
+#[test]
+fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
+    let mut narrator = narrator();
+    let now = Duration::from_secs(5);
+    let notes: Vec<Note> = about_the_worker()
+        .iter()
+        .map(|remark| narrator.note(remark, now).unwrap())
+        .collect();
+    let mut records: Vec<Value> = notes.iter().map(read).collect();
+    for record in &records {
+        let is_error = record.get("error").is_some();
+        assert_eq!(record["category"] == "error", is_error, "{record}");
+    }
+    let heartbeat = Call::Heartbeat {
+        worker: WorkerId("w1".into()),
+        state: WorkerState::Running,
+        active: Vec::new(),
+        visibility: now,
+        form: HeartbeatForm::Full,
+    };
+    records.extend(narrator.calling_note(&heartbeat).as_ref().map(read));
+    records.push(read(&narrator.started(1, &WorkerId("w1".into()))));
+    assert_in_step(&Row::below("The worker"), &records);
+}
+
+#[test]
+fn no_remark_is_left_out_here() {
+    let source = include_str!("../lifecycle/effect.rs");
+    let (_, remarks) = source.split_once("pub enum Remark {\n").unwrap();
+    let remarks = remarks.split("\n}\n").next().unwrap();
+    let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());
+    let name = |text: &str| {
+        text.split(|c: char| !c.is_ascii_alphabetic())
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let all: BTreeSet<String> = remarks
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(is_name)
+        .map(name)
+        .collect();
+    let samples = about_jobs().into_iter().chain(about_the_worker());
+    let here: BTreeSet<String> = samples.map(|remark| name(&format!("{remark:?}"))).collect();
+    assert_eq!(all, here);
+}
+
+#[test]
+fn a_drain_names_the_signal_that_began_it() {
+    let mut narrator = narrator();
+    let now = Duration::ZERO;
+    let state = |state, reason| Remark::StateChanged { state, reason };
+    narrator.note(&state(WorkerState::Quiet, Reason::Sigtstp), now).unwrap();
+    narrator
+        .note(&state(WorkerState::Terminate, Reason::Sigint), now)
+        .unwrap();
+    let drain = Remark::Draining { active: 3, left: now };
+    let record = read(&narrator.note(&drain, now).unwrap());
+    assert_eq!(record["attributes"]["signal"], "SIGINT");
+    assert_eq!(record["attributes"]["active_jobs"], 3);
+    assert_eq!(record["message"], "Worker draining, 3 jobs in progress; 0 s left");
+}
+
+#[test]
+fn a_job_s_time_is_from_its_hand_over_to_its_outcome() {
+    let mut narrator = narrator();
+    let job = job(1);
+    let handed_over = Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
+    narrator.note(&handed_over, Duration::from_secs(5)).unwrap();
+    let settled = Remark::Settled(job, Outcome::Acked);
+    let record = read(&narrator.note(&settled, Duration::from_millis(6250)).unwrap());
+    assert_eq!(record["attributes"]["duration_ms"], 1250);
+    let record = read(&narrator.note(&settled, Duration::from_secs(9)).unwrap());
+    assert_eq!(
+        record.pointer("/attributes/duration_ms"),
+        None,
+        "what was settled is forgotten"
+    );
+}
