@@ -154,8 +154,7 @@ fn set_up(
     }
     init::take_terminal_from_input();
     let log = *log;
-    let program = command.first().map(|name| name.to_string_lossy().into_owned());
-    let program = program.unwrap_or_default();
+    let program = program(command);
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -275,6 +274,12 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
             );
         })
         .ok()
+}
+
+/// The command's name, as it was given.
+fn program(command: &[OsString]) -> String {
+    let name = command.first().map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_default()
 }
 
 fn facts(config: &Config, program: &str) -> Facts {

@@ -126,6 +126,12 @@ impl From<&str> for Attribute {
     }
 }
 
+impl From<u32> for Attribute {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
 impl From<u64> for Attribute {
     fn from(number: u64) -> Self {
         Self::Number(number)

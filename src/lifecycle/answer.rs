@@ -27,7 +27,7 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Shown {
     /// Where we are and what everybody is doing.
-    Status(Status),
+    Status(Box<Status>),
     /// The answer to a probe.
     Health(Probe, Health),
 }

@@ -46,7 +46,7 @@ pub enum Effect {
     /// Answer a program on the control socket, without waiting.
     Answer(ClientId, Answer),
     /// Show such a program what it asked for, without waiting.
-    Show(ClientId, Box<Shown>),
+    Show(ClientId, Shown),
     /// Close the connection of such a program: it had its time. Nothing more is told of it.
     DropClient(ClientId),
     /// Tell the person who reads the log.

@@ -20,6 +20,7 @@ fn job(id: &str, queue: &str, kind: &str) -> Arc<Subject> {
         kind: kind.into(),
         queue: queue.into(),
         attempt: None,
+        max_attempts: None,
         trace: None,
     })
 }

@@ -161,11 +161,11 @@ impl Lifecycle {
     fn show_status(&mut self, client: ClientId, until_end: bool, now: Moment) {
         let then = if until_end { Client::Watching } else { Client::Answered };
         let status = self.status(now);
-        self.show(client, Shown::Status(status), then, now);
+        self.show(client, Shown::Status(Box::new(status)), then, now);
     }
 
     fn show(&mut self, client: ClientId, shown: Shown, then: Client, now: Moment) {
-        self.order(Effect::Show(client, Box::new(shown)));
+        self.order(Effect::Show(client, shown));
         let within = if then == Client::Watching {
             LOOK_WITHIN
         } else {

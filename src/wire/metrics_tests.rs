@@ -70,6 +70,7 @@ fn job(queue: &str, kind: &str) -> Arc<Subject> {
         kind: kind.into(),
         queue: queue.into(),
         attempt: None,
+        max_attempts: None,
         trace: None,
     })
 }

@@ -23,6 +23,7 @@ fn shown_job(id: &str, kind: &str, queue: &str) -> ShownJob {
             kind: kind.into(),
             queue: queue.into(),
             attempt: Some(2),
+            max_attempts: None,
             trace: None,
         }),
         age: ms(1_500),
@@ -79,7 +80,7 @@ fn facts() -> Facts {
 }
 
 fn text(status: Status, facts: &Facts) -> String {
-    let line = encode(&Shown::Status(status), facts, ms(60_000), 12);
+    let line = encode(&Shown::Status(Box::new(status)), facts, ms(60_000), 12);
     String::from_utf8(line).unwrap()
 }
 

@@ -106,10 +106,11 @@ impl Course {
             Event::SignalArrived(signal) => self.signal(*signal, now),
             Event::OperatorAsked(client, request) => {
                 self.unanswered.insert(*client);
-                match request {
-                    Request::Status { until_end: true } => self.watching.insert(*client),
-                    _other => self.watching.remove(client),
-                };
+                if matches!(request, Request::Status { until_end: true }) {
+                    self.watching.insert(*client);
+                } else {
+                    self.watching.remove(client);
+                }
                 self.asked(*request, now);
             }
             Event::OperatorLeft(client) => {
@@ -331,7 +332,7 @@ impl Course {
                 self.lingers.insert(*client);
             }
             Effect::Show(client, shown) => {
-                let is_end = matches!(&**shown, Shown::Status(status) if status.ending.is_some());
+                let is_end = matches!(shown, Shown::Status(status) if status.ending.is_some());
                 promise!(
                     "one answer for each request",
                     self.unanswered.remove(client) || is_end && self.watching.contains(client),
