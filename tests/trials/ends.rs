@@ -16,6 +16,8 @@ pub struct Ends {
     pub t0: Option<f64>,
     /// No job is asked for from here on, until the end.
     pub quiet: Option<f64>,
+    /// From here on it may have been quiet: somebody asked for that, whenever it was heard.
+    pub quiet_from: Option<f64>,
     /// The stop signals that came before the end.
     pub stops: Vec<f64>,
     /// Somebody did not want to wait for the drain.
@@ -110,6 +112,7 @@ impl Ends {
         Self {
             t0,
             quiet: first(t0.into_iter().chain(quiets).chain(tstp.filter(|_| resumed.is_none()))),
+            quiet_from: first(begun(&["quiet", "prestop"]).into_iter().chain(tstp)),
             forced: first(stops.get(1).copied().into_iter().chain(taken(asked, &["stop"]))),
             deadline: t0.map(deadline),
             asked: first_asked,

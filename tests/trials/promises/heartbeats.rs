@@ -95,7 +95,7 @@ impl Judge<'_> {
             return Vec::new();
         };
         let is_known = self.beats().any(|beat| is_whole(beat) && beat.ms < asked - NOISE);
-        let was_quiet = self.ends.quiet.is_some_and(|quiet| quiet < t0);
+        let was_quiet = self.ends.quiet_from.is_some_and(|quiet| quiet < t0);
         let ended_by_itself = self.plan.behaviour.may_end_first();
         if !is_known || was_quiet || ended_by_itself || self.ends.is_abandoned() || !self.plan.weather.is_reliable() {
             return Vec::new();
