@@ -5,15 +5,14 @@ use serde_json::json;
 use crate::backend::{Behaviour, Endpoint};
 use crate::client::Probes;
 use crate::operator::{OBEYS, run};
-use crate::stage::{Stage, job};
+use crate::stage::{Init, Stage, job};
 use crate::{STUCK, screen, shown, shows};
 
 /// The port that the kernel gives.
 const ANY_PORT: (&str, &str) = ("OJS_HEALTH_LISTEN", "127.0.0.1:0");
 
-#[test]
-fn each_phase_shows_its_state_its_reason_its_time_and_its_jobs() {
-    let stage = Stage::new();
+/// With a job that never ends, and a drain of 22 s.
+fn with_a_job(stage: &Stage) -> Init {
     stage.enqueue([1]);
     let times = [
         ("OJS_CANCEL_GRACE", "7s"),
@@ -22,7 +21,13 @@ fn each_phase_shows_its_state_its_reason_its_time_and_its_jobs() {
     ];
     let mut init = stage.worker(STUCK).with_all(&times).start();
     init.notes_line("job j1");
+    init
+}
 
+#[test]
+fn who_runs_shows_its_jobs_its_worker_and_its_backend() {
+    let stage = Stage::new();
+    let init = with_a_job(&stage);
     let running = shows(&stage, &init, "running", |shown| {
         !shown["backend"]["heartbeat_age_ms"].is_null()
     });
@@ -65,14 +70,19 @@ fn each_phase_shows_its_state_its_reason_its_time_and_its_jobs() {
     );
     let came = run(&stage, &init, &["status"]);
     let lines = screen(&came);
-    assert!(lines.iter().any(|line| *line == "state     running"), "{came:?}");
+    assert!(lines.contains(&"state     running"), "{came:?}");
     assert!(
         lines
             .iter()
             .any(|line| line.starts_with("j1 ") && line.ends_with("conn 1")),
         "{came:?}"
     );
+}
 
+#[test]
+fn quiet_drain_and_stop_phase_each_show_their_reason_and_their_time() {
+    let stage = Stage::new();
+    let mut init = with_a_job(&stage);
     run(&stage, &init, &["quiet"]);
     let quiet = shown(&stage, &init);
     assert_eq!(
