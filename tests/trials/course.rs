@@ -31,6 +31,9 @@ const OCCASION: Duration = Duration::from_millis(1500);
 /// How much longer than the limit an init is waited for before it is said to hang.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// Between two signals, in milliseconds: the kernel makes one of two that come sooner than the first is taken.
+const APART_MS: f64 = 20.0;
+
 /// How late an answer comes for which nobody waits any more: longer than any stop phase.
 const TOO_LATE: Duration = Duration::from_secs(6);
 
@@ -405,6 +408,9 @@ impl Course<'_> {
     }
 
     fn ask(&self, pid: i32, ask: Ask, asked: &mut Asked) {
+        // After a busy machine has held us up, two may be due at once.
+        let apart = asked.sent.last().map_or(0.0, |last| last.ms + APART_MS - self.now());
+        pause(Duration::from_secs_f64(apart.max(0.0) / 1000.0));
         let began = self.now();
         match ask {
             Ask::Signal(signal) => {

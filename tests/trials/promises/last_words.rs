@@ -29,9 +29,14 @@ impl Judge<'_> {
         if let Some(odd) = after.iter().find(|event| event.operation != "deregister") {
             verdict.extend(broken(PROMISE, format!("{} came after deregister", odd.operation)));
         }
+        let is_early = |event: &&&Event| event.operation == "register" && is_whole(event);
+        let registered = before.iter().find(is_early).map(|event| event.ms);
+        let left = after.first().map_or(f64::MAX, |event| arrived(event));
+        let is_known_for_long = registered.is_some_and(|registered| registered < left - NOISE);
         let beats: Vec<_> = before.iter().filter(|event| event.operation == "heartbeat").collect();
         match beats.last() {
-            None if self.plan.occasion == Occasion::Start => {}
+            // Whoever hears of the registration that late only takes it back.
+            None if self.plan.occasion == Occasion::Start || !is_known_for_long => {}
             None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
             Some(last)
                 if !self
