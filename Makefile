@@ -11,6 +11,8 @@
 TARGET := x86_64-unknown-linux-musl
 OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
+# Tests of processes mostly wait, so there may be more of them than processors.
+TEST_THREADS := 5
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
 .PHONY: demo picture release test trials broken-builds lint conformance deny setup
@@ -39,7 +41,7 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test: setup lint release
-	$(STATIC_ENV) CONFORMANCE=table cargo test --locked --workspace
+	$(STATIC_ENV) CONFORMANCE=table RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
 	$(MAKE) demo
 
 trials: setup release

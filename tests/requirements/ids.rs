@@ -16,7 +16,7 @@ fn mixed_drain(signal: i32) -> (Stage, Vec<String>) {
     stage.states_become(&["running"]);
     let began = now();
     init.signal(signal);
-    init.logs("Worker draining, 2 jobs in progress");
+    stage.states_become(&["running", "quiet", "terminate"]);
     init.order("ack j1");
     init.ends_with(0);
     let mut course = course(&stage, began);

@@ -84,6 +84,7 @@ fn p_04_active_jobs_go_on_as_if_nothing_had_happened() {
 fn p_05_quiet_refuses_assignments_but_the_worker_stays_registered_until_its_last_job_is_done() {
     let stage = Stage::new();
     let mut init = holding(&stage, &[OFTEN]);
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
     stage.enqueue([2]);
