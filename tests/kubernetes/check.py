@@ -33,11 +33,11 @@ def files(root):
 
 
 def schemas(root):
-    return [error for variant in variants(root) for error in schema_errors(variant)]
+    return (error for variant in variants(root) for error in schema_errors(variant))
 
 
 def values(root):
-    return [error for variant in variants(root) for error in value_errors(variant, METRICS)]
+    return (error for variant in variants(root) for error in value_errors(variant, METRICS))
 
 
 def queries(root):
@@ -114,7 +114,7 @@ def main():
     if sys.argv[1] == "faults":
         found = unnoticed(MANIFESTS, checks)
     else:
-        found = found_by((checks | {"real-kustomize": real_kustomize})[sys.argv[1]], MANIFESTS)
+        found = list(found_by((checks | {"real-kustomize": real_kustomize})[sys.argv[1]], MANIFESTS))
     sys.stdout.writelines(f"{finding}\n" for finding in found)
     sys.exit(bool(found))
 

@@ -97,7 +97,7 @@ def unnoticed(root, checks):
                 missed.append(f"{file}: has no {old!r} to break")
                 continue
             (broken / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-            found = found_by(checks[name], broken)
-            if not any(finding in error for error in found):
+            if not any(finding in error for error in found_by(checks[name], broken)):
+                found = list(found_by(checks[name], broken))
                 missed.append(f"{name}: {file}: {new!r} instead of {old!r}: {finding!r} is not in {found}")
     return missed

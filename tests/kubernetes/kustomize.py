@@ -32,13 +32,13 @@ class Wrong(Exception):
 
 
 def found_by(check, root):
-    """What a check finds, or cannot go on without."""
+    """What a check finds, one after the other, or cannot go on without."""
     try:
-        return check(root)
+        yield from check(root)
     except Wrong as wrong:
-        return [str(wrong)]
+        yield str(wrong)
     except KeyError as missing:
-        return [f"{missing.args[0]} is missing"]
+        yield f"{missing.args[0]} is missing"
 
 
 class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

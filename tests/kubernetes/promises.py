@@ -307,4 +307,4 @@ def value_errors(variant, known):
     """Everything in which the values of a variant have to agree with each other."""
     checks = (time_errors, file_errors, probe_errors, label_errors, security_errors, count_errors)
     found = chain(*(check(variant) for check in checks), scrape_errors(variant, known))
-    return [f"{variant.name}: {error}" for error in found]
+    return (f"{variant.name}: {error}" for error in found)
