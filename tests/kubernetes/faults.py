@@ -88,16 +88,17 @@ FAULTS = [
 def unnoticed(root, checks):
     """The faults that were not found, or not for the reason for which they have to be."""
     missed = [f"{name}: no fault is for it" for name in sorted(set(checks) - {fault[0] for fault in FAULTS})]
-    for name, file, old, new, finding in FAULTS:
-        with tempfile.TemporaryDirectory() as folder:
-            broken = Path(folder, "kubernetes")
-            shutil.copytree(root, broken)
-            text = (broken / file).read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "kubernetes")
+        shutil.copytree(root, copy)
+        for name, file, old, new, finding in FAULTS:
+            text = (root / file).read_text(encoding="utf-8")
             if old not in text:
                 missed.append(f"{file}: has no {old!r} to break")
                 continue
-            (broken / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-            if not any(finding in error for error in found_by(checks[name], broken)):
-                found = list(found_by(checks[name], broken))
+            (copy / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+            if not any(finding in error for error in found_by(checks[name], copy)):
+                found = list(found_by(checks[name], copy))
                 missed.append(f"{name}: {file}: {new!r} instead of {old!r}: {finding!r} is not in {found}")
+            (copy / file).write_text(text, encoding="utf-8")
     return missed

@@ -24,14 +24,15 @@ DEFAULT_HOOK = 5
 # What the limit has to be above the grace period, besides the hook: the specification's recommendation.
 ABOVE_GRACE = 10
 
-# Defaults of ojs-init; sequence.py holds them against the binary.
+# Default of ojs-init; sequence.py holds it against the binary.
 HEALTH_PORT = 8081
 
 # The queue's depth is known to the backend alone: the specification's gauge, as Prometheus spells it.
 METRIC_OF_THE_BACKEND = "ojs_queue_depth"
 
-# The schemas are read from files at each call otherwise.
+# These read files at each call otherwise.
 utils.schema_contents = functools.cache(utils.schema_contents)
+utils.all_versions = functools.cache(utils.all_versions)
 
 
 class Variant:
@@ -108,12 +109,21 @@ def schema_errors(variant, versions=VERSIONS):
             yield from (f"{name}: {error.json_path}: {error.message}" for error in validator.iter_errors(resource))
             resource = behind(resource)
         for version in versions if resource else []:
-            try:
-                utils.validate(resource, version, strict=True)
-            except utils.ValidationError as error:
-                yield f"{name}: {version}: {error.json_path}: {error.message}"
-            except utils.SchemaNotFoundError as error:
-                yield f"{name}: {error.message}"
+            error = schema_error(json.dumps(resource), version)
+            if error:
+                yield f"{name}: {version}: {error}"
+
+
+@functools.cache
+def schema_error(resource, version):
+    """Of a resource as JSON: most of them are the same in every variant."""
+    try:
+        utils.validate(json.loads(resource), version, strict=True)
+    except utils.ValidationError as error:
+        return f"{error.json_path}: {error.message}"
+    except utils.SchemaNotFoundError as error:
+        return error.message
+    return None
 
 
 def behind(resource):
