@@ -16,7 +16,7 @@ EXEC = "components/exec-probes/deployment.yaml"
 # The check, the file, what stands there, what is put in its place, and a part of the finding.
 FAULTS = [
     ("files", "base/kustomization.yaml", "  - pod-disruption-budget.yaml\n", "", "no kustomization names it"),
-    ("files", "README.md", "`keda`", "`kedo`", "says nothing of components/keda"),
+    ("files", "README.md", "| `keda` |", "| `kedo` |", "says nothing of components/keda"),
     ("schemas", "base/kustomization.yaml", "service-account.yaml", "account.yaml", "account.yaml is not there"),
     ("schemas", "base/kustomization.yaml", "resources:", "resource:", "['resource']"),
     ("schemas", EXEC, "  name: ojs-worker", "  name: ojs-worke", "which is not there"),

@@ -92,7 +92,7 @@ def each_file_is_used(root):
         if path.name not in named:
             found.append(f"{path.relative_to(root)}: no kustomization names it")
     readme = (root / "README.md").read_text(encoding="utf-8")
-    found += [f"README.md: says nothing of components/{name}" for name in components(root) if f"`{name}`" not in readme]
+    found += [f"README.md: says nothing of components/{name}" for name in components(root) if f"\n| `{name}` |" not in readme]
     for path in root.rglob("*.yaml"):
         kinds = [document["kind"] for document in load(path)]
         if path.name == "kustomization.yaml" and kinds not in ([kind] for kind in KINDS):
