@@ -61,6 +61,7 @@ FAULTS = [
     ("values", BUDGET, "AlwaysAllow", "IfHealthyBudget", "keeps a node"),
     ("values", DEPLOYMENT, "maxUnavailable: 0", "maxUnavailable: 1", "takes workers away"),
     ("values", "components/hpa/deployment.yaml", "replicas: null", "replicas: 3", "replicas belong to the autoscaler"),
+    ("values", "overlays/example/kustomization.yaml", "nents/keda", "nents/keda\n  - ../../components/hpa", "two autoscalers"),
     ("values", HPA, "    name: ojs-worker\n  minReplicas", "    name: worker\n  minReplicas", "scaleTargetRef"),
     ("values", HPA, "maxReplicas: 20", "maxReplicas: 2", "no room"),
     ("values", HPA, "          periodSeconds: 60", "          periodSeconds: 6", "scaleDown"),

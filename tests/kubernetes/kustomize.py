@@ -1,7 +1,7 @@
 """Builds a kustomization as kustomize does, as far as docker/kubernetes uses it, and refuses everything else.
 
-Resources, components, patches by strategic merge, namespace and images. Where kustomize or kubectl is installed, check.py
-holds the result against theirs. Needs PyYAML (Debian: python3-yaml).
+Resources, components, patches by strategic merge, namespace and images. Where kustomize or kubectl is installed,
+check.py holds the result against theirs. Needs PyYAML, which comes with kubernetes-validate.
 """
 
 import copy

@@ -92,7 +92,8 @@ def each_file_is_used(root):
         if path.name not in named:
             found.append(f"{path.relative_to(root)}: no kustomization names it")
     readme = (root / "README.md").read_text(encoding="utf-8")
-    found += [f"README.md: says nothing of components/{name}" for name in components(root) if f"\n| `{name}` |" not in readme]
+    missing = [name for name in components(root) if f"\n| `{name}` |" not in readme]
+    found += [f"README.md: says nothing of components/{name}" for name in missing]
     for path in root.rglob("*.yaml"):
         kinds = [document["kind"] for document in load(path)]
         if path.name == "kustomization.yaml" and kinds not in ([kind] for kind in KINDS):
@@ -184,7 +185,7 @@ def file_errors(variant):
         yield f"OJS_RUNTIME_DIR: no emptyDir in memory is mounted at {runtime}"
     if variant.worker["terminationMessagePath"] != "/dev/termination-log":
         yield "terminationMessagePath is not where ojs-init writes by default"
-    secrets = [entry["name"] for entry in variant.worker["env"] if "TOKEN" in entry["name"] and not entry["name"].endswith("_FILE")]
+    secrets = [name for name in variant.environment if "TOKEN" in name and not name.endswith("_FILE")]
     yield from (f"{name}: a secret in the environment" for name in secrets)
 
 
@@ -211,7 +212,8 @@ def label_errors(variant):
     labels = variant.deployment["spec"]["template"]["metadata"]["labels"]
     selectors = [variant.deployment["spec"]["selector"]]
     selectors += [constraint["labelSelector"] for constraint in variant.pod["topologySpreadConstraints"]]
-    selectors += [other["spec"]["selector"] for kind in ("PodDisruptionBudget", "PodMonitor") for other in variant.all(kind)]
+    others = variant.all("PodDisruptionBudget") + variant.all("PodMonitor")
+    selectors += [other["spec"]["selector"] for other in others]
     for selector in selectors:
         wanted = selector.get("matchLabels", {})
         if not wanted or not wanted.items() <= labels.items():
@@ -219,7 +221,8 @@ def label_errors(variant):
     accounts = [account["metadata"]["name"] for account in variant.all("ServiceAccount")]
     if variant.pod["serviceAccountName"] not in accounts:
         yield f"serviceAccountName: {variant.pod['serviceAccountName']} is not there"
-    namespaces = {resource["metadata"].get("namespace") for resource in variant.resources if resource["kind"] != "Namespace"}
+    placed = [resource["metadata"] for resource in variant.resources if resource["kind"] != "Namespace"]
+    namespaces = {metadata.get("namespace") for metadata in placed}
     if len(namespaces) != 1:
         yield f"several namespaces: {sorted(map(str, namespaces))}"
 
@@ -227,10 +230,13 @@ def label_errors(variant):
 def security_errors(variant):
     """The profile "restricted" of the Pod Security Standards, and a read-only root besides."""
     pod = variant.pod["securityContext"]
-    if not pod.get("runAsNonRoot") or not pod.get("runAsUser") or pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
+    is_somebody = pod.get("runAsNonRoot") and pod.get("runAsUser")
+    if not is_somebody or pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
         yield "the pod's securityContext is not restricted"
-    yield from (f"{field}: not in a restricted pod" for field in ("hostNetwork", "hostPID", "hostIPC") if field in variant.pod)
-    if variant.pod.get("automountServiceAccountToken") is not False or variant.pod.get("enableServiceLinks") is not False:
+    of_the_host = [field for field in ("hostNetwork", "hostPID", "hostIPC") if field in variant.pod]
+    yield from (f"{field}: not in a restricted pod" for field in of_the_host)
+    kept_out = [variant.pod.get(field) for field in ("automountServiceAccountToken", "enableServiceLinks")]
+    if kept_out != [False, False]:
         yield "a token of the API, or variables of Services, are in the pod"
     wanted = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     for container in all_containers(variant.deployment):

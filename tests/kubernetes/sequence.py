@@ -1,5 +1,5 @@
-"""What the manifests ask of ojs-init, asked of the real binary: its variables, its times, its probes and its preStop hook,
-in the order in which a kubelet does it.
+"""What the manifests ask of ojs-init, asked of the real binary: its variables, its times, its probes and its preStop
+hook, in the order in which a kubelet does it.
 """
 
 import http.client
@@ -36,7 +36,8 @@ class Instance:
         self.lines = []
         self.news = threading.Condition()
         # The worker does nothing: what is looked at is not its business.
-        self.process = subprocess.Popen([binary, "--", "sleep", "60"], env=environment, stderr=subprocess.PIPE, text=True)
+        command = [binary, "--", "sleep", "60"]
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
@@ -87,7 +88,8 @@ def run(binary, arguments, environment):
 def setting_errors(binary, variant):
     """The variables exist, and the configuration holds without a warning."""
     helped = run(binary, ["run", "--help"], {})[1]
-    unknown = [name for name in variant.environment if name.startswith("OJS_") and not re.search(rf"\b{name}\b", helped)]
+    ours = [name for name in variant.environment if name.startswith("OJS_")]
+    unknown = [name for name in ours if not re.search(rf"\b{name}\b", helped)]
     yield from (f"{variant.name}: {name} is no variable of ojs-init" for name in unknown)
     with tempfile.TemporaryDirectory() as folder:
         environment = environment_of(variant, folder)
@@ -127,7 +129,8 @@ def play(instance, variant, environment, folder):
     yield from probed(variant, "readinessProbe", False, instance, address, environment)
     page = get(address, "/metrics")[1]
     for scaler in variant.all("HorizontalPodAutoscaler") + variant.all("ScaledObject"):
-        missing = [name for name, _ in goals(scaler) if name.startswith(("ojs_init_", "ojs_worker_")) and f"\n{name} " not in page]
+        ours = [name for name, _ in goals(scaler) if name.startswith(("ojs_init_", "ojs_worker_"))]
+        missing = [name for name in ours if f"\n{name} " not in page]
         yield from (f"/metrics has no {name}" for name in missing)
     yield from ended(instance, variant, environment)
     text = Path(folder, "termination-log").read_text(encoding="utf-8")
@@ -159,7 +162,8 @@ def ended(instance, variant, environment):
     """The kubelet runs the hook, sends SIGTERM when it has returned, and here a little before, so that nobody waits."""
     binary, arguments = split(variant.worker["lifecycle"]["preStop"]["exec"]["command"], instance)
     began = time.monotonic()
-    hook = subprocess.Popen([binary, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    hook = subprocess.Popen([binary, *arguments], env=environment, **pipes)
     try:
         expected = instance.says(CLOCK_RUNS, lambda: hook.poll() is not None)
         limit = variant.pod["terminationGracePeriodSeconds"]
