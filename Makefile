@@ -22,12 +22,12 @@ release:
 
 demo: release
 	@scripts/setup.sh demo
-	cargo build --locked --package ojs-devserver
+	cargo build --locked --profile test --package ojs-devserver
 	@python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
 
 picture: release
 	@scripts/setup.sh demo
-	cargo build --locked --package ojs-devserver
+	cargo build --locked --profile test --package ojs-devserver
 	@python3 examples/picture/shutdown.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
 
 setup:
@@ -39,9 +39,8 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test: setup lint release
-	$(STATIC_ENV) cargo test --locked --test conformance -- --table
+	$(STATIC_ENV) CONFORMANCE=table cargo test --locked --workspace
 	$(MAKE) demo
-	$(STATIC_ENV) cargo test --locked --workspace
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)

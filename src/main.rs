@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
+use ojs_init::daemon::control_commands::Terminal;
 use ojs_init::daemon::prepare::report;
 use ojs_init::daemon::{agent, control_commands, plain_loop, termination_log};
 use ojs_init::exit::Exit;
@@ -53,10 +54,9 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
         Request::Control { order, flags } => {
             let environment = Environment::from_entries(invocation.environ.entries());
             let paths = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
-            // https://no-color.org: set, and not empty.
             let value = |name| invocation.environ.value(name).unwrap_or_default();
-            let has_colour = value("NO_COLOR").is_empty() && value("TERM") != "dumb";
-            Ok(control_commands::run(order, paths, has_colour))
+            let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
+            Ok(control_commands::run(order, paths, terminal))
         }
         Request::Print(text) => Ok(print(&text)),
     }

@@ -210,7 +210,7 @@ fn assert_says_what_happened(records: &Records) {
         ("Job fetched by worker", "acked", "DEBUG", "active"),
         ("Job completed successfully", "acked", "INFO", "completed"),
         ("Job failed, will retry", "failed", "WARN", "retryable"),
-        ("Job discarded after 1 attempt", "discarded", "ERROR", "discarded"),
+        ("Job discarded", "discarded", "ERROR", "discarded"),
         ("Job given back to its queue", "released", "INFO", "available"),
         ("Job cancelled", "cancelled", "INFO", "cancelled"),
         ("Job execution timed out after 0.", "late", "ERROR", "active"),

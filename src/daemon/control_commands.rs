@@ -1,6 +1,7 @@
 //! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it, say in one line what
 //! happened. `status` and `health` are in [`crate::daemon::status_commands`].
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use crate::cli::{Order, PrestopWait};
@@ -49,9 +50,30 @@ pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
 /// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
 pub(super) type Places = Result<(Paths, Vec<String>), String>;
 
-/// Carries out a subcommand. `has_colour`: unless the user wants none.
+/// What the user's terminal can do, or is wanted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terminal {
+    /// Colours.
+    pub has_colour: bool,
+    /// It can be drawn on again.
+    pub moves_cursor: bool,
+}
+
+impl Terminal {
+    /// What these variables of the environment say; empty ones say nothing (<https://no-color.org>).
+    #[must_use]
+    pub fn of(term: &OsStr, no_color: &OsStr) -> Self {
+        let moves_cursor = term != "dumb";
+        Self {
+            has_colour: moves_cursor && no_color.is_empty(),
+            moves_cursor,
+        }
+    }
+}
+
+/// Carries out a subcommand.
 #[must_use]
-pub fn run(order: Order, paths: Places, has_colour: bool) -> Exit {
+pub fn run(order: Order, paths: Places, terminal: Terminal) -> Exit {
     let begin = clock::monotonic();
     let request = match order {
         Order::Quiet => Request::Quiet,
@@ -59,7 +81,7 @@ pub fn run(order: Order, paths: Places, has_colour: bool) -> Exit {
         Order::Terminate => Request::Terminate,
         Order::Stop => Request::Stop,
         Order::Prestop(wait) => return prestop(wait, paths, begin),
-        Order::Status { as_json, watches } => return status(as_json, watches, paths, has_colour),
+        Order::Status { as_json, watches } => return status(as_json, watches, paths, terminal),
         Order::Health(of) => return health(of, paths, begin),
     };
     SignalSet::inherited().set_as_mask();

@@ -9,6 +9,7 @@ use std::fmt::{self, Write};
 use log::Level;
 
 use crate::lifecycle::event::{Subject, Trace};
+use crate::wire::text::{escape, is_active};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
@@ -20,10 +21,10 @@ const MESSAGE_BYTES: usize = 1400;
 const NAME_BYTES: usize = 200;
 
 /// Most bytes of an error's type, as it is written.
-const ERROR_TYPE_BYTES: usize = 200;
+pub const ERROR_TYPE_BYTES: usize = 200;
 
 /// Most bytes of an error's message, as it is written.
-const ERROR_MESSAGE_BYTES: usize = 700;
+pub const ERROR_MESSAGE_BYTES: usize = 700;
 
 /// Most bytes of one text among the attributes, as it is written.
 const ATTRIBUTE_BYTES: usize = 200;
@@ -366,9 +367,7 @@ fn quote(to: &mut String, text: &str, most: usize) {
             '\t' => to.push_str("\\t"),
             '\r' => to.push_str("\\r"),
             // Those above 0x7f, too: a terminal that shows the record may obey them.
-            c if c.is_control() => {
-                let _ = write!(to, "\\u{:04x}", u32::from(c));
-            }
+            c if is_active(c) => escape(to, c),
             c => to.push(c),
         }
         if to.len() - start > most {
@@ -381,7 +380,7 @@ fn quote(to: &mut String, text: &str, most: usize) {
 }
 
 /// The beginning of a text, of at most so many bytes.
-fn clipped(text: &str, most: usize) -> String {
+pub fn clipped(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -396,7 +395,7 @@ fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         let before = shown.len();
-        if c.is_control() {
+        if is_active(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log_record::{Fields, Note};
+use crate::daemon::log_record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, Note, clipped};
 use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::event::{JobError, Subject};
 use crate::lifecycle::ids::{ConnectionId, JobId};
@@ -50,8 +50,8 @@ impl JobNarrator {
             let names = [&error.kind, &error.code];
             let name = names.into_iter().flatten().find(|name| !name.is_empty());
             known.failing = Some(Failing {
-                kind: name.map_or(DEFAULT_ERROR_CODE, |name| name).to_owned(),
-                message: error.message.to_string(),
+                kind: clipped(name.map_or(DEFAULT_ERROR_CODE, |name| name), ERROR_TYPE_BYTES),
+                message: clipped(&error.message, ERROR_MESSAGE_BYTES),
                 is_retryable: error.retryable,
             });
         }
@@ -147,24 +147,54 @@ impl JobNarrator {
     }
 }
 
+/// What the number of attempts says of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Another {
+    /// There is one.
+    Left,
+    /// This was the last.
+    UsedUp,
+    /// That depends on whether the backend counts from 0 or from 1 (requirements C-27), or it did not say.
+    Unknown,
+}
+
+fn another(job: &Subject) -> Another {
+    match (job.attempt, job.max_attempts) {
+        (Some(attempt), Some(most)) if attempt >= most => Another::UsedUp,
+        (Some(0), Some(1)) => Another::UsedUp,
+        (Some(0), Some(_)) => Another::Left,
+        (Some(attempt), Some(most)) if attempt.saturating_add(1) < most => Another::Left,
+        (Some(_) | None, _) => Another::Unknown,
+    }
+}
+
 /// What the backend does with it is its own business: this is what the error and the number of attempts ask for.
 fn failed(job: &Subject, failing: Option<Failing>) -> Note {
     let Some(failing) = failing else {
         return note(Level::Warn, job, None, "Job failed");
     };
-    let is_last = matches!((job.attempt, job.max_attempts), (Some(attempt), Some(most)) if attempt >= most);
-    let note = if failing.is_retryable && !is_last {
-        note(Level::Warn, job, Some("retryable"), "Job failed, will retry")
-    } else {
-        let after = match job.attempt {
-            None | Some(0) => String::new(),
-            Some(1) => " after 1 attempt".to_owned(),
-            Some(attempt) => format!(" after {attempt} attempts"),
-        };
-        note(Level::Error, job, Some("discarded"), &format!("Job discarded{after}"))
+    let note = match another(job) {
+        Another::Left if failing.is_retryable => note(Level::Warn, job, Some("retryable"), "Job failed, will retry"),
+        Another::Unknown if failing.is_retryable => note(Level::Warn, job, None, "Job failed"),
+        Another::Left | Another::UsedUp | Another::Unknown => discarded(job),
     };
     let fields = note.fields.clone().error(&failing.kind, &failing.message);
     note.about(fields)
+}
+
+fn discarded(job: &Subject) -> Note {
+    // How many there were is certain only where none is left, and of the first.
+    let attempts = match (job.attempt, job.max_attempts) {
+        (Some(0), _) => Some(1),
+        (Some(attempt), Some(most)) if attempt == most => Some(most),
+        (Some(_) | None, _) => None,
+    };
+    let after = match attempts {
+        None => String::new(),
+        Some(1) => " after 1 attempt".to_owned(),
+        Some(attempts) => format!(" after {attempts} attempts"),
+    };
+    note(Level::Error, job, Some("discarded"), &format!("Job discarded{after}"))
 }
 
 fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> Note {

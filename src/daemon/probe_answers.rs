@@ -12,6 +12,10 @@ use crate::lifecycle::time::Moment;
 use crate::wire::metrics::{self, Observed};
 use crate::wire::probe::{Asked, Request, answer, metrics as metrics_response, refuse, show};
 
+/// How long the status stays as it is: it is made of every job, and whoever asks for it again and again shall not take the
+/// loop's time.
+const STATUS_STAYS: Duration = Duration::from_millis(100);
+
 /// How long the metrics stay as they are. Whoever asks for them again and again takes little of the loop's time, and all
 /// who read slowly what was asked for in one such time read the same copy: with the five seconds that a response may take
 /// there are six copies at most, of [`metrics::MOST_BYTES`] each.
@@ -31,12 +35,13 @@ pub struct Sources<'a> {
 /// Makes answers.
 #[derive(Debug, Default)]
 pub struct ProbeAnswers {
-    metrics: Option<Metrics>,
+    metrics: Option<Shared>,
+    status: Option<Shared>,
 }
 
-/// The metrics as they were, as responses.
+/// What many may read, as it was at some time, as responses.
 #[derive(Debug)]
-struct Metrics {
+struct Shared {
     at: Moment,
     to_get: Arc<[u8]>,
     to_head: Arc<[u8]>,
@@ -51,34 +56,60 @@ impl ProbeAnswers {
                 trace!("{probe:?}: {health:?}");
                 answer(&health, request.wants_body).into()
             }
-            Ok(Asked::Status) => show(&sources.machine.status(now), request.wants_body).into(),
-            Ok(Asked::Metrics) => self.metrics(request.wants_body, sources, now),
+            Ok(Asked::Status) => {
+                let make = |wants_body| show(&sources.machine.status(now), wants_body);
+                shared(&mut self.status, STATUS_STAYS, request.wants_body, now, make)
+            }
+            Ok(Asked::Metrics) => {
+                let make = |wants_body| metrics_response(&metrics_text(sources, now), wants_body);
+                shared(&mut self.metrics, METRICS_STAY, request.wants_body, now, make)
+            }
             Err(refusal) => refuse(refusal, request.wants_body).into(),
         }
     }
-
-    fn metrics(&mut self, wants_body: bool, sources: &Sources<'_>, now: Moment) -> Arc<[u8]> {
-        let fresh = self
-            .metrics
-            .take()
-            .filter(|metrics| metrics.at.until(now) < METRICS_STAY);
-        let metrics = self.metrics.insert(fresh.unwrap_or_else(|| Metrics::now(sources, now)));
-        Arc::clone(if wants_body { &metrics.to_get } else { &metrics.to_head })
-    }
 }
 
-impl Metrics {
-    fn now(sources: &Sources<'_>, now: Moment) -> Self {
-        let text = metrics::text(&Observed {
-            figures: sources.figures,
-            snapshot: &sources.machine.snapshot(),
-            log_records_dropped: sources.log.dropped(),
-            now,
-        });
-        Self {
-            at: now,
-            to_get: metrics_response(&text, true).into(),
-            to_head: metrics_response(&text, false).into(),
-        }
+/// What there is, or what is made now when there is nothing or it has stayed for long enough.
+fn shared(
+    kept: &mut Option<Shared>,
+    stays: Duration,
+    wants_body: bool,
+    now: Moment,
+    make: impl Fn(bool) -> Vec<u8>,
+) -> Arc<[u8]> {
+    let fresh = kept.take().filter(|shared| shared.at.until(now) < stays);
+    let shared = kept.insert(fresh.unwrap_or_else(|| Shared {
+        at: now,
+        to_get: make(true).into(),
+        to_head: make(false).into(),
+    }));
+    Arc::clone(if wants_body { &shared.to_get } else { &shared.to_head })
+}
+
+fn metrics_text(sources: &Sources<'_>, now: Moment) -> String {
+    metrics::text(&Observed {
+        figures: sources.figures,
+        snapshot: &sources.machine.snapshot(),
+        log_records_dropped: sources.log.dropped(),
+        now,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_again_within_its_time_reads_the_same_and_later_something_new() {
+        let at = |millis| Moment::new(Duration::from_millis(millis));
+        let mut kept = None;
+        let mut read = |now, text: &str| {
+            let make = |_| text.as_bytes().to_vec();
+            let read = shared(&mut kept, Duration::from_millis(100), true, at(now), make);
+            String::from_utf8(read.to_vec()).unwrap()
+        };
+        assert_eq!(read(5_000, "first"), "first");
+        assert_eq!(read(5_099, "second"), "first");
+        assert_eq!(read(5_100, "third"), "third");
     }
 }

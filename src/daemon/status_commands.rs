@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cli::HealthOf;
 use crate::daemon::control_client::exchange;
-use crate::daemon::control_commands::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, connect, warned};
+use crate::daemon::control_commands::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, warned};
 use crate::daemon::prepare::report;
 use crate::daemon::watch;
 use crate::exit::Exit;
@@ -31,13 +31,13 @@ const NOT_ASKED: Exit = Exit::Status(2);
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
 /// Shows the instance once, or until it ends.
-pub(super) fn status(as_json: bool, watches: bool, paths: Places, has_colour: bool) -> Exit {
+pub(super) fn status(as_json: bool, watches: bool, paths: Places, terminal: Terminal) -> Exit {
     let paths = match paths.map(warned) {
         Ok(paths) => paths,
         Err(message) => return told(&message, Exit::Usage),
     };
     if watches {
-        return watch::run(&paths, as_json, has_colour);
+        return watch::run(&paths, as_json, terminal);
     }
     SignalSet::inherited().set_as_mask();
     let answered = connect(&paths, FIND_WITHIN).and_then(|stream| {
@@ -54,7 +54,7 @@ pub(super) fn status(as_json: bool, watches: bool, paths: Places, has_colour: bo
     let text = if as_json {
         json(&line)
     } else {
-        text(&draw(&shown, &screen(has_colour)))
+        text(&draw(&shown, &screen(terminal.has_colour)))
     };
     match stdio::write_output(text.as_bytes(), OUTPUT_LIMIT) {
         Ok(()) => Exit::Success,
@@ -84,12 +84,12 @@ pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
         return told(&refusal(&line), NOT_ASKED);
     };
     let (text, exit) = if health.healthy {
-        (format!("{word}\n"), Exit::Success)
+        (word.to_owned(), Exit::Success)
     } else {
-        (format!("not {word}: {}\n", health.messages.join("; ")), NOT_TAKEN)
+        (format!("not {word}: {}", health.messages.join("; ")), NOT_TAKEN)
     };
     // The status is the answer; whether anybody reads the line is their business.
-    let _ = stdio::write_output(printable(&text).as_bytes(), left());
+    let _ = stdio::write_output(format!("{}\n", printable(&text)).as_bytes(), left());
     exit
 }
 
@@ -110,8 +110,12 @@ pub(super) fn screen(has_colour: bool) -> Screen {
     let (width, height) = tty::size(stdout.as_fd()).filter(|_| is_terminal).unwrap_or(USUAL_SIZE);
     Screen {
         width: usize::from(width),
-        // The last line is for what comes after it.
-        height: usize::from(height).saturating_sub(1),
+        // The last line is for what comes after it. Who reads it elsewhere wants every job.
+        height: if is_terminal {
+            usize::from(height).saturating_sub(1)
+        } else {
+            usize::MAX
+        },
         has_colour: has_colour && is_terminal,
     }
 }

@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::config::Paths;
 use crate::daemon::control_client::{Incoming, NoAnswer, pause_until, send, timeout};
-use crate::daemon::control_commands::{FIND_WITHIN, NOT_TAKEN};
+use crate::daemon::control_commands::{FIND_WITHIN, NOT_TAKEN, Terminal};
 use crate::daemon::instances::{self, Instance, NoInstance, Unreachable};
 use crate::daemon::narrate::seconds;
 use crate::daemon::prepare::report;
@@ -65,6 +65,8 @@ struct View {
     as_json: bool,
     has_colour: bool,
     last: Option<Report>,
+    /// The rest of a line of JSON that its reader had no room for: never followed by anything but itself.
+    unwritten: Vec<u8>,
     /// Nothing that was there before is wanted.
     is_clear: bool,
 }
@@ -80,11 +82,19 @@ struct Talk {
 }
 
 /// Shows it until it ends, or until we are told to end.
-pub(super) fn run(paths: &Paths, as_json: bool, has_colour: bool) -> Exit {
-    if !as_json && !io::stdout().is_terminal() {
-        let message = "status --watch: standard output is no terminal; use `status` for one screen, or `status --json \
-                       --watch` for one line of JSON a second";
-        return told(message, Exit::Usage);
+pub(super) fn run(paths: &Paths, as_json: bool, terminal: Terminal) -> Exit {
+    let why_not = if !io::stdout().is_terminal() {
+        Some("standard output is no terminal")
+    } else if !terminal.moves_cursor {
+        Some("this terminal cannot draw over what stands there (TERM=dumb)")
+    } else {
+        None
+    };
+    if let Some(why) = why_not.filter(|_| !as_json) {
+        let message = format!(
+            "status --watch: {why}; use `status` for one screen, or `status --json --watch` for one line of JSON a second"
+        );
+        return told(&message, Exit::Usage);
     }
     let mask = SIGNALS.into_iter().fold(SignalSet::inherited(), SignalSet::with);
     mask.set_as_mask();
@@ -98,8 +108,9 @@ pub(super) fn run(paths: &Paths, as_json: bool, has_colour: bool) -> Exit {
     };
     let mut view = View {
         as_json,
-        has_colour,
+        has_colour: terminal.has_colour,
         last: None,
+        unwritten: Vec::new(),
         is_clear: false,
     };
     // The connection is closed by the kernel, when we have ended: that is what PID 1 waits for before its SIGKILL.
@@ -233,7 +244,7 @@ impl View {
         let is_killed = pid == Pid::INIT && ending.as_deref() == Some("kill");
         let is_last = is_killed || ending.as_deref() == Some("exit");
         let written = match (self.as_json, is_last) {
-            (true, _) => stdio::write_output(json(line).as_bytes(), OUTPUT_LIMIT),
+            (true, is_last) => self.print(line, if is_last { FAREWELL_LIMIT } else { OUTPUT_LIMIT }),
             (false, true) => self.draw(Some(farewell(self.last.as_ref(), is_killed)), FAREWELL_LIMIT),
             (false, false) => self.draw(None, OUTPUT_LIMIT),
         };
@@ -243,6 +254,18 @@ impl View {
             Err(error) if error.kind() != ErrorKind::TimedOut => Some(NOT_TAKEN),
             Ok(()) | Err(_) => None,
         })
+    }
+
+    /// Prints a line of JSON. What its reader has no room for comes first the next time, and the lines meanwhile are left
+    /// out, but for the last one.
+    fn print(&mut self, line: &[u8], limit: Duration) -> io::Result<()> {
+        let is_last = limit == FAREWELL_LIMIT;
+        if self.unwritten.is_empty() || is_last {
+            self.unwritten.extend_from_slice(json(line).as_bytes());
+        }
+        let (count, result) = stdio::write_output_counted(&self.unwritten, limit);
+        self.unwritten.drain(..count);
+        result
     }
 
     fn resized(&mut self) {

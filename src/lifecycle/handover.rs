@@ -160,7 +160,10 @@ impl Lifecycle {
     /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
     pub(super) fn job_timed_out(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        self.say(Remark::TimedOut(job.subject()));
+        // One that is lost has been told of already, and its handler was told to stop.
+        if !job.is_lost {
+            self.say(Remark::TimedOut(job.subject()));
+        }
         self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
         self.timers
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));

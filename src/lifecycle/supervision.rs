@@ -121,7 +121,6 @@ impl Supervision {
         }
     }
 
-    /// How the last one ended.
     /// For how long the present one has run, or was to be started.
     pub(super) fn up(&self, now: Moment) -> Duration {
         self.started_at.until(now)
@@ -133,6 +132,7 @@ impl Supervision {
         self.restarts.iter().filter(counts).count()
     }
 
+    /// How the last one ended.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended
     }

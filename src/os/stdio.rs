@@ -25,6 +25,11 @@ const FULL_TERMINAL_PAUSE_MS: u8 = 10;
 ///
 /// The write failed (EPIPE, EBADF), or the reader did not make room in time (`TimedOut`).
 pub fn write_output(bytes: &[u8], limit: Duration) -> io::Result<()> {
+    write_bounded(io::stdout().as_fd(), bytes, limit).1
+}
+
+/// As [`write_output`], and how many bytes were written, whatever the outcome.
+pub fn write_output_counted(bytes: &[u8], limit: Duration) -> (usize, io::Result<()>) {
     write_bounded(io::stdout().as_fd(), bytes, limit)
 }
 
@@ -34,7 +39,7 @@ pub fn write_output(bytes: &[u8], limit: Duration) -> io::Result<()> {
 ///
 /// As [`write_output`].
 pub fn write_error(bytes: &[u8], limit: Duration) -> io::Result<()> {
-    write_bounded(io::stderr().as_fd(), bytes, limit)
+    write_bounded(io::stderr().as_fd(), bytes, limit).1
 }
 
 /// The terminal behind this descriptor as an open file of our own that never blocks; none for anything else.
@@ -50,11 +55,16 @@ fn own_terminal(of: BorrowedFd<'_>) -> Option<File> {
     of.is_terminal().then(open).flatten()
 }
 
-fn write_bounded(to: BorrowedFd<'_>, bytes: &[u8], limit: Duration) -> io::Result<()> {
+fn write_bounded(to: BorrowedFd<'_>, bytes: &[u8], limit: Duration) -> (usize, io::Result<()>) {
+    let mut left = bytes;
+    let result = write_all(to, &mut left, limit);
+    (bytes.len().saturating_sub(left.len()), result)
+}
+
+fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Result<()> {
     let terminal = own_terminal(to);
     let to = terminal.as_ref().map_or(to, AsFd::as_fd);
     let give_up = clock::monotonic().saturating_add(limit);
-    let mut left = bytes;
     while !left.is_empty() {
         let remaining = give_up.saturating_sub(clock::monotonic());
         let timeout = PollTimeout::try_from(remaining).unwrap_or(PollTimeout::MAX);
@@ -65,9 +75,9 @@ fn write_bounded(to: BorrowedFd<'_>, bytes: &[u8], limit: Duration) -> io::Resul
             Err(nix::Error::EINTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        let chunk = left.get(..CHUNK_BYTES).unwrap_or(left);
+        let chunk = left.get(..CHUNK_BYTES).unwrap_or(*left);
         match nix::unistd::write(to, chunk) {
-            Ok(written) => left = left.get(written..).unwrap_or_default(),
+            Ok(written) => *left = left.get(written..).unwrap_or_default(),
             // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy loop.
             Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
             Err(nix::Error::EAGAIN) => drop(poll(&mut [], PollTimeout::from(FULL_TERMINAL_PAUSE_MS))),

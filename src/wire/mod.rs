@@ -21,6 +21,7 @@ pub mod report;
 pub mod screen;
 pub mod status;
 pub mod termination_log;
+pub mod text;
 mod trace;
 pub mod worker;
 mod worker_decode;

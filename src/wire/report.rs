@@ -4,6 +4,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::wire::text::{escape, is_active};
+
 /// What `status` is answered. A name that is missing is `None`, 0 or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -285,8 +287,8 @@ pub fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         match character {
-            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),
-            character if character.is_control() => {}
+            '\0'..' ' => {}
+            character if is_active(character) => escape(&mut text, character),
             character => text.push(character),
         }
     }

@@ -201,9 +201,9 @@ fn as_many_jobs_are_shown_as_fit_and_the_rest_is_counted() {
             assert_eq!(said, Some((200 - rows).to_string().as_str()), "{height}");
         }
     }
-    let enough = Screen { height: 14, ..NORMAL };
+    let enough = Screen { height: 15, ..NORMAL };
     let lines = draw(&running(), &enough);
-    assert_eq!(lines.len(), 14);
+    assert_eq!(lines.len(), 15);
     assert!(lines.last().unwrap().ends_with("waiting"), "{lines:#?}");
 }
 

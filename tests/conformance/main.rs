@@ -3,6 +3,7 @@
 //! `cargo test --test conformance` runs every case against ojs-init. `INIT_UNDER_TEST=tini` (dumb-init, catatonit) runs
 //! them against another one; `-- --table` runs them against all four and prints one table, with figures;
 //! `-- --figures` prints the figures alone. `BINARY_UNDER_TEST` names the binary, otherwise it is the one that cargo built.
+//! `CONFORMANCE=table`, for who runs all test programs at once, adds the table to the tests, with what they found.
 
 #![allow(
     clippy::print_stdout,
@@ -29,8 +30,12 @@ mod table;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use libtest_mimic::Arguments;
+
+use crate::suite::Workshop;
+use crate::table::Results;
 
 /// Cases wait more than they compute, so there may be more of them than processors.
 const THREADS: usize = 4;
@@ -51,13 +56,14 @@ fn main() -> ExitCode {
     }
     let asked = |word: &str| words.iter().any(|given| given == word);
     let outcome = if asked("--table") {
-        table::run()
+        Workshop::open(true).and_then(|workshop| table::run(&workshop, Results::new()))
     } else if asked("--figures") {
         figures::run()
     } else {
         let mut arguments = Arguments::from_args();
         arguments.test_threads.get_or_insert(THREADS);
-        suite::run(&arguments)
+        let wants_table = std::env::var_os("CONFORMANCE").is_some_and(|wish| wish == "table");
+        run_suite(&arguments, wants_table)
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -67,4 +73,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run_suite(arguments: &Arguments, wants_table: bool) -> Result<bool, String> {
+    let workshop = Arc::new(Workshop::open(wants_table)?);
+    let (is_good, results) = suite::run(arguments, &workshop)?;
+    let is_listed = arguments.list;
+    Ok(is_good && (!wants_table || is_listed || table::run(&workshop, results)?))
 }

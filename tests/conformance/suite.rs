@@ -1,9 +1,9 @@
 //! Running cases: one directory, one marker and one hard limit for each.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -13,6 +13,7 @@ use crate::cases;
 use crate::init::{Init, Kind};
 use crate::namespace::{copy_for_all, sweep};
 use crate::support::temp::TempDir;
+use crate::table::Results;
 
 /// How long a case of ours waits for what must happen at once; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -136,29 +137,36 @@ fn may_be_anybody() -> bool {
         .is_some_and(|count| count > 1_000_000)
 }
 
-/// The suite as ordinary tests against one init.
-pub fn run(arguments: &Arguments) -> Result<bool, String> {
-    let workshop = Arc::new(Workshop::open(false)?);
+/// The suite as ordinary tests against one init: whether it passes, and what each case found.
+pub fn run(arguments: &Arguments, workshop: &Arc<Workshop>) -> Result<(bool, Results), String> {
     let name = std::env::var("INIT_UNDER_TEST").unwrap_or_else(|_| Kind::Ojs.name().to_owned());
     let kind = Kind::named(&name).ok_or_else(|| format!("INIT_UNDER_TEST: no such init: {name}"))?;
     let init = workshop.init(kind)?;
+    let found = Arc::new(Mutex::new(Results::new()));
     let mut trials = Vec::new();
-    for case in cases::all() {
+    for (number, case) in cases::all().enumerate() {
         for &mode in BOTH.iter().filter(|mode| case.modes.contains(mode)) {
-            let (workshop, init) = (Arc::clone(&workshop), init.clone());
+            let (workshop, init, found) = (Arc::clone(workshop), init.clone(), Arc::clone(&found));
             let not_for = case.not_for(&init);
             let label = not_for.clone().unwrap_or_default();
             let trial = Trial::test(format!("{}::{}", case.name, mode.name()), move || {
-                match workshop.run(case, &init, mode) {
+                let verdict = workshop.run(case, &init, mode);
+                let outcome = match &verdict {
                     Ok(()) => Ok(()),
                     Err(Trouble::Fail(reason) | Trouble::NotApplicable(reason)) => Err(Failed::from(reason)),
+                };
+                if let Ok(mut found) = found.lock() {
+                    found.insert((number, mode, init.kind), verdict);
                 }
+                outcome
             });
             trials.push(trial.with_ignored_flag(not_for.is_some()).with_kind(label));
         }
     }
-    trials.push(control(&workshop));
-    Ok(!libtest_mimic::run(arguments, trials).has_failed())
+    trials.push(control(workshop));
+    let is_good = !libtest_mimic::run(arguments, trials).has_failed();
+    let found = found.lock().map(|mut found| std::mem::take(&mut *found));
+    Ok((is_good, found.unwrap_or_default()))
 }
 
 /// The suite's own test: cases that cannot fail would prove nothing.

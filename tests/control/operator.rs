@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -88,6 +88,11 @@ impl Running {
     /// Ctrl-C.
     pub fn interrupt(&self) {
         crate::support::sys::send(self.child.id().try_into().unwrap(), libc::SIGINT).unwrap();
+    }
+
+    /// What it writes, for who reads it when he likes.
+    pub fn output(&mut self) -> ChildStdout {
+        self.child.stdout.take().unwrap()
     }
 
     /// Whether it runs.

@@ -22,7 +22,7 @@ fn what_is_not_there_is_refused_with_a_body_that_says_what_there_is() {
     let (_init, probes) = started(&stage);
     let cases = [
         ("GET / HTTP/1.1\r\n\r\n", 404),
-        ("GET /status HTTP/1.1\r\n\r\n", 404),
+        ("GET /status/ HTTP/1.1\r\n\r\n", 404),
         ("POST /livez HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
         ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}", 400),
         ("livez\n\n", 400),

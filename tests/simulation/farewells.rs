@@ -14,6 +14,8 @@ pub struct Farewells {
     said: BTreeMap<WorkerId, Duration>,
     /// Of those whose first way the backend does not have.
     unheard: BTreeSet<WorkerId>,
+    /// Of those that the backend registered after it: the registration was under way for so long.
+    undone: BTreeSet<WorkerId>,
 }
 
 impl Farewells {
@@ -27,9 +29,17 @@ impl Farewells {
             promise!("the other farewell only where the first is missing", is_due, "{worker}");
         } else {
             let is_first = self.said.insert(worker.clone(), now).is_none();
-            promise!("one farewell each", is_first, "{worker}");
+            let is_due = is_first || self.undone.remove(worker);
+            promise!("one farewell each", is_due, "{worker}");
         }
         Ok(())
+    }
+
+    /// The backend takes this worker for one of its own.
+    pub fn registered(&mut self, worker: &WorkerId) {
+        if self.said.contains_key(worker) {
+            self.undone.insert(worker.clone());
+        }
     }
 
     pub fn answered(&mut self, worker: &WorkerId, by_delete: bool, reply: &Reply) {

@@ -119,6 +119,7 @@ impl Talk {
             longest_interval,
         } = reply
         {
+            self.farewells.registered(worker);
             self.is_known_now(worker, state, now);
             let wanted = heartbeat_interval.filter(|_| !self.options.heartbeat_interval_is_fixed);
             let wanted = wanted.unwrap_or(self.options.heartbeat_interval);

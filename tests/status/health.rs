@@ -51,6 +51,17 @@ fn the_exit_status_of_each_phase_is_that_of_the_endpoint() {
     become_(&stage, &init, [1, 0, 1]);
     says(&stage, &init, &["health", "ready"], "not ready: it is shutting down");
     run(&stage, &init, &["stop"]);
+    init.ends_with(0);
+}
+
+#[test]
+fn in_the_stop_phase_it_is_alive_and_no_more() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let times = [("OJS_CANCEL_GRACE", "7s"), ("OJS_STOP_MARGIN", "18s")];
+    let mut init = stage.worker(STUCK).with_all(&times).start();
+    init.notes_line("job j1");
+    run(&stage, &init, &["stop"]);
     become_(&stage, &init, [1, 0, 1]);
     run(&stage, &init, &["stop"]);
     init.ends_with(0);

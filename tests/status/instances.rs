@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
+
 use crate::operator::{OBEYS, Place, run, socket, start, start_as};
 use crate::runtime::STRANGER;
-use crate::shown;
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::{now, wait_until};
+use crate::{STUCK, shown};
 
 #[test]
 fn the_user_of_an_init_that_is_not_root_is_shown_everything_and_another_nothing() {
@@ -89,8 +91,9 @@ fn who_watches_as_json_gets_a_line_a_second_and_the_exit_status_at_last() {
     assert!(wait_until(PATIENCE, || asked(&init) == 4), "{}", init.story());
     init.signal(libc::SIGTERM);
     init.order("ack j1");
-    init.ends_with(0);
+    // The kernel ends a PID 1 when everybody in its namespace was reaped, and this one is ours.
     let came = watch.ends();
+    init.ends_with(0);
     assert_eq!((came.status, came.stderr.as_str()), (Some(0), ""), "{came:?}");
     let last: serde_json::Value = serde_json::from_str(came.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(
@@ -98,6 +101,34 @@ fn who_watches_as_json_gets_a_line_a_second_and_the_exit_status_at_last() {
         (&"exit".into(), &0.into()),
         "{last:#}"
     );
+}
+
+#[test]
+fn a_reader_that_was_too_slow_for_a_while_gets_whole_lines() {
+    let stage = Stage::new();
+    stage.enqueue(0..200);
+    let mut init = stage.worker(STUCK).with("OJS_CONCURRENCY", "200").start();
+    init.notes_line("job j199");
+    let asked = |init: &Init| init.log().matches("asks: Status { until_end: true }").count();
+    let mut watch = start(&stage, &init, Place::Outside, &["status", "--json", "--watch"]);
+    let mut output = watch.output();
+    // Less than one line.
+    fcntl(&output, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    assert!(wait_until(PATIENCE, || asked(&init) == 4), "{}", init.story());
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
+    });
+    assert!(wait_until(PATIENCE, || asked(&init) == 7), "{}", init.story());
+    watch.interrupt();
+    watch.ends();
+    let text = reader.join().unwrap().unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!((3..=5).contains(&lines.len()), "{} lines", lines.len());
+    for line in lines {
+        let shown: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(shown["held"], 200);
+    }
 }
 
 #[test]

@@ -130,8 +130,9 @@ fn the_container_s_own_view_is_not_killed_by_the_end_of_pid_1() {
     let mut view = View::start(&stage, &init, Place::Inside, &[]);
     view.shows("running", |text| text.contains("state     running"));
     run(&stage, &init, &["stop"]);
-    init.ends_with(0);
+    // The kernel ends a PID 1 when everybody in its namespace was reaped, and this one is ours.
     let (status, text) = view.ends();
+    init.ends_with(0);
     assert_eq!(status, Some(0), "{text}");
     let last = text.lines().last().unwrap();
     assert_eq!(
@@ -181,15 +182,34 @@ fn ctrl_c_ends_it_well_and_sigterm_as_a_signal_and_neither_leaves_anything_switc
 }
 
 #[test]
-fn no_color_and_a_dumb_terminal_get_none() {
+fn who_wants_no_colours_gets_none() {
     let stage = Stage::new();
     let mut init = stage.worker(OBEYS).start();
     init.notes_line("ready");
-    for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
-        let mut view = View::start(&stage, &init, Place::Outside, &[variable]);
-        view.shows("running", |text| text.contains("state     running"));
-        assert!(!view.terminal.more().contains("\x1b[0m"), "{variable:?}");
-    }
+    let mut view = View::start(&stage, &init, Place::Outside, &[("NO_COLOR", "1")]);
+    view.shows("running", |text| text.contains("state     running"));
+    assert!(!view.terminal.more().contains("\x1b[0m"));
+    init.stops();
+}
+
+#[test]
+fn a_dumb_terminal_is_told_what_to_use_and_gets_no_sequence() {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).start();
+    init.notes_line("ready");
+    let mut view = View::start(&stage, &init, Place::Outside, &[("TERM", "dumb")]);
+    let mut status = None;
+    let is_over = wait_until(PATIENCE, || {
+        status = view.child.try_wait().unwrap();
+        status.is_some()
+    });
+    let text = view.terminal.more();
+    assert!(is_over && status.unwrap().code() == Some(2), "{text:?}");
+    assert!(
+        text.contains("TERM=dumb") && text.contains("--json --watch"),
+        "{text:?}"
+    );
+    assert!(!text.contains('\x1b'), "{text:?}");
     init.stops();
 }
 

@@ -1,0 +1,59 @@
+//! Text that others wrote and that people read on a terminal.
+
+use std::fmt::Write;
+
+/// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters, line and paragraph
+/// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a
+/// job's id or a client's name could make a line look like another one.
+#[must_use]
+pub fn is_active(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Adds it as the escape that JSON has for it: `\u202e`, and two of them beyond the first 65,536 characters.
+pub fn escape(to: &mut String, character: char) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        // A text never fails to be written to.
+        let _ = write!(to, "\\u{unit:04x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_is_active_and_letters_with_their_marks_are_not() {
+        for character in [
+            '\0',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{200b}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2028}',
+            '\u{feff}',
+            '\u{e0041}',
+        ] {
+            assert!(is_active(character), "{:x}", u32::from(character));
+        }
+        for character in [' ', 'a', 'ä', '\u{301}', 'Ж', '漢', '🙂', '\u{fffd}'] {
+            assert!(!is_active(character), "{character}");
+        }
+    }
+
+    #[test]
+    fn an_escape_is_read_as_the_character_again() {
+        for character in ['\u{1b}', '\u{202e}', '\u{e0041}'] {
+            let mut json = String::from("\"");
+            escape(&mut json, character);
+            json.push('"');
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), character.to_string());
+        }
+    }
+}
