@@ -35,6 +35,7 @@ if [ "$want" = test ]; then
     need dumb-init dumb-init
     need catatonit catatonit
     python3 -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi
 
 if [ -n "$missing" ]; then
@@ -62,6 +63,21 @@ if [ "$want" = test ] && ! command -v promtool >/dev/null 2>&1; then
         exit 1
     fi
     rm -r "$fetched"
+fi
+
+# The schemas of Kubernetes, for tests/kubernetes: a package of PyPI, into the target folder and nowhere else.
+validate=kubernetes-validate
+version=1.37.0
+place=${CARGO_TARGET_DIR:-target}/tmp/$validate
+# Of this version, and for this Python: a part of it is compiled.
+is_there() { [ -d "$place/kubernetes_validate-$version.dist-info" ] && PYTHONPATH="$place" python3 -c 'import kubernetes_validate' 2>/dev/null; }
+if [ "$want" = test ] && ! is_there; then
+    echo "setup: installing $validate $version into $place"
+    rm -rf "$place"
+    if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --target "$place" "$validate==$version"; then
+        echo "setup: missing: $validate $version; it is on PyPI: python3 -m pip install --target $place $validate==$version" >&2
+        exit 1
+    fi
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then

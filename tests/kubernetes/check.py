@@ -1,0 +1,123 @@
+"""Checks docker/kubernetes. Prints what is wrong, one finding a line, and exits with 1 if there is any.
+
+check.py files|schemas|values|queries|real-kustomize    the manifests alone
+check.py binary BINARY                                  what they ask of ojs-init
+check.py faults BINARY                                  each check finds what faults.py breaks
+
+Needs kubernetes-validate (PyPI), which brings PyYAML and jsonschema; `queries` needs promtool.
+"""
+
+import functools
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+import kustomize
+from faults import unnoticed
+from kustomize import MERGE_KEYS, found_by, identity
+from promises import each_file_is_used, schema_errors, value_errors, variants
+from sequence import sequence_errors, setting_errors
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MANIFESTS = REPOSITORY / "docker/kubernetes"
+METRICS = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8")
+
+
+def files(root):
+    return each_file_is_used(root)
+
+
+def schemas(root):
+    return (error for variant in variants(root) for error in schema_errors(variant))
+
+
+def values(root):
+    return (error for variant in variants(root) for error in value_errors(variant, METRICS))
+
+
+def queries(root):
+    """Prometheus' own tool reads what the autoscalers ask."""
+    asked = {
+        trigger["metadata"]["query"]
+        for variant in variants(root)
+        for scaler in variant.all("ScaledObject")
+        for trigger in scaler["spec"]["triggers"]
+    }
+    rules = [{"record": "a:b", "expr": query} for query in sorted(asked)]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump({"groups": [{"name": "a", "rules": rules}]}, file)
+        file.flush()
+        said = subprocess.run(["promtool", "check", "rules", "--lint=none", file.name], capture_output=True, text=True)
+    return [] if asked and said.returncode == 0 else [f"promtool: {said.stdout}{said.stderr}"]
+
+
+def real_kustomize(root):
+    """Where kustomize or kubectl is installed, it builds the same. Where there is none, that is said and no error."""
+    tools = [tool for tool in (["kustomize", "build"], ["kubectl", "kustomize"]) if shutil.which(tool[0])]
+    if not tools:
+        print("neither kustomize nor kubectl is installed: only our own build was checked", file=sys.stderr)
+        return []
+    # A copy, because kustomize wants each component in a kustomization.
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "kubernetes")
+        shutil.copytree(root, copy)
+        for component in (root / "components").iterdir():
+            place = copy / "overlays" / component.name
+            place.mkdir()
+            head = {"apiVersion": kustomize.KINDS["Kustomization"], "kind": "Kustomization"}
+            parts = {"resources": ["../../base"], "components": [f"../../components/{component.name}"]}
+            (place / "kustomization.yaml").write_text(yaml.safe_dump(head | parts), encoding="utf-8")
+        return [error for place in sorted((copy / "overlays").iterdir()) for error in compare(tools[0], place)]
+
+
+def compare(tool, place):
+    said = subprocess.run([*tool, str(place)], capture_output=True, text=True)
+    if said.returncode != 0:
+        return [f"{' '.join(tool)}: {said.stderr}"]
+    real = sorted((ordered(resource) for resource in yaml.safe_load_all(said.stdout)), key=identity)
+    own = sorted((ordered(resource) for resource in kustomize.build(place)), key=identity)
+    if len(real) != len(own):
+        return [f"{place.name}: {' '.join(tool)} has {len(real)} resources, not {len(own)}"]
+    return [f"{place.name}: {' '.join(tool)}: {one} is not {other}" for one, other in zip(real, own) if one != other]
+
+
+def ordered(value, name=None):
+    """Lists with a key have no order."""
+    if isinstance(value, dict):
+        return {key: ordered(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        items = [ordered(item) for item in value]
+        return sorted(items, key=lambda item: str(item[MERGE_KEYS[name]])) if name in MERGE_KEYS else items
+    return value
+
+
+def binary(path, root):
+    """Of the first variant with which something is wrong: each costs some time."""
+    for variant in variants(root):
+        found = list(setting_errors(path, variant))
+        if not found and variant.name in ("base", "exec-probes", "hpa", "all together", "overlays/example"):
+            found = list(sequence_errors(path, variant))
+        if found:
+            return found
+    return []
+
+
+def main():
+    checks = {"files": files, "schemas": schemas, "values": values, "queries": queries}
+    if len(sys.argv) > 2:
+        checks["binary"] = functools.partial(binary, sys.argv[2])
+    if sys.argv[1] == "faults":
+        found = unnoticed(MANIFESTS, checks)
+    else:
+        found = list(found_by((checks | {"real-kustomize": real_kustomize})[sys.argv[1]], MANIFESTS))
+    sys.stdout.writelines(f"{finding}\n" for finding in found)
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
