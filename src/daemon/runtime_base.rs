@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use log::warn;
+use log::info;
 use nix::errno::Errno;
 
 use crate::daemon::admission::Allowed;
@@ -197,7 +197,8 @@ fn check(directory: &Directory, path: &Path, allowed: &Allowed, candidate: &Cand
         if !candidate.is_configured {
             return Err(unprotected);
         }
-        warn!("paths.runtime_dir: {unprotected}, unless nobody else has this volume");
+        // No warning: every volume that Kubernetes makes (emptyDir) is like that, and only root could change it.
+        info!("paths.runtime_dir: {unprotected}, unless nobody else has this volume");
     }
     match allowed.other_child().filter(|child| !may_pass(owner, child)) {
         Some(child) => Err(Unusable::OutOfReach { path, uid: child.uid }),
