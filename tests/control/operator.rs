@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -90,11 +90,6 @@ impl Running {
         crate::support::sys::send(self.child.id().try_into().unwrap(), libc::SIGINT).unwrap();
     }
 
-    /// What it writes, for who reads it when he likes.
-    pub fn output(&mut self) -> ChildStdout {
-        self.child.stdout.take().unwrap()
-    }
-
     /// Whether it runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
@@ -117,6 +112,17 @@ pub fn start_unread(stage: &Stage, init: &Init, words: &[&str]) -> Running {
         Stdio::from(writer)
     };
     start_with(stage, init, Place::Inside, 0, words, [full(), full()])
+}
+
+/// Starts one, outside, that writes into a pipe of 4 KiB, whose other end is for who reads it when he likes.
+pub fn start_into_a_small_pipe(stage: &Stage, init: &Init, words: &[&str]) -> (Running, File) {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let output = [Stdio::from(writer), Stdio::piped()];
+    (
+        start_with(stage, init, Place::Outside, 0, words, output),
+        File::from(reader),
+    )
 }
 
 /// Writes until nothing more goes in.

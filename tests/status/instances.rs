@@ -4,9 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, fcntl};
-
-use crate::operator::{OBEYS, Place, run, socket, start, start_as};
+use crate::operator::{OBEYS, Place, run, socket, start, start_as, start_into_a_small_pipe};
 use crate::runtime::STRANGER;
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::{now, wait_until};
@@ -110,10 +108,8 @@ fn a_reader_that_was_too_slow_for_a_while_gets_whole_lines() {
     let mut init = stage.worker(STUCK).with("OJS_CONCURRENCY", "200").start();
     init.notes_line("job j199");
     let asked = |init: &Init| init.log().matches("asks: Status { until_end: true }").count();
-    let mut watch = start(&stage, &init, Place::Outside, &["status", "--json", "--watch"]);
-    let mut output = watch.output();
-    // Less than one line.
-    fcntl(&output, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    // It holds less than one line.
+    let (watch, mut output) = start_into_a_small_pipe(&stage, &init, &["status", "--json", "--watch"]);
     assert!(wait_until(PATIENCE, || asked(&init) == 4), "{}", init.story());
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
