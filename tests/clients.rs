@@ -11,6 +11,9 @@ use std::process::Command;
 /// Most seconds that one of them may take, on a busy machine.
 const PATIENCE: &str = "180";
 
+/// Runs of the runner side by side: its sessions mostly wait.
+const SHARES: usize = 3;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -79,15 +82,41 @@ fn the_python_client_passes_its_own_tests() {
 
 #[test]
 fn the_python_client_passes_every_session_with_threads_and_with_asyncio() {
-    let threads = [
-        "python3",
-        "clients/fixtures/play.py",
-        "--",
-        "python3",
-        "clients/python/tests/fixture_worker.py",
-    ];
+    let threads = ["python3", "clients/python/tests/fixture_worker.py"];
     let asyncio = [threads.as_slice(), &["--async"]].concat();
-    all_pass(root(), &[&threads, &asyncio]);
+    let plays = [in_shares(&threads), in_shares(&asyncio)].concat();
+    let plays: Vec<Vec<&str>> = plays
+        .iter()
+        .map(|play| play.iter().map(String::as_str).collect())
+        .collect();
+    let plays: Vec<&[&str]> = plays.iter().map(Vec::as_slice).collect();
+    all_pass(root(), &plays);
+}
+
+/// Runs of the runner with this worker that have all sessions together, each about as many.
+fn in_shares(worker: &[&str]) -> Vec<Vec<String>> {
+    let sessions = std::fs::read_dir(root().join("clients/fixtures/sessions")).unwrap();
+    let mut names: Vec<String> = sessions
+        .map(|session| {
+            session
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    assert!(names.len() > 30, "{names:?}");
+    let share = |which: usize| {
+        let ours = names.iter().skip(which).step_by(SHARES);
+        let only = ours.flat_map(|name| ["--only".to_owned(), name.clone()]);
+        let before = ["python3", "clients/fixtures/play.py"].map(str::to_owned);
+        let behind = std::iter::once("--").chain(worker.iter().copied()).map(str::to_owned);
+        before.into_iter().chain(only).chain(behind).collect()
+    };
+    (0..SHARES).map(share).collect()
 }
 
 #[test]
