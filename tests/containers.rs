@@ -45,7 +45,7 @@ mod stops;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use docker_engine::Engine;
@@ -82,9 +82,12 @@ fn in_full() -> bool {
     wanted() == "full"
 }
 
-/// What was measured, for people.
+/// What was measured, for people: it is printed at the end.
+static MEASURED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Adds to it.
 fn measured(what: &str, figures: &str) {
-    println!("measured: {what}: {figures}");
+    MEASURED.lock().unwrap().push(format!("measured: {what}: {figures}"));
 }
 
 fn main() -> ExitCode {
@@ -119,6 +122,7 @@ fn with(engine: Engine, arguments: &Arguments) -> Conclusion {
     };
     let conclusion = std::panic::catch_unwind(run);
     engine.stop();
+    println!("{}", MEASURED.lock().unwrap().join("\n"));
     conclusion.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

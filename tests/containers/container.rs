@@ -221,6 +221,17 @@ pub fn errors(server: &Server, job: &str) -> Vec<String> {
     errors.iter().map(name).collect()
 }
 
+/// When the backend first heard of the end, by its clock: it is told at once.
+pub fn told(server: &Server, from: f64) -> f64 {
+    let events = server.events();
+    let is_first = |event: &&ojs_devserver::Event| {
+        event.operation == "heartbeat" && event.ms >= from && event.state.as_deref() != Some("running")
+    };
+    let event = events.iter().find(is_first);
+    let event = event.unwrap_or_else(|| panic!("it was never told: {events:#?}"));
+    event.arrived_ms.unwrap_or(event.ms)
+}
+
 /// How long after a moment of the server's clock the first request of this kind about this job had arrived.
 pub fn settled_after(server: &Server, from: f64, job: &str, operation: &str) -> Duration {
     let events = server.events();

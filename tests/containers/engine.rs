@@ -178,6 +178,7 @@ impl Engine {
             let _ = child.wait();
         }
         unmount(self.dir.path());
+        let _ = std::fs::remove_dir_all(self.dir.path());
     }
 }
 

@@ -21,7 +21,7 @@ pub const PYTHON_BASE: &str = "ojs-python-base";
 
 /// The Node example; made by who needs it.
 pub static NODE: LazyLock<&str> = LazyLock::new(|| {
-    import(engine(), "node", "ojs-node-base");
+    import(engine(), &["node"], "ojs-node-base");
     example(engine(), "node", "NODE_IMAGE=ojs-node-base");
     "ojs-worker-node"
 });
@@ -47,8 +47,10 @@ pub fn prepare(engine: &Engine) {
     let context = engine.at("prebuilt");
     std::fs::create_dir(&context).unwrap();
     std::fs::copy(under_test::init(), context.join("ojs-init")).unwrap();
+    // The development server is this program, and in some runs neither it nor the init is static.
+    let ourselves = std::env::current_exe().unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| import(engine, "python", PYTHON_BASE));
+        scope.spawn(|| import(engine, &["python", text(&ourselves), &under_test::init()], PYTHON_BASE));
         let dockerfile = root().join("docker/Dockerfile");
         let words = ["build", "--quiet", "--file", text(&dockerfile), "--target", "prebuilt"];
         let arguments = ["--build-arg", "BINARY=ojs-init", "--build-arg", "REVISION=0123abc"];
@@ -69,14 +71,14 @@ fn example(engine: &Engine, name: &str, base: &str) {
 }
 
 /// Makes a base image of what this machine has.
-pub fn import(engine: &Engine, what: &str, tag: &str) {
+pub fn import(engine: &Engine, words: &[&str], tag: &str) {
     let mut made = engine.client("sh");
-    made.arg(root().join("tests/containers/rootfs.sh")).arg(what);
+    made.arg(root().join("tests/containers/rootfs.sh")).args(words);
     let mut made = made.stdout(Stdio::piped()).spawn().unwrap();
     let mut client = engine.client("docker");
     client.args(["import", "-", tag]).stdin(made.stdout.take().unwrap());
     said(&["docker", "import", tag], &client.output().unwrap());
-    assert!(made.wait().unwrap().success(), "rootfs.sh {what}");
+    assert!(made.wait().unwrap().success(), "rootfs.sh {words:?}");
 }
 
 /// A path as an argument.

@@ -41,13 +41,13 @@ fn scale() -> Scale {
         Scale {
             rounds: 20,
             limit: None,
-            long: 6.5,
+            long: 8.0,
         }
     } else {
         Scale {
             rounds: 2,
             limit: Some("4"),
-            long: 2.6,
+            long: 4.0,
         }
     }
 }

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Writes a root file system to standard output, as a tar: an image's base made of what this machine has, where no registry
 # can be reached.
-# Usage: rootfs.sh python|node|rust | docker import - NAME
+# Usage: rootfs.sh python|node [PROGRAM...] | docker import - NAME     with the libraries of these programs as well
 set -eu
 
 what=$1
+shift
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/tmp" "$root/bin" "$root/usr/bin" "$root/etc" "$root/lib" "$root/lib64" "$root/usr/lib"
@@ -41,4 +42,6 @@ node)
     exit 2
     ;;
 esac
+# shellcheck disable=SC2046  # a list of files
+[ $# = 0 ] || cp -L --parents $(libraries "$@") "$root"
 tar -C "$root" -c .
