@@ -50,6 +50,7 @@ use std::time::Duration;
 
 use docker_engine::Engine;
 use libtest_mimic::{Arguments, Conclusion, Trial};
+use support::wait::{now, pause};
 
 /// Longest that anything may take which does happen. Much more than it needs: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -80,6 +81,21 @@ fn wanted() -> String {
 /// Whether nothing is to be scaled down.
 fn in_full() -> bool {
     wanted() == "full"
+}
+
+/// Between two looks at a container: each is a process.
+const LOOK: Duration = Duration::from_millis(150);
+
+/// As `wait_until`, for a condition that costs something to look at.
+fn looks_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = now() + patience;
+    while !condition() {
+        if now() >= deadline {
+            return false;
+        }
+        pause(LOOK);
+    }
+    true
 }
 
 /// What was measured, for people: it is printed at the end.

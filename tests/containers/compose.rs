@@ -9,10 +9,10 @@ use std::time::Duration;
 use ojs_devserver::{JobState, Options, Server};
 use serde_json::Value;
 
-use crate::container::{KILLED, busy_with, errors, settled_after, told};
+use crate::container::{Container, KILLED, busy_with, errors, settled_after, told};
 use crate::docker_engine::said;
-use crate::support::wait::{now, wait_until};
-use crate::{PATIENCE, engine, images, in_full, measured, root};
+use crate::support::wait::now;
+use crate::{PATIENCE, engine, images, in_full, looks_until, measured, root};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 3] = [
@@ -92,7 +92,7 @@ fn examples() {
         variables: vec![("OJS_DEVSERVER_PORT", port.to_string())],
     };
     project.does(&["up", "--detach", "--no-build"]);
-    assert!(wait_until(PATIENCE, || counts(port).is_some()), "the published port");
+    assert!(looks_until(PATIENCE, || counts(port).is_some()), "the published port");
     let backend = project.container("devserver");
     for (kind, arguments, queue) in [
         ("email.send", r#"["a@b.c",4]"#, "mail"),
@@ -101,7 +101,7 @@ fn examples() {
         let words = ["exec", &backend, "/ojs-devserver", "enqueue", kind, arguments];
         engine().docker(&[&words[..], &["--count", "3", "--queue", queue]].concat());
     }
-    let are_active = wait_until(PATIENCE, || counts(port).is_some_and(|counts| counts["active"] == 6));
+    let are_active = looks_until(PATIENCE, || counts(port).is_some_and(|counts| counts["active"] == 6));
     assert!(are_active, "{:?}", counts(port));
     let workers = ["worker-python", "worker-node"].map(|service| project.container(service));
     // What it exits with is told before the container is removed.
@@ -160,16 +160,22 @@ fn down(name: &'static str, file: &str, more: &[&str], drain: Duration, limit: D
         variables: Vec::new(),
     };
     project.does(&["up", "--detach", "--no-build"]);
-    let worker = project.container("worker");
+    let worker = Container {
+        name: project.container("worker"),
+    };
     let shortly_before = (drain - Duration::from_secs(1)).as_secs_f64();
-    let jobs = busy_with(&server, &[("stuck", 0.0), ("obeys", 0.0), ("sleep", shortly_before)]);
-    let waiting = std::thread::spawn(move || engine().docker(&["wait", &worker]));
+    let jobs = busy_with(
+        &server,
+        &worker,
+        &[("stuck", 0.0), ("obeys", 0.0), ("sleep", shortly_before)],
+    );
+    let waiting = worker.waits();
     let asked = server.now_ms();
     project.does(&["down"]);
     let gone = server.now_ms();
     let sigterm = told(&server, asked);
     let took = Duration::from_secs_f64((gone - sigterm) / 1e3);
-    let status: i64 = waiting.join().unwrap().parse().unwrap();
+    let status = waiting.join().unwrap();
     let drained = settled_after(&server, sigterm, &jobs[1], "nack");
     measured(
         &format!("{file}, drain {drain:?}, limit {limit:?}, a stuck job"),

@@ -4,8 +4,7 @@ use ojs_devserver::{JobState, Options, Server};
 
 use crate::container::{Start, become_state, busy_with, enqueue, errors};
 use crate::support::proc;
-use crate::support::wait::wait_until;
-use crate::{PATIENCE, images};
+use crate::{PATIENCE, images, looks_until};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 6] = [
@@ -41,7 +40,7 @@ fn confined() {
         .option("--security-opt=no-new-privileges")
         .with("DEAF", "1")
         .start();
-    let jobs = busy_with(&server, &[("sleep", 1.0), ("stuck", 0.0)]);
+    let jobs = busy_with(&server, &worker, &[("sleep", 1.0), ("stuck", 0.0)]);
     let status = worker.exec(&["/ojs-init", "status"]);
     assert!(status.status.success(), "{status:?}");
     let ended = worker.stop(&[]);
@@ -53,7 +52,7 @@ fn confined() {
 fn below_an_init() {
     let server = Server::start(Options::default()).unwrap();
     let worker = Start::worker(&server).option("--init").with("DEAF", "1").start();
-    let jobs = busy_with(&server, &[("sleep", 2.0), ("stuck", 0.0)]);
+    let jobs = busy_with(&server, &worker, &[("sleep", 2.0), ("stuck", 0.0)]);
     let ended = worker.stop(&[]);
     assert_eq!(ended.status, 0, "{}", worker.log());
     assert!(worker.log().contains("not PID 1"), "{}", worker.log());
@@ -68,13 +67,13 @@ fn shared_namespace() {
         .words(&["sh", "-c", "sleep 300 & sleep 301"])
         .start();
     let bystanders = || proc::descendants(neighbour.pid());
-    assert!(wait_until(PATIENCE, || bystanders().len() == 2), "{:?}", bystanders());
+    assert!(looks_until(PATIENCE, || bystanders().len() == 2), "{:?}", bystanders());
     let before = bystanders();
     let worker = Start::worker(&server)
         .option(&format!("--pid=container:{}", neighbour.name))
         .with("DEAF", "1")
         .start();
-    let job = &busy_with(&server, &[("stuck", 0.0)])[0];
+    let job = &busy_with(&server, &worker, &[("stuck", 0.0)])[0];
     let ours = proc::descendants(worker.pid());
     assert!(!ours.is_empty());
     let ended = worker.stop(&[]);

@@ -9,7 +9,7 @@ use ojs_devserver::{JobState, Server};
 use serde_json::Value;
 
 use crate::support::wait::{now, wait_until};
-use crate::{PATIENCE, engine, images};
+use crate::{PATIENCE, engine, images, looks_until};
 
 /// The status of a process that SIGKILL ended.
 pub const KILLED: i64 = 137;
@@ -106,7 +106,7 @@ impl Container {
 
     /// Waits until its health check says that.
     pub fn health_becomes(&self, expected: &str) {
-        let is_so = wait_until(PATIENCE, || self.health() == expected);
+        let is_so = looks_until(PATIENCE, || self.health() == expected);
         assert!(is_so, "{} instead of {expected}: {}", self.state(), self.log());
     }
 
@@ -124,7 +124,7 @@ impl Container {
 
     /// Waits until the log has this.
     pub fn logs(&self, text: &str) {
-        let said = wait_until(PATIENCE, || self.log().contains(text));
+        let said = looks_until(PATIENCE, || self.log().contains(text));
         assert!(said, "{text:?} is not in the log: {}", self.log());
     }
 
@@ -136,6 +136,13 @@ impl Container {
     /// `docker exec`, whatever comes of it.
     pub fn exec(&self, words: &[&str]) -> Output {
         engine().try_docker(&[&["exec", &self.name], words].concat())
+    }
+
+    /// How many jobs its worker has in its hands.
+    pub fn held(&self) -> usize {
+        let output = self.exec(&["/ojs-init", "status", "--json"]);
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        status["held"].as_u64().unwrap_or(0).try_into().unwrap()
     }
 
     /// `docker exec` in the background.
@@ -154,10 +161,17 @@ impl Container {
         self.ended_since(began)
     }
 
+    /// `docker wait` in the background: its exit status when it has ended.
+    pub fn waits(&self) -> JoinHandle<i64> {
+        let name = self.name.clone();
+        std::thread::spawn(move || engine().docker(&["wait", &name]).parse().unwrap())
+    }
+
     /// Waits for its end.
     pub fn ends(&self, patience: Duration) -> Ended {
         let began = now();
-        let is_over = wait_until(patience, || !self.is_running());
+        let waiting = self.waits();
+        let is_over = wait_until(patience, || waiting.is_finished());
         assert!(is_over, "still there after {patience:?}: {}", self.log());
         self.ended_since(began)
     }
@@ -172,7 +186,13 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("{}\n{}\n{}", self.name, self.state(), self.log());
+            let state = engine().try_docker(&["inspect", "--format", "{{json .State}}", &self.name]);
+            println!(
+                "{}\n{}\n{}",
+                self.name,
+                String::from_utf8_lossy(&state.stdout),
+                self.log()
+            );
         }
         engine().try_docker(&["rm", "--force", "--volumes", &self.name]);
     }
@@ -197,13 +217,16 @@ pub fn become_state(server: &Server, state: JobState, count: usize) {
     );
 }
 
-/// A job of each kind is with a worker; their ids.
-pub fn busy_with(server: &Server, kinds: &[(&str, f64)]) -> Vec<String> {
+/// A job of each kind, all with this worker; their ids.
+pub fn busy_with(server: &Server, worker: &Container, kinds: &[(&str, f64)]) -> Vec<String> {
     let ids: Vec<String> = kinds
         .iter()
         .map(|(kind, argument)| enqueue(server, kind, *argument))
         .collect();
     become_state(server, JobState::Active, ids.len());
+    // What ojs-init has and the worker has not would go back at once.
+    let are_held = looks_until(PATIENCE, || worker.held() == server.count(JobState::Active));
+    assert!(are_held, "{}", worker.log());
     ids
 }
 

@@ -7,8 +7,7 @@ use ojs_devserver::{JobState, Options, Server};
 use serde_json::Value;
 
 use crate::container::{Start, become_state};
-use crate::support::wait::wait_until;
-use crate::{PATIENCE, engine, images, root};
+use crate::{PATIENCE, engine, images, looks_until, root};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 3] = [
@@ -81,7 +80,7 @@ fn examples() {
         worker.health_becomes("healthy");
         assert_eq!(worker.stop(&[]).status, 0, "{}", worker.log());
     }
-    assert!(wait_until(PATIENCE, || server.workers().is_empty()));
+    assert!(looks_until(PATIENCE, || server.workers().is_empty()));
 }
 
 /// What the repository's `.dockerignore` lets through.

@@ -13,7 +13,7 @@ use ojs_devserver::{Options, Server};
 
 use crate::container::{Container, Start};
 use crate::support::wait::{now, pause, wait_until};
-use crate::{PATIENCE, engine, images};
+use crate::{engine, images};
 
 /// Where the backend is, in the network of a pod.
 const BACKEND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -147,13 +147,14 @@ fn sequence(worker: &Container, spec: &Spec, began: Instant) -> Terminated {
     }
     let sigterm = began.elapsed();
     let left = spec.grace.saturating_sub(sigterm).max(LEAST);
+    let waiting = worker.waits();
     worker.signal("TERM");
-    if !wait_until(left, || !worker.is_running()) {
+    if !wait_until(left, || waiting.is_finished()) {
         engine().try_docker(&["kill", "--signal", "KILL", &worker.name]);
     }
-    worker.ends(PATIENCE);
+    let status = waiting.join().unwrap();
     Terminated {
-        status: worker.status().unwrap(),
+        status,
         took: began.elapsed(),
         sigterm,
         hook,

@@ -6,8 +6,7 @@ use ojs_devserver::{Fault, FaultRule, JobState};
 
 use crate::container::{KILLED, Start, busy_with, errors, settled_after};
 use crate::kubelet::{Pod, Spec, Terminated};
-use crate::support::wait::wait_until;
-use crate::{PATIENCE, in_full, measured};
+use crate::{PATIENCE, in_full, looks_until, measured};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 6] = [
@@ -106,14 +105,14 @@ fn specification() {
         .option(&format!("--entrypoint={}", command[0]))
         .start();
     assert!(
-        wait_until(PATIENCE, || pod.probe("/readyz") == Some(200)),
+        looks_until(PATIENCE, || pod.probe("/readyz") == Some(200)),
         "{}",
         worker.log()
     );
     assert_eq!(pod.probe("/healthz"), Some(200));
     // The hook takes 5 s before SIGTERM, and the last job nearly all that is left.
     let long = (grace - Duration::from_secs(6)).as_secs_f64();
-    let jobs = busy_with(&pod.server, &[("stuck", 0.0), ("obeys", 0.0), ("sleep", long)]);
+    let jobs = busy_with(&pod.server, &worker, &[("stuck", 0.0), ("obeys", 0.0), ("sleep", long)]);
     let from = pod.server.now_ms();
     let terminated = pod.terminate(&worker, &spec);
     let had = settled_after(&pod.server, from, &jobs[1], "nack");
@@ -151,7 +150,7 @@ fn specification() {
 fn stuck_for_30_s(what: &str, spec: &Spec, start: impl FnOnce(Start) -> Start, before: impl FnOnce(&Pod)) -> Duration {
     let pod = Pod::new();
     let worker = start(pod.worker().with("DEAF", "1")).start();
-    let jobs = busy_with(&pod.server, &[("stuck", 0.0), ("sleep", 4.0)]);
+    let jobs = busy_with(&pod.server, &worker, &[("stuck", 0.0), ("sleep", 4.0)]);
     before(&pod);
     let terminated = pod.terminate(&worker, spec);
     measured(
@@ -229,7 +228,7 @@ fn until_idle() {
     };
     let pod = Pod::new();
     let worker = pod.worker().start();
-    let job = &busy_with(&pod.server, &[("sleep", 3.0)])[0];
+    let job = &busy_with(&pod.server, &worker, &[("sleep", 3.0)])[0];
     let terminated = pod.terminate(&worker, &spec);
     ended_well(&terminated, &worker, Duration::from_secs(15));
     probed_well(&terminated);

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ojs_devserver::{JobState, Options, Server};
+use ojs_devserver::{JobSnapshot, JobState, Options, Server};
 
 use crate::container::{Container, Start, enqueue};
 use crate::images::shared;
-use crate::support::wait::{now, pause, wait_until};
-use crate::{PATIENCE, in_full, measured};
+use crate::support::wait::{now, pause};
+use crate::{PATIENCE, in_full, looks_until, measured};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 1] = [(
@@ -26,34 +26,15 @@ const PRODUCED_EVERY: Duration = Duration::from_millis(40);
 /// Every so many-th job takes longer than the drain.
 const LONG_ONES: usize = 25;
 
-/// How it is played.
-struct Scale {
-    rounds: usize,
-    /// What the engine allows; `None`: what it allows when nobody says anything.
-    limit: Option<&'static str>,
-    /// The jobs that outlast the drain, in seconds.
-    long: f64,
-}
+/// What a job takes that outlasts the drain of 5 s, in seconds.
+const LONG: f64 = 8.0;
 
-/// Docker's 10 s leave 5 s for the drain, 4 s leave 2.
-fn scale() -> Scale {
-    if in_full() {
-        Scale {
-            rounds: 20,
-            limit: None,
-            long: 8.0,
-        }
-    } else {
-        Scale {
-            rounds: 2,
-            limit: Some("4"),
-            long: 4.0,
-        }
-    }
-}
+/// How long a job stays reserved of which nobody says anything more. Where the kernel did not let go of a process in time its
+/// job is left to that.
+const VISIBILITY: &str = "10s";
 
 fn rolling() {
-    let scale = scale();
+    let rounds = if in_full() { 20 } else { 2 };
     let server = Server::start(Options {
         max_events: 200_000,
         ..Options::default()
@@ -61,29 +42,26 @@ fn rolling() {
     let server = server.unwrap();
     let journal = shared("rolling");
     let start = || {
-        let start = Start::worker(&server)
+        Start::worker(&server)
             .option(&format!("--volume={}:/journal", journal.display()))
-            .with("JOURNAL", "/journal");
-        match scale.limit {
-            Some(limit) => start.with("OJS_TERMINATION_GRACE_PERIOD", &format!("{limit}s")).start(),
-            None => start.start(),
-        }
+            .with("JOURNAL", "/journal")
+            .with("OJS_VISIBILITY_TIMEOUT", VISIBILITY)
+            .start()
     };
     let began = now();
     let is_over = AtomicBool::new(false);
     let mut stops: Vec<Duration> = Vec::new();
     std::thread::scope(|scope| {
-        let producer = scope.spawn(|| produce(&server, scale.long, &is_over));
+        let producer = scope.spawn(|| produce(&server, &is_over));
         let mut workers: Vec<Container> = (0..WORKERS).map(|_| start()).collect();
-        for _ in 0..scale.rounds {
+        for _ in 0..rounds {
             for place in 0..WORKERS {
                 assert!(
-                    wait_until(PATIENCE, || server.workers().len() == WORKERS),
+                    looks_until(PATIENCE, || server.workers().len() == WORKERS),
                     "{:?}",
                     server.workers()
                 );
-                let options: &[&str] = &scale.limit.map_or(vec![], |limit| vec!["--time", limit]);
-                let ended = workers[place].stop(options);
+                let ended = workers[place].stop(&[]);
                 assert_eq!(ended.status, 0, "{ended:?}: {}", workers[place].log());
                 stops.push(ended.took);
                 workers[place] = start();
@@ -92,13 +70,18 @@ fn rolling() {
         is_over.store(true, Ordering::Relaxed);
         let produced = producer.join().unwrap();
         let all_done = server.wait(PATIENCE, |server| server.count(JobState::Completed) == produced);
-        assert!(all_done, "{} of {produced}", server.count(JobState::Completed));
+        assert!(
+            all_done,
+            "{} of {produced}: {:#?}",
+            server.count(JobState::Completed),
+            unfinished(&server)
+        );
     });
     account_for(&server, &journal);
     let slowest = stops.iter().max().unwrap();
     let cut: usize = server.jobs().iter().map(|job| job.errors.len()).sum();
     measured(
-        &format!("rolling restart, {} rounds of {WORKERS} workers", scale.rounds),
+        &format!("rolling restart, {rounds} rounds of {WORKERS} workers"),
         &format!(
             "{} jobs, {cut} times one was cut off, 0 lost, 0 double; {} stops, the slowest {slowest:.2?}; {:.1?} in all",
             server.jobs().len(),
@@ -109,12 +92,17 @@ fn rolling() {
     assert!(cut > 0, "no job outlasted a drain");
 }
 
+fn unfinished(server: &Server) -> Vec<JobSnapshot> {
+    let jobs = server.jobs().into_iter();
+    jobs.filter(|job| job.state != JobState::Completed).collect()
+}
+
 /// Enqueues until it is over; how many.
-fn produce(server: &Server, long: f64, is_over: &AtomicBool) -> usize {
+fn produce(server: &Server, is_over: &AtomicBool) -> usize {
     let mut produced = 0;
     while !is_over.load(Ordering::Relaxed) {
         produced += 1;
-        let takes = if produced % LONG_ONES == 0 { long } else { 0.05 };
+        let takes = if produced % LONG_ONES == 0 { LONG } else { 0.05 };
         enqueue(server, "sleep", takes);
         pause(PRODUCED_EVERY);
     }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use ojs_devserver::{Fault, FaultRule, JobState, Options, Server};
 
-use crate::PATIENCE;
 use crate::container::{Container, KILLED, Start, become_state, busy_with, enqueue, errors};
 use crate::images::shared;
-use crate::support::wait::wait_until;
+use crate::{PATIENCE, looks_until};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 7] = [
@@ -43,7 +42,8 @@ fn probe(worker: &Container, probe: &str) -> Option<i32> {
 fn quiet_and_back() {
     let server = Server::start(Options::default()).unwrap();
     let worker = Start::worker(&server).start();
-    busy_with(&server, &[("sleep", 0.1)]);
+    enqueue(&server, "sleep", 0.0);
+    become_state(&server, JobState::Completed, 1);
     worker.signal("TSTP");
     worker.logs("quiet");
     enqueue(&server, "sleep", 0.0);
@@ -60,7 +60,7 @@ fn graceful() {
     for signal in ["TERM", "INT", "QUIT"] {
         let server = Server::start(Options::default()).unwrap();
         let worker = Start::worker(&server).start();
-        let job = &busy_with(&server, &[("sleep", 1.0)])[0];
+        let job = &busy_with(&server, &worker, &[("sleep", 1.0)])[0];
         worker.signal(signal);
         assert_eq!(worker.ends(PATIENCE).status, 0, "{signal}: {}", worker.log());
         assert_eq!(server.job(job).unwrap().times_acked, 1, "{signal}");
@@ -76,7 +76,7 @@ fn forced() {
             .start()
     };
     let worker = start();
-    let job = &busy_with(&server, &[("stuck", 0.0)])[0];
+    let job = &busy_with(&server, &worker, &[("stuck", 0.0)])[0];
     worker.signal("TERM");
     worker.logs("draining");
     worker.signal("TERM");
@@ -102,11 +102,12 @@ fn forwarded() {
         .with("JOURNAL", "/journal")
         .option(&format!("--volume={}:/journal", journal.display()))
         .start();
-    busy_with(&server, &[("sleep", 0.1)]);
+    enqueue(&server, "sleep", 0.0);
+    become_state(&server, JobState::Completed, 1);
     for signal in ["HUP", "USR1", "USR2", "WINCH"] {
         worker.signal(signal);
         let notes = || std::fs::read_to_string(journal.join("notes")).unwrap_or_default();
-        let heard = wait_until(PATIENCE, || notes().contains(&format!("signal SIG{signal}\n")));
+        let heard = looks_until(PATIENCE, || notes().contains(&format!("signal SIG{signal}\n")));
         assert!(heard, "{signal}: {}", notes());
     }
     assert!(worker.is_running());
@@ -120,7 +121,7 @@ fn killed() {
     };
     let server = Server::start(options).unwrap();
     let first = Start::worker(&server).start();
-    let job = &busy_with(&server, &[("sleep", 2.0)])[0];
+    let job = &busy_with(&server, &first, &[("sleep", 2.0)])[0];
     first.signal("KILL");
     assert_eq!(first.ends(PATIENCE).status, KILLED);
     let _second = Start::worker(&server).start();
@@ -132,7 +133,7 @@ fn killed() {
 fn frozen() {
     let server = Server::start(Options::default()).unwrap();
     let worker = checked(Start::worker(&server), "/ojs-init health live").start();
-    busy_with(&server, &[("sleep", 1.0)]);
+    busy_with(&server, &worker, &[("sleep", 1.0)]);
     worker.health_becomes("healthy");
     worker.signal("STOP");
     worker.health_becomes("unhealthy");
@@ -163,12 +164,12 @@ fn disconnected() {
     worker.logs("takes up to 1 job");
     worker.health_becomes("healthy");
     assert!(
-        wait_until(PATIENCE, || probe(&worker, "ready") == Some(1)),
+        looks_until(PATIENCE, || probe(&worker, "ready") == Some(1)),
         "{}",
         worker.log()
     );
     assert_eq!(probe(&worker, "live"), Some(0));
-    let is_unhealthy = wait_until(NO_CONNECTION + PATIENCE, || worker.health() == "unhealthy");
+    let is_unhealthy = looks_until(NO_CONNECTION + PATIENCE, || worker.health() == "unhealthy");
     assert!(is_unhealthy, "{}", worker.log());
     // Whoever acts on it stops it like any other.
     assert_eq!(worker.stop(&[]).status, 0, "{}", worker.log());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ojs_devserver::{Fault, FaultRule, JobState, Options, Server};
 
 use crate::container::{Container, Ended, KILLED, Start, become_state, busy_with, errors, settled_after, told};
-use crate::support::wait::{pause, wait_until};
-use crate::{PATIENCE, images, measured};
+use crate::support::wait::pause;
+use crate::{PATIENCE, images, looks_until, measured};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 10] = [
@@ -47,7 +47,7 @@ fn stop_a_stuck_worker(start: impl FnOnce(Start) -> Start, stop: &[&str], limit:
     let server = Server::start(Options::default()).unwrap();
     let worker = start(Start::worker(&server).with("DEAF", "1")).start();
     let short = (limit - margin(limit)).as_secs_f64() / 2.0;
-    let jobs = busy_with(&server, &[("stuck", 0.0), ("obeys", 0.0), ("sleep", short)]);
+    let jobs = busy_with(&server, &worker, &[("stuck", 0.0), ("obeys", 0.0), ("sleep", short)]);
     let asked = server.now_ms();
     let mut ended = worker.stop(stop);
     let sigterm = told(&server, asked);
@@ -121,7 +121,7 @@ fn own_timeout() {
 fn unanswered() {
     let server = Server::start(Options::default()).unwrap();
     let worker = Start::worker(&server).with("DEAF", "1").start();
-    busy_with(&server, &[("stuck", 0.0), ("sleep", 2.0)]);
+    busy_with(&server, &worker, &[("stuck", 0.0), ("sleep", 2.0)]);
     server.fault(FaultRule::on_all(Fault::Hang)).unwrap();
     let ended = worker.stop(&[]);
     is_in_time(&worker, ended, Duration::from_secs(10));
@@ -136,7 +136,7 @@ fn as_soon_as_idle() {
     let worker = Start::worker(&server)
         .with("OJS_TERMINATION_GRACE_PERIOD", "60s")
         .start();
-    let jobs = busy_with(&server, &[("sleep", 1.5), ("sleep", 0.5)]);
+    let jobs = busy_with(&server, &worker, &[("sleep", 1.5), ("sleep", 0.5)]);
     let ended = worker.stop(&["--time", "60"]);
     is_in_time(&worker, ended, Duration::from_secs(15));
     for job in jobs {
@@ -154,7 +154,7 @@ fn at_the_start() {
         is_in_time(&worker, ended, Duration::from_secs(8));
     }
     assert!(
-        wait_until(PATIENCE, || server.workers().is_empty()),
+        looks_until(PATIENCE, || server.workers().is_empty()),
         "{:?}",
         server.workers()
     );
