@@ -34,6 +34,11 @@ if [ "$want" = test ]; then
     need tini tini
     need dumb-init dumb-init
     need catatonit catatonit
+    need dockerd docker.io
+    need docker docker.io
+    need docker-compose docker-compose
+    # The images of the tests are made of these.
+    [ -x /usr/bin/python3 ] || missing="$missing python3"
     python3 -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
 fi
 

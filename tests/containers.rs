@@ -145,8 +145,7 @@ fn with(engine: Engine, arguments: &Arguments) -> Conclusion {
 /// Those that take long come first.
 fn trials(are_ignored: bool) -> Vec<Trial> {
     let tests = [
-        signals::LONG.as_slice(),
-        &pods::ALL,
+        pods::ALL.as_slice(),
         &compose::ALL,
         &rolling::ALL,
         &stops::ALL,
@@ -155,6 +154,7 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         &image::ALL,
     ]
     .concat();
+    let from_sources = image::FROM_SOURCES.into_iter().filter(|_| in_full());
     let trial = |(name, test): (&'static str, fn())| {
         let run = move || {
             test();
@@ -162,5 +162,5 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         };
         Trial::test(name, run).with_ignored_flag(are_ignored)
     };
-    tests.into_iter().map(trial).collect()
+    from_sources.chain(tests).map(trial).collect()
 }

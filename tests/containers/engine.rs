@@ -134,9 +134,14 @@ impl Engine {
 
     /// A client of this engine, put together but not started.
     pub fn client(&self, program: &str) -> Command {
+        self.patient_client(program, COMMAND_SECONDS)
+    }
+
+    /// The same, with another time.
+    pub fn patient_client(&self, program: &str, seconds: &str) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args(["--kill-after=5", COMMAND_SECONDS, program])
+            .args(["--kill-after=5", seconds, program])
             .env("DOCKER_HOST", &self.host)
             // Nobody's credentials, contexts and proxies.
             .env("DOCKER_CONFIG", self.dir.path())

@@ -1,13 +1,16 @@
 //! The images themselves.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ojs_devserver::{JobState, Options, Server};
 use serde_json::Value;
 
 use crate::container::{Start, become_state};
-use crate::{PATIENCE, engine, images, looks_until, root};
+use crate::docker_engine::said;
+use crate::{PATIENCE, engine, images, in_full, looks_until, measured, root};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 3] = [
@@ -15,6 +18,15 @@ pub const ALL: [(&str, fn()); 3] = [
     ("the_example_workers_do_their_jobs_and_are_healthy", examples),
     ("nothing_but_sources_is_sent_to_the_builder", context),
 ];
+
+/// What is built from the sources, which takes minutes and the crates' registry.
+pub const FROM_SOURCES: [(&str, fn()); 1] = [(
+    "the_image_from_the_sources_is_the_same_twice_and_lists_its_crates_in_the_binary",
+    from_sources,
+)];
+
+/// Longest that a build may take that compiles.
+const BUILD_SECONDS: &str = "1800";
 
 /// What an image says about itself.
 fn config(image: &str) -> Value {
@@ -85,10 +97,7 @@ fn examples() {
 
 /// What the repository's `.dockerignore` lets through.
 fn context() {
-    let context = engine().at("context");
-    std::fs::create_dir(&context).unwrap();
-    let dockerfile = context.join("Dockerfile");
-    std::fs::write(&dockerfile, format!("FROM {}\nCOPY . /context\n", images::INIT)).unwrap();
+    let dockerfile = made_from(images::INIT, &["COPY . /context"]).join("Dockerfile");
     let words = [
         "build",
         "--quiet",
@@ -111,4 +120,107 @@ fn context() {
     for unwanted in ["target/debug", ".git", "tests", "docs"] {
         assert!(!has(unwanted), "{unwanted}");
     }
+}
+
+/// The image from the sources, with cargo's files in this place; where its binary was put.
+fn build(cargo_home: &str, tag: &str) -> PathBuf {
+    let base = format!("{tag}-base");
+    let home = format!("ENV CARGO_HOME={cargo_home}");
+    let path = "ENV PATH=/rust/bin:/usr/local/bin:/usr/bin:/bin";
+    engine().docker(&[
+        "build",
+        "--quiet",
+        "--tag",
+        &base,
+        images::text(&made_from("rust", &[&home, path])),
+    ]);
+    let dockerfile = root().join("docker/Dockerfile");
+    let mut client = engine().patient_client("docker", BUILD_SECONDS);
+    client
+        .args([
+            "build",
+            "--no-cache",
+            "--network=host",
+            "--file",
+            images::text(&dockerfile),
+        ])
+        .args([
+            "--build-arg",
+            &format!("RUST_IMAGE={base}"),
+            "--build-arg",
+            "SOURCE_DATE_EPOCH=1700000000",
+        ])
+        .args(["--tag", tag])
+        .arg(root());
+    said(&["build", tag], &client.output().unwrap());
+    let binary = engine().at(&format!("{tag}.bin"));
+    let container = Start::of(tag).option("--network=none").words(&["--version"]).start();
+    let from = format!("{}:/ojs-init", container.name);
+    engine().docker(&["cp", &from, images::text(&binary)]);
+    binary
+}
+
+/// A build context with nothing but a Dockerfile of these lines.
+fn made_from(image: &str, lines: &[&str]) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let context = engine().at(&format!("context-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir(&context).unwrap();
+    std::fs::write(
+        context.join("Dockerfile"),
+        format!("FROM {image}\n{}\n", lines.join("\n")),
+    )
+    .unwrap();
+    context
+}
+
+/// The layers of an image, by their digests: names, times, rights and content of all files.
+fn layers(image: &str) -> String {
+    engine().docker(&["image", "inspect", "--format", "{{json .RootFS.Layers}}", image])
+}
+
+fn from_sources() {
+    images::import(engine(), &["rust"], "rust");
+    let first = build("/usr/local/cargo", "first");
+    let second = build("/another/place", "second");
+    let [first, second] = [first, second].map(|path| std::fs::read(path).unwrap());
+    assert!(first == second, "the binaries are different");
+    assert_eq!(layers("first"), layers("second"));
+    assert_eq!(files("first"), BTreeSet::from(["ojs-init".to_owned()]));
+    for place in ["/usr/local/cargo", "/another/place", "/build/"] {
+        let is_in = first.windows(place.len()).any(|bytes| bytes == place.as_bytes());
+        assert!(!is_in, "{place} is in the binary");
+    }
+    let listed = crates(&engine().at("first.bin"));
+    for wanted in ["ojs-init", "rustls", "mio"] {
+        assert!(listed.contains(wanted), "{wanted}: {listed:?}");
+    }
+    assert!(!listed.contains("proptest"), "what only tests need");
+    measured(
+        "the image from the sources, twice",
+        &format!("the same {} bytes; {} crates listed", first.len(), listed.len()),
+    );
+}
+
+/// The crates that a binary lists: zlib, JSON.
+fn crates(binary: &Path) -> BTreeSet<String> {
+    let section = binary.with_extension("section");
+    let dump = format!("--dump-section=.dep-v0={}", section.display());
+    let dumped = Command::new("objcopy")
+        .arg(dump)
+        .arg(binary)
+        .arg("/dev/null")
+        .output()
+        .unwrap();
+    said(&["objcopy"], &dumped);
+    let program = "import sys, zlib; print(zlib.decompress(open(sys.argv[1], 'rb').read()).decode())";
+    let text = Command::new("python3")
+        .args(["-c", program])
+        .arg(&section)
+        .output()
+        .unwrap();
+    let list: Value = serde_json::from_str(&said(&["python3"], &text)).unwrap();
+    let packages = list["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| package["name"].as_str().unwrap().to_owned())
+        .collect()
 }

@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use ojs_devserver::{Fault, FaultRule, JobState};
 
-use crate::container::{KILLED, Start, busy_with, errors, settled_after};
+use crate::container::{KILLED, Start, become_state, busy_with, enqueue, errors, settled_after};
 use crate::kubelet::{Pod, Spec, Terminated};
+use crate::signals::checked;
 use crate::{PATIENCE, in_full, looks_until, measured};
 
 /// Every test of this file.
-pub const ALL: [(&str, fn()); 6] = [
+pub const ALL: [(&str, fn()); 7] = [
+    (
+        "a_worker_without_a_connection_fails_its_liveness_probe_after_60_s_and_the_next_container_does_its_job",
+        disconnected,
+    ),
     (
         "the_specification_s_pod_has_the_drain_that_it_promises_with_a_hook_that_sends_sigtstp",
         specification,
@@ -235,4 +240,35 @@ fn until_idle() {
     assert_eq!(terminated.hook, Some(0));
     assert_eq!(pod.server.job(job).unwrap().times_acked, 1);
     assert!(pod.message().starts_with("SIGTERM: drained"), "{}", pod.message());
+}
+
+/// How long a worker may be without a connection.
+const NO_CONNECTION: Duration = Duration::from_secs(60);
+
+fn disconnected() {
+    let pod = Pod::new();
+    let start = checked(pod.worker(), "/ojs-init health live");
+    let worker = start.words(&["python3", "leaver.py"]).start();
+    worker.logs("takes up to 1 job");
+    worker.health_becomes("healthy");
+    assert!(
+        looks_until(PATIENCE, || pod.probe("/readyz") == Some(503)),
+        "{}",
+        worker.log()
+    );
+    assert_eq!(pod.probe("/livez"), Some(200));
+    let fails = || pod.probe("/livez") == Some(503);
+    assert!(looks_until(NO_CONNECTION + PATIENCE, fails), "{}", worker.log());
+    worker.health_becomes("unhealthy");
+    // What readiness is asked in the specification's manifest says nothing of it.
+    assert_eq!(pod.probe("/healthz"), Some(200));
+    enqueue(&pod.server, "sleep", 0.1);
+    let spec = Spec {
+        grace: KUBERNETES,
+        pre_stop: None,
+    };
+    let terminated = pod.terminate(&worker, &spec);
+    ended_well(&terminated, &worker, Duration::from_secs(10));
+    let _next = pod.worker().start();
+    become_state(&pod.server, JobState::Completed, 1);
 }

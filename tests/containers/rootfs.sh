@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes a root file system to standard output, as a tar: an image's base made of what this machine has, where no registry
 # can be reached.
-# Usage: rootfs.sh python|node [PROGRAM...] | docker import - NAME     with the libraries of these programs as well
+# Usage: rootfs.sh python|node|rust [PROGRAM...] | docker import - NAME     with the libraries of these programs as well
 set -eu
 
 what=$1
@@ -36,6 +36,24 @@ python)
 node)
     take "$(readlink -f "$(command -v node)")"
     ln -s "$(readlink -f "$(command -v node)")" "$root/bin/node"
+    ;;
+rust)
+    # The compilers, each file of their packages where it is here, and of the toolchain what building needs.
+    packages="gcc libc6-dev musl-tools coreutils dash ca-certificates"
+    # shellcheck disable=SC2046,SC2086  # lists of packages
+    dpkg -L $(apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+        --no-enhances $packages | grep '^[a-z0-9]' | sort -u) 2>/dev/null | sort -u | grep -v '^/usr/share' |
+        while read -r file; do
+            # Not the links to directories: /lib and others are directories in the image.
+            [ -d "$file" ] || ! [ -e "$file" ] || echo "$file"
+        done >"$root/files"
+    tar -C / -c -T "$root/files" 2>/dev/null | tar -x -C "$root"
+    rm "$root/files"
+    [ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
+    cp -L --parents /etc/ssl/certs/ca-certificates.crt "$root"
+    mkdir "$root/rust"
+    sysroot=$(rustc --print sysroot)
+    tar -C "$sysroot" -c bin/cargo bin/rustc --exclude='*/src' --exclude='lib/rustlib/wasm*' lib | tar -x -C "$root/rust"
     ;;
 *)
     echo "rootfs.sh: what is '$what'?" >&2

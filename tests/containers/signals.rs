@@ -19,14 +19,8 @@ pub const ALL: [(&str, fn()); 7] = [
     ("quiet_is_no_reason_to_restart_a_container", quiet_is_live),
 ];
 
-/// As long as a minute.
-pub const LONG: [(&str, fn()); 1] = [("a_worker_that_lost_its_connection_for_60_s_is_unhealthy", disconnected)];
-
-/// How long a worker may be without a connection.
-const NO_CONNECTION: Duration = Duration::from_secs(60);
-
 /// A health check as in the examples' images, only more often.
-fn checked(start: Start, command: &str) -> Start {
+pub fn checked(start: Start, command: &str) -> Start {
     start
         .option(&format!("--health-cmd={command}"))
         .option("--health-interval=1s")
@@ -155,22 +149,4 @@ fn quiet_is_live() {
     assert_eq!(live.health(), "healthy");
     let probes = ["live", "ready"].map(|name| probe(&live, name));
     assert_eq!(probes, [Some(0), Some(1)], "{}", live.log());
-}
-
-fn disconnected() {
-    let server = Server::start(Options::default()).unwrap();
-    let start = checked(Start::worker(&server), "/ojs-init health live");
-    let worker = start.words(&["python3", "leaver.py"]).start();
-    worker.logs("takes up to 1 job");
-    worker.health_becomes("healthy");
-    assert!(
-        looks_until(PATIENCE, || probe(&worker, "ready") == Some(1)),
-        "{}",
-        worker.log()
-    );
-    assert_eq!(probe(&worker, "live"), Some(0));
-    let is_unhealthy = looks_until(NO_CONNECTION + PATIENCE, || worker.health() == "unhealthy");
-    assert!(is_unhealthy, "{}", worker.log());
-    // Whoever acts on it stops it like any other.
-    assert_eq!(worker.stop(&[]).status, 0, "{}", worker.log());
 }
