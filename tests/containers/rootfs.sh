@@ -50,6 +50,8 @@ rust)
     tar -C / -c -T "$root/files" 2>/dev/null | tar -x -C "$root"
     rm "$root/files"
     [ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
+    # The name that Debian leaves to the alternatives.
+    ln -s gcc "$root/usr/bin/cc"
     cp -L --parents /etc/ssl/certs/ca-certificates.crt "$root"
     mkdir "$root/rust"
     sysroot=$(rustc --print sysroot)
