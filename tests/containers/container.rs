@@ -1,7 +1,7 @@
 //! One container, from its start to its removal.
 
 use std::process::Output;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,15 @@ use crate::{PATIENCE, engine, images, looks_until};
 
 /// The status of a process that SIGKILL ended.
 pub const KILLED: i64 = 137;
+
+/// Says when it goes that a thread which belongs to a test is to end, also of one that fails.
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A container that is being put together.
 pub struct Start {

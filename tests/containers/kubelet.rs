@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, setns};
 use ojs_devserver::{Options, Server};
 
-use crate::container::{Container, Start};
+use crate::container::{Container, Over, Start};
 use crate::support::wait::{now, pause, wait_until};
 use crate::{engine, images};
 
@@ -96,8 +96,9 @@ impl Pod {
         };
         std::thread::scope(|scope| {
             let probes = scope.spawn(|| inside(&self.network, watch));
+            let over = Over(&is_over);
             let mut terminated = sequence(worker, spec, began);
-            is_over.store(true, Ordering::Relaxed);
+            drop(over);
             terminated.probes = probes.join().unwrap();
             terminated
         })

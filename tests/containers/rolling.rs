@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ojs_devserver::{JobSnapshot, JobState, Options, Server};
 
-use crate::container::{Container, Start, enqueue};
+use crate::container::{Container, Over, Start, enqueue};
 use crate::images::shared;
 use crate::support::wait::{now, pause};
 use crate::{PATIENCE, in_full, looks_until, measured};
@@ -53,21 +53,23 @@ fn rolling() {
     let mut stops: Vec<Duration> = Vec::new();
     std::thread::scope(|scope| {
         let producer = scope.spawn(|| produce(&server, &is_over));
+        // A test that fails here lets its producer go.
+        let over = Over(&is_over);
         let mut workers: Vec<Container> = (0..WORKERS).map(|_| start()).collect();
         for _ in 0..rounds {
-            for place in 0..WORKERS {
+            for worker in &mut workers {
                 assert!(
                     looks_until(PATIENCE, || server.workers().len() == WORKERS),
                     "{:?}",
                     server.workers()
                 );
-                let ended = workers[place].stop(&[]);
-                assert_eq!(ended.status, 0, "{ended:?}: {}", workers[place].log());
+                let ended = worker.stop(&[]);
+                assert_eq!(ended.status, 0, "{ended:?}: {}", worker.log());
                 stops.push(ended.took);
-                workers[place] = start();
+                *worker = start();
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         let produced = producer.join().unwrap();
         let all_done = server.wait(PATIENCE, |server| server.count(JobState::Completed) == produced);
         assert!(
