@@ -71,6 +71,8 @@ fn shared_namespace() {
     let before = bystanders();
     let worker = Start::worker(&server)
         .option(&format!("--pid=container:{}", neighbour.name))
+        // As the neighbour, whom it could kill.
+        .option("--user=0")
         .with("DEAF", "1")
         .start();
     let job = &busy_with(&server, &worker, &[("stuck", 0.0)])[0];
