@@ -35,7 +35,10 @@ if [ "$want" = test ]; then
     need dumb-init dumb-init
     need catatonit catatonit
     need dockerd docker.io
-    need docker docker.io
+    # Its client; from Debian 13 on a package of its own.
+    if ! command -v docker >/dev/null 2>&1; then
+        if apt-cache show docker-cli >/dev/null 2>&1; then missing="$missing docker-cli"; else missing="$missing docker.io"; fi
+    fi
     need docker-compose docker-compose
     # The images of the tests are made of these.
     [ -x /usr/bin/python3 ] || missing="$missing python3"

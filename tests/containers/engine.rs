@@ -166,11 +166,16 @@ impl Engine {
         self.dir.path().join(name)
     }
 
-    /// Ends the containers and the engine.
+    /// Ends the containers and the engine, if it is ours.
     pub fn stop(&self) {
-        let Some(mut child) = self.own.lock().unwrap().take() else {
-            return;
-        };
+        let own = self.own.lock().unwrap().take();
+        if let Some(child) = own {
+            self.end(child);
+        }
+        let _ = std::fs::remove_dir_all(self.dir.path());
+    }
+
+    fn end(&self, mut child: Child) {
         let all = self.docker(&["ps", "--all", "--quiet"]);
         if !all.is_empty() {
             let words: Vec<&str> = ["rm", "--force", "--volumes"].into_iter().chain(all.lines()).collect();
@@ -183,7 +188,6 @@ impl Engine {
             let _ = child.wait();
         }
         unmount(self.dir.path());
-        let _ = std::fs::remove_dir_all(self.dir.path());
     }
 }
 
