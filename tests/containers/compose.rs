@@ -9,7 +9,7 @@ use std::time::Duration;
 use ojs_devserver::{JobState, Options, Server};
 use serde_json::Value;
 
-use crate::container::{Container, KILLED, busy_with, errors, settled_after, told};
+use crate::container::{Container, KILLED, TELLING, busy_with, errors, settled_after, told};
 use crate::docker_engine::said;
 use crate::support::wait::now;
 use crate::{PATIENCE, engine, images, in_full, looks_until, measured, root};
@@ -184,7 +184,7 @@ fn down(name: &'static str, file: &str, more: &[&str], drain: Duration, limit: D
     assert_ne!(status, KILLED);
     assert_eq!(status, 0);
     assert!(took < limit, "{took:?}");
-    assert!(drained + Duration::from_millis(100) > drain, "{drained:?}");
+    assert!(drained + TELLING > drain, "{drained:?}");
     assert_eq!(errors(&server, &jobs[0]), ["ShutdownError"]);
     assert_eq!(server.job(&jobs[2]).unwrap().state, JobState::Completed);
 }

@@ -253,6 +253,9 @@ pub fn errors(server: &Server, job: &str) -> Vec<String> {
     errors.iter().map(name).collect()
 }
 
+/// What may pass, on a machine that starts a dozen containers, between the signal and the heartbeat that tells of it.
+pub const TELLING: Duration = Duration::from_millis(500);
+
 /// When the backend first heard of the end, by its clock: it is told at once.
 pub fn told(server: &Server, from: f64) -> f64 {
     let events = server.events();

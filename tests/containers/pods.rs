@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ojs_devserver::{Fault, FaultRule, JobState};
 
-use crate::container::{KILLED, Start, become_state, busy_with, enqueue, errors, settled_after};
+use crate::container::{KILLED, Start, TELLING, become_state, busy_with, enqueue, errors, settled_after};
 use crate::kubelet::{Pod, Spec, Terminated};
 use crate::signals::checked;
 use crate::{PATIENCE, in_full, looks_until, measured};
@@ -137,10 +137,7 @@ fn specification() {
     // All that fits: the drain from SIGTERM on, but never into the 5 s that the stop phase needs.
     let promised = drain.min(grace - Duration::from_secs(5) - terminated.sigterm);
     let drained = had.saturating_sub(terminated.sigterm);
-    assert!(
-        drained + Duration::from_millis(300) > promised,
-        "{drained:?} instead of {promised:?}"
-    );
+    assert!(drained + TELLING > promised, "{drained:?} instead of {promised:?}");
     assert_eq!(errors(&pod.server, &jobs[0]), ["ShutdownError"]);
     assert_eq!(
         pod.server.job(&jobs[2]).unwrap().state,

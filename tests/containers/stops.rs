@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ojs_devserver::{Fault, FaultRule, JobState, Options, Server};
 
-use crate::container::{Container, Ended, KILLED, Start, become_state, busy_with, errors, settled_after, told};
+use crate::container::{
+    Container, Ended, KILLED, Start, TELLING, become_state, busy_with, errors, settled_after, told,
+};
 use crate::support::wait::pause;
 use crate::{PATIENCE, images, looks_until, measured};
 
@@ -30,9 +32,6 @@ pub const ALL: [(&str, fn()); 10] = [
     ),
     ("docker_stop_lets_a_node_worker_finish_its_job", node),
 ];
-
-/// What a heartbeat may take that tells of the end.
-const TELLING: Duration = Duration::from_millis(100);
 
 /// What the engine's client may take, beside others, to find out that a container has ended.
 const CLIENT: Duration = Duration::from_millis(800);
