@@ -2,7 +2,7 @@
 
 use ojs_devserver::{JobState, Options, Server};
 
-use crate::container::{Start, become_state, busy_with, enqueue, errors};
+use crate::container::{Start, become_state, busy_with, enqueue, errors, was_cut_off};
 use crate::support::proc;
 use crate::{PATIENCE, images, looks_until};
 
@@ -46,7 +46,7 @@ fn confined() {
     let ended = worker.stop(&[]);
     assert_eq!(ended.status, 0, "{}", worker.log());
     assert_eq!(server.job(&jobs[0]).unwrap().times_acked, 1);
-    assert_eq!(errors(&server, &jobs[1]), ["ShutdownError"]);
+    was_cut_off(&server, &worker, &jobs[1]);
 }
 
 fn below_an_init() {
@@ -57,7 +57,7 @@ fn below_an_init() {
     assert_eq!(ended.status, 0, "{}", worker.log());
     assert!(worker.log().contains("not PID 1"), "{}", worker.log());
     assert_eq!(server.job(&jobs[0]).unwrap().times_acked, 1);
-    assert_eq!(errors(&server, &jobs[1]), ["ShutdownError"]);
+    was_cut_off(&server, &worker, &jobs[1]);
 }
 
 fn shared_namespace() {
@@ -80,7 +80,7 @@ fn shared_namespace() {
     assert!(!ours.is_empty());
     let ended = worker.stop(&[]);
     assert_eq!(ended.status, 0, "{}", worker.log());
-    assert_eq!(errors(&server, job), ["ShutdownError"]);
+    was_cut_off(&server, &worker, job);
     assert!(neighbour.is_running());
     assert_eq!(bystanders(), before, "the bystanders");
     let left: Vec<&i32> = ours.iter().filter(|pid| proc::lives(**pid)).collect();
