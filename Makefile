@@ -1,9 +1,12 @@
 # make demo          the life of one worker container in ten seconds, seen from all sides
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
+# make image         the container image ojs-init, from the sources; docker/README.md
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make broken-builds each build of tests/trials/broken has to be caught by the trials
+# make containers    what orchestrators do to containers, in full length: 20 rounds of a rolling restart, limits of 90 s, and the
+#                    image built twice from the sources (a quarter of an hour, network); make test has the short form
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
@@ -15,12 +18,17 @@ BINARY := $(OUT)/$(TARGET)/release/ojs-init
 TEST_THREADS := 5
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: demo picture release test trials broken-builds lint conformance deny setup
+.PHONY: demo picture release image test trials containers broken-builds lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
 	cargo build --locked --release --package ojs-init --target $(TARGET)
 	@ls -l $(BINARY)
+
+image:
+	docker build --file docker/Dockerfile --tag ojs-init --build-arg REVISION=$$(git rev-parse HEAD) \
+	    --build-arg CREATED=$$(TZ=UTC0 git log -1 --date=iso-strict-local --format=%cd) \
+	    --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .
 
 demo: release
 	@scripts/setup.sh demo
@@ -41,11 +49,14 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test: setup lint release
-	$(STATIC_ENV) CONFORMANCE=table RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
+	$(STATIC_ENV) CONFORMANCE=table CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
 	$(MAKE) demo
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
+
+containers: setup release
+	CONTAINERS=full $(STATIC_ENV) cargo test --locked --test containers -- $(ARGS)
 
 broken-builds: setup
 	@scripts/broken-builds.sh

@@ -34,6 +34,14 @@ if [ "$want" = test ]; then
     need tini tini
     need dumb-init dumb-init
     need catatonit catatonit
+    need dockerd docker.io
+    # Its client; from Debian 13 on a package of its own.
+    if ! command -v docker >/dev/null 2>&1; then
+        if apt-cache show docker-cli >/dev/null 2>&1; then missing="$missing docker-cli"; else missing="$missing docker.io"; fi
+    fi
+    need docker-compose docker-compose
+    # The images of the tests are made of these.
+    [ -x /usr/bin/python3 ] || missing="$missing python3"
     python3 -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi

@@ -1,0 +1,134 @@
+//! Containers that may less than usual, and containers that are not alone.
+
+use ojs_devserver::{JobState, Options, Server};
+
+use crate::container::{Start, become_state, busy_with, enqueue, errors, was_cut_off};
+use crate::support::proc;
+use crate::{PATIENCE, images, looks_until};
+
+/// Every test of this file.
+pub const ALL: [(&str, fn()); 6] = [
+    (
+        "a_worker_of_nobody_without_capabilities_on_a_read_only_root_does_its_jobs_and_stops",
+        confined,
+    ),
+    ("a_worker_below_dockers_own_init_drains_as_well", below_an_init),
+    (
+        "a_bystander_in_a_shared_pid_namespace_survives_the_stop_phase",
+        shared_namespace,
+    ),
+    (
+        "a_worker_that_the_kernel_killed_for_its_memory_ends_the_container_with_137",
+        out_of_memory,
+    ),
+    (
+        "a_worker_that_the_kernel_killed_for_its_memory_is_started_again",
+        out_of_memory_and_back,
+    ),
+    ("the_plain_init_passes_the_status_of_its_command_on", plain),
+];
+
+/// Memory of a container that is to run out of it.
+const MEMORY: [&str; 2] = ["--memory=96m", "--memory-swap=96m"];
+
+fn confined() {
+    let server = Server::start(Options::default()).unwrap();
+    let worker = Start::worker(&server)
+        .option("--user=65534")
+        .option("--read-only")
+        .option("--cap-drop=ALL")
+        .option("--security-opt=no-new-privileges")
+        .with("DEAF", "1")
+        .start();
+    let jobs = busy_with(&server, &worker, &[("sleep", 1.0), ("stuck", 0.0)]);
+    let status = worker.exec(&["/ojs-init", "status"]);
+    assert!(status.status.success(), "{status:?}");
+    let ended = worker.stop(&[]);
+    assert_eq!(ended.status, 0, "{}", worker.log());
+    assert_eq!(server.job(&jobs[0]).unwrap().times_acked, 1);
+    was_cut_off(&server, &worker, &jobs[1]);
+}
+
+fn below_an_init() {
+    let server = Server::start(Options::default()).unwrap();
+    let worker = Start::worker(&server).option("--init").with("DEAF", "1").start();
+    let jobs = busy_with(&server, &worker, &[("sleep", 2.0), ("stuck", 0.0)]);
+    let ended = worker.stop(&[]);
+    assert_eq!(ended.status, 0, "{}", worker.log());
+    assert!(worker.log().contains("not PID 1"), "{}", worker.log());
+    assert_eq!(server.job(&jobs[0]).unwrap().times_acked, 1);
+    was_cut_off(&server, &worker, &jobs[1]);
+}
+
+fn shared_namespace() {
+    let server = Server::start(Options::default()).unwrap();
+    let neighbour = Start::of(images::PYTHON_BASE)
+        .option("--network=none")
+        .words(&["sh", "-c", "sleep 300 & sleep 301"])
+        .start();
+    let bystanders = || proc::descendants(neighbour.pid());
+    assert!(looks_until(PATIENCE, || bystanders().len() == 2), "{:?}", bystanders());
+    let before = bystanders();
+    let worker = Start::worker(&server)
+        .option(&format!("--pid=container:{}", neighbour.name))
+        // As the neighbour, whom it could kill.
+        .option("--user=0")
+        .with("DEAF", "1")
+        .start();
+    let job = &busy_with(&server, &worker, &[("stuck", 0.0)])[0];
+    let ours = proc::descendants(worker.pid());
+    assert!(!ours.is_empty());
+    let ended = worker.stop(&[]);
+    assert_eq!(ended.status, 0, "{}", worker.log());
+    was_cut_off(&server, &worker, job);
+    assert!(neighbour.is_running());
+    assert_eq!(bystanders(), before, "the bystanders");
+    let left: Vec<&i32> = ours.iter().filter(|pid| proc::lives(**pid)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn out_of_memory() {
+    let server = Server::start(Options::default()).unwrap();
+    let start = MEMORY
+        .iter()
+        .fold(Start::worker(&server), |start, option| start.option(option));
+    let worker = start.start();
+    // Once is enough.
+    let job = server
+        .enqueue(r#"{"type":"grow","args":[0],"retry":{"max_attempts":1}}"#)
+        .unwrap();
+    let ended = worker.ends(PATIENCE);
+    assert_eq!(ended.status, 137, "{}", worker.log());
+    assert!(worker.log().contains("killed by SIGKILL"), "{}", worker.log());
+    assert_eq!(errors(&server, &job).len(), 1, "{:?}", server.job(&job));
+    // It ended as it does when nothing is wrong: the backend knows that nobody is there any more.
+    assert!(server.workers().is_empty(), "{:?}", server.workers());
+}
+
+fn out_of_memory_and_back() {
+    let server = Server::start(Options::default()).unwrap();
+    let start = MEMORY
+        .iter()
+        .fold(Start::worker(&server), |start, option| start.option(option));
+    let worker = start.with("OJS_RESTART", "on-failure").start();
+    server
+        .enqueue(r#"{"type":"grow","args":[0],"retry":{"max_attempts":1}}"#)
+        .unwrap();
+    become_state(&server, JobState::Discarded, 1);
+    enqueue(&server, "sleep", 0.1);
+    become_state(&server, JobState::Completed, 1);
+    assert_eq!(worker.stop(&[]).status, 0, "{}", worker.log());
+}
+
+fn plain() {
+    let exit = |words: &[&str]| {
+        let image = Start::of(images::PYTHON)
+            .option("--network=none")
+            .option("--entrypoint=/ojs-init");
+        let container = image.words(&[&["--no-agent", "--"], words].concat()).start();
+        container.ends(PATIENCE).status
+    };
+    assert_eq!(exit(&["sh", "-c", "exit 7"]), 7);
+    assert_eq!(exit(&["sh", "-c", "kill -KILL $$"]), 137);
+    assert_eq!(exit(&["/does-not-exist"]), 127);
+}

@@ -1,0 +1,96 @@
+//! The images, built by the repository's own Dockerfiles. No registry is asked: the bases are made of what this machine has.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::LazyLock;
+
+use crate::docker_engine::{Engine, said};
+use crate::{engine, root, under_test};
+
+/// The image with nothing but the binary.
+pub const INIT: &str = "ojs-init";
+
+/// The Python example.
+pub const PYTHON: &str = "ojs-worker-python";
+
+/// The worker of these tests.
+pub const TEST: &str = "ojs-worker-test";
+
+/// What the Python images are made of, which has a shell and `sleep`.
+pub const PYTHON_BASE: &str = "ojs-python-base";
+
+/// The Node example; made by who needs it.
+pub static NODE: LazyLock<&str> = LazyLock::new(|| {
+    import(engine(), &["node"], "ojs-node-base");
+    example(engine(), "node", "NODE_IMAGE=ojs-node-base");
+    "ojs-worker-node"
+});
+
+/// The development server: this test program once more, under another name.
+pub static DEVSERVER: LazyLock<&str> = LazyLock::new(|| {
+    let context = engine().at("devserver");
+    std::fs::create_dir(&context).unwrap();
+    std::fs::copy("/proc/self/exe", context.join("ojs-devserver")).unwrap();
+    let lines = [
+        &format!("FROM {PYTHON_BASE}"),
+        "COPY ojs-devserver /ojs-devserver",
+        r#"ENTRYPOINT ["/ojs-devserver"]"#,
+        r#"CMD ["serve", "--listen", "0.0.0.0:8080", "--allow-remote"]"#,
+    ];
+    std::fs::write(context.join("Dockerfile"), lines.join("\n")).unwrap();
+    engine().docker(&["build", "--quiet", "--tag", "ojs-devserver", text(&context)]);
+    "ojs-devserver"
+});
+
+/// Makes those that nearly every test needs.
+pub fn prepare(engine: &Engine) {
+    let context = engine.at("prebuilt");
+    std::fs::create_dir(&context).unwrap();
+    std::fs::copy(under_test::init(), context.join("ojs-init")).unwrap();
+    // The development server is this program, and in some runs neither it nor the init is static.
+    let ourselves = std::env::current_exe().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| import(engine, &["python", text(&ourselves), &under_test::init()], PYTHON_BASE));
+        let dockerfile = root().join("docker/Dockerfile");
+        let words = ["build", "--quiet", "--file", text(&dockerfile), "--target", "prebuilt"];
+        let arguments = ["--build-arg", "BINARY=ojs-init", "--build-arg", "REVISION=0123abc"];
+        engine.docker(&[&words[..], &arguments, &["--tag", INIT, text(&context)]].concat());
+    });
+    example(engine, "python", &format!("PYTHON_IMAGE={PYTHON_BASE}"));
+    let context = root().join("tests/containers");
+    engine.docker(&["build", "--quiet", "--tag", TEST, text(&context)]);
+    engine.docker(&["tag", TEST, "myapp/ojs-worker:latest"]);
+}
+
+/// An image of `docker/examples`, from the repository as its context.
+fn example(engine: &Engine, name: &str, base: &str) {
+    let dockerfile = root().join(format!("docker/examples/{name}/Dockerfile"));
+    let tag = format!("ojs-worker-{name}");
+    let words = ["build", "--quiet", "--file", text(&dockerfile), "--build-arg", base];
+    engine.docker(&[&words[..], &["--tag", &tag, text(root())]].concat());
+}
+
+/// Makes a base image of what this machine has.
+pub fn import(engine: &Engine, words: &[&str], tag: &str) {
+    let mut made = engine.client("sh");
+    made.arg(root().join("tests/containers/rootfs.sh")).args(words);
+    let mut made = made.stdout(Stdio::piped()).spawn().unwrap();
+    let mut client = engine.client("docker");
+    client.args(["import", "-", tag]).stdin(made.stdout.take().unwrap());
+    said(&["docker", "import", tag], &client.output().unwrap());
+    assert!(made.wait().unwrap().success(), "rootfs.sh {words:?}");
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A file of the tests' own, where containers can have it as a volume: everybody may write to it.
+pub fn shared(name: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = engine().at(name);
+    std::fs::create_dir(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    path
+}
