@@ -20,6 +20,9 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// leave: as PID 1 either ends them as well.
 const LEAVE_WITHIN: Duration = Duration::from_millis(100);
 
+/// How long those who got the SIGKILL have at least to be gone, when half of what is left for the reports is as much.
+const GONE_WITHIN: Duration = Duration::from_millis(200);
+
 /// Of the time that the SIGKILL and the reaping have, they get at most one part in so many.
 const LEAVE_SHARE: u32 = 5;
 
@@ -216,7 +219,12 @@ impl Lifecycle {
                 let share = plan.kill.from_now(now) / LEAVE_SHARE;
                 Some(now.after(LEAVE_WITHIN.min(share)))
             }
-            Step::Kill => Some(plan.kill),
+            Step::Kill => {
+                // Where the SIGKILL itself came late, what is killed has some time to be gone all the same: a job whose
+                // process is not known to be gone gets no FAIL.
+                let least = GONE_WITHIN.min(plan.report.from_now(now) / 2);
+                Some(plan.kill.max(now.after(least)))
+            }
             Step::Report => Some(plan.report),
             Step::FinalHeartbeat => Some(self.end_of_word(plan.heartbeat, now)),
             Step::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
