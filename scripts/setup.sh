@@ -35,14 +35,12 @@ if [ "$want" = test ]; then
     need dumb-init dumb-init
     need catatonit catatonit
     need dockerd docker.io
-    # Its client; from Debian 13 on a package of its own.
-    if ! command -v docker >/dev/null 2>&1; then
-        if apt-cache show docker-cli >/dev/null 2>&1; then missing="$missing docker-cli"; else missing="$missing docker.io"; fi
-    fi
+    need docker docker.io
     need docker-compose docker-compose
     # The images of the tests are made of these.
     [ -x /usr/bin/python3 ] || missing="$missing python3"
-    python3 -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
+    has_jsonschema() { python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; }
+    has_jsonschema || missing="$missing python3-jsonschema"
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi
 
@@ -54,6 +52,15 @@ if [ -n "$missing" ]; then
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
     else
         echo "setup: missing:$missing; install these Debian packages (needs root): apt-get install$missing" >&2
+        exit 1
+    fi
+fi
+
+# From Debian 13 on the client is a package of its own.
+if [ "$want" = test ] && ! command -v docker >/dev/null 2>&1; then
+    echo "setup: installing docker-cli"
+    if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker-cli >/dev/null; then
+        echo "setup: missing: docker, the client of Docker's engine" >&2
         exit 1
     fi
 fi

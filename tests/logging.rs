@@ -167,11 +167,22 @@ fn life() -> String {
     init.log()
 }
 
+/// The Python that has the library: the first one of PATH need not be Debian's.
+fn python() -> &'static str {
+    let has_it = |python: &&str| {
+        let mut asked = Command::new(python);
+        asked.args(["-c", "import jsonschema"]).stderr(Stdio::null());
+        asked.status().is_ok_and(|status| status.success())
+    };
+    let pythons = ["python3", "/usr/bin/python3"];
+    pythons.into_iter().find(has_it).unwrap_or("python3")
+}
+
 #[test]
 fn every_record_of_a_whole_life_is_one_of_the_extension_and_none_tells_what_it_must_not() {
     let log = life();
     let schema = root().join("tests/logging/record.schema.json");
-    let mut validator = Command::new("python3")
+    let mut validator = Command::new(python())
         .arg(root().join("tests/logging/validate.py"))
         .arg(schema)
         .stdin(Stdio::piped())

@@ -38,7 +38,7 @@ use crate::suite::Workshop;
 use crate::table::Results;
 
 /// Cases wait more than they compute, so there may be more of them than processors.
-const THREADS: usize = 4;
+const THREADS: usize = 6;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -12,7 +12,7 @@ use crate::suite::Workshop;
 use crate::{cases, figures};
 
 /// Cases that run at the same time.
-const WORKERS: usize = 5;
+const WORKERS: usize = 8;
 
 /// Longest reason that is printed.
 const REASON: usize = 110;
