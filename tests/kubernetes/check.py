@@ -1,6 +1,7 @@
 """Checks docker/kubernetes. Prints what is wrong, one finding a line, and exits with 1 if there is any.
 
 check.py files|schemas|values|queries|real-kustomize    the manifests alone
+check.py has-kustomize                                  whether real-kustomize can be asked
 check.py binary BINARY                                  what they ask of ojs-init
 check.py faults BINARY                                  each check finds what faults.py breaks
 
@@ -9,6 +10,7 @@ Needs kubernetes-validate (PyPI), which brings PyYAML and jsonschema; `queries` 
 
 import functools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -56,12 +58,32 @@ def queries(root):
     return [] if asked and said.returncode == 0 else [f"promtool: {said.stdout}{said.stderr}"]
 
 
+# What builds a kustomization with components: the command, how it tells its version, and the first one that can.
+TOOLS = [
+    (["kustomize", "build"], ["kustomize", "version"], (4, 0)),
+    (["kubectl", "kustomize"], ["kubectl", "version", "--client"], (1, 21)),
+]
+NO_TOOL = "neither kustomize 4 or later nor kubectl 1.21 or later is installed"
+
+
+def kustomize_tools():
+    """Those that are installed and new enough."""
+    for build, ask, first in TOOLS:
+        said = subprocess.run(ask, capture_output=True, text=True).stdout if shutil.which(ask[0]) else ""
+        version = re.search(r"\bv(\d+)\.(\d+)", said)
+        if version and (int(version[1]), int(version[2])) >= first:
+            yield build
+
+
+def has_kustomize(_root):
+    return [] if any(kustomize_tools()) else [NO_TOOL]
+
+
 def real_kustomize(root):
-    """Where kustomize or kubectl is installed, it builds the same. Where there is none, that is said and no error."""
-    tools = [tool for tool in (["kustomize", "build"], ["kubectl", "kustomize"]) if shutil.which(tool[0])]
+    """kustomize, or the one in kubectl, builds the same."""
+    tools = list(kustomize_tools())
     if not tools:
-        print("neither kustomize nor kubectl is installed: only our own build was checked", file=sys.stderr)
-        return []
+        return [NO_TOOL]
     # A copy, because kustomize wants each component in a kustomization.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "kubernetes")
@@ -114,7 +136,8 @@ def main():
     if sys.argv[1] == "faults":
         found = unnoticed(MANIFESTS, checks)
     else:
-        found = list(found_by((checks | {"real-kustomize": real_kustomize})[sys.argv[1]], MANIFESTS))
+        of_tools = {"real-kustomize": real_kustomize, "has-kustomize": has_kustomize}
+        found = list(found_by((checks | of_tools)[sys.argv[1]], MANIFESTS))
     sys.stdout.writelines(f"{finding}\n" for finding in found)
     sys.exit(bool(found))
 

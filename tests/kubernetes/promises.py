@@ -24,6 +24,12 @@ DEFAULT_HOOK = 5
 # What the limit has to be above the grace period, besides the hook: the specification's recommendation.
 ABOVE_GRACE = 10
 
+# The longest that the cluster autoscaler waits for a pod, in seconds: the default of its max-graceful-termination-sec.
+LONGEST_SCALE_DOWN = 600
+
+# OJS_QUEUES where it is not set.
+DEFAULT_QUEUES = "default"
+
 # Default of ojs-init; sequence.py holds it against the binary.
 HEALTH_PORT = 8081
 
@@ -163,6 +169,8 @@ def time_errors(variant):
     needed += hook_seconds(variant.worker["lifecycle"]["preStop"]["exec"]["command"])
     if limit < needed:
         yield f"terminationGracePeriodSeconds is {limit}, and grace period + hook + {ABOVE_GRACE} is {needed}"
+    if limit > LONGEST_SCALE_DOWN:
+        yield f"terminationGracePeriodSeconds is {limit}, and the cluster autoscaler waits {LONGEST_SCALE_DOWN} s"
 
 
 def file_errors(variant):
@@ -183,6 +191,9 @@ def file_errors(variant):
     runtime = variant.environment["OJS_RUNTIME_DIR"]
     if volumes.get(mounts.get(runtime, {}).get("name"), {}).get("emptyDir", {}).get("medium") != "Memory":
         yield f"OJS_RUNTIME_DIR: no emptyDir in memory is mounted at {runtime}"
+    on_disk = [name for name, volume in volumes.items() if volume.get("emptyDir", {}).get("medium") != "Memory"]
+    limited = [name for name in on_disk if "sizeLimit" in volumes[name].get("emptyDir", {})]
+    yield from (f"volume {name}: on disk, and the kubelet evicts who is above its limit, at once" for name in limited)
     if variant.worker["terminationMessagePath"] != "/dev/termination-log":
         yield "terminationMessagePath is not where ojs-init writes by default"
     secrets = [name for name in variant.environment if "TOKEN" in name and not name.endswith("_FILE")]
@@ -288,6 +299,49 @@ def scaler_errors(variant, scaler):
         yield f"as many active jobs as {busy} for each worker never happen, or all the time"
 
 
+def queue_errors(variant):
+    """The autoscaler looks at the queues that the workers serve."""
+    served = set(variant.environment.get("OJS_QUEUES", DEFAULT_QUEUES).split(","))
+    for scaler in variant.all("HorizontalPodAutoscaler") + variant.all("ScaledObject"):
+        asked = list(queues_of(scaler))
+        if asked != [served]:
+            yield f"the autoscaler asks for the queues {[sorted(queues) for queues in asked]}, not OJS_QUEUES"
+
+
+def queues_of(scaler):
+    """For each time that the depth is measured, of which queues."""
+    for metric in scaler["spec"].get("metrics", []):
+        if metric.get("external", {}).get("metric", {}).get("name") == METRIC_OF_THE_BACKEND:
+            selector = metric["external"]["metric"].get("selector", {})
+            queues = {value for key, value in selector.get("matchLabels", {}).items() if key == "queue"}
+            for wanted in selector.get("matchExpressions", []):
+                if (wanted["key"], wanted["operator"]) == ("queue", "In"):
+                    queues |= set(wanted["values"])
+            yield queues
+    for trigger in scaler["spec"].get("triggers", []):
+        query = trigger["metadata"]["query"]
+        if METRIC_OF_THE_BACKEND in query:
+            matched = re.search(r'\bqueue=(~?)"([^"]*)"', query)
+            yield set(matched[2].split("|") if matched[1] else [matched[2]]) if matched else set()
+
+
+def prometheus_errors(variant):
+    """What KEDA makes of a Prometheus that has nothing, and of one that has several namespaces."""
+    for scaler in variant.all("ScaledObject"):
+        if scaler["spec"]["fallback"].get("behavior") != "currentReplicasIfHigher":
+            yield "the fallback takes workers away where there are more"
+        namespace = scaler["metadata"].get("namespace")
+        for trigger in scaler["spec"]["triggers"]:
+            query = trigger["metadata"]["query"]
+            if trigger["metadata"].get("ignoreNullValues") != "false":
+                yield f"{query}: no series would be 0"
+            asked = re.search(r'\bnamespace="([^"]+)"', query)
+            if namespace and not asked:
+                yield f"{query}: is the sum of all namespaces"
+            elif namespace and METRIC_OF_THE_BACKEND not in query and asked[1] != namespace:
+                yield f"{query}: the worker is in the namespace {namespace}"
+
+
 def goals(scaler):
     """What is measured, with what each worker may have of it."""
     for metric in scaler["spec"].get("metrics", []):
@@ -324,5 +378,6 @@ def scrape_errors(variant, known):
 def value_errors(variant, known):
     """Everything in which the values of a variant have to agree with each other."""
     checks = (time_errors, file_errors, probe_errors, label_errors, security_errors, count_errors)
+    checks += (queue_errors, prometheus_errors)
     found = chain(*(check(variant) for check in checks), scrape_errors(variant, known))
     return (f"{variant.name}: {error}" for error in found)
