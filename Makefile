@@ -15,7 +15,7 @@ TARGET := x86_64-unknown-linux-musl
 OUT := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(OUT)/$(TARGET)/release/ojs-init
 # Tests of processes mostly wait, so there may be more of them than processors.
-TEST_THREADS := 5
+TEST_THREADS := 6
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
 .PHONY: both demo picture release image test trials containers broken-builds lint conformance deny setup
