@@ -216,9 +216,25 @@ fn found(program: &str) -> Result<(), String> {
 
 /// Removes an engine's directory, and what it has left outside of it.
 fn clear(engine: &Path) {
+    end_containers(engine);
     unmount(engine);
     remove_bridges(engine);
     let _ = std::fs::remove_dir_all(engine);
+}
+
+/// Ends the containers of an engine that has died without doing so: the children of the processes that it has to look after each.
+fn end_containers(engine: &Path) {
+    let named = engine.display().to_string();
+    let is_keeper = |pid: &i32| {
+        let program = proc::image(*pid).unwrap_or_default();
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        program.ends_with("containerd-shim-runc-v2") && String::from_utf8_lossy(&command).contains(&named)
+    };
+    for keeper in proc::everybody().into_iter().filter(is_keeper) {
+        for pid in proc::children(keeper).into_iter().chain([keeper]) {
+            let _ = sys::send(pid, libc::SIGKILL);
+        }
+    }
 }
 
 /// Digits of a network's id in the name of its bridge.
