@@ -171,8 +171,10 @@ fn stuck_for_30_s(what: &str, spec: &Spec, start: impl FnOnce(Start) -> Start, b
     measured(
         &format!("{what}, limit {:?}, a stuck job", spec.grace),
         &format!(
-            "SIGTERM after {:.2?}, gone after {:.2?}, status {}",
-            terminated.sigterm, terminated.took, terminated.status
+            "SIGTERM after {:.2} s, gone after {:.2?}, status {}",
+            terminated.sigterm.as_secs_f64(),
+            terminated.took,
+            terminated.status
         ),
     );
     ended_well(&terminated, &worker, spec.grace);
