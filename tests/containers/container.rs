@@ -103,9 +103,13 @@ impl Container {
         self.state()["Running"] == true
     }
 
-    /// The pid of its first process, as this machine sees it.
+    /// The pid of its first process, as this machine sees it. It must run: the engine says 0 of one that does not, and a
+    /// signal to that would be one to ourselves.
+    #[track_caller]
     pub fn pid(&self) -> i32 {
-        self.state()["Pid"].as_i64().unwrap().try_into().unwrap()
+        let pid = self.state()["Pid"].as_i64().unwrap().try_into().unwrap();
+        assert!(pid > 0, "it does not run: {}", self.log());
+        pid
     }
 
     /// What its health check says.
