@@ -4,14 +4,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ojs_devserver::{JobState, Options, Server};
 use serde_json::Value;
 
-use crate::container::{Container, KILLED, TELLING, busy_with, errors, settled_after, told};
+use crate::container::{Container, KILLED, Over, TELLING, busy_with, errors, settled_after, told};
 use crate::docker_engine::said;
-use crate::support::wait::now;
+use crate::support::wait::{now, pause};
 use crate::{PATIENCE, engine, images, in_full, looks_until, measured, root};
 
 /// Every test of this file.
@@ -64,15 +65,12 @@ impl Drop for Project {
     }
 }
 
-/// A port that nobody has.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
+/// Between two questions to a backend that is about to go.
+const ASKED_EVERY: Duration = Duration::from_millis(20);
 
-/// How many jobs the backend at this port has in each state; `None`: there is none any more.
-fn counts(port: u16) -> Option<Value> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+/// How many jobs the backend at this address has in each state; `None`: it does not say.
+fn counts(address: &str) -> Option<Value> {
+    let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     write!(stream, "GET /ojs/v1/jobs?limit=1 HTTP/1.0\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
@@ -85,14 +83,18 @@ fn counts(port: u16) -> Option<Value> {
 
 fn examples() {
     let _ = (*images::NODE, *images::DEVSERVER);
-    let port = free_port();
     let project = Project {
         name: "examples",
         files: vec![root().join("docker/compose.yaml")],
-        variables: vec![("OJS_DEVSERVER_PORT", port.to_string())],
+        // The engine takes one that nobody has.
+        variables: vec![("OJS_DEVSERVER_PORT", "0".to_owned())],
     };
     project.does(&["up", "--detach", "--no-build"]);
-    assert!(looks_until(PATIENCE, || counts(port).is_some()), "the published port");
+    let address = &project.does(&["port", "devserver", "8080"]);
+    assert!(
+        looks_until(PATIENCE, || counts(address).is_some()),
+        "the published port"
+    );
     let backend = project.container("devserver");
     for (kind, arguments, queue) in [
         ("email.send", r#"["a@b.c",4]"#, "mail"),
@@ -101,22 +103,27 @@ fn examples() {
         let words = ["exec", &backend, "/ojs-devserver", "enqueue", kind, arguments];
         engine().docker(&[&words[..], &["--count", "3", "--queue", queue]].concat());
     }
-    let are_active = looks_until(PATIENCE, || counts(port).is_some_and(|counts| counts["active"] == 6));
-    assert!(are_active, "{:?}", counts(port));
+    let are_active = looks_until(PATIENCE, || counts(address).is_some_and(|counts| counts["active"] == 6));
+    assert!(are_active, "{:?}", counts(address));
     let workers = ["worker-python", "worker-node"].map(|service| project.container(service));
     // What it exits with is told before the container is removed.
     let waiting = workers.map(|worker| std::thread::spawn(move || engine().docker(&["wait", &worker])));
     let began = now();
+    let is_over = AtomicBool::new(false);
     // The backend goes last, and then nobody can ask it any more.
+    let watch = || {
+        let mut last = Value::Null;
+        while !is_over.load(Ordering::Relaxed) {
+            last = counts(address).unwrap_or(last);
+            pause(ASKED_EVERY);
+        }
+        last
+    };
     let down = std::thread::scope(|scope| {
-        let last = scope.spawn(|| {
-            let mut last = Value::Null;
-            while let Some(counts) = counts(port) {
-                last = counts;
-            }
-            last
-        });
+        let last = scope.spawn(watch);
+        let over = Over(&is_over);
         project.does(&["down"]);
+        drop(over);
         last.join().unwrap()
     });
     let took = began.elapsed();
@@ -131,7 +138,7 @@ fn examples() {
     );
 }
 
-/// What the seeds' files do not say, because it is everybody's own.
+/// What the specification's and the website's files do not say, because it is everybody's own.
 fn beside(name: &str, service: &[&str]) -> PathBuf {
     let path = engine().at(name);
     let lines: Vec<String> = service.iter().map(|line| format!("    {line}\n")).collect();
@@ -154,7 +161,7 @@ fn down(name: &'static str, file: &str, more: &[&str], drain: Duration, limit: D
     let project = Project {
         name,
         files: vec![
-            root().join("tests/containers/seeds").join(file),
+            root().join("tests/containers/specifications").join(file),
             beside(&format!("{name}.yaml"), &lines),
         ],
         variables: Vec::new(),
@@ -191,7 +198,7 @@ fn down(name: &'static str, file: &str, more: &[&str], drain: Duration, limit: D
 
 /// As `docker-compose config` understands it, a file says this of its worker.
 fn says(file: &str, name: &str) -> String {
-    let text = std::fs::read_to_string(root().join("tests/containers/seeds").join(file)).unwrap();
+    let text = std::fs::read_to_string(root().join("tests/containers/specifications").join(file)).unwrap();
     let (_, rest) = text.split_once(&format!("{name}: ")).unwrap();
     rest.lines().next().unwrap().to_owned()
 }

@@ -172,11 +172,13 @@ impl Engine {
         if let Some(child) = own {
             self.end(child);
         }
-        let _ = std::fs::remove_dir_all(self.dir.path());
+        clear(self.dir.path());
     }
 
     fn end(&self, mut child: Child) {
-        let all = self.docker(&["ps", "--all", "--quiet"]);
+        // One that has died does not answer, and is cleared away all the same.
+        let all = self.try_docker(&["ps", "--all", "--quiet"]).stdout;
+        let all = String::from_utf8_lossy(&all);
         if !all.is_empty() {
             let words: Vec<&str> = ["rm", "--force", "--volumes"].into_iter().chain(all.lines()).collect();
             self.try_docker(&words);
@@ -187,7 +189,6 @@ impl Engine {
             let _ = child.kill();
             let _ = child.wait();
         }
-        unmount(self.dir.path());
     }
 }
 
@@ -211,6 +212,46 @@ fn found(program: &str) -> Result<(), String> {
     is_there
         .then_some(())
         .ok_or_else(|| format!("there is no {program}; {advice}"))
+}
+
+/// Removes an engine's directory, and what it has left outside of it.
+fn clear(engine: &Path) {
+    end_containers(engine);
+    unmount(engine);
+    remove_bridges(engine);
+    let _ = std::fs::remove_dir_all(engine);
+}
+
+/// Ends the containers of an engine that has died without doing so: the children of the processes that it has to look after each.
+fn end_containers(engine: &Path) {
+    let named = engine.display().to_string();
+    let is_keeper = |pid: &i32| {
+        let program = proc::image(*pid).unwrap_or_default();
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        program.ends_with("containerd-shim-runc-v2") && String::from_utf8_lossy(&command).contains(&named)
+    };
+    for keeper in proc::everybody().into_iter().filter(is_keeper) {
+        for pid in proc::children(keeper).into_iter().chain([keeper]) {
+            let _ = sys::send(pid, libc::SIGKILL);
+        }
+    }
+}
+
+/// Digits of a network's id in the name of its bridge.
+const BRIDGE_DIGITS: usize = 12;
+
+/// Removes the bridges of the networks that an engine had made: they are called after the ids of these, which are in its store.
+fn remove_bridges(engine: &Path) {
+    let store = std::fs::read(engine.join("data/network/files/local-kv.db")).unwrap_or_default();
+    let links = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let names = links.filter_map(|link| link.file_name().into_string().ok());
+    let is_of_it = |name: &String| {
+        let id = name.strip_prefix("br-").filter(|id| id.len() == BRIDGE_DIGITS);
+        id.is_some_and(|id| store.windows(id.len()).any(|bytes| bytes == id.as_bytes()))
+    };
+    for name in names.filter(is_of_it) {
+        let _ = Command::new("ip").args(["link", "delete", &name]).status();
+    }
 }
 
 /// Lets go of what is mounted below a directory, the innermost first.
@@ -238,8 +279,7 @@ fn remove_stale() {
         let engine = std::fs::read_to_string(entry.path().join("pid")).unwrap_or_default();
         let engine: Option<i32> = engine.trim().parse().ok();
         if !proc::lives(pid) && !engine.is_some_and(proc::lives) {
-            unmount(&entry.path());
-            let _ = std::fs::remove_dir_all(entry.path());
+            clear(&entry.path());
         }
     }
 }

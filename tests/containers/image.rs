@@ -37,7 +37,7 @@ fn config(image: &str) -> Value {
 /// The files of an image that a container has from it and not from the engine.
 fn files(image: &str) -> BTreeSet<String> {
     let container = Start::of(image).option("--network=none").words(&["--version"]).start();
-    let archive = engine().at("files.tar");
+    let archive = engine().at(&format!("{}.tar", container.name));
     let path = images::text(&archive);
     engine().docker(&["export", "--output", path, &container.name]);
     let listed = Command::new("tar").args(["-tvf", path]).output().unwrap();

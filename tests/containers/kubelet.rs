@@ -13,7 +13,8 @@ use ojs_devserver::{Options, Server};
 
 use crate::container::{Container, Over, Start};
 use crate::support::wait::{now, pause, wait_until};
-use crate::{engine, images};
+use crate::support::{proc, sys};
+use crate::{PATIENCE, engine, images};
 
 /// Where the backend is, in the network of a pod.
 const BACKEND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -80,6 +81,7 @@ impl Pod {
     /// Ends a worker as the kubelet does.
     pub fn terminate(&self, worker: &Container, spec: &Spec) -> Terminated {
         let is_over = AtomicBool::new(false);
+        let init = worker.pid();
         let began = now();
         let watch = || {
             let mut seen = Vec::new();
@@ -97,7 +99,7 @@ impl Pod {
         std::thread::scope(|scope| {
             let probes = scope.spawn(|| inside(&self.network, watch));
             let over = Over(&is_over);
-            let mut terminated = sequence(worker, spec, began);
+            let mut terminated = sequence(worker, init, spec, began);
             drop(over);
             terminated.probes = probes.join().unwrap();
             terminated
@@ -135,8 +137,9 @@ pub struct Terminated {
     pub probes: Vec<Probe>,
 }
 
-/// The hook, SIGTERM, and SIGKILL when the time from the begin of the hook is over.
-fn sequence(worker: &Container, spec: &Spec, began: Instant) -> Terminated {
+/// The hook, SIGTERM, and SIGKILL when the time from the begin of the hook is over. The signals are sent from here to the first
+/// process of the container, and its end is seen from here: what the engine's client takes for that is not in the times.
+fn sequence(worker: &Container, init: i32, spec: &Spec, began: Instant) -> Terminated {
     let mut hook = None;
     if let Some(words) = &spec.pre_stop {
         let running = worker.start_exec(words);
@@ -148,15 +151,15 @@ fn sequence(worker: &Container, spec: &Spec, began: Instant) -> Terminated {
     }
     let sigterm = began.elapsed();
     let left = spec.grace.saturating_sub(sigterm).max(LEAST);
-    let waiting = worker.waits();
-    worker.signal("TERM");
-    if !wait_until(left, || waiting.is_finished()) {
-        engine().try_docker(&["kill", "--signal", "KILL", &worker.name]);
+    sys::send(init, libc::SIGTERM).unwrap();
+    if !wait_until(left, || !proc::lives(init)) {
+        let _ = sys::send(init, libc::SIGKILL);
+        wait_until(PATIENCE, || !proc::lives(init));
     }
-    let status = waiting.join().unwrap();
+    let took = began.elapsed();
     Terminated {
-        status,
-        took: began.elapsed(),
+        status: worker.ends(PATIENCE).status,
+        took,
         sigterm,
         hook,
         probes: Vec::new(),

@@ -54,6 +54,13 @@ def stuck(job: Job) -> None:
     forever.wait()
 
 
+@worker.job("until_let_go")
+def until_let_go(job: Job) -> None:
+    """Ends when the test says so."""
+    while not (Path(JOURNAL) / "let go").exists():
+        time.sleep(0.01)
+
+
 @worker.job("obeys")
 def obeys(job: Job) -> None:
     """Ends when it is cancelled."""
