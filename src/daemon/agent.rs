@@ -154,7 +154,6 @@ fn set_up(
     }
     init::take_terminal_from_input();
     let log = *log;
-    let program = program(command);
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -167,10 +166,9 @@ fn set_up(
         token_file,
         replies,
         plan,
-        facts: facts(config, &program),
+        facts: facts(config, command),
         started_at: now(),
         log,
-        program,
         worker: None,
         descendants: Descendants::default(),
         happened: Default::default(),
@@ -276,16 +274,13 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
         .ok()
 }
 
-/// The command's name, as it was given.
-fn program(command: &[OsString]) -> String {
-    let name = command.first().map(|name| name.to_string_lossy().into_owned());
-    name.unwrap_or_default()
-}
-
-fn facts(config: &Config, program: &str) -> Facts {
+fn facts(config: &Config, command: &[OsString]) -> Facts {
     Facts {
         pid: std::process::id(),
-        program: program.to_owned(),
+        program: command
+            .first()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         url: config.backend.url.as_ref().map_or("", |url| url.as_str()).to_owned(),
         queues: config.worker.queues.clone(),
         labels: config.worker.labels.clone(),

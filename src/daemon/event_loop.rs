@@ -100,7 +100,6 @@ pub struct EventLoop {
     pub(super) token_file: Option<FileWatch>,
     pub(super) replies: Receiver<LaneAnswer>,
     pub(super) plan: ChildPlan,
-    pub(super) program: String,
     pub(super) worker: Option<Worker>,
     pub(super) descendants: Descendants,
     /// What happened and was not told to the machine yet. One turn adds a bounded number, and the next begins when all

@@ -438,6 +438,12 @@ impl Note {
         self.fields = fields;
         self
     }
+
+    /// With what `add` makes of its fields.
+    pub fn and(mut self, add: impl FnOnce(Fields) -> Fields) -> Self {
+        self.fields = add(self.fields);
+        self
+    }
 }
 
 #[cfg(test)]

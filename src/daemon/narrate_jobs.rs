@@ -88,8 +88,7 @@ impl JobNarrator {
             Outcome::Requeued => note(Level::Info, job, Some("available"), "Job given back to its queue"),
             Outcome::Failed => failed(job, known.failing),
         };
-        let fields = note.fields.clone().with_any("duration_ms", duration);
-        note.about(fields)
+        note.and(|fields| fields.with_any("duration_ms", duration))
     }
 
     /// Nobody is told what became of it.
@@ -178,8 +177,7 @@ fn failed(job: &Subject, failing: Option<Failing>) -> Note {
         Another::Unknown if failing.is_retryable => note(Level::Warn, job, None, "Job failed"),
         Another::Left | Another::UsedUp | Another::Unknown => discarded(job),
     };
-    let fields = note.fields.clone().error(&failing.kind, &failing.message);
-    note.about(fields)
+    note.and(|fields| fields.error(&failing.kind, &failing.message))
 }
 
 fn discarded(job: &Subject) -> Note {

@@ -50,7 +50,7 @@ impl EventLoop {
     }
 
     fn start_worker(&mut self) {
-        let event = match start::try_spawn(&self.plan, &self.program) {
+        let event = match start::try_spawn(&self.plan, &self.facts.program) {
             Ok(pid) => {
                 let process = self.links.worker_started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });

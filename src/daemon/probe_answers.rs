@@ -57,11 +57,17 @@ impl ProbeAnswers {
                 answer(&health, request.wants_body).into()
             }
             Ok(Asked::Status) => {
-                let make = |wants_body| show(&sources.machine.status(now), wants_body);
+                let make = || {
+                    let status = sources.machine.status(now);
+                    [true, false].map(|wants_body| show(&status, wants_body))
+                };
                 shared(&mut self.status, STATUS_STAYS, request.wants_body, now, make)
             }
             Ok(Asked::Metrics) => {
-                let make = |wants_body| metrics_response(&metrics_text(sources, now), wants_body);
+                let make = || {
+                    let text = metrics_text(sources, now);
+                    [true, false].map(|wants_body| metrics_response(&text, wants_body))
+                };
                 shared(&mut self.metrics, METRICS_STAY, request.wants_body, now, make)
             }
             Err(refusal) => refuse(refusal, request.wants_body).into(),
@@ -69,19 +75,23 @@ impl ProbeAnswers {
     }
 }
 
-/// What there is, or what is made now when there is nothing or it has stayed for long enough.
+/// What there is, or what is made now when there is nothing or it has stayed for long enough: the response to GET, and
+/// that to HEAD.
 fn shared(
     kept: &mut Option<Shared>,
     stays: Duration,
     wants_body: bool,
     now: Moment,
-    make: impl Fn(bool) -> Vec<u8>,
+    make: impl FnOnce() -> [Vec<u8>; 2],
 ) -> Arc<[u8]> {
     let fresh = kept.take().filter(|shared| shared.at.until(now) < stays);
-    let shared = kept.insert(fresh.unwrap_or_else(|| Shared {
-        at: now,
-        to_get: make(true).into(),
-        to_head: make(false).into(),
+    let shared = kept.insert(fresh.unwrap_or_else(|| {
+        let [to_get, to_head] = make().map(Arc::from);
+        Shared {
+            at: now,
+            to_get,
+            to_head,
+        }
     }));
     Arc::clone(if wants_body { &shared.to_get } else { &shared.to_head })
 }
@@ -104,7 +114,7 @@ mod tests {
         let at = |millis| Moment::new(Duration::from_millis(millis));
         let mut kept = None;
         let mut read = |now, text: &str| {
-            let make = |_| text.as_bytes().to_vec();
+            let make = || [text.as_bytes().to_vec(), Vec::new()];
             let read = shared(&mut kept, Duration::from_millis(100), true, at(now), make);
             String::from_utf8(read.to_vec()).unwrap()
         };

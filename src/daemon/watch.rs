@@ -243,10 +243,12 @@ impl View {
         // PID 1 ends us as well.
         let is_killed = pid == Pid::INIT && ending.as_deref() == Some("kill");
         let is_last = is_killed || ending.as_deref() == Some("exit");
-        let written = match (self.as_json, is_last) {
-            (true, is_last) => self.print(line, if is_last { FAREWELL_LIMIT } else { OUTPUT_LIMIT }),
-            (false, true) => self.draw(Some(farewell(self.last.as_ref(), is_killed)), FAREWELL_LIMIT),
-            (false, false) => self.draw(None, OUTPUT_LIMIT),
+        let limit = if is_last { FAREWELL_LIMIT } else { OUTPUT_LIMIT };
+        let written = if self.as_json {
+            self.print(line, is_last, limit)
+        } else {
+            let below = is_last.then(|| farewell(self.last.as_ref(), is_killed));
+            self.draw(below, limit)
         };
         Ok(match written {
             _ if is_last => Some(Exit::Success),
@@ -258,8 +260,7 @@ impl View {
 
     /// Prints a line of JSON. What its reader has no room for comes first the next time, and the lines meanwhile are left
     /// out, but for the last one.
-    fn print(&mut self, line: &[u8], limit: Duration) -> io::Result<()> {
-        let is_last = limit == FAREWELL_LIMIT;
+    fn print(&mut self, line: &[u8], is_last: bool, limit: Duration) -> io::Result<()> {
         if self.unwritten.is_empty() || is_last {
             self.unwritten.extend_from_slice(json(line).as_bytes());
         }

@@ -46,7 +46,7 @@ pub(super) struct Shutdown {
     /// What started it.
     pub(super) reason: Reason,
     /// When it started.
-    pub(super) began: Option<Moment>,
+    began: Option<Moment>,
     /// How many active jobs the log knows of, and since when.
     pub(super) logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.

@@ -148,7 +148,7 @@ impl Lifecycle {
             phase: snapshot.phase,
             state: snapshot.state,
             causes: self.causes(),
-            terminating_for: self.shutdown.began.map(|began| began.until(now)),
+            terminating_for: self.shutdown.began().map(|began| began.until(now)),
             left,
             left_of: left.and(self.whole_time()),
             concurrency: self.options.concurrency,
