@@ -2,6 +2,7 @@
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
 # make image         the container image ojs-init, from the sources; docker/README.md
+# make check         the work in between: lint, and every test that needs no process; three minutes at most
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
 # make broken-builds each build of tests/trials/broken has to be caught by the trials
@@ -18,7 +19,7 @@ BINARY := $(OUT)/$(TARGET)/release/ojs-init
 TEST_THREADS := 6
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both demo picture release image test trials containers broken-builds lint conformance deny setup
+.PHONY: both check demo picture release image test trials containers broken-builds lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -47,6 +48,10 @@ lint:
 	cargo fmt --all --check
 	cargo check --locked --lib --no-default-features
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# What decides, in all its cases; what acts on it is tested by `make test` alone.
+check: lint
+	RUNS=20000 cargo test --locked --quiet --lib --test tidy --test lifecycle_table --test scenarios --test simulation --test wire
 
 # Side by side: each has a folder of its own to build in, and the end of a release is one processor's work.
 both:
