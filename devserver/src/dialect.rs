@@ -25,11 +25,13 @@ pub enum Dialect {
     Integer,
     /// The JSON schemas to the letter: a field that they do not have is refused.
     Strict,
+    /// As [`Self::Integer`], and what the worker protocol does not have in a heartbeat or a FETCH is refused.
+    Protocol,
 }
 
 impl Dialect {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Spec, Self::Go, Self::Integer, Self::Strict];
+    pub const ALL: [Self; 5] = [Self::Spec, Self::Go, Self::Integer, Self::Strict, Self::Protocol];
 
     /// Its name on the command line.
     #[must_use]
@@ -39,7 +41,13 @@ impl Dialect {
             Self::Go => "go",
             Self::Integer => "integer",
             Self::Strict => "strict",
+            Self::Protocol => "protocol",
         }
+    }
+
+    /// Whether an administrator's quiet is stored where nothing takes it back, and FETCH does not ask for it.
+    pub(crate) fn keeps_quiet(self) -> bool {
+        self == Self::Go
     }
 
     /// Whether there is anything at `/workers/register`, `/progress` and `/checkpoint`.
@@ -59,7 +67,7 @@ impl FromStr for Dialect {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|dialect| dialect.name() == name);
-        found.ok_or_else(|| format!("there is no dialect '{name}': it is one of spec, go, integer, strict"))
+        found.ok_or_else(|| format!("there is no dialect '{name}': it is one of spec, go, integer, strict, protocol"))
     }
 }
 
@@ -78,6 +86,22 @@ const ACK_FIELDS: [&str; 2] = ["job_id", "result"];
 const NACK_FIELDS: [&str; 2] = ["job_id", "error"];
 const ERROR_FIELDS: [&str; 4] = ["code", "message", "retryable", "details"];
 const HEARTBEAT_FIELDS: [&str; 3] = ["worker_id", "active_jobs", "visibility_timeout_ms"];
+const DEREGISTER_FIELDS: [&str; 1] = ["worker_id"];
+
+/// The fields of a heartbeat and of a FETCH in the worker protocol (4.2, 6.2).
+const PROTOCOL_HEARTBEAT_FIELDS: [&str; 10] = [
+    "worker_id",
+    "state",
+    "active_jobs",
+    "active_job_ids",
+    "started_at",
+    "hostname",
+    "pid",
+    "queues",
+    "concurrency",
+    "labels",
+];
+const PROTOCOL_FETCH_FIELDS: [&str; 3] = ["queues", "count", "worker_id"];
 
 /// The error codes of the JSON schema of a FAIL.
 const ERROR_CODES: [&str; 12] = [
@@ -116,18 +140,19 @@ pub struct Nack {
 }
 
 impl Dialect {
-    fn check_fields(self, body: &Object, allowed: &[&str]) -> Result<(), Refusal> {
-        let mut names = body.fields().map(|(name, _)| name);
-        match names
-            .find(|name| !allowed.contains(name))
-            .filter(|_| self == Self::Strict)
-        {
-            None => Ok(()),
-            Some(name) => {
-                let message = format!("the schema has no field '{name}'; it has {}", allowed.join(", "));
-                let details = serde_json::json!({"field": name, "allowed": allowed});
-                Err(Refusal::new(Kind::Invalid, message).with(&details))
-            }
+    /// Refuses a field that the schema does not have.
+    fn check_schema(self, body: &Object, fields: &[&str]) -> Result<(), Refusal> {
+        match self {
+            Self::Strict => check_fields(body, "the schema", fields),
+            Self::Spec | Self::Go | Self::Integer | Self::Protocol => Ok(()),
+        }
+    }
+
+    /// Refuses a field that the schema, or the worker protocol, does not have.
+    fn check_written(self, body: &Object, schema: &[&str], protocol: &[&str]) -> Result<(), Refusal> {
+        match self {
+            Self::Protocol => check_fields(body, "the worker protocol", protocol),
+            Self::Strict | Self::Spec | Self::Go | Self::Integer => self.check_schema(body, schema),
         }
     }
 
@@ -153,7 +178,7 @@ impl Dialect {
     ///
     /// It is not what this dialect takes.
     pub fn fetch(self, body: &Object) -> Result<Fetch, Refusal> {
-        self.check_fields(body, &FETCH_FIELDS)?;
+        self.check_written(body, &FETCH_FIELDS, &PROTOCOL_FETCH_FIELDS)?;
         let queues: Option<Vec<String>> = body.get("queues", "an array of queue names")?;
         let queues = queues.filter(|queues| !queues.is_empty());
         let count: i64 = body.get("count", "a whole number")?.unwrap_or(1);
@@ -166,6 +191,7 @@ impl Dialect {
             worker: worker(body)?,
             visibility: self.visibility(body)?,
             default_visibility: (self == Self::Go).then_some(GO_VISIBILITY),
+            ignores_quiet: self.keeps_quiet(),
         })
     }
 
@@ -175,7 +201,7 @@ impl Dialect {
     ///
     /// It is not what this dialect takes.
     pub fn ack(self, body: &Object) -> Result<Ack, Refusal> {
-        self.check_fields(body, &ACK_FIELDS)?;
+        self.check_schema(body, &ACK_FIELDS)?;
         Ok(Ack {
             job: self.job_id(body)?,
             worker: worker(body)?,
@@ -189,7 +215,7 @@ impl Dialect {
     ///
     /// It is not what this dialect takes.
     pub fn nack(self, body: &Object) -> Result<Nack, Refusal> {
-        self.check_fields(body, &NACK_FIELDS)?;
+        self.check_schema(body, &NACK_FIELDS)?;
         let error = body.get::<Object>("error", "an object")?;
         let is_requeue = body.get("requeue", "true or false")?.unwrap_or(false);
         if self == Self::Strict {
@@ -213,7 +239,7 @@ impl Dialect {
     ///
     /// It is not what this dialect takes.
     pub fn heartbeat(self, body: &Object) -> Result<Beat, Refusal> {
-        self.check_fields(body, &HEARTBEAT_FIELDS)?;
+        self.check_written(body, &HEARTBEAT_FIELDS, &PROTOCOL_HEARTBEAT_FIELDS)?;
         let extension = self.visibility(body)?;
         Ok(Beat {
             worker: worker_required(body)?,
@@ -224,13 +250,23 @@ impl Dialect {
         })
     }
 
+    /// Reads the body of a deregister: who goes.
+    ///
+    /// # Errors
+    ///
+    /// It is not what this dialect takes.
+    pub fn deregister(self, body: &Object) -> Result<String, Refusal> {
+        self.check_schema(body, &DEREGISTER_FIELDS)?;
+        worker_required(body)
+    }
+
     fn active_jobs(self, body: &Object) -> Result<Vec<String>, Refusal> {
         let array = "an array of job ids";
         let active = body.raw("active_jobs").map(RawValue::get);
         let is_number =
             active.is_some_and(|active| active.starts_with(|first: char| first == '-' || first.is_ascii_digit()));
         match self {
-            Self::Integer => {
+            Self::Integer | Self::Protocol => {
                 body.get::<u64>("active_jobs", "a whole number, 0 or more")?
                     .ok_or_else(|| Refusal::field("active_jobs", "given, as a whole number"))?;
                 let ids = body.get("active_job_ids", array)?;
@@ -274,10 +310,21 @@ impl Dialect {
     }
 }
 
+/// Refuses a field that is not in the list; `whose` list it is.
+fn check_fields(body: &Object, whose: &str, allowed: &[&str]) -> Result<(), Refusal> {
+    let mut names = body.fields().map(|(name, _)| name);
+    let Some(name) = names.find(|name| !allowed.contains(name)) else {
+        return Ok(());
+    };
+    let message = format!("{whose} has no field '{name}'; it has {}", allowed.join(", "));
+    let details = serde_json::json!({"field": name, "allowed": allowed});
+    Err(Refusal::new(Kind::Invalid, message).with(&details))
+}
+
 /// The `error` of the JSON schema of a FAIL.
 fn check_schema_error(dialect: Dialect, error: Option<&Object>) -> Result<(), Refusal> {
     let error = error.ok_or_else(|| Refusal::field("error", "given, as an object"))?;
-    dialect.check_fields(error, &ERROR_FIELDS)?;
+    dialect.check_schema(error, &ERROR_FIELDS)?;
     let code = error.text("code")?;
     if !code.is_some_and(|code| ERROR_CODES.contains(&code.as_str())) {
         return Err(Refusal::field(
@@ -341,103 +388,4 @@ pub fn about(body: &Object) -> Object {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn body(text: &str) -> Object {
-        Object::read(text.as_bytes()).unwrap()
-    }
-
-    fn beat(dialect: Dialect, rest: &str) -> Result<Vec<String>, String> {
-        let body = body(&format!(r#"{{"worker_id":"w"{rest}}}"#));
-        dialect
-            .heartbeat(&body)
-            .map(|beat| beat.jobs)
-            .map_err(|refusal| refusal.message)
-    }
-
-    #[test]
-    fn each_dialect_takes_its_own_active_jobs() {
-        let array = r#","active_jobs":["a"]"#;
-        let number = r#","active_jobs":1,"active_job_ids":["a"]"#;
-        for (dialect, takes_array, takes_number) in [
-            (Dialect::Spec, true, true),
-            (Dialect::Go, true, false),
-            (Dialect::Integer, false, true),
-            (Dialect::Strict, true, false),
-        ] {
-            assert_eq!(beat(dialect, array).is_ok(), takes_array, "{dialect}: array");
-            assert_eq!(beat(dialect, number).is_ok(), takes_number, "{dialect}: number");
-        }
-        assert_eq!(beat(Dialect::Spec, number).unwrap(), ["a"]);
-        assert_eq!(beat(Dialect::Integer, number).unwrap(), ["a"]);
-    }
-
-    #[test]
-    fn strict_has_the_fields_of_the_schemas_and_no_others() {
-        let is_taken = |text: &str| Dialect::Strict.heartbeat(&body(text)).is_ok();
-        assert!(is_taken(
-            r#"{"worker_id":"w","active_jobs":[],"visibility_timeout_ms":1000}"#
-        ));
-        assert!(!is_taken(r#"{"worker_id":"w","state":"running"}"#));
-        assert!(!is_taken(r#"{"worker_id":"w","visibility_timeout_ms":999}"#));
-        assert!(!is_taken(r#"{"active_jobs":[]}"#));
-        let id = "019414d4-8b2e-7c3a-b5d1-f0e2a3b4c5d6";
-        let ack = |rest: &str| {
-            Dialect::Strict
-                .ack(&body(&format!(r#"{{"job_id":"{id}"{rest}}}"#)))
-                .is_ok()
-        };
-        assert!(ack(r#","result":1"#));
-        assert!(!ack(r#","worker_id":"w""#));
-        assert!(Dialect::Strict.ack(&body(r#"{"job_id":"j"}"#)).is_err());
-        let nack = |rest: &str| {
-            Dialect::Strict
-                .nack(&body(&format!(r#"{{"job_id":"{id}"{rest}}}"#)))
-                .is_ok()
-        };
-        assert!(nack(
-            r#","error":{"code":"handler_error","message":"m","retryable":true,"details":{}}"#
-        ));
-        assert!(!nack(r#","error":{"code":"shutdown","message":"m"}"#));
-        assert!(!nack(r#","error":{"code":"timeout","message":"m","type":"t"}"#));
-        assert!(!nack(r#","error":{"code":"timeout","message":"m"},"requeue":true"#));
-        assert!(
-            Dialect::Strict
-                .fetch(&body(r#"{"queues":["a"],"capabilities":[]}"#))
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn go_answers_in_its_own_words_b_01() {
-        let answer = |directive, extended| {
-            Dialect::Go
-                .beaten(&Beaten { directive, extended }, "t")
-                .get()
-                .to_owned()
-        };
-        assert_eq!(
-            answer(Directive::Run, vec![]),
-            r#"{"directive":"continue","server_time":"t","state":"active"}"#
-        );
-        assert!(answer(Directive::Quiet, vec!["j".into()]).contains(r#""directive":"quiet","jobs_extended":["j"]"#));
-    }
-
-    #[test]
-    fn go_reserves_for_30_s_when_it_is_not_told() {
-        let of = |dialect: Dialect, text: &str| dialect.heartbeat(&body(text)).unwrap().extension;
-        assert_eq!(of(Dialect::Go, r#"{"worker_id":"w"}"#), Some(GO_VISIBILITY));
-        assert_eq!(of(Dialect::Spec, r#"{"worker_id":"w"}"#), None);
-        let told = r#"{"worker_id":"w","visibility_timeout_ms":5}"#;
-        assert_eq!(of(Dialect::Go, told), Some(Duration::from_millis(5)));
-    }
-
-    #[test]
-    fn a_count_below_one_is_one() {
-        let count = |text: &str| Dialect::Go.fetch(&body(text)).unwrap().count;
-        assert_eq!(count(r#"{"queues":["a"]}"#), 1);
-        assert_eq!(count(r#"{"queues":["a"],"count":-3}"#), 1);
-        assert_eq!(count(r#"{"queues":["a"],"count":7}"#), 7);
-    }
-}
+mod tests;

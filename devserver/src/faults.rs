@@ -1,10 +1,13 @@
 //! What a real network and a real backend do wrong, on demand.
 
+mod order;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::json::Object;
+pub(crate) use order::{Order, read};
+
 use crate::operation::Operation;
 use crate::store::job::Moment;
 use crate::store::refusal::{Kind, Refusal};
@@ -18,8 +21,53 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// The name of the fault by which an answer gets lost.
 pub(crate) const LOSE_REPLY: &str = "lose_reply";
 
+/// The name of the fault by which an answer comes late to what was done at once.
+pub(crate) const LATE_REPLY: &str = "late_reply";
+
 /// The names of all faults of requests.
-pub(crate) const FAULT_NAMES: [&str; 6] = ["hang", "close", "delay", "status", LOSE_REPLY, "truncate"];
+pub(crate) const FAULT_NAMES: [&str; 12] = [
+    "hang",
+    "close",
+    "delay",
+    "status",
+    LOSE_REPLY,
+    LATE_REPLY,
+    "truncate",
+    "page",
+    "redirect",
+    "store_away",
+    "limit",
+    "overtaken",
+];
+
+/// Those that answer instead of what was asked, whatever the status says.
+pub(crate) const ANSWERED_INSTEAD: [&str; 4] = ["status", "page", "redirect", "store_away"];
+
+/// A public backend, in whose words the server speaks while its store is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// ACK, FAIL, giving back and a look at a job: 404, as if there were no such job. FETCH: 500.
+    Postgres,
+    /// As Postgres, but FETCH finds no jobs, and every answer is slow, that to a heartbeat slowest.
+    Nats,
+    /// ACK and a look at a job: 500. FAIL and giving back: 404. FETCH finds no jobs.
+    Redis,
+}
+
+impl Backend {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::Nats, Self::Redis];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Nats => "nats",
+            Self::Redis => "redis",
+        }
+    }
+}
 
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +87,37 @@ pub enum Fault {
     },
     /// It is carried out, and the connection is closed instead of an answer.
     LoseReply,
+    /// It is carried out at once, and answered this much later: what follows from it comes before its answer.
+    LateReply(Duration),
     /// It is carried out, and the answer breaks off in the middle of its body.
     Truncate,
+    /// It is not carried out, and answered 200 with a page of HTML: a proxy, a portal, somebody else's web site.
+    Page,
+    /// It is not carried out, and answered with this status (301, 302, 303, 307 or 308) and another place to ask at.
+    Redirect(u16),
+    /// It is not carried out, because the store behind the HTTP server is away; what a public backend says then.
+    StoreAway {
+        /// Which one.
+        backend: Backend,
+        /// How late it says so; a heartbeat is answered [`HEARTBEAT_DELAYS`] times as late.
+        delay: Duration,
+    },
+    /// An ACK that is too large for the store together with its job is refused each time; what is smaller is let through.
+    Limit {
+        /// Most bytes of the job and the ACK's body together.
+        bytes: u64,
+        /// 500, as nats says it, or 400, as the others do.
+        status: u16,
+    },
+    /// An ACK comes too late: the job's reservation ran out just now, and another worker has done it already. 409.
+    Overtaken {
+        /// Whether the answer says that it is completed.
+        tells_state: bool,
+    },
 }
+
+/// How many times the delay of other answers a heartbeat's takes while the store is away.
+pub const HEARTBEAT_DELAYS: u32 = 6;
 
 impl Fault {
     /// Its name.
@@ -53,8 +129,37 @@ impl Fault {
             Self::Delay(_) => "delay",
             Self::Status { .. } => "status",
             Self::LoseReply => LOSE_REPLY,
+            Self::LateReply(_) => LATE_REPLY,
             Self::Truncate => "truncate",
+            Self::Page => "page",
+            Self::Redirect(_) => "redirect",
+            Self::StoreAway { .. } => "store_away",
+            Self::Limit { .. } => "limit",
+            Self::Overtaken { .. } => "overtaken",
         }
+    }
+
+    /// Whether there are requests to this operation that it means.
+    pub(crate) fn can_meet(&self, operation: Operation) -> bool {
+        match self {
+            Self::Limit { .. } | Self::Overtaken { .. } => operation == Operation::Ack,
+            Self::Hang
+            | Self::Close
+            | Self::Delay(_)
+            | Self::Status { .. }
+            | Self::LoseReply
+            | Self::LateReply(_)
+            | Self::Truncate
+            | Self::Page
+            | Self::Redirect(_)
+            | Self::StoreAway { .. } => true,
+        }
+    }
+
+    /// Whether it means a request that puts so many bytes into the store.
+    fn meets(&self, operation: Operation, stored: u64) -> bool {
+        let is_small = matches!(self, Self::Limit { bytes, .. } if stored <= *bytes);
+        self.can_meet(operation) && !is_small
     }
 }
 
@@ -126,15 +231,6 @@ impl FaultRule {
     }
 }
 
-/// What somebody asks for at `/dev/faults`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// A fault of requests.
-    Rule(FaultRule),
-    /// Nobody can connect for this long.
-    Refuse(Duration),
-}
-
 /// The faults that are switched on.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
@@ -185,10 +281,18 @@ impl Faults {
         self.active.clear();
     }
 
-    /// What happens to a request to this operation. Of several the one that was switched on first.
-    pub fn take(&mut self, now: Moment, operation: Operation) -> Option<Fault> {
+    /// None is switched on.
+    pub fn are_off(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// What happens to a request to this operation that puts so many bytes into the store (of an ACK: those of its body
+    /// and of its job). Of several the one that was switched on first.
+    pub fn take(&mut self, now: Moment, operation: Operation, stored: u64) -> Option<Fault> {
         self.drop_old(now);
-        self.active.values_mut().find_map(|active| active.take(operation))
+        self.active
+            .values_mut()
+            .find_map(|active| active.take(operation, stored))
     }
 
     /// Those that are switched on, by number.
@@ -207,8 +311,9 @@ impl Faults {
 }
 
 impl Active {
-    fn take(&mut self, operation: Operation) -> Option<Fault> {
-        if self.rule.operation.is_some_and(|meant| meant != operation) {
+    fn take(&mut self, operation: Operation, stored: u64) -> Option<Fault> {
+        let is_another = self.rule.operation.is_some_and(|meant| meant != operation);
+        if is_another || !self.rule.fault.meets(operation, stored) {
             return None;
         }
         self.seen = self.seen.wrapping_add(1);
@@ -220,88 +325,6 @@ impl Active {
     }
 }
 
-/// Reads an order.
-pub(crate) fn read(body: &Object) -> Result<Order, Refusal> {
-    const NAMES: &str = "refuse, hang, close, delay, status, lose_reply or truncate";
-    let name = body
-        .text("fault")?
-        .ok_or_else(|| Refusal::field("fault", &format!("given: {NAMES}")))?;
-    let lasts = duration(body, "for_ms")?;
-    let fault = match name.as_str() {
-        "refuse" => {
-            let lasts = lasts.ok_or_else(|| {
-                Refusal::field(
-                    "for_ms",
-                    "given for refuse: when nobody can connect, nobody can switch it off",
-                )
-            })?;
-            return Ok(Order::Refuse(lasts));
-        }
-        "hang" => Fault::Hang,
-        "close" => Fault::Close,
-        "delay" => {
-            let delay = duration(body, "delay_ms")?;
-            Fault::Delay(delay.ok_or_else(|| Refusal::field("delay_ms", "given for delay, in milliseconds"))?)
-        }
-        "status" => Fault::Status {
-            status: status(body)?,
-            retry_after: retry_after(body)?,
-        },
-        LOSE_REPLY => Fault::LoseReply,
-        "truncate" => Fault::Truncate,
-        _ => return Err(Refusal::field("fault", NAMES)),
-    };
-    Ok(Order::Rule(FaultRule {
-        fault,
-        operation: operation(body)?,
-        every: body.get("every", "a whole number, 1 or more")?.unwrap_or(1).max(1),
-        times: body.get("times", "a whole number, 1 or more")?,
-        lasts,
-    }))
-}
-
-fn operation(body: &Object) -> Result<Option<Operation>, Refusal> {
-    match body.text("operation")?.as_deref() {
-        None | Some("all") => Ok(None),
-        Some(name) => Operation::named(name).map(Some).ok_or_else(|| {
-            let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
-            Refusal::field("operation", &format!("all or one of {}", names.join(", ")))
-        }),
-    }
-}
-
-fn status(body: &Object) -> Result<u16, Refusal> {
-    let status: Option<u16> = body.get("status", "an HTTP status")?;
-    let status = status.filter(|status| (200..=599).contains(status));
-    status.ok_or_else(|| Refusal::field("status", "given for the fault status, from 200 to 599"))
-}
-
-/// Any spelling at all, so long as a header can hold it.
-fn retry_after(body: &Object) -> Result<Option<String>, Refusal> {
-    let Some(given) = body.raw("retry_after") else {
-        return Ok(None);
-    };
-    let text = body
-        .text("retry_after")
-        .ok()
-        .flatten()
-        .unwrap_or_else(|| given.get().to_owned());
-    if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
-        Ok(Some(text))
-    } else {
-        Err(Refusal::field("retry_after", "something that a header can hold"))
-    }
-}
-
-fn duration(body: &Object, name: &str) -> Result<Option<Duration>, Refusal> {
-    let millis: Option<u64> = body.get(name, "milliseconds")?;
-    let given = millis.map(Duration::from_millis);
-    match given.filter(|given| *given > LONGEST) {
-        None => Ok(given),
-        Some(_) => Err(Refusal::field(name, "at most a day")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,7 +333,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(Duration::ZERO, rule).unwrap();
         (0..requests)
-            .map(|_| faults.take(Duration::ZERO, Operation::Ack).is_some())
+            .map(|_| faults.take(Duration::ZERO, Operation::Ack, 0).is_some())
             .collect()
     }
 
@@ -339,9 +362,33 @@ mod tests {
             delay,
             status,
             Fault::LoseReply,
+            Fault::LateReply(Duration::ZERO),
             Fault::Truncate,
+            Fault::Page,
+            Fault::Redirect(301),
+            Fault::StoreAway {
+                backend: Backend::Nats,
+                delay: Duration::ZERO,
+            },
+            Fault::Limit { bytes: 1, status: 500 },
+            Fault::Overtaken { tells_state: true },
         ];
         assert_eq!(all.map(|fault| fault.name()), FAULT_NAMES);
+    }
+
+    #[test]
+    fn a_limit_meets_what_is_larger_and_neither_the_rest_nor_what_is_no_ack() {
+        let limit = Fault::Limit {
+            bytes: 100,
+            status: 500,
+        };
+        let mut faults = Faults::default();
+        faults.add(Duration::ZERO, FaultRule::on_all(limit).times(1)).unwrap();
+        faults.add(Duration::ZERO, FaultRule::on_all(Fault::Close)).unwrap();
+        let mut met = |operation, stored| faults.take(Duration::ZERO, operation, stored).unwrap().name();
+        assert_eq!(met(Operation::Ack, 100), "close", "another fault gets its turn");
+        assert_eq!(met(Operation::Nack, 101), "close");
+        assert_eq!(met(Operation::Ack, 101), "limit");
     }
 
     #[test]
@@ -353,28 +400,7 @@ mod tests {
                 FaultRule::on_all(Fault::Hang).lasting(Duration::from_secs(1)),
             )
             .unwrap();
-        assert!(faults.take(Duration::from_millis(999), Operation::Ack).is_some());
-        assert!(faults.take(Duration::from_secs(1), Operation::Ack).is_none());
-    }
-
-    #[test]
-    fn an_order_that_makes_no_sense_is_refused_by_name() {
-        for (text, part) in [
-            (r#"{}"#, "'fault'"),
-            (r#"{"fault":"explode"}"#, "lose_reply"),
-            (r#"{"fault":"refuse"}"#, "'for_ms'"),
-            (r#"{"fault":"delay"}"#, "'delay_ms'"),
-            (r#"{"fault":"status"}"#, "'status'"),
-            (r#"{"fault":"status","status":99}"#, "'status'"),
-            (r#"{"fault":"hang","operation":"sneeze"}"#, "heartbeat"),
-            (r#"{"fault":"hang","for_ms":99999999999}"#, "a day"),
-            (
-                r#"{"fault":"status","status":503,"retry_after":"a\nb"}"#,
-                "'retry_after'",
-            ),
-        ] {
-            let message = read(&Object::read(text.as_bytes()).unwrap()).unwrap_err().message;
-            assert!(message.contains(part), "{text}: {message}");
-        }
+        assert!(faults.take(Duration::from_millis(999), Operation::Ack, 0).is_some());
+        assert!(faults.take(Duration::from_secs(1), Operation::Ack, 0).is_none());
     }
 }

@@ -37,7 +37,7 @@ pub mod timeline;
 
 pub use dialect::Dialect;
 pub use events::Event;
-pub use faults::{Fault, FaultRule};
+pub use faults::{Backend, Fault, FaultRule, HEARTBEAT_DELAYS};
 pub use operation::Operation;
 pub use server::{Options, Server, StartError};
 pub use store::job::{Delivery, Directive, End, JobState};

@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::dialect::Dialect;
 use crate::events::{Event, Events, millis};
-use crate::faults::{FaultRule, Faults};
+use crate::faults::{Fault, FaultRule, Faults};
 use crate::http::{self, Gate};
-use crate::json::Object;
+use crate::json::{Object, raw};
+use crate::operation::Operation;
 use crate::store::job::{Directive, Moment, wall};
 use crate::store::refusal::Refusal;
 use crate::store::view::JobSnapshot;
@@ -153,6 +154,24 @@ impl Shared {
     /// Notes that something happened, with the state at hand.
     pub fn push(&self, state: &mut State, now: Moment, event: Event) {
         state.events.push(now, wall(self.clock.epoch(), now), event);
+    }
+
+    /// The fault that meets a request with this body.
+    pub fn take_fault(&self, operation: Operation, body: &[u8]) -> Option<Fault> {
+        let mut state = self.lock();
+        if state.faults.are_off() {
+            return None;
+        }
+        let id = Object::read(body)
+            .ok()
+            .and_then(|body| body.text("job_id").ok().flatten());
+        let job = id.filter(|_| operation == Operation::Ack);
+        let job = job
+            .and_then(|id| state.store.job(&id))
+            .map(|job| raw(&job.envelope(state.store.epoch())));
+        let stored = body.len() + job.map_or(0, |job| job.get().len());
+        let now = self.clock.now();
+        state.faults.take(now, operation, stored as u64)
     }
 
     /// Whoever waits for something is to look again.

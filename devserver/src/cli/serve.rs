@@ -26,7 +26,7 @@ pub(super) struct Serve {
     /// Write the URL to this file when it can be reached
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
-    /// How to speak with workers: spec, go, integer or strict
+    /// How to speak with workers: spec, go, integer, strict or protocol
     #[arg(long, value_name = "DIALECT", default_value_t)]
     dialect: Dialect,
     /// Demand this bearer token of everything but the health check

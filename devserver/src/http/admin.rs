@@ -113,11 +113,17 @@ pub(super) fn pause(call: &mut Call<'_>, name: &str, is_paused: bool) -> Result 
 /// Below `/admin`.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().skip(3).map(String::as_str).collect();
+    let keeps_quiet = call.shared.options.dialect.keeps_quiet();
     match (call.request.method.as_str(), path.as_slice()) {
         ("GET", ["workers"]) => Ok(workers(call)),
-        ("POST", ["workers", id, "quiet"]) => direct(call, id, Directive::Quiet),
-        ("POST", ["workers", id, "resume"]) => direct(call, id, Directive::Run),
-        ("POST", ["workers", id, "terminate"]) => direct(call, id, Directive::Terminate),
+        ("POST", ["workers", id, "quiet"]) => {
+            if keeps_quiet {
+                call.state.store.expect_worker(call.now, id)?;
+            }
+            direct(call, id, Directive::Quiet)
+        }
+        ("POST", ["workers", id, "resume"]) if !keeps_quiet => direct(call, id, Directive::Run),
+        ("POST", ["workers", id, "terminate"]) if !keeps_quiet => direct(call, id, Directive::Terminate),
         ("DELETE", ["workers", id]) => {
             call.state.store.deregister(id)?;
             Ok(Reply::ok(&json!({"ok": true, "worker_id": id})).about_worker(Some(id)))

@@ -1,6 +1,7 @@
 //! HTTP/1.1: connections, and what happens to a request on its way to its answer.
 
 mod admin;
+mod away;
 mod dev;
 mod jobs;
 mod reply;
@@ -230,7 +231,7 @@ async fn answer(
     let fault = if request.operation == Operation::Dev {
         None
     } else {
-        shared.lock().faults.take(shared.clock.now(), request.operation)
+        shared.take_fault(request.operation, &body)
     };
     let name = fault.as_ref().map(Fault::name);
     let route = || finish(shared, &request, &body, routes::route(context, &request, &body), name);
@@ -259,8 +260,45 @@ async fn answer(
             route();
             Err(Unanswered)
         }
+        Some(Fault::LateReply(delay)) => {
+            let reply = routes::route(context, &request, &body);
+            let about = reply.about.clone();
+            let mut left = Left(Some(|| shared.note(event(&request, about.clone(), name))));
+            sleep(delay).await;
+            left.0 = None;
+            Ok(finish(shared, &request, &body, reply, name).into_response(&request.id))
+        }
         Some(Fault::Truncate) => Ok(route().into_half_response(&request.id)),
+        Some(Fault::StoreAway { backend, delay }) => {
+            let mut left = Left(Some(|| unanswered(shared, &request, &body, name)));
+            sleep(away::delay(&request, delay)).await;
+            left.0 = None;
+            let reply = away::answer(context, &request, &body, backend);
+            Ok(finish(shared, &request, &body, reply, name).into_response(&request.id))
+        }
+        Some(fault @ (Fault::Page | Fault::Redirect(_) | Fault::Limit { .. } | Fault::Overtaken { .. })) => {
+            let reply = instead(context, &request, &body, &fault);
+            Ok(finish(shared, &request, &body, reply, name).into_response(&request.id))
+        }
         None => Ok(route().into_response(&request.id)),
+    }
+}
+
+/// The answer of a fault that gives one at once.
+fn instead(context: &Arc<Context>, request: &Request, body: &[u8], fault: &Fault) -> Reply {
+    match fault {
+        Fault::Page => Reply::page(200, None),
+        Fault::Redirect(status) => Reply::page(*status, Some("/login")),
+        Fault::Limit { bytes, status } => away::too_large(*bytes, *status),
+        Fault::Overtaken { tells_state } => workers::overtaken(context, request, body, *tells_state),
+        Fault::Hang
+        | Fault::Close
+        | Fault::Delay(_)
+        | Fault::Status { .. }
+        | Fault::LoseReply
+        | Fault::LateReply(_)
+        | Fault::Truncate
+        | Fault::StoreAway { .. } => routes::route(context, request, body),
     }
 }
 

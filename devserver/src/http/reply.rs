@@ -26,7 +26,7 @@ const RETRY_WHEN_FULL: &str = "1";
 const HALF_TIME: Duration = Duration::from_millis(20);
 
 /// What an event tells about a request.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct About {
     pub worker: Option<String>,
     pub jobs: Vec<String>,
@@ -47,7 +47,13 @@ pub(super) struct Reply {
 enum ReplyText {
     Json(String),
     Error(ErrorBody),
+    /// What somebody answers who has never heard of Open Job Spec.
+    Page,
 }
+
+/// A page of somebody else.
+const PAGE: &str =
+    "<!doctype html>\n<html><head><title>Welcome</title></head><body><h1>Please sign in</h1></body></html>\n";
 
 #[derive(Debug, Serialize)]
 struct ErrorBody {
@@ -132,6 +138,16 @@ impl Reply {
         }
     }
 
+    /// A page of HTML, which sends to another path of this server if one is given.
+    pub fn page(status: u16, elsewhere: Option<&str>) -> Self {
+        Self {
+            status,
+            body: ReplyText::Page,
+            headers: elsewhere.map(|path| (LOCATION, path.to_owned())).into_iter().collect(),
+            about: About::default(),
+        }
+    }
+
     /// The same, with where the new thing is.
     pub fn located(mut self, path: String) -> Self {
         self.headers.push((LOCATION, path));
@@ -174,7 +190,9 @@ impl Reply {
     }
 
     fn write(self, request_id: &str, body: impl FnOnce(Bytes) -> ReplyBody) -> hyper::Response<ReplyBody> {
+        let is_page = matches!(self.body, ReplyText::Page);
         let text = match self.body {
+            ReplyText::Page => PAGE.to_owned(),
             ReplyText::Json(text) => text,
             ReplyText::Error(error) => {
                 let error = ErrorBody {
@@ -193,7 +211,9 @@ impl Reply {
             (HeaderName::from_static("x-request-id"), request_id.to_owned()),
             (CONTENT_TYPE, MEDIA_TYPE.to_owned()),
         ];
-        for (name, value) in standard.into_iter().chain(self.headers) {
+        let page = [(CONTENT_TYPE, "text/html; charset=utf-8".to_owned())];
+        let standard: &[(HeaderName, String)] = if is_page { &page } else { &standard };
+        for (name, value) in standard.iter().cloned().chain(self.headers) {
             if let Ok(value) = HeaderValue::try_from(value) {
                 response.headers_mut().insert(name, value);
             }

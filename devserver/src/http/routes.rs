@@ -69,7 +69,7 @@ pub(super) fn route(context: &Arc<Context>, request: &Request, body: impl AsRef<
 }
 
 /// Health needs no token, everything else does when there is one.
-fn check_token(shared: &Shared, request: &Request) -> Option<Reply> {
+pub(super) fn check_token(shared: &Shared, request: &Request) -> Option<Reply> {
     let token = shared.options.token.as_deref()?;
     if request.path == ["ojs", "v1", "health"] {
         return None;

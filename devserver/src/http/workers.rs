@@ -1,10 +1,14 @@
 //! What workers ask for.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::json;
 
+use super::Context;
 use super::reply::Reply;
-use super::routes::{Call, Result, nothing_there};
+use super::request::Request;
+use super::routes::{Call, Result, nothing_there, route};
 use crate::dialect::{about, worker_required};
 use crate::operation::Operation;
 use crate::store::job::{Envelope, Job, JobState, wall};
@@ -93,6 +97,26 @@ fn ack(call: &mut Call<'_>) -> Result {
     Ok(done.map_or_else(refused, |job| outcome(job, epoch, worker)))
 }
 
+/// Who has done the job that somebody else is a moment too late for.
+const RIVAL: &str = "rival";
+
+/// An ACK of a job that another worker has just done; what is no ACK of an active job is answered as usual.
+pub(super) fn overtaken(context: &Arc<Context>, request: &Request, body: &[u8], tells_state: bool) -> Reply {
+    let shared = &context.shared;
+    let ack = request.object(body).and_then(|body| shared.options.dialect.ack(&body));
+    let is_done = ack.as_ref().is_ok_and(|ack| {
+        let mut state = shared.lock();
+        state.store.overtake(shared.clock.now(), &ack.job, RIVAL)
+    });
+    match ack {
+        Ok(ack) if is_done && !tells_state => {
+            let message = format!("the job '{}' is not active", ack.job);
+            Reply::error(409, "conflict", &message, false, None).about_job(&ack.job)
+        }
+        Ok(_) | Err(_) => route(context, request, body),
+    }
+}
+
 fn nack(call: &mut Call<'_>) -> Result {
     let nack = call.shared.options.dialect.nack(&call.body()?)?;
     let worker = nack.worker.as_deref();
@@ -147,7 +171,7 @@ fn deregister(call: &mut Call<'_>) -> Result {
         (call.request.path.last().cloned().unwrap_or_default(), None)
     } else {
         let body = call.body()?;
-        (worker_required(&body)?, body.text("state")?)
+        (call.shared.options.dialect.deregister(&body)?, body.text("state")?)
     };
     let gone = call.state.store.deregister(&worker);
     let reply = gone.map_or_else(

@@ -82,6 +82,8 @@ pub struct Fetch {
     pub visibility: Option<Duration>,
     /// How long, when neither the request nor the job says so.
     pub default_visibility: Option<Duration>,
+    /// Whether a worker that was told to be quiet, or says that it is, gets jobs all the same.
+    pub ignores_quiet: bool,
 }
 
 impl Store {
@@ -251,6 +253,7 @@ impl Store {
         let worker: Option<WorkerId> = fetch.worker.as_deref().map(Arc::from);
         if let Some(worker) = &worker
             && !self.meet(now, worker)?.is_running()
+            && !fetch.ignores_quiet
         {
             return Ok(Vec::new());
         }

@@ -97,21 +97,47 @@ impl Store {
         occurrence(WORKER_DEATH, Some(Arc::clone(worker)), held.into_iter().collect())
     }
 
+    /// Has the reservation of an active job run out, and another worker do the job, all in this moment; whether it was
+    /// active. The policy is not asked: the last attempt would end it.
+    pub fn overtake(&mut self, now: Moment, id: &str, by: &str) -> bool {
+        let Some(job) = self.jobs.get(id).filter(|job| job.state == JobState::Active) else {
+            return false;
+        };
+        let message = "the visibility timeout was over before an ACK or FAIL";
+        let mut error = error_of(job.worker(), VISIBILITY_TIMEOUT, message);
+        error.set("attempt", raw(&job.attempt));
+        error.set("occurred_at", raw(&wall(self.epoch, now)));
+        let id = Arc::clone(&job.id);
+        self.change(&id, |job| {
+            job.record(raw(&error));
+            job.used = job.attempt;
+            job.end_delivery(now, End::VisibilityTimeout);
+        });
+        self.reserve(now, &id, Some(Arc::from(by)), None, self.settings.visibility_timeout);
+        self.ack(now, &id, Some(by), None).is_ok()
+    }
+
     fn recover(&mut self, now: Moment, id: &JobId, end: End, kind: &str, message: &str) {
-        let mut error = Object::default();
-        error.set("type", raw(kind));
-        error.set("code", raw(kind));
-        error.set("message", raw(message));
-        error.set("retryable", raw(&true));
-        if let Some(worker) = self.jobs.get(id).and_then(|job| job.worker()) {
-            error.set("details", raw(&json!({"worker_id": &**worker})));
-        }
+        let error = error_of(self.jobs.get(id).and_then(|job| job.worker()), kind, message);
         let failed = Failed {
             retryable: Some(true),
             ..Failed::default()
         };
         self.end_execution(now, id, end, failed, error);
     }
+}
+
+/// The error of an execution that its worker said nothing about.
+fn error_of(worker: Option<&WorkerId>, kind: &str, message: &str) -> Object {
+    let mut error = Object::default();
+    error.set("type", raw(kind));
+    error.set("code", raw(kind));
+    error.set("message", raw(message));
+    error.set("retryable", raw(&true));
+    if let Some(worker) = worker {
+        error.set("details", raw(&json!({"worker_id": &**worker})));
+    }
+    error
 }
 
 fn occurrence(what: &'static str, worker: Option<WorkerId>, jobs: Vec<JobId>) -> Occurrence {

@@ -78,6 +78,15 @@ impl Store {
         }))
     }
 
+    /// Notes a worker of which somebody speaks before it came.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub fn expect_worker(&mut self, now: Moment, id: &str) -> Result<(), Refusal> {
+        self.meet(now, &Arc::from(id)).map(|_| ())
+    }
+
     fn mark_alive(&mut self, now: Moment, id: &WorkerId) {
         if let Some(worker) = self.workers.get_mut(id) {
             self.beats.remove(&(worker.last_beat, Arc::clone(id)));

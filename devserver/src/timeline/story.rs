@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::axis::tame;
 use super::symbol::{Harm, Said};
 use crate::events::Event;
-use crate::faults::LOSE_REPLY;
+use crate::faults::{ANSWERED_INSTEAD, LATE_REPLY, LOSE_REPLY};
 use crate::operation::Operation;
 use crate::store::job::End;
 
@@ -284,7 +284,7 @@ fn request(event: &Event) -> Trouble {
     let harm = match (event.fault, event.status) {
         (Some("hang"), _) => Some(Harm::Hang),
         (Some("close"), _) => Some(Harm::Close),
-        (Some("delay"), _) => Some(Harm::Delay),
+        (Some("delay" | LATE_REPLY), _) => Some(Harm::Delay),
         (Some("truncate"), _) => Some(Harm::Truncate),
         (Some(LOSE_REPLY), _) => Some(Harm::LoseReply),
         (Some(_), Some(status)) => Some(Harm::Status(status)),
@@ -298,7 +298,7 @@ fn request(event: &Event) -> Trouble {
         settled: (harm != Some(Harm::Hang)).then_some(ms),
         harm,
         is_answered: event.is_answered(),
-        is_carried_out: is_good && event.fault != Some("status"),
+        is_carried_out: is_good && event.fault.is_none_or(|fault| !ANSWERED_INSTEAD.contains(&fault)),
         about: about(event),
     }
 }

@@ -1,0 +1,102 @@
+//! What public backends say while the store behind them is away, and of a message that their store does not take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Context;
+use super::reply::Reply;
+use super::request::Request;
+use super::routes;
+use crate::faults::{Backend, HEARTBEAT_DELAYS};
+use crate::operation::Operation;
+use crate::store::job::{Directive, wall};
+use crate::store::refusal::Refusal;
+use crate::store::workers::Beaten;
+
+/// How late the answer comes.
+pub(super) fn delay(request: &Request, delay: Duration) -> Duration {
+    if request.operation == Operation::Heartbeat {
+        delay * HEARTBEAT_DELAYS
+    } else {
+        delay
+    }
+}
+
+/// The answer while the store of this backend is away. What needs no store is answered as usual.
+pub(super) fn answer(context: &Arc<Context>, request: &Request, body: &[u8], backend: Backend) -> Reply {
+    let shared = &context.shared;
+    if let Some(refused) = routes::check_token(shared, request) {
+        return refused;
+    }
+    if request.path == ["ojs", "v1", "health"] {
+        return Reply::of(
+            503,
+            &json!({"status": "degraded", "backend": {"type": backend.name(), "status": "disconnected"}}),
+        );
+    }
+    let dialect = shared.options.dialect;
+    let body = request.object(body);
+    let said = match request.operation {
+        Operation::Ack => {
+            let ack = body.and_then(|body| dialect.ack(&body));
+            ack.map(|ack| match backend {
+                Backend::Postgres | Backend::Nats => no_job(&ack.job),
+                Backend::Redis => broken("completing the job"),
+            })
+        }
+        // Each of them takes any error of its store for a job that is not there.
+        Operation::Nack => body.and_then(|body| dialect.nack(&body)).map(|nack| no_job(&nack.job)),
+        Operation::Info => Ok(match (backend, request.path.last()) {
+            (Backend::Postgres | Backend::Nats, Some(job)) => no_job(job),
+            (Backend::Redis, _) | (_, None) => broken("reading the job"),
+        }),
+        Operation::Heartbeat => body.and_then(|body| dialect.heartbeat(&body)).map(|beat| {
+            let nothing = Beaten {
+                directive: Directive::Run,
+                extended: Vec::new(),
+            };
+            let time = wall(shared.lock().store.epoch(), shared.clock.now());
+            Reply::ok(&dialect.beaten(&nothing, &time)).about_worker(Some(&beat.worker))
+        }),
+        Operation::Fetch => body.and_then(|body| dialect.fetch(&body)).map(|fetch| match backend {
+            Backend::Postgres => broken("fetching jobs"),
+            Backend::Nats | Backend::Redis => Reply::ok(&json!({"jobs": []})).about_worker(fetch.worker.as_deref()),
+        }),
+        Operation::Register | Operation::Deregister if !dialect.has_extensions() => Ok(routes::nothing_there(request)),
+        Operation::Progress | Operation::Checkpoint if !dialect.has_extensions() => Ok(routes::nothing_there(request)),
+        Operation::Register
+        | Operation::Deregister
+        | Operation::Progress
+        | Operation::Checkpoint
+        | Operation::Enqueue
+        | Operation::Cancel
+        | Operation::Admin
+        | Operation::Dev
+        | Operation::Other => Ok(broken("the request")),
+    };
+    said.unwrap_or_else(|refusal: Refusal| Reply::refusal(&refusal))
+}
+
+/// As if it had never existed, in the words of the public backends.
+fn no_job(id: &str) -> Reply {
+    let details = crate::json::raw(&json!({"resource_type": "Job", "resource_id": id}));
+    let message = format!("Job '{id}' not found.");
+    Reply::error(404, "not_found", &message, false, Some(details)).about_job(id)
+}
+
+fn broken(what: &str) -> Reply {
+    let message = format!("{what}: dial tcp: connect: connection refused");
+    Reply::error(500, "internal_error", &message, true, None)
+}
+
+/// A message that the store does not take.
+pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
+    if status == 400 {
+        let message = format!("request body too large: at most {bytes} bytes");
+        return Reply::error(400, "invalid_request", &message, false, None);
+    }
+    let message = "updating completed job state: nats: maximum payload exceeded";
+    Reply::error(status, "internal_error", message, true, None)
+}
