@@ -40,6 +40,8 @@ FAULTS = [
     ("values", DEPLOYMENT, "- name: tmp\n          emptyDir:\n            medium: Memory", "- name: tmp\n          emptyDir:", "evicts"),
     ("values", DEPLOYMENT, "value: /run/secrets/ojs/token", "value: /run/secrets/ojs/tokens", "no Secret is mounted"),
     ("values", DEPLOYMENT, "OJS_AUTH_TOKEN_FILE\n", "OJS_AUTH_TOKEN\n", "OJS_AUTH_TOKEN_FILE is missing"),
+    ("values", "components/without-token/deployment.yaml", "      volumes:\n        - name: token\n          $patch: delete\n", "", "OJS_AUTH_TOKEN_FILE is missing"),
+    ("schemas", "components/without-token/deployment.yaml", "- name: OJS_AUTH_TOKEN_FILE", "- name: OJS_AUTH_TOKEN", "is to be removed, and is not there"),
     ("values", DEPLOYMENT, "mountPath: /run/secrets/ojs\n", "mountPath: /run/secrets/ojs\n              subPath: token\n", "no subPath"),
     ("values", DEPLOYMENT, "defaultMode: 0440", "defaultMode: 0444", "nobody else"),
     ("values", DEPLOYMENT, "mountPath: /run/ojs-init", "mountPath: /run/ojs", "no emptyDir in memory"),

@@ -70,7 +70,8 @@ def load_one(path):
 
 
 def merge(target, patch):
-    """A strategic merge: null removes, mappings merge, lists merge by their key where they have one."""
+    """A strategic merge: null removes, mappings merge, lists merge by their key where they have one; `$patch: delete` removes
+    an item of such a list."""
     for key, value in patch.items():
         if value is None:
             target.pop(key, None)
@@ -85,7 +86,11 @@ def merge(target, patch):
 def merge_list(target, patch, key):
     for item in patch:
         same = [old for old in target if old[key] == item[key]]
-        if same:
+        if item.get("$patch") == "delete":
+            if not same:
+                raise Wrong(f"{item[key]} is to be removed, and is not there")
+            target.remove(same[0])
+        elif same:
             merge(same[0], item)
         else:
             target.append({})

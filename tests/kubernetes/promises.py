@@ -80,7 +80,7 @@ def variants(root):
         yield Variant(name, apply(root / "components" / name, build(base)))
     together = build(base)
     for name in components(root):
-        if name not in ("keda", "pod-monitor"):
+        if name not in ("keda", "pod-monitor", "without-token"):
             together = apply(root / "components" / name, together)
     yield Variant("all together", together)
     for folder in sorted((root / "overlays").iterdir()):
@@ -180,6 +180,8 @@ def file_errors(variant):
     used = {mount["name"] for mount in chain(*(c.get("volumeMounts", []) for c in all_containers(variant.deployment)))}
     yield from (f"volume {name}: nobody mounts it" for name in sorted(set(volumes) - used))
     yield from (f"volumeMount {name}: there is no such volume" for name in sorted(used - set(volumes)))
+    if "OJS_AUTH_TOKEN_FILE" not in variant.environment and "token" not in {volume["name"] for volume in variant.pod["volumes"]}:
+        return
     folder, _, name = variant.environment["OJS_AUTH_TOKEN_FILE"].rpartition("/")
     secret = volumes.get(mounts.get(folder, {}).get("name"), {}).get("secret", {})
     if name not in [item["path"] for item in secret.get("items", [])]:
