@@ -8,6 +8,9 @@
     reason = "a test may wait for the program that it tests, and ends where its own preparation fails"
 )]
 
+#[path = "cli/check.rs"]
+mod check;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -366,36 +369,6 @@ fn bash_accepts_its_completions() {
     let script = scene.path("completions.bash");
     fs::write(&script, scene.run(&["completions", "bash"]).printed()).unwrap();
     assert!(Command::new("bash").arg("-n").arg(&script).status().unwrap().success());
-}
-
-#[test]
-fn config_check_says_valid_and_every_warning() {
-    let scene = Scene::new().variable("OJS_INIT_REWRTE", "TERM:QUIT");
-    let options = [
-        "--no-agent",
-        "--grace-period=30",
-        "--termination-grace-period=30",
-        "--concurrency=3",
-    ];
-    let printed = scene.run(&[&["config", "check"], &options[..]].concat()).printed();
-    assert_eq!(printed.lines().next(), Some("configuration is valid"));
-    let warnings = ["OJS_INIT_REWRITE", "is cut to 25s", "worker.concurrency"];
-    assert_eq!(
-        printed.lines().filter(|line| line.starts_with("warning: ")).count(),
-        warnings.len(),
-        "{printed}"
-    );
-    assert_says(&printed, &warnings);
-    assert_eq!(scene.run(&[&["config"], &options[..]].concat()).printed(), printed);
-}
-
-#[test]
-fn config_check_takes_the_agents_modes_and_refuses_what_is_wrong() {
-    let scene = Scene::new().variable("OJS_URL", "https://backend/prefix");
-    assert_eq!(scene.run(&["config", "check"]).printed(), "configuration is valid\n");
-    let outcome = scene.run(&["config", "check", "--concurrency=0"]);
-    assert_eq!((outcome.status, outcome.stdout.as_str()), (Some(2), ""));
-    assert_says(&outcome.stderr, &["worker.concurrency"]);
 }
 
 #[test]

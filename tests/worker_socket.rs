@@ -40,5 +40,7 @@ mod floods;
 mod frames;
 #[path = "worker_socket/inheritance.rs"]
 mod inheritance;
+#[path = "worker_socket/secrets.rs"]
+mod secrets;
 #[path = "worker_socket/shutdown.rs"]
 mod shutdown;

@@ -1,15 +1,12 @@
 //! The environment, read once from its raw entries.
 
 use super::Objection;
-use super::error::{ConfigError, most_alike};
+use super::error::ConfigError;
 use super::keys::{KEYS, KeyId};
 use super::settings::{Settings, Source};
 
-/// Variables of the ecosystem begin with this; most of the others are not ours to judge.
+/// Variables of the ecosystem begin with this.
 const OURS: &[u8] = b"OJS_";
-
-/// Variables that can only be meant for ojs-init begin with this.
-const ONLY_OURS: &[u8] = b"OJS_INIT_";
 
 /// The variables that matter, as raw bytes. An empty one counts as unset.
 #[derive(Clone, Default)]
@@ -58,6 +55,11 @@ impl<'a> Environment<'a> {
         self.user_runtime_dir.filter(|directory| !directory.is_empty())
     }
 
+    /// The names of variables that begin as ours do and are none of them, in the order of the environment.
+    pub(super) fn unknown(&self) -> &[&'a [u8]] {
+        &self.unknown
+    }
+
     fn add(&mut self, entry: &'a [u8]) {
         let Some(end) = entry.iter().position(|byte| *byte == b'=') else {
             return;
@@ -78,9 +80,7 @@ impl<'a> Environment<'a> {
                 return;
             }
         }
-        if name.starts_with(ONLY_OURS) {
-            self.unknown.push(name);
-        }
+        self.unknown.push(name);
     }
 
     /// Puts every variable into the settings. Of several for one key the first listed wins.
@@ -101,7 +101,6 @@ impl<'a> Environment<'a> {
                 .offer(settings)
                 .or_else(|error| object(Some(variable.key), error))?;
         }
-        warnings.extend(self.unknown.iter().map(|name| unknown(&String::from_utf8_lossy(name))));
         Ok(())
     }
 }
@@ -147,26 +146,6 @@ impl Variable<'_> {
     }
 }
 
-/// What to say about a variable that only we could have read.
-fn unknown(name: &str) -> String {
-    let bare = |name: &str| {
-        name.strip_prefix("OJS_INIT_")
-            .or(name.strip_prefix("OJS_"))
-            .unwrap_or(name)
-            .to_owned()
-    };
-    let names: Vec<(&str, String)> = KEYS
-        .iter()
-        .flat_map(|key| key.env)
-        .map(|known| (*known, bare(known)))
-        .collect();
-    let alike = most_alike(&bare(name), names.iter().map(|(_, bare)| bare.as_str()));
-    match alike.and_then(|alike| names.iter().find(|(_, bare)| bare == alike)) {
-        Some((known, _)) => format!("{name:?} is not a variable of ojs-init; did you mean {known}?"),
-        None => format!("{name:?} is not a variable of ojs-init; `ojs-init run --help` lists them."),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -207,25 +186,6 @@ mod tests {
         let environment = [b"OJS_QUEUES=\xff".as_slice()];
         let error = load(&Flags::default(), &Environment::from_entries(environment.into_iter())).unwrap_err();
         assert_says(&error.to_string(), &["OJS_QUEUES", "not UTF-8"]);
-    }
-
-    #[test]
-    fn an_unknown_variable_of_ours_is_a_warning_and_others_are_left_alone() {
-        let given = Given::agent()
-            .variable("OJS_INIT_REWRTE=1:2")
-            .variable("OJS_INIT_QUEUES=a")
-            .variable("OJS_INIT_XYZ=1")
-            .variable("OJS_API_KEY=x");
-        let warnings = given.config().warnings;
-        let expected = [
-            "did you mean OJS_INIT_REWRITE?",
-            "did you mean OJS_QUEUES?",
-            "OJS_INIT_XYZ",
-        ];
-        assert_eq!(warnings.len(), expected.len());
-        for (warning, expected) in warnings.iter().zip(expected) {
-            assert_says(warning, &[expected]);
-        }
     }
 
     #[test]

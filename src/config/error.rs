@@ -42,6 +42,17 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// The same with what may be behind it; each hint ends a line that goes on.
+    #[must_use]
+    pub(super) fn with_hints(self, hints: &[String]) -> Self {
+        let message = hints
+            .iter()
+            .fold(self.message, |message, hint| format!("{message}; {hint}"));
+        Self { message }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

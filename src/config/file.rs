@@ -177,7 +177,10 @@ fn hint(name: &str) -> String {
     if let Some(key) = KEYS.iter().find(|key| key.toml.is_none() && key.flag == Some(&flag)) {
         return format!("use --{flag} or {}", key.env[0]);
     }
-    let keys = || KEYS.iter().filter_map(|key| key.toml.zip(key.last_part()));
+    let keys = || {
+        KEYS.iter()
+            .filter_map(|key| key.toml.zip(key.parts().map(|(_, name)| name)))
+    };
     let inside = keys()
         .filter(|(full, _)| full.split('.').next() == Some(section))
         .map(|(_, last)| last);
@@ -270,7 +273,13 @@ fn headers<'v>(value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
     };
     let header = |name: &str, value: &DeValue<'_>| match value.as_str() {
         Some(value) if !name.contains(':') => Ok(Cow::Owned(format!("{name}: {value}"))),
-        Some(_) => Err(format!("has a header {name:?}, which has a colon in its name")),
+        // What follows the colon is the value, in the wrong place.
+        Some(_) => {
+            let name = name.split(':').next().unwrap_or_default();
+            Err(format!(
+                "has a header {name:?} with a colon in its name; write {name:?} = \"VALUE\""
+            ))
+        }
         None => Err(format!("has a header {name:?} whose value is not a string")),
     };
     table

@@ -271,7 +271,8 @@ keys! {
     MaxFrame: Worker, Agent, "worker.max_frame", "max-frame", _, Kind::Size(FRAME_BYTES.0, FRAME_BYTES.1),
         ["OJS_MAX_FRAME"], Value("4MiB"),
         "Largest frame on the worker socket";
-    TellWorker: Worker, Agent, "gateway.tell_worker", "tell-worker", _, Kind::Switch, ["OJS_INIT_TELL_WORKER"], OFF,
+    TellWorker: Worker, Agent, "gateway.tell_worker", "gateway-tell-worker", _, Kind::Switch,
+        ["OJS_GATEWAY_TELL_WORKER"], OFF,
         "Gateway: let the worker's own heartbeats see quiet and terminate";
 
     Url: Backend, Agent, "backend.url", "url", _, Kind::Url, ["OJS_URL", "OJS_BACKEND_URL", "OJS_SERVER_URL"],
@@ -288,7 +289,7 @@ keys! {
         ["OJS_FINAL_STATE"], Value("terminate"),
         "State in the last heartbeat";
     Headers: Backend, Agent, "backend.headers", "headers", _, Kind::Headers, ["OJS_INIT_HEADERS"], UNSET,
-        "Extra header 'Name: value' for each request; may be repeated, in the environment one a line";
+        "Extra header 'Name: value' for each request, its value a secret: rather in the environment, one a line";
     CaFile: Backend, Agent, "backend.ca_file", "ca-file", _, Kind::Path, ["OJS_TLS_CA_FILE"], Words("public roots"),
         "Certificates that the backend's must go back to, in PEM";
     CertFile: Backend, Agent, "backend.cert_file", "cert-file", _, Kind::Path, ["OJS_TLS_CERT_FILE"], UNSET,
@@ -344,10 +345,10 @@ impl Key {
         self.toml.or(self.flag).unwrap_or(self.env[0])
     }
 
-    /// The name of the key inside its section of the file.
+    /// Section and name in the file.
     #[must_use]
-    pub fn last_part(&self) -> Option<&'static str> {
-        self.toml.map(|name| name.rsplit('.').next().unwrap_or(name))
+    pub fn parts(&self) -> Option<(&'static str, &'static str)> {
+        self.toml.and_then(|name| name.split_once('.'))
     }
 
     /// Whether the flag may be given more than once, each time with a further value.
@@ -385,9 +386,16 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_named_after_the_last_part_of_its_key() {
-        for key in KEYS.iter().filter(|key| key.toml.is_some()) {
-            assert_eq!(key.flag.map(|flag| flag.replace('-', "_")).as_deref(), key.last_part());
+    fn a_flag_is_named_after_the_last_part_of_its_key_and_of_gateway_exec_and_otel_after_the_section_too() {
+        for key in &KEYS {
+            let Some((section, name)) = key.parts() else { continue };
+            let (flag, variable) = (key.flag.unwrap().replace('-', "_"), key.env.first().unwrap());
+            if ["gateway", "exec", "otel"].contains(&section) {
+                assert_eq!(flag, format!("{section}_{name}"));
+                assert_eq!(*variable, format!("OJS_{}", flag.to_uppercase()));
+            } else {
+                assert_eq!(flag, name);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod error;
 mod file;
 mod flags;
 pub mod keys;
+mod misspelt;
 mod network;
 mod sections;
 mod settings;
@@ -49,7 +50,10 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     environment.apply(&mut settings, &mut warnings, &mut refuse)?;
     file::apply(&mut settings, &mut refuse)?;
     let mut config = build::config(settings, warnings, environment)?;
-    combine::check(&mut config)?;
+    let misspelt = misspelt::warnings(environment.unknown(), &config);
+    // What is missing may be there under a wrong name.
+    combine::check(&mut config).map_err(|error| error.with_hints(&misspelt))?;
+    config.warnings.extend(misspelt);
     Ok(config)
 }
 

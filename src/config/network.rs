@@ -155,20 +155,7 @@ const RESERVED: [&str; 12] = [
     "upgrade",
 ];
 
-/// Parts of a header's name that say its value is nobody's business.
-const SENSITIVE: [&str; 9] = [
-    "auth",
-    "token",
-    "secret",
-    "key",
-    "cookie",
-    "passw",
-    "credential",
-    "session",
-    "signature",
-];
-
-/// One extra header; its value is hidden from `Debug` and `Display` where the name sounds secret.
+/// One extra header. `Debug` and `Display` hide its value: no name tells whether it is a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
     /// As written.
@@ -207,21 +194,11 @@ impl Header {
             value: value.to_owned(),
         })
     }
-
-    fn is_sensitive(&self) -> bool {
-        let name = self.name.to_ascii_lowercase();
-        SENSITIVE.iter().any(|part| name.contains(part))
-    }
 }
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = if self.is_sensitive() {
-            "(not shown)"
-        } else {
-            &self.value
-        };
-        write!(f, "{}: {value}", self.name)
+        write!(f, "{}: (not shown)", self.name)
     }
 }
 
@@ -354,21 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_a_header_with_a_secret_name_is_never_shown() {
-        for name in [
-            "Authorization",
-            "Proxy-Authorization",
-            "X-Api-Key",
-            "Cookie",
-            "X-Auth-Token",
-        ] {
-            let header = Header::parse(&format!("{name}: hunter2")).unwrap();
-            assert!(!format!("{header} {header:?}").contains("hunter2"), "{name}");
+    fn the_value_of_a_header_is_never_shown_whatever_its_name() {
+        for name in ["Authorization", "X-Api-Key", "Cookie", "X-Access", "X-OJS-Tenant", "a"] {
+            let header = Header::parse(&format!("{name}:  hunter2 ")).unwrap();
+            assert_eq!(header.value, "hunter2");
+            assert_eq!(header.to_string(), format!("{name}: (not shown)"));
+            assert_eq!(format!("{header:?}"), header.to_string());
         }
-        assert_eq!(
-            Header::parse("X-OJS-Tenant:  acme ").unwrap().to_string(),
-            "X-OJS-Tenant: acme"
-        );
     }
 
     #[test]

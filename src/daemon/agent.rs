@@ -48,8 +48,8 @@ use crate::wire::worker::HelloContext;
 /// Where the worker finds our socket.
 const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 
-/// Holds the token; the worker does not get it unless backend.pass_token says so.
-const TOKEN_VARIABLE: &str = "OJS_AUTH_TOKEN";
+/// Hold the token and headers, which are as secret; the worker does not get them unless backend.pass_token says so.
+const SECRET_VARIABLES: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS"];
 
 /// Settings that mean something in a later version.
 const LATER: [KeyId; 1] = [KeyId::TellWorker];
@@ -146,9 +146,11 @@ fn set_up(
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
-    // The token was read by the configuration; from here on only the lanes have it.
+    // The secrets were read by the configuration; from here on only the lanes have them.
     let plan = plan(config, command, environ, socket_path.as_os_str())?.run_as(credentials);
-    environ.overwrite(TOKEN_VARIABLE);
+    for name in SECRET_VARIABLES {
+        environ.overwrite(name);
+    }
     if let Err(error) = init::forbid_dumps() {
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
@@ -217,7 +219,7 @@ fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr
     let secrets: &[&str] = if config.backend.pass_token {
         &[]
     } else {
-        &[TOKEN_VARIABLE]
+        &SECRET_VARIABLES
     };
     let plan =
         ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&[(SOCKET_VARIABLE, socket)], secrets));

@@ -203,18 +203,6 @@ fn the_token_is_used_and_is_nowhere_to_be_seen() {
     }
 }
 
-#[test]
-fn the_token_stays_with_a_worker_that_is_to_have_it() {
-    let stage = Stage::new();
-    let script = "note('token', os.environ.get('OJS_AUTH_TOKEN')); Link().ready(); rest()";
-    let mut init = stage
-        .worker(script)
-        .with_all(&[("OJS_AUTH_TOKEN", "sekrit"), ("OJS_PASS_TOKEN", "true")])
-        .start();
-    assert_eq!(init.noted("token"), "sekrit");
-    init.stops();
-}
-
 /// Times that any thread of the process has let go of the processor by itself.
 fn wakeups(pid: i32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();

@@ -1,0 +1,196 @@
+//! Variables that were hardly meant for anybody but us, and that nothing reads: a slip of the keyboard in a grace period
+//! costs jobs, so none stays without a word. Only names are looked at; no value is ever part of what is said.
+
+use std::collections::BTreeSet;
+
+use super::choice::Mode;
+use super::error::most_alike;
+use super::keys::{KEYS, Key, KeyId, Scope};
+use super::sections::Config;
+
+/// Variables of the ecosystem begin with this.
+const ECOSYSTEM: &str = "OJS_";
+
+/// Variables that can only be meant for ojs-init begin with this.
+const ONLY_OURS: &str = "OJS_INIT_";
+
+/// Most unknown variables that are looked at; an environment may hold a hundred thousand.
+const MOST_LOOKED_AT: usize = 256;
+
+/// Most variables that are warned of, each in a line of its own.
+const MOST_NAMED: usize = 16;
+
+/// Longest name that may be a slip of the keyboard, in bytes: ours have fewer than 40.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Shortest beginning of one of our names that is taken for it, in bytes without the `OJS_`: less is anybody's word.
+const SHORTEST_BEGINNING: usize = 5;
+
+/// Longest name, without the `OJS_`, of which one letter more or less is another name; of longer ones it takes three.
+const SHORT_NAME: usize = 5;
+
+/// What people add to a name to say what its number means.
+const UNITS: [&str; 8] = ["MS", "MILLIS", "S", "SEC", "SECS", "SECONDS", "MINUTES", "BYTES"];
+
+/// Names that SDKs, backends, the website and the specifications use, ojs-init itself hands to a worker, or a later
+/// version may read. Nobody who sets one has made a mistake.
+const OF_OTHERS: [&str; 28] = [
+    "OJS_ALLOW_INSECURE_NO_AUTH",
+    "OJS_API_KEY",
+    "OJS_GRPC_PORT",
+    "OJS_IDLE_TIMEOUT",
+    "OJS_INIT",
+    "OJS_JOB_ARGS",
+    "OJS_JOB_ATTEMPT",
+    "OJS_JOB_CHECKPOINT",
+    "OJS_JOB_DEADLINE",
+    "OJS_JOB_FD",
+    "OJS_JOB_ID",
+    "OJS_JOB_MAX_ATTEMPTS",
+    "OJS_JOB_QUEUE",
+    "OJS_JOB_TYPE",
+    "OJS_JOB_TYPES",
+    "OJS_OTEL_ENABLED",
+    "OJS_OTEL_ENDPOINT",
+    "OJS_PERSIST",
+    "OJS_PORT",
+    "OJS_READ_TIMEOUT",
+    "OJS_RETENTION_CANCELLED",
+    "OJS_RETENTION_COMPLETED",
+    "OJS_RETENTION_DISCARDED",
+    "OJS_SIGNING_SECRET",
+    "OJS_SOCKET",
+    "OJS_WORKER_CONCURRENCY",
+    "OJS_WORKER_POLL_INTERVAL",
+    "OJS_WRITE_TIMEOUT",
+];
+
+/// Names of others that many expect to work here as well, with the key that does the same.
+const EXPECTED: [(&str, KeyId); 2] = [
+    ("OJS_WORKER_CONCURRENCY", KeyId::Concurrency),
+    ("OJS_WORKER_POLL_INTERVAL", KeyId::PollInterval),
+];
+
+/// One warning for each of these variables, none of which is ours, that was probably meant for us.
+pub(super) fn warnings(unknown: &[&[u8]], config: &Config) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let names = unknown.iter().take(MOST_LOOKED_AT).filter(|name| seen.insert(**name));
+    let mut warnings: Vec<String> = names.filter_map(|name| warning(name, config)).collect();
+    let more = warnings.len().saturating_sub(MOST_NAMED);
+    if more > 0 {
+        warnings.truncate(MOST_NAMED);
+        warnings.push(format!("{more} more variables beginning with {ECOSYSTEM} are unknown."));
+    }
+    warnings
+}
+
+fn warning(name: &[u8], config: &Config) -> Option<String> {
+    if name.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let name = String::from_utf8_lossy(name);
+    if OF_OTHERS.contains(&name.as_ref()) {
+        return expected(&name, config);
+    }
+    if is_service_link(&name) {
+        return None;
+    }
+    // Without the agent most of our variables mean nothing, and COMMAND may have some that are like them.
+    let keys = KEYS
+        .iter()
+        .filter(|key| key.scope == Scope::Always || config.mode != Mode::None);
+    match (meant(&name, keys), name.starts_with(ONLY_OURS)) {
+        (Some(known), _) => Some(format!("{name:?} is not a variable of ojs-init; did you mean {known}?")),
+        (None, true) => Some(format!(
+            "{name:?} is not a variable of ojs-init; `ojs-init run --help` lists them."
+        )),
+        (None, false) => None,
+    }
+}
+
+/// What to use in the place of a variable that others read; nothing where that is set, for then both may be meant.
+fn expected(name: &str, config: &Config) -> Option<String> {
+    let (_, key) = EXPECTED.iter().find(|(expected, _)| *expected == name)?;
+    let is_ours_to_say = config.mode != Mode::None && config.settings.get(*key).is_none();
+    let ours = key.key().env.first()?;
+    is_ours_to_say.then(|| {
+        format!(
+            "{name} is for workers that use an SDK, and ojs-init does not read it: {} holds; set {ours}.",
+            config.settings.describe(*key)
+        )
+    })
+}
+
+/// The variable of ours that this name was probably meant to be; `None`: it may well be somebody else's.
+fn meant<'k>(name: &str, keys: impl Iterator<Item = &'k Key> + Clone) -> Option<&'static str> {
+    let of_ours_alone = name.strip_prefix(ONLY_OURS);
+    let bare = of_ours_alone.or(name.strip_prefix(ECOSYSTEM))?;
+    let known = || keys.clone().flat_map(|key| key.env.iter().copied());
+    keys.clone()
+        .find(|key| is_other_spelling(bare, key))
+        .and_then(|key| key.env.first().copied())
+        .or_else(|| known().find(|known| is_too_short_or_long(bare, known)))
+        .or_else(|| nearest(bare, known()))
+        .or_else(|| of_ours_alone.and_then(|bare| ends_like(bare, known()).or_else(|| alike(bare, known()))))
+}
+
+/// Whether this is the name of the key on the command line or in the file, written as a variable: `OJS_CA_FILE`,
+/// `OJS_INIT_CA_FILE` or `OJS_BACKEND_CA_FILE`.
+fn is_other_spelling(bare: &str, key: &Key) -> bool {
+    let is = |name: &str| name.eq_ignore_ascii_case(bare);
+    key.flag.is_some_and(|flag| is(&flag.replace('-', "_"))) || key.toml.is_some_and(|toml| is(&toml.replace('.', "_")))
+}
+
+/// Whether one of the two goes on where the other ends: `OJS_TERMINATION_GRACE`, `OJS_POLL_INTERVAL_MS`.
+fn is_too_short_or_long(bare: &str, known: &str) -> bool {
+    let known = bare_name(known);
+    let rest = |long: &str, short: &str| long.strip_prefix(short)?.strip_prefix('_').map(str::to_owned);
+    let is_beginning = bare.len() >= SHORTEST_BEGINNING && rest(known, bare).is_some();
+    is_beginning || rest(bare, known).is_some_and(|unit| UNITS.contains(&unit.as_str()))
+}
+
+/// The known name that is one or two slips of the keyboard away.
+fn nearest(bare: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let slips = |known: &str| {
+        let known = bare_name(known);
+        let most = if known.len() <= SHORT_NAME { 1 } else { 2 };
+        Some(strsim::osa_distance(bare, known)).filter(|slips| *slips <= most)
+    };
+    let near = known.filter_map(|known| slips(known).map(|slips| (slips, known)));
+    near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
+}
+
+/// Behind `OJS_INIT_` everything is meant for us: so the end of a name will do, as for `OJS_INIT_TELL_WORKER`.
+fn ends_like(bare: &str, mut known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    known.find(|known| {
+        let start = bare_name(known).strip_suffix(bare);
+        bare.len() >= SHORTEST_BEGINNING && start.is_some_and(|start| start.ends_with('_'))
+    })
+}
+
+/// So will what is only a little like one of our names.
+fn alike(bare: &str, mut known: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
+    let alike = most_alike(bare, known.clone().map(bare_name))?;
+    known.find(|known| bare_name(known) == alike)
+}
+
+/// The variables that Kubernetes and old Docker links set for a service whose name begins with `ojs`:
+/// `OJS_SERVER_SERVICE_HOST`, `OJS_SERVER_PORT_8080_TCP_ADDR`. None of ours ends like one.
+fn is_service_link(name: &str) -> bool {
+    let is_of_port = name
+        .split_once("_PORT_")
+        .is_some_and(|(_, rest)| rest.starts_with(|first: char| first.is_ascii_digit()));
+    name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT") || is_of_port
+}
+
+/// A name without what ours begin with.
+fn bare_name(known: &str) -> &str {
+    known
+        .strip_prefix(ONLY_OURS)
+        .or(known.strip_prefix(ECOSYSTEM))
+        .unwrap_or(known)
+}
+
+#[cfg(test)]
+#[path = "misspelt_tests.rs"]
+mod tests;
