@@ -19,6 +19,8 @@ mod backend;
 mod chance;
 #[path = "simulation/course.rs"]
 mod course;
+#[path = "simulation/departures.rs"]
+mod departures;
 #[path = "simulation/farewells.rs"]
 mod farewells;
 #[path = "simulation/happen.rs"]
@@ -106,7 +108,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 54] = [
+const KINDS: [&str; 56] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -152,7 +154,9 @@ const KINDS: [&str; 54] = [
     "HandedOver",
     "Settled",
     "Abandoned",
+    "Void",
     "Adopted",
+    "Replaced",
     "ReservationLost",
     "TimedOut",
     "ResultDropped",

@@ -102,7 +102,23 @@ impl JobNarrator {
         )
     }
 
-    /// It was delivered again while we have it.
+    /// A delivery of it came to nothing.
+    pub fn void(job: &Subject, why: &str) -> Note {
+        note(
+            Level::Info,
+            job,
+            None,
+            &format!("Job delivered again for nothing: {why}"),
+        )
+    }
+
+    /// It was delivered again before a worker had it.
+    pub fn replaced(job: &Subject) -> Note {
+        let message = "Job delivered again while it waits for a worker; the new delivery counts";
+        note(Level::Warn, job, Some("active"), message)
+    }
+
+    /// It was delivered again while a worker has it.
     pub fn adopted(job: &Subject) -> Note {
         let message = "Job delivered again; its handler goes on with the new reservation";
         note(Level::Warn, job, Some("active"), message)

@@ -137,6 +137,8 @@ fn about_jobs() -> Vec<Remark> {
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
         Remark::Adopted(Arc::clone(&job)),
+        Remark::Replaced(Arc::clone(&job)),
+        Remark::Void(Arc::clone(&job), "why"),
         Remark::NoHandler(Arc::clone(&job)),
         Remark::ResultDropped(Arc::clone(&job)),
         Remark::Abandoned(job, "why"),

@@ -8,6 +8,7 @@ use crate::lifecycle::effect::{Call, Remark};
 use crate::lifecycle::event::{Directive, Failure, Habits, Reply};
 use crate::lifecycle::heartbeats::Beats;
 use crate::lifecycle::ids::WorkerId;
+use crate::lifecycle::jobs::LookStep;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::setbacks::{Setbacks, asked_for, is_of_an_outage, is_of_credentials};
@@ -227,6 +228,10 @@ impl Lifecycle {
         for (claim, report) in self.jobs.reports() {
             let is_in_flight = !report.step.is_pause();
             look_at(&mut report.setbacks, is_in_flight, Timer::Report(claim));
+        }
+        for (claim, again) in self.jobs.agains() {
+            let is_in_flight = again.step != LookStep::Pausing;
+            look_at(&mut again.setbacks, is_in_flight, Timer::LookAgain(claim));
         }
         if is_news {
             self.agent.brought_forward_at = Some(at);

@@ -60,6 +60,9 @@ pub enum Effect {
 /// Bytes of a `job` frame around its envelope and checkpoint; `wire::worker`, which spells it, is held to this number.
 pub const JOB_FRAME_BYTES: usize = 35;
 
+/// Longest id of a job that a worker can answer, in bytes; `wire::worker` takes no longer one.
+pub const MOST_JOB_ID_BYTES: usize = 1024;
+
 /// A frame to a worker. How it is spelled is the business of `wire::worker`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Word {
@@ -397,8 +400,13 @@ pub enum Remark {
     Settled(Arc<Subject>, Outcome),
     /// Nobody was told about it: it is left to its visibility timeout.
     Abandoned(Arc<Subject>, &'static str),
-    /// A job that we hold was delivered again; the handler goes on with the new reservation.
+    /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was on its way when it came.
+    /// There is nothing more to tell the backend.
+    Void(Arc<Subject>, &'static str),
+    /// A job that a worker has was delivered again; the handler goes on with the new reservation.
     Adopted(Arc<Subject>),
+    /// A job that waits in our buffer was delivered again: the new delivery waits in its place.
+    Replaced(Arc<Subject>),
     /// Its reservation is lost; or it was cancelled, which ends the reservation too.
     ReservationLost(Arc<Subject>, CancelReason),
     /// Its own timeout is over.

@@ -351,6 +351,16 @@ pub struct Reservation {
     pub started_at: Option<Text>,
 }
 
+impl Reservation {
+    /// Whether these are two reservations, as far as can be told: what one of them does not say tells nothing.
+    #[must_use]
+    pub fn differs_from(&self, other: &Self) -> bool {
+        let attempts = self.attempt.zip(other.attempt);
+        let starts = self.started_at.as_ref().zip(other.started_at.as_ref());
+        attempts.is_some_and(|(one, two)| one != two) || starts.is_some_and(|(one, two)| one != two)
+    }
+}
+
 /// A job as the backend shows it to someone who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobView {
@@ -371,8 +381,10 @@ pub enum JobState {
     Cancelled,
     /// It is done.
     Completed,
-    /// It is there, in another state, or not there at all.
+    /// It is there, in another state.
     Elsewhere,
+    /// The backend knows no such job, or its store is away: it says the same of both.
+    Missing,
     /// We may not look (requirements, wire 10 on roles): nothing follows.
     Hidden,
 }

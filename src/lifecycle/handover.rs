@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, Remark, Word};
+use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES, Remark, Word};
 use crate::lifecycle::event::{Delivery, JobError};
 use crate::lifecycle::ids::{Claim, ConnectionId, JobId, WorkerId};
 use crate::lifecycle::jobs::{Held, Place, What};
@@ -27,19 +27,12 @@ impl Lifecycle {
                 continue;
             }
             let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
-            let is_too_large = self.is_too_large(&delivery);
             let claim = self.jobs.add(delivery, worker.clone(), now);
             is_news = true;
             if is_surplus {
                 let reason = "not started: more than was asked for, or no longer taking jobs";
                 self.requeue(claim, reason, now);
-            } else if is_too_large {
-                let message = format!(
-                    "the envelope is larger than {} bytes (worker.max_frame)",
-                    self.options.max_frame
-                );
-                self.fail(claim, error("job_too_large", &message, false), now);
-            } else {
+            } else if !self.is_refused_as_too_large(claim, now) {
                 self.say(Remark::Claimed(subject));
             }
         }
@@ -50,12 +43,31 @@ impl Lifecycle {
         usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
     }
 
-    fn is_too_large(&self, delivery: &Delivery) -> bool {
-        let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
-        delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES > self.options.max_frame
+    /// Fails a job that no worker can be given, or could not answer: another attempt would end in the same way.
+    fn is_refused_as_too_large(&mut self, claim: Claim, now: Moment) -> bool {
+        let why = self.jobs.get(claim).and_then(|job| self.too_large(&job.delivery));
+        if let Some(why) = &why {
+            self.fail(claim, error("job_too_large", why, false), now);
+        }
+        why.is_some()
     }
 
-    /// A job that we hold was delivered again: the handler goes on, with the new reservation.
+    fn too_large(&self, delivery: &Delivery) -> Option<String> {
+        let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
+        let (most, id) = (self.options.max_frame, delivery.subject.id.0.len());
+        if delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES > most {
+            Some(format!("the envelope is larger than {most} bytes (worker.max_frame)"))
+        } else if id > MOST_JOB_ID_BYTES {
+            Some(format!(
+                "the id has {id} bytes, and a worker can answer at most {MOST_JOB_ID_BYTES}"
+            ))
+        } else {
+            None
+        }
+    }
+
+    /// A job that is here was delivered again: its handler goes on, with the new reservation. Where nobody has it yet,
+    /// everything is new.
     fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, now: Moment) -> bool {
         let held = self.jobs.claims_of(id).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| match job.place {
@@ -64,6 +76,13 @@ impl Lifecycle {
             })
         });
         let Some(claim) = held else { return false };
+        if self.jobs.waiting().contains(&claim) {
+            self.replace_waiting(claim, delivery, worker, now);
+            if !self.is_refused_as_too_large(claim, now) {
+                self.say(Remark::Replaced(Arc::clone(&delivery.subject)));
+            }
+            return true;
+        }
         // A look that is on its way may still show what came before this reservation.
         self.calls.retain(|_, purpose| *purpose != Purpose::LookForLost(claim));
         let Some(job) = self.jobs.get_mut(claim) else {
@@ -101,8 +120,8 @@ impl Lifecycle {
         let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
         for claim in waiting {
             let Some(job) = self.jobs.get(claim) else { continue };
-            // An earlier outcome of the same job is on its way: what that means for this claim is not known yet.
-            if self.jobs.claims_of(job.id()).next() != Some(claim) {
+            // Whether an earlier outcome of the same job has ended this claim as well is not known yet.
+            if job.again.is_some() {
                 continue;
             }
             if !self.connections.take(&job.delivery.subject.kind) {

@@ -328,7 +328,10 @@ impl Lifecycle {
 
     fn can_be_lost(&self, claim: Claim) -> bool {
         self.jobs.get(claim).is_some_and(|job| {
-            !job.is_lost && !job.is_looked_at && matches!(job.place, Place::Waiting | Place::Held(_))
+            !job.is_lost
+                && !job.is_looked_at
+                && job.again.is_none()
+                && matches!(job.place, Place::Waiting | Place::Held(_))
         })
     }
 
@@ -342,7 +345,7 @@ impl Lifecycle {
         let reason = match view.state {
             JobState::Hidden => return,
             JobState::Cancelled => CancelReason::Cancelled,
-            JobState::Active | JobState::Completed | JobState::Elsewhere => CancelReason::Lost,
+            JobState::Active | JobState::Completed | JobState::Elsewhere | JobState::Missing => CancelReason::Lost,
         };
         let subject = job.subject();
         match job.place {

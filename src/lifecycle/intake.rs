@@ -218,6 +218,7 @@ impl Lifecycle {
         self.signal_worker_if_set(self.options.signals.on_terminate);
         self.announce(self.shutdown.reason, Some(left), now);
         self.shorten_pauses(now);
+        self.shorten_look_pauses(now);
         let active = self.jobs.active();
         self.say(Remark::DrainBegan { active, left });
         self.shutdown.logged = Some((active, now));

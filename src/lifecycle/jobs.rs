@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::lifecycle::effect::CancelReason;
-use crate::lifecycle::event::{Delivery, Habits, JobError, Progress, Subject};
+use crate::lifecycle::event::{Delivery, Habits, JobError, Progress, Reservation, Subject};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId, JobId, Text, WorkerId};
 use crate::lifecycle::setbacks::Setbacks;
 use crate::lifecycle::time::Moment;
@@ -24,8 +24,37 @@ pub struct Job {
     pub is_lost: bool,
     /// A look at it is on its way, because a heartbeat did not extend it.
     pub is_looked_at: bool,
+    /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
+    pub again: Option<Again>,
     /// News for the backend that are not its outcome.
     pub news: News,
+}
+
+/// What is to be found out about a delivery before anything is done with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Again {
+    /// The reservation that came before it and has ended: known from then on.
+    pub before: Reservation,
+    /// How far it is.
+    pub step: LookStep,
+    /// Looks that failed.
+    pub setbacks: Setbacks,
+    /// When the first one was made.
+    pub since: Option<Moment>,
+}
+
+/// How far a look at such a delivery is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum LookStep {
+    /// The outcome before it is still on its way.
+    #[default]
+    Behind,
+    /// To be made as soon as there is room.
+    Due,
+    /// On its way.
+    Looking(CallId),
+    /// To be made again after a pause.
+    Pausing,
 }
 
 /// Where a job is.
@@ -190,15 +219,17 @@ pub struct Ledger {
     by_id: BTreeSet<(JobId, Claim)>,
     waiting: BTreeSet<Claim>,
     due: BTreeSet<Claim>,
+    to_look: BTreeSet<Claim>,
     surplus: usize,
     next: u64,
 }
 
 impl Ledger {
-    /// Enters a job; it waits.
+    /// Enters a job; it waits, behind an earlier claim on the same job if there is one.
     pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
+        let is_again = self.claims_of(&delivery.subject.id).next().is_some();
         self.by_id.insert((delivery.subject.id.clone(), claim));
         self.waiting.insert(claim);
         let job = Job {
@@ -208,6 +239,7 @@ impl Ledger {
             place: Place::Waiting,
             is_lost: false,
             is_looked_at: false,
+            again: is_again.then(Again::default),
             news: News::default(),
         };
         self.jobs.insert(claim, job);
@@ -227,14 +259,47 @@ impl Ledger {
         self.surplus = self.surplus + usize::from(is_surplus) - usize::from(was_surplus);
     }
 
-    /// Strikes a job out.
+    /// Strikes a job out. What waited behind it is to be looked at.
     pub fn remove(&mut self, claim: Claim) -> Option<Job> {
         let job = self.jobs.remove(&claim)?;
         self.by_id.remove(&(job.id().clone(), claim));
         self.waiting.remove(&claim);
         self.due.remove(&claim);
+        self.to_look.remove(&claim);
         self.surplus -= usize::from(is_surplus(&job.place));
+        let next = self.claims_of(job.id()).next();
+        if let Some(next) = next
+            && let Some(again) = self.jobs.get_mut(&next).and_then(|next| next.again.as_mut())
+            && again.step == LookStep::Behind
+        {
+            again.before = job.delivery.reservation.clone();
+            again.step = LookStep::Due;
+            self.to_look.insert(next);
+        }
         Some(job)
+    }
+
+    /// Sets how far the look at such a delivery is.
+    pub fn look_step(&mut self, claim: Claim, step: LookStep) {
+        if let Some(again) = self.jobs.get_mut(&claim).and_then(|job| job.again.as_mut()) {
+            again.step = step;
+            set(&mut self.to_look, claim, step == LookStep::Due);
+        }
+    }
+
+    /// A delivery like any other from here on.
+    pub fn is_by_itself(&mut self, claim: Claim) {
+        self.to_look.remove(&claim);
+        if let Some(job) = self.jobs.get_mut(&claim) {
+            job.again = None;
+        }
+    }
+
+    /// Every delivery that came while an earlier outcome was on its way.
+    pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
+        self.jobs
+            .iter_mut()
+            .filter_map(|(claim, job)| Some((*claim, job.again.as_mut()?)))
     }
 
     /// One job.
@@ -295,6 +360,12 @@ impl Ledger {
     #[must_use]
     pub fn due(&self) -> &BTreeSet<Claim> {
         &self.due
+    }
+
+    /// The jobs that can be looked at before anything is done with them.
+    #[must_use]
+    pub fn to_look(&self) -> &BTreeSet<Claim> {
+        &self.to_look
     }
 
     /// How many there are.

@@ -8,6 +8,7 @@
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
 //! | `reports` | outcomes on their way to the backend |
+//! | `redelivery` | what comes again while they are |
 //! | `setbacks` | how often in a row something failed, and how |
 //! | `refusals` | outcomes that it does not take as they are |
 //! | `news` | progress and checkpoints on theirs |
@@ -97,6 +98,8 @@ pub enum Timer {
     WithoutResult(Claim),
     /// When is this report sent again?
     Report(Claim),
+    /// When is this job looked at again that came while an earlier outcome of it was on its way?
+    LookAgain(Claim),
     /// When may the next progress be sent?
     Progress(Claim),
     /// When is the checkpoint saved again?
@@ -125,6 +128,7 @@ pub(super) enum Purpose {
     Fetch(WorkerId),
     Report(Claim),
     LookBeforeRepeat(Claim),
+    LookAgain(Claim),
     LookForLost(Claim),
     Progress(Claim),
     Checkpoint(Claim),
@@ -276,6 +280,7 @@ impl Lifecycle {
             Timer::NoHandler(claim) => self.no_handler(claim, now),
             Timer::WithoutResult(claim) => self.drop_result(claim, now),
             Timer::Report(claim) => self.report_is_due(claim, now),
+            Timer::LookAgain(claim) => self.look_again_is_due(claim),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
             Timer::Heartbeat => self.beat_now(now),
@@ -293,6 +298,7 @@ impl Lifecycle {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
             self.return_surplus(now);
+            self.look_at_redelivered(now);
             self.hand_over(now);
             self.send_reports(now);
             self.retire_workers(now);
@@ -319,6 +325,7 @@ impl Lifecycle {
             Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
+            Purpose::LookAgain(claim) => self.looked_again(claim, reply, now),
             Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply, now),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),

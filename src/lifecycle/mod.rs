@@ -26,6 +26,7 @@ mod operators;
 pub mod options;
 pub mod phase;
 pub mod plain;
+mod redelivery;
 mod refusals;
 mod registration;
 mod reports;

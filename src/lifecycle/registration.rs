@@ -180,6 +180,7 @@ impl Lifecycle {
             Purpose::FinalHeartbeat { .. }
             | Purpose::Report(_)
             | Purpose::LookBeforeRepeat(_)
+            | Purpose::LookAgain(_)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)

@@ -103,6 +103,7 @@ impl Lifecycle {
     pub(super) fn finish(&mut self, claim: Claim) -> Option<Job> {
         self.forget_timers(claim);
         self.timers.cancel(Timer::Checkpoint(claim));
+        self.timers.cancel(Timer::LookAgain(claim));
         self.jobs.remove(claim)
     }
 
@@ -153,7 +154,7 @@ impl Lifecycle {
     fn may_go(&self, claim: Claim) -> bool {
         self.jobs.get(claim).is_some_and(|job| match &job.place {
             Place::Reporting(report) => {
-                self.jobs.claims_of(job.id()).next() == Some(claim)
+                job.again.is_none()
                     && (matches!(report.what, What::Ack { .. })
                         || job.news.checkpoint_call.is_none()
                         || self.shutdown.goes_without_checkpoints)
@@ -163,15 +164,15 @@ impl Lifecycle {
     }
 
     /// When the end is near there is room for as many again: those that hang must not hold up the others.
-    fn report_room(&self) -> usize {
+    pub(super) fn report_room(&self) -> usize {
         let room = self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
         if self.shutdown.is_reporting() { room * 2 } else { room }
     }
 
     /// Requests that somebody still waits for; those that a shutdown stopped waiting for do not count.
-    fn reports_in_flight(&self) -> usize {
+    pub(super) fn reports_in_flight(&self) -> usize {
         let is_report = |purpose: &&Purpose| match purpose {
-            Purpose::Report(_) | Purpose::LookBeforeRepeat(_) => true,
+            Purpose::Report(_) | Purpose::LookBeforeRepeat(_) | Purpose::LookAgain(_) => true,
             Purpose::Register(_)
             | Purpose::Heartbeat(_)
             | Purpose::FinalHeartbeat { .. }
@@ -332,10 +333,8 @@ impl Lifecycle {
             What::Requeue { .. } => (About::Release, Outcome::Requeued),
         };
         self.say(Remark::Settled(subject, outcome));
-        // The backend decides by id: what it delivered meanwhile is settled as well.
-        let later: Vec<Claim> = self.jobs.claims_of(&id).collect();
-        for claim in later {
-            self.leave_to_lapse(claim, "it was delivered again while its outcome was on its way");
+        if outcome == Outcome::Acked {
+            self.done_as_well(&id);
         }
         if let Some(connection) = report.connection {
             self.tell(connection, Word::Ok { job: id, about });
@@ -425,16 +424,7 @@ impl Lifecycle {
 /// Whether what the backend shows is the very reservation that we have.
 pub(super) fn is_ours(job: &Job, view: &JobView) -> bool {
     let same_worker = view.worker.as_ref().is_none_or(|worker| *worker == job.worker);
-    let ours = &job.delivery.reservation;
-    let same_attempt = match (view.reservation.attempt, ours.attempt) {
-        (Some(shown), Some(ours)) => shown == ours,
-        (_, None) | (None, _) => true,
-    };
-    let same_start = match (&view.reservation.started_at, &ours.started_at) {
-        (Some(shown), Some(ours)) => shown == ours,
-        (_, None) | (None, _) => true,
-    };
-    view.state == JobState::Active && same_worker && same_attempt && same_start
+    view.state == JobState::Active && same_worker && !view.reservation.differs_from(&job.delivery.reservation)
 }
 
 fn name(what: &What) -> &'static str {

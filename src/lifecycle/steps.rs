@@ -292,6 +292,7 @@ impl Lifecycle {
             self.abandon_held("the kernel holds the process that has it");
         }
         self.hurry_reports(now);
+        self.hurry_looks(now);
     }
 
     pub(super) fn abandon_held(&mut self, why: &'static str) {

@@ -228,7 +228,7 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
         (403, Matter::Look) => return nothing_but(JobState::Hidden),
         // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
         (404 | 410, Matter::Look | Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::Foreign,
-        (404 | 410, Matter::Look) => return nothing_but(JobState::Elsewhere),
+        (404 | 410, Matter::Look) => return nothing_but(JobState::Missing),
         (404 | 410, Matter::Side) if speaks_of(answered.body, "job") => Failure::Lost,
         // Nor does one that finds something wrong with the request know what the backend would say.
         (400 | 422, Matter::Ack | Matter::Nack) if Object::read_bytes(answered.body).is_none() => Failure::Foreign,

@@ -281,7 +281,7 @@ fn a_job_is_lost_when_the_backend_says_so_and_not_when_a_proxy_does() {
             let Reply::Looked(view) = reply(&look(), status, body) else {
                 panic!("{body}")
             };
-            assert_eq!(view.state, JobState::Elsewhere);
+            assert_eq!(view.state, JobState::Missing);
         }
         for body in of_a_proxy {
             assert_eq!(reply(&look(), status, body), Reply::Failed(Failure::Foreign), "{body}");

@@ -18,6 +18,8 @@
 pub use crate::wire::worker_decode::{decode, too_long};
 pub use crate::wire::worker_encode::{HelloContext, JOB_OVERHEAD, encode};
 
+use crate::lifecycle::effect::MOST_JOB_ID_BYTES;
+
 /// The version that we speak.
 pub const PROTOCOL: u32 = 1;
 
@@ -25,7 +27,7 @@ pub const PROTOCOL: u32 = 1;
 pub const MAX_CONCURRENCY: u32 = 10_000;
 
 /// Longest name of a job or of a job type, in bytes.
-pub const MAX_NAME_BYTES: usize = 1024;
+pub const MAX_NAME_BYTES: usize = MOST_JOB_ID_BYTES;
 
 /// Most job types that a connection can name.
 pub const MAX_TYPES: usize = 10_000;

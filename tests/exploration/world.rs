@@ -420,7 +420,7 @@ impl World {
                 }
             }
             Effect::CallBackend { id, call, give_up } => self.asked_for(*id, call, *give_up),
-            Effect::Say(Remark::Abandoned(job, _) | Remark::ReservationLost(job, _)) => {
+            Effect::Say(Remark::Abandoned(job, _) | Remark::Void(job, _) | Remark::ReservationLost(job, _)) => {
                 if let Some(fate) = self.jobs.get_mut(&job.id) {
                     fate.is_let_go = true;
                 }

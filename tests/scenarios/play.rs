@@ -23,7 +23,7 @@ const MOST_TIMERS: usize = 2000;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// What `backend answers ...` can name: the requests that begin like this, and the answer.
-const HABITS: [(&str, &[&str], &str); 7] = [
+const HABITS: [(&str, &[&str], &str); 8] = [
     ("manifests", &["manifest"], "usual"),
     ("heartbeats", &["heartbeat"], "beaten"),
     ("registrations", &["register"], "registered"),
@@ -31,6 +31,7 @@ const HABITS: [(&str, &[&str], &str); 7] = [
     ("reports", &["ack", "fail", "requeue"], "ok"),
     ("deregistrations", &["deregister"], "ok"),
     ("news", &["progress", "checkpoint"], "ok"),
+    ("looks with 429", &["look"], "declined"),
 ];
 
 /// A request that is on its way.

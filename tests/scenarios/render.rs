@@ -324,6 +324,8 @@ fn said(remark: &Remark) -> String {
             format!("{job} is {outcome}")
         }
         Remark::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
+        Remark::Void(job, why) => format!("{job} was delivered again for nothing: {why}"),
+        Remark::Replaced(job) => format!("{job} was delivered again and replaced where it waits"),
         Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
         Remark::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
         Remark::ReservationLost(job, _) => format!("the reservation of {job} is lost"),

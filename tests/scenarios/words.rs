@@ -298,7 +298,7 @@ fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
     }))
 }
 
-/// `active`, `active by w1, attempt 2`, `cancelled` ...
+/// `active`, `active by w1, attempt 2, started s2`, `cancelled` ...
 fn looked(text: &str) -> Result<Reply, Wrong> {
     let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
     let state = match words.next() {
@@ -306,6 +306,7 @@ fn looked(text: &str) -> Result<Reply, Wrong> {
         Some("cancelled") => JobState::Cancelled,
         Some("completed") => JobState::Completed,
         Some("elsewhere") => JobState::Elsewhere,
+        Some("missing") => JobState::Missing,
         Some("hidden") => JobState::Hidden,
         other => return Err(format!("not a state: {other:?}")),
     };
@@ -318,13 +319,14 @@ fn looked(text: &str) -> Result<Reply, Wrong> {
         match key {
             "by" => view.worker = Some(WorkerId(value.into())),
             "attempt" => view.reservation.attempt = Some(number(value)?),
+            "started" => view.reservation.started_at = Some(value.into()),
             other => return Err(wrong("not shown", other)),
         }
     }
     Ok(Reply::Looked(view))
 }
 
-/// `job-1 job-2(type sms, timeout 5s, attempt 3/3, size 500, checkpoint {})`
+/// `job-1 job-2(type sms, timeout 5s, attempt 3/3, started s2, size 500, id_bytes 1025, checkpoint {})`
 pub fn deliveries(text: &str) -> Result<Vec<Delivery>, Wrong> {
     let mut jobs = Vec::new();
     let mut rest = text.trim();
@@ -374,6 +376,11 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
                 let (attempt, most) = value.split_once('/').map_or((value, None), |(a, m)| (a, Some(m)));
                 delivery.reservation.attempt = Some(number(attempt)?);
                 subject.max_attempts = most.map(number).transpose()?;
+            }
+            "started" => delivery.reservation.started_at = Some(value.into()),
+            "id_bytes" => {
+                let filler = number::<usize>(value)?.saturating_sub(name.len());
+                subject.id = job(&format!("{name}{}", "x".repeat(filler)));
             }
             "size" => delivery.envelope = "x".repeat(number(value)?).into(),
             "checkpoint" => delivery.checkpoint = Some(value.into()),

@@ -34,7 +34,8 @@ pub struct Claim {
     pub needs_look: bool,
     /// The backend has taken its outcome.
     pub is_taken: bool,
-    pub ack_was_refused: bool,
+    /// The worker was told that its result is not taken.
+    pub may_answer_again: bool,
     /// The shutdown may not be what cuts it off: it timed out, or its holder hung up before.
     pub may_be_decided: bool,
     pub was_held_at_stop: bool,
@@ -81,7 +82,7 @@ pub struct Ledger {
     /// What the machine hears now is the answer to a look.
     pub is_looked_at: bool,
     /// The stop phase has begun.
-    is_stopping: bool,
+    pub is_stopping: bool,
 }
 
 impl Ledger {
@@ -159,7 +160,7 @@ impl Ledger {
         }
     }
 
-    fn hung_up(&mut self, connection: ConnectionId) {
+    pub fn hung_up(&mut self, connection: ConnectionId) {
         if let Some(link) = self.links.get_mut(&connection) {
             link.is_hung_up = true;
         }
@@ -190,9 +191,9 @@ impl Ledger {
         let Some(claim) = self.claims.iter_mut().find(theirs) else {
             return;
         };
-        if claim.answer.is_none() || claim.ack_was_refused {
+        if claim.answer.is_none() || claim.may_answer_again {
             claim.answer = Some(answer);
-            claim.ack_was_refused = false;
+            claim.may_answer_again = false;
             claim.is_open = !claim.is_lost;
         }
     }
@@ -224,7 +225,7 @@ impl Ledger {
                 is_doubtful: false,
                 needs_look: false,
                 is_taken: false,
-                ack_was_refused: false,
+                may_answer_again: false,
                 may_be_decided: false,
                 was_held_at_stop: false,
                 is_orphan: false,
@@ -342,11 +343,17 @@ impl Ledger {
         match remark {
             Remark::Settled(job, outcome) => self.settled(&job.id, *outcome)?,
             Remark::Abandoned(job, why) => self.abandoned(&job.id, why)?,
-            Remark::Adopted(job) => self.adopted(&job.id)?,
+            Remark::Void(job, _) => self.void(&job.id)?,
+            Remark::Adopted(job) | Remark::Replaced(job) => self.adopted(&job.id)?,
             Remark::ReservationLost(job, _) => self.lost(&job.id)?,
             Remark::TimedOut(job) => {
                 if let Some(claim) = self.find(&job.id) {
                     claim.may_be_decided = true;
+                }
+            }
+            Remark::ResultDropped(job) => {
+                if let Some(claim) = self.find(&job.id) {
+                    claim.may_answer_again = false;
                 }
             }
             Remark::StopBegan { .. } => {
@@ -380,7 +387,6 @@ impl Ledger {
             | Remark::EndingProcess { .. }
             | Remark::Claimed(_)
             | Remark::HandedOver(..)
-            | Remark::ResultDropped(_)
             | Remark::NoHandler(..)
             | Remark::CallFailed { .. }
             | Remark::BackendIsBack
@@ -413,42 +419,6 @@ impl Ledger {
         };
         promise!("the outcome is the worker's", expected, "{id} {outcome:?}: {claim:?}");
         claim.is_open = false;
-        Ok(())
-    }
-
-    fn abandoned(&mut self, id: &JobId, why: &str) -> Kept {
-        // The one that was released, or else came last, is given back; everything else is about the one that came first.
-        let of_it = |claim: &Claim| claim.is_open && claim.id == *id;
-        let is_last = |claim: &Claim| of_it(claim) && claim.is_last_attempt;
-        let released = |claim: &Claim| is_last(claim) && claim.answer == Some(Answer::Release);
-        let claim = if why.contains("discard") {
-            let index = self.claims.iter().position(released);
-            let index = index.or_else(|| self.claims.iter().rposition(is_last));
-            index.and_then(|index| self.claims.get_mut(index))
-        } else {
-            self.find(id)
-        };
-        if let Some(claim) = claim {
-            claim.is_open = false;
-            return Ok(());
-        }
-        // A lost one was closed here when nobody could answer any more.
-        let was_lost = self.claims.iter().any(|claim| claim.id == *id && claim.is_lost);
-        promise!("what is abandoned was claimed", was_lost, "{id}: {why}");
-        Ok(())
-    }
-
-    fn lost(&mut self, id: &JobId) -> Kept {
-        let Some(claim) = self.find_lost(id) else {
-            return Err(broken("what is lost was claimed", format!("{id}")));
-        };
-        claim.is_lost = true;
-        claim.is_open = claim.is_held();
-        let holder = claim.holder;
-        let is_hung_up = |holder: &ConnectionId| self.links.get(holder).is_some_and(|link| link.is_hung_up);
-        if let Some(holder) = holder.filter(is_hung_up) {
-            self.hung_up(holder);
-        }
         Ok(())
     }
 

@@ -41,6 +41,8 @@ pub struct BackendHabits {
     pub delay: u64,
     /// Looks at a job take this long, if not as long as everything else.
     pub look_delay: Option<u64>,
+    /// A FAIL or requeue is carried out at once and answered so much later: the job may be back before that.
+    pub nack_delay: Option<u64>,
 }
 
 /// Something out of the ordinary, or a job. Times are in ms.
@@ -214,13 +216,15 @@ impl Plan {
 }
 
 /// What makes a run easier to read, each tried when one is made small.
-pub const SIMPLER: [fn(&mut Plan); 12] = [
+pub const SIMPLER: [fn(&mut Plan); 14] = [
     |plan| plan.horizon = 800,
     |plan| plan.horizon = plan.horizon.min(3_000),
     |plan| plan.horizon = plan.horizon.min(8_000),
     |plan| plan.options.poll_interval = ms(1_000),
     |plan| plan.options.heartbeat_interval = ms(5_000),
     |plan| plan.backend.delay = 3,
+    |plan| plan.backend.look_delay = None,
+    |plan| plan.backend.nack_delay = None,
     |plan| plan.backend.registers = None,
     |plan| plan.backend.tells_extended = false,
     |plan| plan.options.term_delay = ms(0),
@@ -291,6 +295,7 @@ fn backend(chance: &mut Chance) -> BackendHabits {
         visibility: *chance.pick(&[3_000, 120_000]),
         delay: *chance.pick(&[0, 3, 40, 300]),
         look_delay: chance.one_in(3).then_some(900),
+        nack_delay: chance.one_in(4).then_some(1_600),
     }
 }
 

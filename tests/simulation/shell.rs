@@ -25,6 +25,15 @@ impl World {
                 {
                     link.told = Some(*state);
                 }
+                if let Word::Error {
+                    code: ErrorCode::Refused,
+                    job: Some(job),
+                    ..
+                } = word
+                    && let Some(claim) = self.ledger.find(job)
+                {
+                    claim.may_answer_again = true;
+                }
                 if let Word::Job { envelope, .. } = word {
                     let most = usize::try_from(self.plan.options.concurrency).unwrap();
                     self.ledger.hand_over(*connection, envelope, self.course.state, most)?;
@@ -77,6 +86,18 @@ impl World {
         let is_alive = serial.is_some_and(|serial| self.backend.holds(id, serial, self.now));
         promise!(
             "what is lost was lost",
+            !is_alive,
+            "{id}: reservation {serial:?} is alive"
+        );
+        Ok(())
+    }
+
+    /// A delivery only comes to nothing when there is nothing of it at the backend.
+    pub fn hold_up_void(&mut self, id: &JobId) -> Kept {
+        let serial = self.ledger.find(id).map(|claim| claim.serial);
+        let is_alive = serial.is_some_and(|serial| self.backend.holds(id, serial, self.now));
+        promise!(
+            "what comes again and is ours is not dropped",
             !is_alive,
             "{id}: reservation {serial:?} is alive"
         );
@@ -287,6 +308,11 @@ impl World {
             | Call::Manifest
             | Call::Deregister { .. } => None,
         };
+        let late = self
+            .plan
+            .backend
+            .nack_delay
+            .filter(|_| fault.is_none() && matches!(call, Call::Fail { .. } | Call::Requeue { .. }));
         let exchange = Exchange {
             call,
             meant,
@@ -296,6 +322,12 @@ impl World {
         self.requests.insert(id, exchange);
         let usual = self.plan.backend.delay;
         let refused = |failure| (usual, Some(Reply::Failed(failure)));
+        if let Some(after) = late {
+            self.soon(1, Item::CarryOut(id));
+            let answered = (self.now + crate::plan::ms(after)).min(give_up);
+            let reply = (answered == give_up).then(Self::unanswered);
+            return self.later(answered, Item::Reply(id, reply));
+        }
         let (is_done, (after, reply)) = match fault {
             None | Some(Fault::TooMany(_) | Fault::Doubled | Fault::Redelivered | Fault::OtherReply) => {
                 (true, (usual, None))

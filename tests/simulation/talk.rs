@@ -465,7 +465,6 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
         Reply::Failed(Failure::AlreadyCompleted) => claim.is_taken |= is_ack,
         Reply::Failed(Failure::Lost) => {}
         Reply::Failed(Failure::Refused) => {
-            claim.ack_was_refused |= is_ack;
             claim.is_doubtful = false;
         }
         Reply::Failed(

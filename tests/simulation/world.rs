@@ -287,6 +287,9 @@ impl World {
                 if let Remark::ReservationLost(job, _) = remark {
                     self.hold_up_lost(&job.id)?;
                 }
+                if let Remark::Void(job, _) = remark {
+                    self.hold_up_void(&job.id)?;
+                }
                 if *remark == Remark::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
                 }
