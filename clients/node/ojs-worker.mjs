@@ -294,7 +294,7 @@ function fits(line, maxFrame) {
  * @param {string} field
  * @param {unknown} value
  * @param {number} maxFrame
- * @returns {{ line: string, problem?: string }} the frame, and why the field is not in it
+ * @returns {{ line: string, problem?: string, isTooLarge?: boolean }} the frame, and why the field is not in it
  */
 function frameWith(frame, field, value, maxFrame) {
   const bare = /** @type {string} */ (toJson(frame));
@@ -309,7 +309,8 @@ function frameWith(frame, field, value, maxFrame) {
   if (depthOf(json) >= MAX_DEPTH) return { line: bare, problem: `is nested deeper than ${MAX_DEPTH - 1} levels` };
   const line = `${bare.slice(0, -1)},${JSON.stringify(field)}:${json}}`;
   if (fits(line, maxFrame)) return { line };
-  return { line: bare, problem: `does not fit into a frame of ${maxFrame} bytes; store it elsewhere and give its key` };
+  const problem = `does not fit into a frame of ${maxFrame} bytes; store it elsewhere and give its key`;
+  return { line: bare, problem, isTooLarge: true };
 }
 
 /**
@@ -421,8 +422,14 @@ export class Job {
     this.id = envelope.id;
     /** @readonly @type {string} */
     this.type = envelope.type;
+    /** @readonly @type {string} */
+    this.queue = typeof envelope.queue === "string" ? envelope.queue : "default";
+    /** @readonly @type {number | undefined} which attempt this is; where the count begins is the backend's business */
+    this.attempt = Number.isSafeInteger(envelope.attempt) ? envelope.attempt : undefined;
     /** @readonly @type {any[]} */
     this.args = Array.isArray(envelope.args) ? envelope.args : [];
+    /** @readonly @type {Record<string, any>} what the producer added: trace ids, tenant and the like */
+    this.meta = isObject(envelope.meta) ? envelope.meta : {};
     /** @readonly @type {Record<string, any>} all that the backend sent */
     this.envelope = envelope;
     /** @readonly @type {any} the state that an earlier attempt saved last, or null */
@@ -516,6 +523,11 @@ export class Job {
   }
 }
 
+/** @param {unknown} value @returns {value is Record<string, any>} */
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** @param {Record<string, any>} envelope @returns {number} milliseconds */
 function timeoutOf({ timeout_ms: ms, timeout: seconds }) {
   if (typeof ms === "number" || typeof ms === "bigint") return Number(ms);
@@ -535,17 +547,27 @@ function timeoutOf({ timeout_ms: ms, timeout: seconds }) {
 /**
  * @typedef {object} WorkerOptions
  * @property {Record<string, Handler>} handlers by job type
- * @property {number} [concurrency] most jobs at once (default 1)
+ * @property {number} [concurrency] most jobs at once (default: as many as ojs-init allows, OJS_CONCURRENCY)
  * @property {boolean} [ping] whether ojs-init shall also check on this process while it works; only for handlers that
  *   never block the event loop for 10 s (default false)
  * @property {string} [client] name and version for the log of ojs-init
- * @property {(error: unknown, job: Job) => void} [onError] called with each error that a handler did not mean
+ * @property {(error: unknown, job: Job) => void} [onError] called with each error that a handler did not mean (default: its
+ *   stack goes to standard error)
  * @property {(text: string) => void} [log] for one line (default: standard error)
  * @property {string} [socketPath] instead of $OJS_SOCKET, for tests
  */
 
 /** Ids and messages come from elsewhere; a line break in one would look like a line of its own in the log. */
 const CONTROLS = /[\u0000-\u001f\u007f]+/g;
+
+/** In a stack the line breaks are meant. */
+const CONTROLS_OF_A_STACK = /[\u0000-\u0009\u000b-\u001f\u007f]+/g;
+
+/** Every option there is; any other is a misspelt one. */
+const OPTIONS = ["handlers", "concurrency", "ping", "client", "onError", "log", "socketPath"];
+
+/** After the end: ojs-init asks a worker to end that is about to, and that must not look like a crash. */
+const ignoreSignal = () => {};
 
 /** One connection to ojs-init. One for each process: see {@link work}. */
 export class Worker {
@@ -580,7 +602,6 @@ export class Worker {
     checkOptions(options);
     this.#options = {
       ...options,
-      concurrency: options.concurrency ?? 1,
       ping: Boolean(options.ping),
       client: String(options.client ?? `ojs-node ${VERSION}`),
     };
@@ -607,7 +628,10 @@ export class Worker {
       process.on("SIGTERM", this.#onSigterm); // Before connecting: from then on ojs-init may send it.
       const path = this.#options.socketPath ?? process.env.OJS_SOCKET;
       if (path) return this.#connect(path);
-      this.#log("OJS_SOCKET is not set. Start this program under ojs-init, with its worker in socket mode.");
+      this.#log(
+        "OJS_SOCKET is not set: this is a worker for ojs-init, which starts it and gives it jobs. " +
+          `Run it as: ojs-init -- node ${process.argv[1] ?? "worker.mjs"}`,
+      );
       this.#end(1);
     });
   }
@@ -679,7 +703,7 @@ export class Worker {
     this.#greeted = true;
     if (Number.isSafeInteger(frame.max_frame) && frame.max_frame > 0) this.#maxFrame = frame.max_frame;
     if (frame.state === "terminate") return this.#terminate(undefined);
-    const { concurrency, ping, client } = this.#options;
+    const { concurrency = frame.concurrency ?? 1, ping, client } = this.#options;
     const types = [...this.#handlers.keys()];
     const line = JSON.stringify({ type: "ready", protocol: PROTOCOL, concurrency, types, ping, client });
     if (fits(line, this.#maxFrame)) return this.#writer.write(line);
@@ -689,6 +713,7 @@ export class Worker {
 
   /** @param {Record<string, any>} frame */
   #onLifecycle(frame) {
+    this.#log(`${frame.state} (${frame.reason})`);
     // Nothing to do for quiet and running: ojs-init decides what it sends.
     if (frame.state === "terminate") this.#terminate(frame.remaining_ms);
   }
@@ -761,10 +786,18 @@ export class Worker {
 
   /** @param {Job} job @param {unknown} result */
   #ackLine(job, result) {
-    const { line, problem } = frameWith({ type: "ack", job_id: job.id }, "result", result, this.#maxFrame);
-    // The work is done. A failure would do it again, with the same result.
-    if (problem) this.#log(`job ${job.id} (${job.type}): done, but its result is dropped: it ${problem}`);
-    return line;
+    const frame = { type: "ack", job_id: job.id };
+    const { line, problem, isTooLarge } = frameWith(frame, "result", result, this.#maxFrame);
+    if (problem === undefined) return line;
+    if (isTooLarge) {
+      // The work is done. A failure would do it again, with the same result.
+      this.#log(`job ${job.id} (${job.type}): done, but its result is dropped: it ${problem}`);
+      return line;
+    }
+    // A mistake in the handler, which the next attempt would make again.
+    const error = new Discard(`the handler's result is not JSON: it ${problem}`, { type: "InvalidResult" });
+    this.#log(`job ${job.id} (${job.type}) failed: ${error.message}`);
+    return failLine(job.id, asFailure(error), this.#maxFrame);
   }
 
   /** @param {Job} job */
@@ -800,10 +833,9 @@ export class Worker {
   /** @param {Job} job @param {unknown} thrown */
   #unexpectedLine(job, thrown) {
     const failure = asFailure(thrown);
-    // Only the class: messages like to quote arguments. The backend gets the message.
     this.#log(`job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`);
     try {
-      this.#options.onError?.(thrown, job);
+      (this.#options.onError ?? showStack)(thrown, job);
     } catch (error) {
       this.#log(`onError threw an error itself: ${className(error)}`);
     }
@@ -848,8 +880,14 @@ export class Worker {
     this.#resolve = undefined;
     clearTimeout(this.#deadline);
     process.off("SIGTERM", this.#onSigterm);
+    if (process.listenerCount("SIGTERM") === 0) process.on("SIGTERM", ignoreSignal);
     resolve?.(status);
   }
+}
+
+/** Whoever looks for the mistake needs the stack, and the backend's copy of it is elsewhere. @param {unknown} thrown */
+function showStack(thrown) {
+  if (thrown instanceof Error) console.error(String(thrown.stack ?? thrown).replace(CONTROLS_OF_A_STACK, " "));
 }
 
 /** A duration of the protocol; without one there is no limit. @param {unknown} value */
@@ -860,6 +898,8 @@ function asMs(value) {
 /** @param {WorkerOptions} options */
 function checkOptions(options) {
   const { handlers, concurrency = 1 } = options ?? {};
+  const unknown = Object.keys(options ?? {}).filter((name) => !OPTIONS.includes(name));
+  if (unknown.length > 0) throw new TypeError(`${unknown.join(", ")}: no such option; there are ${OPTIONS.join(", ")}`);
   const types = Object.keys(handlers ?? {});
   if (types.length === 0 || types.length > MAX_TYPES) {
     throw new TypeError(`handlers: give an object with 1 to ${MAX_TYPES} functions, by job type`);

@@ -6,7 +6,7 @@ yours for each::
 
     from ojs_worker import Job, Worker
 
-    worker = Worker(concurrency=10)
+    worker = Worker()
 
     @worker.job("email.send")
     def send(job: Job) -> object:
@@ -749,15 +749,17 @@ class _Core(Generic[_J]):
 
     def __init__(
         self,
-        concurrency: int = 10,
+        concurrency: Optional[int] = None,
         *,
         socket_path: Optional[str] = None,
         handle_signals: bool = True,
         stop_grace: Optional[float] = STOP_GRACE,
     ) -> None:
-        if _typed(concurrency, int, 0) not in range(1, MAX_CONCURRENCY + 1):
+        if concurrency is not None and _typed(concurrency, int, 0) not in range(1, MAX_CONCURRENCY + 1):
             raise ValueError(f"concurrency is a whole number from 1 to {MAX_CONCURRENCY}, not {concurrency!r}")
-        self.concurrency = concurrency
+        self.concurrency: int = concurrency or 0
+        """Most jobs at once. Without a number of its own a worker takes as many as ojs-init allows (OJS_CONCURRENCY), which is
+        known once connected; 0 before."""
         self._stop_grace = stop_grace
         self.worker_id: Optional[str] = None
         """The name that ojs-init has towards the backend; known once connected."""
@@ -1025,6 +1027,9 @@ class _Core(Generic[_J]):
         self.worker_id = _typed(frame.get("worker_id"), str, None)
         self._max_frame = _typed(frame.get("max_frame"), int, DEFAULT_MAX_FRAME)
         self._on_lifecycle(frame.get("state", "running"), None, None)
+        if not self.concurrency:
+            offered = _typed(frame.get("concurrency"), int, 1)
+            self.concurrency = min(max(offered, 1), MAX_CONCURRENCY)
         if not self._is_ending:
             link.send(self._ready_frame(self.concurrency))
 
@@ -1212,7 +1217,7 @@ def _flush() -> None:
 class _Pool:
     """Daemon threads, started as they are needed: one that hangs must not keep the process from ending."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
         self._tasks: "queue.SimpleQueue[Optional[Callable[[], None]]]" = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -1222,7 +1227,7 @@ class _Pool:
     def submit(self, task: Callable[[], None]) -> bool:
         """Run it, later if all threads are taken; False if there is not one thread to be had."""
         with self._lock:
-            if self._threads < min(self._limit, self._unfinished + 1):
+            if self._threads < min(self._limit(), self._unfinished + 1):
                 try:
                     threading.Thread(target=self._work, name=f"ojs-job-{self._threads + 1}", daemon=True).start()
                     self._threads += 1
@@ -1266,14 +1271,14 @@ class Worker(_Core[Job]):
 
     def __init__(
         self,
-        concurrency: int = 10,
+        concurrency: Optional[int] = None,
         *,
         socket_path: Optional[str] = None,
         handle_signals: bool = True,
         stop_grace: Optional[float] = STOP_GRACE,
     ) -> None:
         super().__init__(concurrency, socket_path=socket_path, handle_signals=handle_signals, stop_grace=stop_grace)
-        self._pool = _Pool(concurrency)
+        self._pool = _Pool(lambda: self.concurrency)
 
     def run(self) -> None:
         """Take jobs until ojs-init, a signal or `stop` says that it is enough, and what is held is finished."""
@@ -1346,7 +1351,7 @@ class AsyncWorker(_Core[AsyncJob]):
 
     def __init__(
         self,
-        concurrency: int = 10,
+        concurrency: Optional[int] = None,
         *,
         socket_path: Optional[str] = None,
         handle_signals: bool = True,
@@ -1363,7 +1368,6 @@ class AsyncWorker(_Core[AsyncJob]):
     async def serve(self) -> None:
         """The same as `run`, in an event loop that runs already."""
         self.loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(self.concurrency)
         link, path = self._prepare()
         ended: "asyncio.Future[Optional[BaseException]]" = self.loop.create_future()
 
@@ -1450,7 +1454,9 @@ class AsyncWorker(_Core[AsyncJob]):
     async def _process(self, job: AsyncJob) -> None:
         result: Any = None
         error: Optional[BaseException] = None
-        assert self._slots is not None
+        if self._slots is None:
+            # Only the first job shows how many there may be: that is what `hello` says, unless the program does.
+            self._slots = asyncio.Semaphore(self.concurrency)
         try:
             async with self._slots:
                 _release_if_cancelled(job)

@@ -182,9 +182,7 @@ const RESULTS = [
   ["a large integer", { n: 2n ** 64n }, '{"type":"ack","job_id":"j1","result":{"n":18446744073709551616}}', 0],
   ["half a surrogate pair", "\ud800", '{"type":"ack","job_id":"j1","result":"\\ud800"}', 0],
   ["99 levels", nested(99), `{"type":"ack","job_id":"j1","result":${"[".repeat(99)}${"]".repeat(99)}}`, 0],
-  ["100 levels", nested(100), '{"type":"ack","job_id":"j1"}', 1],
   ["brackets in a string", '\\"'.repeat(3) + "[".repeat(200), undefined, 0],
-  ["a function", () => {}, '{"type":"ack","job_id":"j1"}', 1],
   ["too many bytes in few characters", "é".repeat(3000), '{"type":"ack","job_id":"j1"}', 1],
 ];
 
@@ -198,13 +196,26 @@ for (const [name, result, expected, logged] of RESULTS) {
   });
 }
 
-test("a result that is circular: the work is done, so ack", async (t) => {
-  const circular = {};
-  circular.self = circular;
-  const { init } = await startWorker(t, { handlers: { give: () => circular } });
-  init.send(job("give"));
-  assert.deepEqual(await init.frame(), { type: "ack", job_id: "j1" });
-});
+const NO_JSON = {
+  "a function": () => {},
+  "100 levels": nested(100),
+  "circular": (() => {
+    const circular = {};
+    circular.self = circular;
+    return circular;
+  })(),
+};
+
+for (const [name, result] of Object.entries(NO_JSON)) {
+  test(`a result that is no JSON (${name}) fails the job for good, since the next attempt would end the same way`, async (t) => {
+    const { init, log } = await startWorker(t, { handlers: { give: () => result } });
+    init.send(job("give"));
+    const { type, error } = await init.frame();
+    assert.deepEqual([type, error.type, error.retryable], ["fail", "InvalidResult", false]);
+    assert.match(error.message, /^the handler's result is not JSON: it /);
+    assert.equal(log.length, 1);
+  });
+}
 
 // --- cancel
 
@@ -464,4 +475,77 @@ test("an answer of megabytes is written whole before the end", async (t) => {
   init.resume();
   assert.equal((await init.frame()).result.length, 4e6);
   assert.deepEqual(await exit, [0, null]);
+});
+
+// --- what a developer sees
+
+test("a handler sees queue, attempt and meta of its job, and something usable where the backend sends none", async (t) => {
+  const handlers = { show: ({ queue, attempt, meta }) => ({ queue, attempt, meta }) };
+  const { init } = await startWorker(t, { handlers });
+  init.send(job("show", [], { queue: "mail", attempt: 3, meta: { tenant: "acme" } }));
+  assert.deepEqual((await init.frame()).result, { queue: "mail", attempt: 3, meta: { tenant: "acme" } });
+  init.send({ type: "job", job: { id: "j2", type: "show", queue: 7, attempt: "x", meta: [1] } });
+  assert.deepEqual((await init.frame()).result, { queue: "default", meta: {} });
+});
+
+test("without a concurrency of its own a worker takes as many jobs as ojs-init allows", async (t) => {
+  const handlers = { a: () => {} };
+  assert.equal((await startWorker(t, { handlers }, { concurrency: 37 })).ready.concurrency, 37);
+  assert.equal((await startWorker(t, { handlers, concurrency: 4 }, { concurrency: 37 })).ready.concurrency, 4);
+});
+
+test("a misspelt option is an error that names those there are", () => {
+  const misspelt = () => new Worker({ handlers: { a: () => {} }, concurency: 3 });
+  assert.throws(misspelt, { name: "TypeError", message: /^concurency: no such option; there are handlers, concurrency, / });
+});
+
+test("quiet and terminate are in its log", async (t) => {
+  const { init, status, log } = await startWorker(t, { handlers: { a: () => {} } });
+  init.send({ type: "lifecycle", state: "quiet", reason: "sigtstp" });
+  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
+  assert.equal(await status, 0);
+  assert.deepEqual(log, ["quiet (sigtstp)", "terminate (sigterm)"]);
+});
+
+test("the stack of a handler's error is on standard error, unless onError takes it", async (t) => {
+  const { path, accept } = await listen(t);
+  const accepted = accept();
+  const program = `import { work } from ${JSON.stringify(new URL("../ojs-worker.mjs", import.meta.url).href)};
+    await work({ handlers: { boom: function sendMail() { throw new TypeError("ka\x1b[2Jputt"); } } });`;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
+    env: { ...process.env, OJS_SOCKET: path },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (text) => (said += text));
+  const init = await accepted;
+  init.send(HELLO);
+  await init.frame();
+  init.send(job("boom"));
+  assert.equal((await init.frame()).type, "fail");
+  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
+  await once(child, "close");
+  assert.match(said, /TypeError: ka \[2Jputt\n +at .*sendMail/);
+});
+
+test("a SIGTERM that comes when the worker has ended already does not change its status", async (t) => {
+  const { path, accept } = await listen(t);
+  const accepted = accept();
+  const program = `import { Worker } from ${JSON.stringify(new URL("../ojs-worker.mjs", import.meta.url).href)};
+    const status = await new Worker({ handlers: { a: () => {} } }).run();
+    process.stdout.write("over");
+    setTimeout(() => process.exit(status), 30_000);
+    process.stdin.on("data", () => process.exit(status));`;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
+    env: { ...process.env, OJS_SOCKET: path },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  const init = await accepted;
+  init.send(HELLO);
+  await init.frame();
+  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
+  await once(child.stdout, "data");
+  child.kill("SIGTERM");
+  child.stdin.write("go");
+  assert.deepEqual(await once(child, "close"), [0, null]);
 });

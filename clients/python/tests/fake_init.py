@@ -243,10 +243,10 @@ class ClientTest(unittest.TestCase):
     def no_problems(self, init: FakeInit) -> None:
         self.assertEqual(init.problems, [])
 
-    def worker(self, concurrency: int = 10, **options: Any) -> ojs_worker.Worker:
+    def worker(self, concurrency: Optional[int] = 10, **options: Any) -> ojs_worker.Worker:
         return ojs_worker.Worker(concurrency, socket_path=self.init.path, **options)
 
-    def async_worker(self, concurrency: int = 10, **options: Any) -> ojs_worker.AsyncWorker:
+    def async_worker(self, concurrency: Optional[int] = 10, **options: Any) -> ojs_worker.AsyncWorker:
         return ojs_worker.AsyncWorker(concurrency, socket_path=self.init.path, **options)
 
     def start(self, worker: Any, **hello: Any) -> Running:

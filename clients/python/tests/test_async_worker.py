@@ -56,6 +56,26 @@ class Async(ClientTest):
         self.assertEqual(most, 3)
         self.end(running)
 
+    def test_without_a_number_of_its_own_it_runs_as_many_handlers_as_ojs_init_allows(self) -> None:
+        worker = self.async_worker(None)
+        gate = asyncio.Event()
+        now = 0
+
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> None:
+            nonlocal now
+            now += 1
+            if now == 100:
+                gate.set()
+            await gate.wait()
+
+        running = self.start(worker)
+        for number in range(100):
+            self.init.send(job(str(number)))
+        for _ in range(100):
+            self.init.expect("ack")
+        self.end(running)
+
     def test_a_thousand_jobs_get_one_answer_each(self) -> None:
         worker = self.async_worker(50)
 

@@ -63,6 +63,15 @@ class Handshake(ClientTest):
         self.assertEqual(worker.worker_id, "w1")
         self.end(running)
 
+    def test_without_a_number_of_its_own_it_takes_as_many_jobs_as_ojs_init_allows(self) -> None:
+        worker = self.worker(None)
+        worker.job("a")(lambda job: None)
+        self.assertEqual(worker.concurrency, 0)
+        running = Running(worker)
+        self.assertEqual(self.init.hello()["concurrency"], 100)
+        self.assertEqual(worker.concurrency, 100)
+        self.end(running)
+
     def test_with_a_default_handler_every_type_is_taken(self) -> None:
         worker = self.worker()
         worker.job()(lambda job: job.type)
@@ -136,7 +145,7 @@ class Handshake(ClientTest):
 
         with self.assertRaisesRegex(TypeError, "AsyncWorker"):
             worker.job("u")(handler)
-        for wrong in (0, -1, 10_001, True, 1.5, "2", None):
+        for wrong in (0, -1, 10_001, True, 1.5, "2"):
             with self.assertRaises(ValueError):
                 ojs_worker.Worker(wrong)  # type: ignore[arg-type]
 
