@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients" / "python"))
 from ojs_worker import Job, Worker  # noqa: E402
 
-worker = Worker(concurrency=10)
+worker = Worker()
 
 
 @worker.job("email.send")

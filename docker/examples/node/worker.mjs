@@ -5,7 +5,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Discard, work } from "./ojs-worker.mjs";
 
 await work({
-  concurrency: 10,
   handlers: {
     "image.resize": async (job) => {
       const [name, seconds = 0.1] = job.args;

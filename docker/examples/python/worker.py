@@ -4,7 +4,7 @@ import logging
 
 from ojs_worker import Discard, Job, Worker
 
-worker = Worker(concurrency=10)
+worker = Worker()
 
 
 @worker.job("email.send")
