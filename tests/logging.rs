@@ -26,6 +26,9 @@ use support::wait;
 #[path = "worker_socket/stage.rs"]
 mod stage;
 
+#[path = "logging/last_line.rs"]
+mod last_line;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 

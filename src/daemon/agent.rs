@@ -32,6 +32,7 @@ use crate::exit::Exit;
 use crate::lifecycle::figures::Figures;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::options::Restart;
+use crate::os::cgroup::OomKills;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
 use crate::os::entry::Environ;
@@ -172,6 +173,7 @@ fn set_up(
         started_at: now(),
         log,
         worker: None,
+        oom_kills: OomKills::find(),
         descendants: Descendants::default(),
         happened: Default::default(),
         narrator: Narrator::new(&config.worker),

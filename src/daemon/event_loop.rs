@@ -20,12 +20,14 @@ use crate::daemon::probe_answers::Sources;
 use crate::daemon::probe_links::{self, ProbeLinks};
 use crate::daemon::termination_log::TerminationLog;
 use crate::daemon::worker_links::WorkerLinks;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
+use crate::lifecycle::ending::WorkerEnd;
 use crate::lifecycle::event::{Event, Reply};
 use crate::lifecycle::figures::Figures;
 use crate::lifecycle::ids::{CallId, ProcessId};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
+use crate::os::cgroup::OomKills;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
 use crate::os::file_watch::FileWatch;
@@ -101,6 +103,8 @@ pub struct EventLoop {
     pub(super) replies: Receiver<LaneAnswer>,
     pub(super) plan: ChildPlan,
     pub(super) worker: Option<Worker>,
+    /// Where the kernel tells how often it ended somebody for want of memory.
+    pub(super) oom_kills: Option<OomKills>,
     pub(super) descendants: Descendants,
     /// What happened and was not told to the machine yet. One turn adds a bounded number, and the next begins when all
     /// are told.
@@ -303,6 +307,7 @@ impl EventLoop {
                     if let Some(worker) = self.worker.take() {
                         self.links.worker_reaped(worker.process);
                     }
+                    self.look_at_memory(ended);
                     self.happened.push_back(Event::WorkerEnded(ended));
                 }
                 Ok(Reaped::Process(pid, ended)) => {
@@ -317,6 +322,16 @@ impl EventLoop {
         // SIGCHLD told once for all of them.
         self.reaps_again = true;
         self.has_more = true;
+    }
+}
+
+impl EventLoop {
+    /// Whether the worker, which has ended like this, may have been the kernel's choice when memory ran out.
+    fn look_at_memory(&mut self, ended: Ended) {
+        let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
+        if let Some(kills @ 1..) = counter.map(OomKills::since) {
+            self.happened.push_back(Event::MemoryRanOut(kills));
+        }
     }
 }
 

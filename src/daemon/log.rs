@@ -69,7 +69,7 @@ pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
 /// Writes a record that was put together elsewhere, if its level is wanted.
 pub fn say(note: &Note) {
     if let Some(sink) = LOG.get().filter(|sink| note.level <= sink.level) {
-        sink.say(note.level, &note.message, &note.fields);
+        sink.add(sink.line(note.severity(), &note.message, &note.fields), note.level);
     }
 }
 

@@ -421,6 +421,8 @@ pub struct Note {
     pub message: String,
     /// What it says besides.
     pub fields: Fields,
+    /// We cannot go on: worse than any level.
+    pub is_fatal: bool,
 }
 
 impl Note {
@@ -430,6 +432,22 @@ impl Note {
             level,
             message: message.to_string(),
             fields: Fields::default(),
+            is_fatal: false,
+        }
+    }
+
+    /// We cannot go on after this.
+    pub fn fatal(mut self) -> Self {
+        self.is_fatal = true;
+        self
+    }
+
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        if self.is_fatal {
+            Severity::Fatal
+        } else {
+            Severity::Usual(self.level)
         }
     }
 

@@ -15,6 +15,7 @@ mod descendants;
 mod event_loop;
 mod instances;
 mod lane_pool;
+mod last_words;
 pub mod log;
 mod log_record;
 mod narrate;

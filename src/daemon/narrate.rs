@@ -8,11 +8,11 @@ use std::time::Duration;
 use log::Level;
 
 use crate::config::Worker;
+use crate::daemon::last_words::{self, LastWords};
 use crate::daemon::log::{say, set_worker};
 use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::seldom::Seldom;
-use crate::exit::Ended;
 use crate::lifecycle::effect::{Call, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::event::Failure;
 use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
@@ -39,6 +39,8 @@ pub struct Narrator {
     jobs: JobNarrator,
     /// What ended it, if that was said.
     ended_by: Option<Reason>,
+    /// How it ends.
+    last_words: LastWords,
     /// Outcomes that could not be delivered, by the reason: in an outage each active job has many of them.
     undelivered: BTreeMap<&'static str, Seldom>,
 }
@@ -52,6 +54,7 @@ impl Narrator {
             queues: worker.queues.join(","),
             jobs: JobNarrator::default(),
             ended_by: None,
+            last_words: LastWords::default(),
             undelivered: BTreeMap::new(),
         }
     }
@@ -64,9 +67,20 @@ impl Narrator {
     }
 
     /// The worker was started, and this is its name from here on, in every record.
-    pub fn worker_started(&self, pid: Pid, worker: &WorkerId) {
+    pub fn worker_started(&mut self, pid: Pid, worker: &WorkerId) {
+        self.last_words.started();
         set_worker(&worker.0);
         say(&self.started(u64::try_from(pid.number()).unwrap_or_default(), worker));
+    }
+
+    /// There is no process for the worker at the moment, for this reason.
+    pub fn no_process_yet(&mut self, why: String) {
+        self.last_words.no_process_yet(why);
+    }
+
+    /// There is no worker, for this reason; the lifecycle decides whether that is the end.
+    pub fn worker_not_started(&mut self, why: String) {
+        self.last_words.not_started(why);
     }
 
     /// A request goes to the backend.
@@ -115,24 +129,28 @@ impl Narrator {
     /// The record about it, unless there was one like it a moment ago.
     fn note(&mut self, remark: &Remark, now: Duration) -> Option<Note> {
         Some(match remark {
+            // A worker that could not be started has no story: the last words say it all.
+            Remark::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
+                return None;
+            }
             Remark::StateChanged { state, reason } => self.state_changed(*state, *reason),
             Remark::Stayed { what, why } => stayed(*what, why),
             Remark::DrainBegan { active, left } | Remark::Draining { active, left } => self.draining(*active, *left),
             Remark::Drained => info("no job is active: asking the worker to end"),
             Remark::StopBegan { held, is_forced } => stop_began(*held, *is_forced),
-            Remark::Killing => info("SIGKILL to what is left"),
+            Remark::Killing => warn("SIGKILL to what is left"),
             Remark::KillGaveUp => Note::new(
                 Level::Error,
                 "processes are left that SIGKILL did not end in time; going on without them",
             ),
-            Remark::WorkerEnded(ended) => worker_ended(*ended),
+            Remark::WorkerEnded(end, manner) => last_words::worker_ended(*end, *manner),
             Remark::DescendantsLeft(left) => descendants_left(*left),
             Remark::RestartIn(pause) => restart_in(*pause),
             Remark::TooManyRestarts => Note::new(
                 Level::Error,
                 "more than 10 restarts of the worker in 10 minutes: giving up",
             ),
-            Remark::StartPostponed => warn("the system has no process for the worker yet; trying again for 10 s"),
+            Remark::StartPostponed => self.last_words.start_postponed(),
             Remark::NotReady => warn(NOT_READY),
             Remark::ConnectionReady {
                 connection,
@@ -164,12 +182,11 @@ impl Narrator {
             Remark::FetchAbandoned => warn(FETCH_ABANDONED),
             Remark::PrestopRan { left } => prestop_ran(*left),
             Remark::PrestopLapsed { later } => prestop_lapsed(*later),
-            Remark::Summary {
-                cut_off,
-                unreported,
-                is_asked,
-                status,
-            } => summary(*cut_off, *unreported, *is_asked, *status).about(self.totals(*status, now)),
+            Remark::Summary(account) => {
+                let status = account.status.unwrap_or_default();
+                let last_words = self.last_words.summary(account, status);
+                last_words.and(|fields| self.with_totals(fields, status, now))
+            }
         })
     }
 
@@ -213,8 +230,8 @@ impl Narrator {
         Some(Note::new(level, format_args!("{what} failed: {why}{next}{more}")).about(fields))
     }
 
-    fn totals(&self, status: u8, now: Duration) -> Fields {
-        Fields::default()
+    fn with_totals(&self, fields: Fields, status: u8, now: Duration) -> Fields {
+        fields
             .with("exit_status", u64::from(status))
             .with("total_processed", self.jobs.completed())
             .with("uptime_seconds", now.saturating_sub(self.began).as_secs())
@@ -225,16 +242,16 @@ const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCK
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 
-fn info(message: impl fmt::Display) -> Note {
+pub(super) fn info(message: impl fmt::Display) -> Note {
     Note::new(Level::Info, message)
 }
 
-fn warn(message: impl fmt::Display) -> Note {
+pub(super) fn warn(message: impl fmt::Display) -> Note {
     Note::new(Level::Warn, message)
 }
 
 /// `1 job`, `2 jobs`.
-fn jobs(count: impl fmt::Display) -> String {
+pub(super) fn jobs(count: impl fmt::Display) -> String {
     let count = count.to_string();
     let plural = if count == "1" { "" } else { "s" };
     format!("{count} job{plural}")
@@ -296,14 +313,6 @@ fn stop_began(held: usize, is_forced: bool) -> Note {
     }
 }
 
-fn worker_ended(ended: Ended) -> Note {
-    let fields = match ended {
-        Ended::Exited(status) => Fields::default().with("exit_status", u64::from(status)),
-        Ended::Signalled(signal) => Fields::default().with("signal", signal.to_string().as_str()),
-    };
-    info(format_args!("the worker ended: {ended}")).about(fields)
-}
-
 fn descendants_left(left: Duration) -> Note {
     let fields = Fields::default().with("remaining_ms", milliseconds(left));
     info(format_args!(
@@ -315,7 +324,7 @@ fn descendants_left(left: Duration) -> Note {
 
 fn restart_in(pause: Duration) -> Note {
     let fields = Fields::default().with("retry_ms", milliseconds(pause));
-    info(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
+    warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
 }
 
 fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> Note {
@@ -364,22 +373,6 @@ fn interval_cut(configured: Duration, used: Duration) -> Note {
         seconds(configured),
         seconds(used)
     ))
-}
-
-fn summary(cut_off: usize, unreported: usize, is_asked: bool, status: u8) -> Note {
-    if cut_off + unreported > 0 {
-        warn(format_args!(
-            "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
-            jobs(cut_off),
-            jobs(unreported)
-        ))
-    } else if is_asked {
-        info(format_args!("Worker stopped gracefully; exit status {status}"))
-    } else {
-        info(format_args!(
-            "nothing is left to do without the worker; exit status {status}"
-        ))
-    }
 }
 
 /// `error.type`, and the same for a person.

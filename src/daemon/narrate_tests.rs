@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::daemon::log_record::{Format, Record, Severity};
+use crate::daemon::log_record::{Format, Record};
+use crate::exit::Ended;
 use crate::lifecycle::effect::{CancelReason, Outcome};
+use crate::lifecycle::ending::{Account, Cause, Manner, Tally, WorkerEnd};
 use crate::lifecycle::event::{JobError, Subject};
 use crate::lifecycle::ids::JobId;
 use crate::signal::Signal;
@@ -82,7 +84,7 @@ impl Row {
 fn read(note: &Note) -> Value {
     let record = Record {
         at: jiff::Timestamp::UNIX_EPOCH,
-        severity: Severity::Usual(note.level),
+        severity: note.severity(),
         message: &note.message,
         fields: &note.fields,
         worker: None,
@@ -97,6 +99,7 @@ fn narrator() -> Narrator {
         queues: String::new(),
         jobs: JobNarrator::default(),
         ended_by: None,
+        last_words: LastWords::default(),
         undelivered: BTreeMap::new(),
     }
 }
@@ -153,12 +156,7 @@ fn about_the_worker() -> Vec<Remark> {
         failure,
         retry_in: Some(soon),
     };
-    let summary = |cut_off, is_asked| Remark::Summary {
-        cut_off,
-        unreported: 0,
-        is_asked,
-        status: 0,
-    };
+    let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
     let stop = |held| Remark::StopBegan { held, is_forced: true };
     vec![
         Remark::Registered(WorkerId("w1".into())),
@@ -202,15 +200,71 @@ fn about_the_worker() -> Vec<Remark> {
         },
         Remark::Killing,
         Remark::KillGaveUp,
-        Remark::WorkerEnded(Ended::Exited(1)),
-        Remark::WorkerEnded(Ended::Signalled(Signal::KILL)),
+        ended(Ended::Exited(0), Manner::Orderly),
+        ended(Ended::Signalled(Signal::TERM), Manner::Orderly),
+        ended(Ended::Exited(1), Manner::Disorderly),
+        ended(Ended::Signalled(Signal::HUP), Manner::Disorderly),
+        ended(Ended::Signalled(Signal::HUP), Manner::Failed),
+        ended(Ended::Exited(0), Manner::Unasked),
+        ended(Ended::Exited(1), Manner::Failed),
+        Remark::WorkerEnded(out_of_memory(), Manner::Failed),
         Remark::DescendantsLeft(soon),
         Remark::RestartIn(soon),
         Remark::TooManyRestarts,
         Remark::StartPostponed,
-        summary(0, true),
-        summary(1, true),
-        summary(0, false),
+    ]
+    .into_iter()
+    .chain(
+        last_words()
+            .into_iter()
+            .map(|account| Remark::Summary(Box::new(account))),
+    )
+    .collect()
+}
+
+fn out_of_memory() -> WorkerEnd {
+    WorkerEnd {
+        ended: Ended::Signalled(Signal::KILL),
+        oom_kills: 1,
+    }
+}
+
+/// An end, as far as the log tells of it.
+fn account(cause: Cause, worker: Option<WorkerEnd>, status: u8) -> Account {
+    Account {
+        cause,
+        worker,
+        took: Duration::ZERO,
+        status: Some(status),
+        is_abandoned: false,
+        unreported: 0,
+        cut_off: 0,
+        tally: Tally::default(),
+    }
+}
+
+/// Every end that has words of its own.
+fn last_words() -> Vec<Account> {
+    let asked = account(Cause::Asked(Reason::Sigterm), Some(Ended::Exited(0).into()), 0);
+    vec![
+        Account {
+            cut_off: 1,
+            ..asked.clone()
+        },
+        Account {
+            is_abandoned: true,
+            cut_off: 1,
+            status: Some(143),
+            ..asked.clone()
+        },
+        asked,
+        account(Cause::WorkerEnded, Some(Ended::Exited(0).into()), 0),
+        account(Cause::WorkerEnded, Some(Ended::Exited(1).into()), 1),
+        account(Cause::WorkerEnded, Some(out_of_memory()), 137),
+        account(Cause::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137),
+        account(Cause::WorkerEnded, None, 137),
+        account(Cause::NotStarted(127), None, 127),
+        account(Cause::AtOnce, None, 130),
     ]
 }
 

@@ -5,13 +5,13 @@ use uuid::Uuid;
 
 use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
-use crate::daemon::prepare::report;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
 use crate::lifecycle::answer::Shown;
 use crate::lifecycle::effect::Effect;
 use crate::lifecycle::event::{Event, NotStarted};
 use crate::lifecycle::ids::{ClientId, ConnectionId, WorkerId};
+use crate::os::cgroup::OomKills;
 use crate::os::{init, process};
 use crate::signal::Signal;
 use crate::wire::{status, termination_log};
@@ -50,6 +50,7 @@ impl EventLoop {
     }
 
     fn start_worker(&mut self) {
+        self.oom_kills.iter_mut().for_each(OomKills::begin);
         let event = match start::try_spawn(&self.plan, &self.facts.program) {
             Ok(pid) => {
                 let process = self.links.worker_started(pid, self.poll.registry());
@@ -66,13 +67,17 @@ impl EventLoop {
                 self.narrator.worker_started(pid, &worker);
                 Event::WorkerStarted { process, worker }
             }
-            Err(NotStartedNow::Shortage(reason)) => {
-                debug!("no process to be had: {reason}");
+            Err(NotStartedNow::Shortage(error)) => {
+                debug!("no process to be had: {error}");
+                self.narrator.no_process_yet(start::reason(&error));
+                let shortage = start::no_process(&self.facts.program, &error);
+                self.narrator.worker_not_started(shortage.message);
                 Event::WorkerNotStarted(NotStarted::Shortage)
             }
             Err(NotStartedNow::Refused(refused)) => {
-                report(&refused.message);
-                Event::WorkerNotStarted(NotStarted::Refused(refused.exit.code()))
+                let status = refused.exit.code();
+                self.narrator.worker_not_started(refused.message);
+                Event::WorkerNotStarted(NotStarted::Refused(status))
             }
         };
         self.happened.push_back(event);

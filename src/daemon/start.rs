@@ -132,7 +132,8 @@ fn no_process_allowed(program: &str, error: &io::Error) -> NotStarted {
     }
 }
 
-fn no_process(program: &str, error: &io::Error) -> NotStarted {
+/// No process could be had for as long as we try.
+pub fn no_process(program: &str, error: &io::Error) -> NotStarted {
     let window = RETRY_WINDOW.as_secs();
     let message = format!(
         "cannot start {program}: no process could be created for {window} s: {}; \
@@ -181,7 +182,7 @@ fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
 }
 
 /// What the error number means, without the number. EAGAIN has a meaning of its own where processes are created.
-fn reason(error: &io::Error) -> String {
+pub fn reason(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN) => "a limit on the number of processes is reached".to_owned(),
         Some(errno) => errno.desc().to_owned(),

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exit::Ended;
 use crate::lifecycle::answer::{Answer, Shown};
-use crate::lifecycle::ending::Account;
+use crate::lifecycle::ending::{Account, Manner, WorkerEnd};
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::lifecycle::time::Moment;
@@ -363,7 +362,7 @@ pub enum Remark {
     /// Processes are left that SIGKILL did not end in time.
     KillGaveUp,
     /// The worker ended.
-    WorkerEnded(Ended),
+    WorkerEnded(WorkerEnd, Manner),
     /// It left processes behind: they get this long to end.
     DescendantsLeft(Duration),
     /// It will be started again after this pause.
@@ -452,17 +451,8 @@ pub enum Remark {
         /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where the limit is known.
         later: Option<Duration>,
     },
-    /// What was left at the end.
-    Summary {
-        /// Jobs that a shutdown cut off.
-        cut_off: usize,
-        /// Finished jobs whose ACK the backend never took.
-        unreported: usize,
-        /// Somebody asked for the end; else the worker ended by itself, or could not be started.
-        is_asked: bool,
-        /// Our exit status.
-        status: u8,
-    },
+    /// How it all ended: the last words.
+    Summary(Box<Account>),
 }
 
 /// How a job ended, from our point of view.

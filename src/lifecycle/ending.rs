@@ -1,6 +1,7 @@
 //! What a person wants to know of an end: who began it, how it went, what became of the jobs from then on.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use crate::exit::Ended;
@@ -9,6 +10,59 @@ use crate::lifecycle::ids::{Claim, JobId};
 use crate::lifecycle::jobs::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
+use crate::signal::Signal;
+
+/// How a worker ended, and what is known of the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkerEnd {
+    /// What `waitpid` told.
+    pub ended: Ended,
+    /// How many processes of this container the kernel had killed since the worker's start because memory ran out, where
+    /// the worker may be one of them.
+    pub oom_kills: u64,
+}
+
+impl WorkerEnd {
+    /// Whether it looks like the work of the kernel's out-of-memory killer: a SIGKILL, or what a shell makes of one.
+    #[must_use]
+    pub fn is_like_oom(ended: Ended) -> bool {
+        ended.status() == Ended::Signalled(Signal::KILL).status()
+    }
+
+    /// ` (out of memory: ...)`, or nothing where that is not known.
+    #[must_use]
+    pub fn out_of_memory(self) -> String {
+        match self.oom_kills {
+            0 => String::new(),
+            kills => format!(" (out of memory: oom_kill of the cgroup rose by {kills})"),
+        }
+    }
+}
+
+impl From<Ended> for WorkerEnd {
+    fn from(ended: Ended) -> Self {
+        Self { ended, oom_kills: 0 }
+    }
+}
+
+impl fmt::Display for WorkerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.ended, self.out_of_memory())
+    }
+}
+
+/// How an end of the worker fits what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// The end was asked for, and came as it should; or was forced.
+    Orderly,
+    /// The end was asked for, and the worker ended in another way than it was asked to.
+    Disorderly,
+    /// Nobody had asked. Its status counts as success.
+    Unasked,
+    /// Nobody had asked, and its status is that of a failure.
+    Failed,
+}
 
 /// What the termination log tells. How it is spelled is the business of `wire::termination_log`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,7 +70,7 @@ pub struct Account {
     /// What began the end.
     pub cause: Cause,
     /// How the last worker ended, once it has.
-    pub worker: Option<Ended>,
+    pub worker: Option<WorkerEnd>,
     /// Since the end began.
     pub took: Duration,
     /// How it ended; none while the stop phase begins.
@@ -133,10 +187,33 @@ impl Lifecycle {
         }
     }
 
+    /// The last words, for whoever reads the log and for whoever reads the termination log.
     pub(super) fn account_for_exit(&mut self, status: u8, now: Moment) {
         let mut account = self.account(now);
         account.status = Some(status);
+        self.say(Remark::Summary(Box::new(account.clone())));
         self.order(Effect::WriteTerminationLog(Box::new(account)));
+    }
+
+    /// How this end of the worker fits what was asked for.
+    pub(super) fn manner(&self, ended: Ended) -> Manner {
+        let is_success = self.options.remap_exit.apply(ended) == 0;
+        if !self.phase.is_terminating() {
+            return if is_success { Manner::Unasked } else { Manner::Failed };
+        }
+        let is_as_asked = match ended {
+            Ended::Exited(status) => [Signal::TERM, Signal::INT]
+                .into_iter()
+                .any(|signal| Ended::Signalled(signal).status() == status),
+            Ended::Signalled(Signal::TERM | Signal::INT) => true,
+            Ended::Signalled(Signal::KILL) => self.shutdown.is_killing(),
+            Ended::Signalled(_) => false,
+        };
+        if is_success || is_as_asked {
+            Manner::Orderly
+        } else {
+            Manner::Disorderly
+        }
     }
 
     fn account(&self, now: Moment) -> Account {

@@ -29,6 +29,9 @@ pub enum Event {
     },
     /// There is no worker.
     WorkerNotStarted(NotStarted),
+    /// Since the worker's start the kernel has killed so many processes of this container because memory ran out. Comes
+    /// right before the end of a worker that may be one of them.
+    MemoryRanOut(u64),
     /// The worker ended and was reaped.
     WorkerEnded(Ended),
     /// Everything that had ended was reaped.

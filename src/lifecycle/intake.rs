@@ -220,9 +220,16 @@ impl Lifecycle {
         self.shorten_pauses(now);
         self.shorten_look_pauses(now);
         let active = self.jobs.active();
-        self.say(Remark::DrainBegan { active, left });
+        if self.is_draining_anything() {
+            self.say(Remark::DrainBegan { active, left });
+        }
         self.shutdown.logged = Some((active, now));
         self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
+    }
+
+    /// Without a worker and without a job there is nothing that a person would wait for.
+    fn is_draining_anything(&self) -> bool {
+        self.jobs.active() > 0 || self.worker.is_alive()
     }
 
     /// A change is logged too, but not each of many.
@@ -240,7 +247,9 @@ impl Lifecycle {
         if self.phase == Phase::Drain {
             let active = self.jobs.active();
             let left = self.time_to_deadline(now);
-            self.say(Remark::Draining { active, left });
+            if self.is_draining_anything() {
+                self.say(Remark::Draining { active, left });
+            }
             self.shutdown.logged = Some((active, now));
             self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
         }

@@ -195,6 +195,7 @@ impl Lifecycle {
             Event::OperatorLeft(client) => self.operator_left(client),
             Event::WorkerStarted { process, worker } => self.worker_started(process, worker, now),
             Event::WorkerNotStarted(why) => self.worker_not_started(why, now),
+            Event::MemoryRanOut(kills) => self.worker.memory_ran_out(kills),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
             Event::Reaped { children_left } => self.reaped(children_left, now),
             Event::Connected { connection, process } => self.connected(connection, process),

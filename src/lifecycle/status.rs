@@ -244,7 +244,7 @@ impl Lifecycle {
         ShownWorker {
             process: self.worker.process().filter(|_| self.worker.is_alive()),
             up: self.worker.up(now),
-            ended: self.worker.ended(),
+            ended: self.worker.ended().map(|end| end.ended),
             restarts: self.worker.restarts(now),
             starts_in: starts_in.map(|at| at.from_now(now)),
             connections: self.connections.iter().count(),

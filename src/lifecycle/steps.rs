@@ -32,7 +32,9 @@ const UNDO_WITHIN: Duration = Duration::from_secs(1);
 impl Lifecycle {
     pub(super) fn begin_end_game(&mut self, now: Moment) {
         self.timers.cancel(Timer::DrainLog);
-        self.say(Remark::Drained);
+        if self.worker.is_alive() {
+            self.say(Remark::Drained);
+        }
         self.enter(Step::Ask, now);
     }
 
@@ -443,12 +445,6 @@ impl Lifecycle {
             self.count_what_is_left();
         }
         let status = self.exit_status();
-        self.say(Remark::Summary {
-            cut_off: self.shutdown.cut_off,
-            unreported: self.shutdown.unreported,
-            is_asked: self.shutdown.is_asked,
-            status,
-        });
         self.account_for_exit(status, now);
         self.order(Effect::Exit(status));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::exit::{Ended, RemapExit};
 use crate::lifecycle::backoff::{restart_pause, shortage_pause};
 use crate::lifecycle::effect::{Effect, Reason, Remark};
+use crate::lifecycle::ending::WorkerEnd;
 use crate::lifecycle::event::NotStarted;
 use crate::lifecycle::ids::{ProcessId, WorkerId};
 use crate::lifecycle::machine::{Lifecycle, Timer};
@@ -57,7 +58,9 @@ pub(super) struct Supervision {
     /// When it was started again, within the window.
     restarts: VecDeque<Moment>,
     /// How the last one ended.
-    ended: Option<Ended>,
+    ended: Option<WorkerEnd>,
+    /// Processes that the kernel has killed since the start of the present one because memory ran out, as far as told.
+    oom_kills: u64,
     /// Why the last one could not be started.
     refused_with: Option<u8>,
 }
@@ -93,6 +96,7 @@ impl Supervision {
             shortages: 0,
             restarts: VecDeque::new(),
             ended: None,
+            oom_kills: 0,
             refused_with: None,
         }
     }
@@ -133,8 +137,12 @@ impl Supervision {
     }
 
     /// How the last one ended.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<WorkerEnd> {
         self.ended
+    }
+
+    pub(super) fn memory_ran_out(&mut self, kills: u64) {
+        self.oom_kills = kills;
     }
 
     /// Our exit status where it could not be started.
@@ -158,7 +166,7 @@ impl Supervision {
     /// What its end makes our exit status when nobody asked for the end.
     pub(super) fn status(&self, remap: &RemapExit) -> u8 {
         self.refused_with
-            .unwrap_or_else(|| remap.apply(self.ended.unwrap_or(UNREAPED)))
+            .unwrap_or_else(|| remap.apply(self.ended.map_or(UNREAPED, |end| end.ended)))
     }
 }
 
@@ -214,7 +222,10 @@ impl Lifecycle {
         let State::Alive(process) = self.worker.state else {
             return;
         };
-        self.worker.ended = Some(ended);
+        let oom_kills = std::mem::take(&mut self.worker.oom_kills);
+        let end = WorkerEnd { ended, oom_kills };
+        let manner = self.manner(ended);
+        self.worker.ended = Some(end);
         self.worker.state = State::Clearing {
             process,
             children_left: true,
@@ -222,7 +233,7 @@ impl Lifecycle {
             is_killed: false,
         };
         self.timers.cancel(Timer::Ready);
-        self.say(Remark::WorkerEnded(ended));
+        self.say(Remark::WorkerEnded(end, manner));
         if !matches!(self.phase, Phase::EndGame | Phase::Stop) {
             let patience = self.options.cancel_grace.saturating_add(KILL_PATIENCE);
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
@@ -347,7 +358,7 @@ impl Lifecycle {
     fn may_restart(&mut self, now: Moment) -> bool {
         let is_wanted = match self.options.restart {
             Restart::Never => false,
-            Restart::OnFailure => self.worker.ended != Some(Ended::Exited(0)),
+            Restart::OnFailure => self.worker.ended.is_none_or(|end| end.ended != Ended::Exited(0)),
             Restart::Always => true,
         };
         if !is_wanted {

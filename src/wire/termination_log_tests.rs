@@ -12,7 +12,7 @@ fn cut_off(names: &[&str]) -> Account {
     let names: BTreeSet<JobId> = names.iter().map(|name| JobId((*name).into())).collect();
     Account {
         cause: Cause::Asked(Reason::Sigterm),
-        worker: Some(Ended::Signalled(Signal::KILL)),
+        worker: Some(Ended::Signalled(Signal::KILL).into()),
         took: Duration::from_millis(29_140),
         status: Some(9),
         is_abandoned: false,
@@ -28,7 +28,7 @@ fn cut_off(names: &[&str]) -> Account {
 
 fn drained() -> Account {
     Account {
-        worker: Some(Ended::Exited(0)),
+        worker: Some(Ended::Exited(0).into()),
         status: Some(0),
         tally: Tally::default(),
         ..cut_off(&[])
@@ -50,7 +50,7 @@ fn the_first_line_alone_says_how_it_ended() {
     );
     let mut too_often = drained();
     too_often.cause = Cause::WorkerEnded;
-    too_often.worker = Some(Ended::Exited(7));
+    too_often.worker = Some(Ended::Exited(7).into());
     too_often.status = Some(7);
     too_often.took = Duration::ZERO;
     too_often.tally.has_ended_too_often = true;

@@ -6,7 +6,7 @@ use ojs_init::lifecycle::answer::{Answer, Shown, Taken};
 use ojs_init::lifecycle::effect::{
     About, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Word, WorkerState,
 };
-use ojs_init::lifecycle::ending::Account;
+use ojs_init::lifecycle::ending::{Account, Cause, Manner};
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
 use ojs_init::lifecycle::ids::JobId;
 use ojs_init::lifecycle::status::{ShownPlace, Status};
@@ -301,7 +301,8 @@ fn said(remark: &Remark) -> String {
         }
         Remark::Killing => "killing".to_owned(),
         Remark::KillGaveUp => "the kernel holds processes".to_owned(),
-        Remark::WorkerEnded(ended) => format!("worker ended: {ended}"),
+        Remark::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
+        Remark::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
         Remark::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
         Remark::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
         Remark::TooManyRestarts => "too many restarts".to_owned(),
@@ -355,8 +356,13 @@ fn said(remark: &Remark) -> String {
         Remark::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
         Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
         Remark::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
-        Remark::Summary {
-            cut_off, unreported, ..
-        } => format!("{cut_off} cut off, {unreported} unreported"),
+        Remark::Summary(account) => {
+            let left = format!("{} cut off, {} unreported", account.cut_off, account.unreported);
+            match (account.cause, account.worker) {
+                (Cause::Asked(_), _) => left,
+                (cause, None) => format!("{cause:?}, {left}"),
+                (cause, Some(end)) => format!("{cause:?} ({end}), {left}"),
+            }
+        }
     }
 }

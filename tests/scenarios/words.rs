@@ -60,6 +60,9 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
         )?))),
         "connection" => connection(rest),
         "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
+        "memory" => Ok(Event::MemoryRanOut(number(
+            rest.trim_start_matches("ran out: oom_kill "),
+        )?)),
         other => Err(wrong("not an event", other)),
     }
 }

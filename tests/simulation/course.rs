@@ -134,6 +134,7 @@ impl Course {
                 self.worker_is_gone = true;
             }
             Event::Reaped { .. }
+            | Event::MemoryRanOut(_)
             | Event::Connected { .. }
             | Event::Said(..)
             | Event::OutboundFilled(_)

@@ -141,6 +141,7 @@ impl Ledger {
                 self.gone.insert(*process, true);
             }
             Event::SignalArrived(_)
+            | Event::MemoryRanOut(_)
             | Event::OperatorConnected(_)
             | Event::OperatorAsked(..)
             | Event::OperatorLeft(_)
@@ -377,7 +378,7 @@ impl Ledger {
             | Remark::Drained
             | Remark::Killing
             | Remark::KillGaveUp
-            | Remark::WorkerEnded(_)
+            | Remark::WorkerEnded(..)
             | Remark::DescendantsLeft(_)
             | Remark::RestartIn(_)
             | Remark::TooManyRestarts
@@ -397,7 +398,7 @@ impl Ledger {
             | Remark::Registered(_)
             | Remark::NotRegistered
             | Remark::HeartbeatIntervalCut { .. }
-            | Remark::Summary { .. } => {}
+            | Remark::Summary(_) => {}
         }
         Ok(())
     }

@@ -315,7 +315,7 @@ fn a_worker_that_dies_while_the_backend_is_away_fails_its_job_once_it_is_back() 
     init.notes_line("job j1");
     stage.backend.refuse_connections();
     crate::support::sys::send(proc::children(init.pid)[0], libc::SIGKILL).unwrap();
-    init.logs("the worker ended");
+    init.logs("the worker failed");
     stage.backend.accept_connections();
     assert!(is_worker_death(&stage.failure("j1")));
     init.ends_with(137);

@@ -50,11 +50,7 @@ impl Judge<'_> {
 
     /// The last line of the log.
     fn closing(&self) -> Option<Counted> {
-        let is_closing = |line: &&str| {
-            ["Worker stopped", "nothing is left to do without the worker"]
-                .iter()
-                .any(|words| line.contains(words))
-        };
+        let is_closing = |line: &&str| line.contains("; exit status ");
         let line = self.story.log.lines().rev().find(is_closing)?;
         Some(counted(line))
     }

@@ -1,0 +1,124 @@
+//! At level warn: what went wrong is there, and the last line of all names the cause.
+
+use crate::stage::{Init, Stage};
+
+/// As uid 54399 with no process to spare.
+const NO_PROCESS: &str = "import os, resource, sys
+os.setgroups([]); os.setgid(54399); os.setuid(54399)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+os.execv(sys.argv[1], sys.argv[1:])";
+
+/// Our own lines, each without its time.
+fn said(init: &Init) -> Vec<String> {
+    let log = init.log();
+    let ours = log.lines().filter_map(|line| line.split_once("Z ojs-init: "));
+    ours.map(|(_, said)| said.to_owned()).collect()
+}
+
+#[test]
+fn a_worker_that_is_killed_is_the_last_line_at_level_warn() {
+    let stage = Stage::new();
+    let mut init = stage
+        .command(&["sh", "-c", "kill -KILL $$"])
+        .with("OJS_LOG_LEVEL", "warn")
+        .start();
+    init.ends_with(137);
+    let said = said(&init);
+    let expected = [
+        "error: the worker failed: killed by SIGKILL",
+        "error: the worker was killed by SIGKILL; exit status 137",
+    ];
+    assert_eq!(said, expected, "{}", init.log());
+}
+
+#[test]
+fn a_worker_that_fails_is_the_last_line_and_so_is_one_that_ends_well() {
+    let stage = Stage::new();
+    for (status, expected) in [
+        ("3", "error: the worker ended by itself; exit status 3"),
+        ("0", "warn: the worker ended by itself, with success; exit status 0"),
+    ] {
+        let mut init = stage
+            .command(&["sh", "-c", &format!("exit {status}")])
+            .with("OJS_LOG_LEVEL", "warn")
+            .start();
+        init.ends_with(status.parse().unwrap());
+        assert_eq!(said(&init).last().map(String::as_str), Some(expected), "{}", init.log());
+    }
+}
+
+#[test]
+fn a_worker_that_crashes_again_and_again_is_told_each_time_at_level_warn() {
+    let stage = Stage::new();
+    let mut init = stage
+        .command(&["sh", "-c", "exit 9"])
+        .with_all(&[("OJS_LOG_LEVEL", "warn"), ("OJS_RESTART", "always")])
+        .start();
+    init.logs("warn: starting the worker again in 2 s");
+    let said = said(&init);
+    let expected = [
+        "error: the worker failed: exit status 9",
+        "warn: starting the worker again in 1 s",
+        "error: the worker failed: exit status 9",
+        "warn: starting the worker again in 2 s",
+    ];
+    assert_eq!(said, expected, "{}", init.log());
+    init.stops();
+}
+
+#[test]
+fn a_worker_that_never_began_is_one_line_with_its_cause() {
+    let stage = Stage::new();
+    let mut init = stage
+        .command(&["no-such-command-anywhere"])
+        .with("OJS_LOG_LEVEL", "info")
+        .start();
+    init.ends_with(127);
+    let said = said(&init);
+    let last = "fatal: cannot execute \"no-such-command-anywhere\": not found in any directory of PATH (No such file or \
+                directory); exit status 127";
+    assert_eq!(said.last().map(String::as_str), Some(last), "{}", init.log());
+    let of_a_worker = ["ended", "draining", "asking the worker"];
+    let story: Vec<_> = said
+        .iter()
+        .filter(|line| of_a_worker.iter().any(|words| line.contains(words)))
+        .collect();
+    assert!(story.is_empty(), "{}", init.log());
+}
+
+#[test]
+fn a_system_without_a_process_for_the_worker_is_named_with_the_remedy() {
+    let stage = Stage::new();
+    let mut init = stage
+        .command(&["true"])
+        .through(&["python3", "-c", NO_PROCESS])
+        .with("OJS_LOG_LEVEL", "warn")
+        .start();
+    init.ends_with(70);
+    let said = said(&init);
+    let last = "fatal: cannot start true: no process could be created for 10 s: a limit on the number of processes is \
+                reached; raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory \
+                limit; exit status 70";
+    assert_eq!(said.last().map(String::as_str), Some(last), "{}", init.log());
+    let first = "warn: cannot create a process for the worker yet, trying for 10 s: a limit on the number of processes is \
+                 reached";
+    assert!(said.iter().any(|line| line == first), "{}", init.log());
+}
+
+#[test]
+fn a_worker_without_a_handler_for_a_signal_that_was_passed_on_is_told_so() {
+    let stage = Stage::new();
+    let mut init = stage
+        .worker("link = Link(); link.ready(1); rest()")
+        .with("OJS_LOG_LEVEL", "warn")
+        .start();
+    init.notes_line("ready");
+    init.signal(libc::SIGHUP);
+    init.ends_with(129);
+    let said = said(&init);
+    let expected = [
+        "error: the worker failed: killed by SIGHUP; ojs-init passes SIGHUP on, and the worker has no handler for it",
+        "error: the worker was killed by SIGHUP; exit status 129",
+    ];
+    assert_eq!(said, expected, "{}", init.log());
+}
