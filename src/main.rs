@@ -9,7 +9,7 @@ use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::control_commands::Terminal;
 use ojs_init::daemon::prepare::report;
-use ojs_init::daemon::{agent, control_commands, plain_loop, termination_log};
+use ojs_init::daemon::{agent, agent_options::doubts, control_commands, plain_loop};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
 use ojs_init::os::stdio;
@@ -47,7 +47,7 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
         Request::ConfigCheck { flags } => {
             let mut config = load(invocation, &flags)?;
             plain_loop::check(&config)?;
-            config.warnings.extend(termination_log::doubt(&config));
+            config.warnings.extend(doubts(&config, &invocation.environ));
             Ok(print(&config::check_report(&config)))
         }
         Request::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),

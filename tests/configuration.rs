@@ -120,6 +120,7 @@ fn accepted(kind: Kind) -> String {
         | Kind::Size(..)
         | Kind::Number(..)
         | Kind::Signal
+        | Kind::CatchableSignal
         | Kind::Choice(_)
         | Kind::Names
         | Kind::Uids
@@ -173,6 +174,7 @@ fn value(key: &Key) -> String {
         | Kind::Duration(..)
         | Kind::Size(..)
         | Kind::Signal
+        | Kind::CatchableSignal
         | Kind::Choice(_)
         | Kind::Url
         | Kind::Listen
@@ -191,7 +193,7 @@ fn example(key: &Key) -> &'static str {
         Kind::Uids => "65532",
         Kind::Statuses => "143",
         Kind::Rewrites => "TERM:QUIT",
-        Kind::Signal => "USR1",
+        Kind::Signal | Kind::CatchableSignal => "USR1",
         Kind::Names => "eu,fast",
         Kind::Choice(words) => words[0],
         Kind::Duration(..) => "30s",

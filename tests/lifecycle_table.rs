@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ojs_init::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
 
@@ -124,6 +125,29 @@ fn in_the_docs(rendered: &[(&str, String, &str)]) {
     }
     if is_renewing() {
         fs::write(&file, page).unwrap();
+    }
+}
+
+#[test]
+fn the_longest_shutdown_is_over_by_the_slack_before_the_limit_whatever_the_limit_and_the_margin() {
+    for (limit, slack) in [
+        (1_000, 250),
+        (2_000, 250),
+        (3_000, 300),
+        (5_000, 500),
+        (8_000, 500),
+        (10_000, 500),
+        (30_000, 500),
+        (90_000, 500),
+    ] {
+        for margin in [None, Some(0), Some(50), Some(200), Some(limit / 2)] {
+            let took = clock::longest(Duration::from_millis(limit), margin.map(Duration::from_millis));
+            assert_eq!(
+                took,
+                Duration::from_millis(limit - slack),
+                "limit {limit} ms, margin {margin:?} ms"
+            );
+        }
     }
 }
 

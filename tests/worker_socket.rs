@@ -42,5 +42,7 @@ mod frames;
 mod inheritance;
 #[path = "worker_socket/secrets.rs"]
 mod secrets;
+#[path = "worker_socket/short_limits.rs"]
+mod short_limits;
 #[path = "worker_socket/shutdown.rs"]
 mod shutdown;

@@ -134,7 +134,7 @@ pub(super) fn value_name(key: &Key) -> &'static str {
         Kind::Duration(..) => "TIME",
         Kind::Size(..) => "SIZE",
         Kind::Number(..) => "NUMBER",
-        Kind::Signal => "SIG",
+        Kind::Signal | Kind::CatchableSignal => "SIG",
         Kind::Choice(_) => "WORD",
         Kind::Names => "NAMES",
         Kind::Uids => "UIDS",

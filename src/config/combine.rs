@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::keys::{KeyId, Scope};
 use super::sections::Config;
 use super::settings::Source;
-use crate::lifecycle::budget::stop_margin;
+use crate::lifecycle::budget::{LEAST_LIMIT, stop_margin};
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
 ///
@@ -64,8 +64,12 @@ fn limits(config: &Config) -> Result<(), ConfigError> {
     if shutdown.stop_margin.is_some_and(|margin| margin > limit / 2) {
         return clash(KeyId::StopMargin, format!("at most half of it, {}", Human(limit / 2)));
     }
-    if shutdown.prestop_time >= limit {
-        return clash(KeyId::PrestopTime, format!("less than {}", Human(limit)));
+    let most = limit.saturating_sub(LEAST_LIMIT);
+    if shutdown.prestop_time > most {
+        return clash(
+            KeyId::PrestopTime,
+            format!("at most {}, so that {} are left", Human(most), Human(LEAST_LIMIT)),
+        );
     }
     if shutdown.term_delay >= limit {
         return clash(KeyId::TermDelay, format!("less than {}", Human(limit)));
@@ -179,7 +183,7 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::KeyId;
+    use super::{Duration, KeyId};
     use crate::config::given::{Given, assert_says};
     use crate::config::show;
 
@@ -196,8 +200,8 @@ mod tests {
             &["stop_margin = 16s", "grace_period = 30s", "at most half of it, 15s"],
         );
         assert_says(
-            &limit(KeyId::PrestopTime, "30s"),
-            &["prestop_time = 30s", "less than 30s"],
+            &limit(KeyId::PrestopTime, "29001ms"),
+            &["prestop_time = 29s1ms", "at most 29s"],
         );
         assert_says(&limit(KeyId::TermDelay, "30s"), &["term_delay = 30s", "less than 30s"]);
         assert_says(
@@ -219,6 +223,28 @@ mod tests {
                 "at most a third of it, 10s",
             ],
         );
+    }
+
+    #[test]
+    fn a_limit_of_less_than_a_second_is_an_error_that_says_what_is_accepted() {
+        for given in [Given::agent(), Given::no_agent()] {
+            let error = given.variable("OJS_TERMINATION_GRACE_PERIOD=900ms").error();
+            assert_says(&error, &["termination_grace_period", "900ms", "from 1s to"]);
+        }
+        let least = Given::agent().variable("OJS_TERMINATION_GRACE_PERIOD=1s").config();
+        assert_eq!(least.shutdown.termination_grace_period, Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_signal_that_no_worker_can_handle_is_refused_at_every_transition() {
+        for (variable, signal) in [
+            ("OJS_ON_QUIET", "KILL"),
+            ("OJS_ON_RESUME", "STOP"),
+            ("OJS_ON_TERMINATE", "9"),
+        ] {
+            let error = Given::agent().variable(&format!("{variable}={signal}")).error();
+            assert_says(&error, &[variable, signal, "not KILL and STOP"]);
+        }
     }
 
     #[test]

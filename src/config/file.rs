@@ -216,7 +216,7 @@ fn texts<'v>(kind: Kind, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, St
             None => wrong(),
         },
         Kind::Number(..) | Kind::Count => integer(value).map_or_else(wrong, |number| Ok(vec![number])),
-        Kind::Duration(..) | Kind::Size(..) | Kind::Signal | Kind::User => integer(value)
+        Kind::Duration(..) | Kind::Size(..) | Kind::Signal | Kind::CatchableSignal | Kind::User => integer(value)
             .or_else(|| string(value))
             .map_or_else(wrong, |text| Ok(vec![text])),
         Kind::Names => list(value, string).map_or_else(wrong, Ok),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::choice::{Choice, FinalState, Leftovers, LogFormat, LogLevel, Mode, Restart, StopSignalAction};
+use crate::lifecycle::budget::LEAST_LIMIT;
 
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
 pub const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -121,6 +122,8 @@ pub enum Kind {
     Number(u64, u64),
     /// One signal.
     Signal,
+    /// One signal that a process can handle, which excludes KILL and STOP.
+    CatchableSignal,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Names, none empty.
@@ -174,6 +177,7 @@ macro_rules! keys {
 use DefaultText::{Value, Words};
 
 const ANY_DURATION: Kind = Kind::Duration(Duration::ZERO, MAX_DURATION);
+const LIMIT: Kind = Kind::Duration(LEAST_LIMIT, MAX_DURATION);
 const PERIOD: Kind = Kind::Duration(MIN_PERIOD, MAX_DURATION);
 const UNSET: DefaultText = Words("none");
 const OFF: DefaultText = Value("false");
@@ -207,17 +211,17 @@ keys! {
         "Longest drain after the first stop signal; 0s means none. A plain init waits for ever unless this or \
          the termination grace period is set";
     TerminationGracePeriod: Shutdown, Always, "shutdown.termination_grace_period", "termination-grace-period", _,
-        PERIOD, ["OJS_TERMINATION_GRACE_PERIOD"], Words("guessed with the agent"),
+        LIMIT, ["OJS_TERMINATION_GRACE_PERIOD"], Words("guessed with the agent"),
         "What the orchestrator allows from its first step to SIGKILL: always the limit when set";
     PrestopTime: Shutdown, Always, "shutdown.prestop_time", "prestop-time", _, ANY_DURATION, ["OJS_PRESTOP_TIME"],
         Value("0s"),
         "Time that a preStop hook which tells us nothing (sleep 5) has already used";
     StopMargin: Shutdown, Always, "shutdown.stop_margin", "stop-margin", _, ANY_DURATION, ["OJS_STOP_MARGIN"],
         Words("5s or half the limit"),
-        "Time kept back for the stop phase before the limit: at most half of it";
+        "Time kept back for the stop phase before the limit: at most half of it; one that is too small is raised";
     CancelGrace: Shutdown, Agent, "shutdown.cancel_grace", "cancel-grace", _, ANY_DURATION, ["OJS_CANCEL_GRACE"],
         Value("1s"),
-        "From cancel to SIGKILL in the stop phase";
+        "From cancel to SIGKILL in the stop phase, as far as the margin leaves that";
     TermDelay: Shutdown, Agent, "shutdown.term_delay", "term-delay", _, ANY_DURATION, ["OJS_TERM_DELAY"],
         Value("0s"),
         "Pause between not ready and the first step of the drain; counts against the limit";
@@ -312,11 +316,11 @@ keys! {
         ["OJS_INIT_SHUTDOWN_ERROR_CODE"], Value("shutdown"),
         "Error code in the FAIL of such a job";
 
-    OnQuiet: Operation, Agent, "signals.on_quiet", "on-quiet", _, Kind::Signal, ["OJS_ON_QUIET"], UNSET,
+    OnQuiet: Operation, Agent, "signals.on_quiet", "on-quiet", _, Kind::CatchableSignal, ["OJS_ON_QUIET"], UNSET,
         "Signal for the worker when no new jobs will come";
-    OnResume: Operation, Agent, "signals.on_resume", "on-resume", _, Kind::Signal, ["OJS_ON_RESUME"], UNSET,
+    OnResume: Operation, Agent, "signals.on_resume", "on-resume", _, Kind::CatchableSignal, ["OJS_ON_RESUME"], UNSET,
         "Signal for the worker when jobs come again";
-    OnTerminate: Operation, Agent, "signals.on_terminate", "on-terminate", _, Kind::Signal, ["OJS_ON_TERMINATE"],
+    OnTerminate: Operation, Agent, "signals.on_terminate", "on-terminate", _, Kind::CatchableSignal, ["OJS_ON_TERMINATE"],
         UNSET,
         "Signal for the worker when the drain begins";
     Listen: Operation, Agent, "health.listen", "listen", _, Kind::Listen, ["OJS_HEALTH_LISTEN"],

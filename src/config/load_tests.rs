@@ -21,7 +21,7 @@ fn sample(kind: Kind) -> (&'static str, &'static str) {
         Kind::Duration(..) => ("7s", "7"),
         Kind::Size(..) => ("8KiB", "0x2000"),
         Kind::Number(..) => ("7", "7"),
-        Kind::Signal => ("USR1", "10"),
+        Kind::Signal | Kind::CatchableSignal => ("USR1", "10"),
         Kind::Choice(words) => (words.last().unwrap(), "the last word"),
         Kind::Names => ("b,a", "[\"b\", \"a\"]"),
         Kind::Uids => ("7,8", "[7, 8]"),

@@ -10,6 +10,7 @@
 mod build;
 mod choice;
 mod combine;
+mod doubtful_times;
 pub mod duration;
 mod environment;
 mod error;
@@ -25,6 +26,7 @@ mod user;
 mod value;
 
 pub use choice::{Choice, FinalState, Leftovers, LogFormat, LogLevel, Mode, Restart, StopSignalAction};
+pub use doubtful_times::doubtful_times;
 pub use environment::Environment;
 pub use error::{ConfigError, most_alike};
 pub use file::{DEFAULT_PATH, MAX_FILE_BYTES};

@@ -30,7 +30,7 @@ pub enum Value {
     Text(String),
     /// Of [`Kind::Path`].
     Path(PathBuf),
-    /// Of [`Kind::Signal`].
+    /// Of [`Kind::Signal`] and [`Kind::CatchableSignal`].
     Signal(Signal),
     /// Of [`Kind::Choice`]: the word in the list's own spelling.
     Choice(&'static str),
@@ -68,6 +68,7 @@ impl Kind {
             | Self::Size(..)
             | Self::Number(..)
             | Self::Signal
+            | Self::CatchableSignal
             | Self::Choice(_)
             | Self::Url
             | Self::Listen
@@ -105,6 +106,7 @@ impl Kind {
                 .map(Value::Size),
             Self::Number(from, to) => number(text, from, to).map(Value::Number),
             Self::Signal => text.parse().map(Value::Signal).map_err(|_| "is not a signal"),
+            Self::CatchableSignal => catchable(text).map(Value::Signal),
             Self::Choice(words) => choice(text, words)
                 .map(Value::Choice)
                 .ok_or("is not one of the known words"),
@@ -149,6 +151,11 @@ impl Kind {
             }
             Self::Number(from, to) => format!("a whole number from {from} to {to}"),
             Self::Signal => "a name (TERM, SIGTERM, RTMIN+3) or a number from 1 to 64".to_owned(),
+            Self::CatchableSignal => {
+                "a name (TERM, SIGTERM, RTMIN+3) or a number from 1 to 64, but not KILL and STOP, \
+                                      which no worker can handle"
+                    .to_owned()
+            }
             Self::Choice(words) => words.join(", "),
             Self::Names => "one or more different names, with commas between; in the file [\"a\", \"b\"]".to_owned(),
             Self::Uids => "numeric user ids, with commas between; in the file [1000, 1001]".to_owned(),
@@ -162,6 +169,15 @@ impl Kind {
             Self::User => "USER or USER:GROUP, each a name or a number".to_owned(),
             Self::Secret => "printable ASCII characters without blanks".to_owned(),
         }
+    }
+}
+
+fn catchable(text: &str) -> Result<Signal, &'static str> {
+    let signal: Signal = text.parse().map_err(|_| "is not a signal")?;
+    if signal.is_catchable() {
+        Ok(signal)
+    } else {
+        Err("is a signal that no worker can handle")
     }
 }
 
@@ -383,6 +399,19 @@ mod tests {
             assert!(!is_accepted(Kind::Rewrites, &[pair]), "{pair}");
         }
         assert!(!is_accepted(Kind::Rewrites, &["TERM:QUIT", "15:INT"]));
+    }
+
+    #[test]
+    fn a_signal_at_a_transition_is_one_that_a_worker_can_handle() {
+        for text in ["USR1", "SIGTERM", "tstp", "34"] {
+            assert!(is_accepted(Kind::CatchableSignal, &[text]), "{text}");
+        }
+        for text in ["KILL", "SIGSTOP", "9", "19"] {
+            let error = Kind::CatchableSignal.parse(&[text]).unwrap_err();
+            assert!(error.contains("no worker can handle"), "{text}: {error}");
+            assert!(is_accepted(Kind::Signal, &[text]), "{text}");
+        }
+        assert!(!is_accepted(Kind::CatchableSignal, &["nothing"]));
     }
 
     #[test]

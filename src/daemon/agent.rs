@@ -14,7 +14,7 @@ use mio::{Interest, Poll, Waker};
 
 use crate::config::{Config, KeyId};
 use crate::daemon::admission::Allowed;
-use crate::daemon::agent_options::{announce, options, surroundings};
+use crate::daemon::agent_options::{announce, doubtful_times, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
@@ -60,7 +60,12 @@ const LATER: [KeyId; 1] = [KeyId::TellWorker];
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
     init::occupy_closed_standard();
     let log = install_log(config);
-    config.warnings.iter().for_each(|warning| warn!("{warning}"));
+    let doubts = doubtful_times(config, environ);
+    config
+        .warnings
+        .iter()
+        .chain(&doubts)
+        .for_each(|warning| warn!("{warning}"));
     for key in LATER.into_iter().filter(|key| config.settings.get(*key).is_some()) {
         warn!("{}: this version does not act on it yet", config.settings.describe(key));
     }

@@ -3,7 +3,7 @@
 
 pub mod admission;
 pub mod agent;
-mod agent_options;
+pub mod agent_options;
 mod backend_http;
 pub mod backend_lanes;
 mod backend_tls;

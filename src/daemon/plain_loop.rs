@@ -7,7 +7,7 @@ use std::time::Duration;
 use log::{debug, error, info, trace, warn};
 
 use crate::config::Config;
-use crate::daemon::agent_options::limits;
+use crate::daemon::agent_options::{doubtful_times, limits};
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::narrate::seconds;
 use crate::daemon::prepare::{become_init, install_log, report};
@@ -42,7 +42,12 @@ pub fn check(config: &Config) -> Result<(), String> {
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
     let log = install_log(config);
-    config.warnings.iter().for_each(|warning| warn!("{warning}"));
+    let doubts = doubtful_times(config, environ);
+    config
+        .warnings
+        .iter()
+        .chain(&doubts)
+        .for_each(|warning| warn!("{warning}"));
     let options = options(config);
     let exit = match start(config, options.budget, command, environ) {
         Ok(child) => {

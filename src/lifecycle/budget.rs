@@ -8,6 +8,21 @@ use std::time::Duration;
 /// Kept back for the stop phase unless it is configured; see [`stop_margin`].
 const DEFAULT_STOP_MARGIN: Duration = Duration::from_secs(5);
 
+/// How long before the orchestrator's SIGKILL we are gone, unless it allows so little that this is much; see [`slack`].
+const SLACK: Duration = Duration::from_millis(500);
+
+/// From this limit on the slack is [`SLACK`]; of less it is a tenth.
+const LONG_LIMIT: Duration = Duration::from_secs(5);
+
+/// The least slack: a few throttling periods of a CPU quota.
+const LEAST_SLACK: Duration = Duration::from_millis(250);
+
+/// The least that an orchestrator may allow. Half of it is kept back for the stop phase, and half of that is slack.
+pub const LEAST_LIMIT: Duration = Duration::from_secs(1);
+
+/// The cancel grace up to which the parts of the stop phase keep their proportions.
+const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
+
 /// Assumed between the end of the grace period and the orchestrator's SIGKILL when only the grace period is known
 /// (GS 6.3 recommends this distance).
 pub const ASSUMED_DISTANCE: Duration = Duration::from_secs(10);
@@ -124,7 +139,7 @@ impl ShutdownTimes {
             (None, Surroundings::None) => (None, LimitSource::Nobody),
         };
         let margin = limit.map_or_else(
-            || limits.stop_margin.unwrap_or(DEFAULT_STOP_MARGIN),
+            || limits.stop_margin.unwrap_or(DEFAULT_STOP_MARGIN).max(SLACK * 2),
             |limit| stop_margin(limits.stop_margin, limit),
         );
         Self {
@@ -144,12 +159,48 @@ impl ShutdownTimes {
             self.grace_period.min(room)
         })
     }
+
+    /// How long before the limit the stop phase is over. Where nobody sends a SIGKILL, before the end of the margin.
+    #[must_use]
+    pub fn slack(&self) -> Duration {
+        self.limit.map_or(SLACK, slack)
+    }
+
+    /// What a stop phase that has all of its margin makes of the configured cancel grace.
+    #[must_use]
+    pub fn cancel_grace(&self, configured: Duration) -> Duration {
+        cancel_grace(configured, self.stop_margin.saturating_sub(self.slack()))
+    }
 }
 
-/// What is kept back of `limit` for the stop phase: what was set, else 5 s, at most half of the limit.
+/// How long before the orchestrator's SIGKILL we are gone: 500 ms; of a limit under 5 s a tenth, 250 ms at least.
+#[must_use]
+pub fn slack(limit: Duration) -> Duration {
+    if limit < LONG_LIMIT {
+        (limit / 10).max(LEAST_SLACK)
+    } else {
+        SLACK
+    }
+}
+
+/// What is kept back of `limit` for the stop phase: what was set, else 5 s; at least twice the slack, so that as much is
+/// left to work with, and at most half of the limit.
 #[must_use]
 pub fn stop_margin(set: Option<Duration>, limit: Duration) -> Duration {
-    set.unwrap_or_else(|| DEFAULT_STOP_MARGIN.min(limit / 2))
+    let least = slack(limit).saturating_mul(2);
+    set.unwrap_or(DEFAULT_STOP_MARGIN).max(least).min(limit / 2)
+}
+
+/// What is left of the cancel grace in a stop phase of `span`, the slack not counted: its share of the usual course, or
+/// up to half of the span when more was asked for.
+#[must_use]
+pub fn cancel_grace(configured: Duration, span: Duration) -> Duration {
+    let most = if configured > USUAL_CANCEL_GRACE {
+        span / 2
+    } else {
+        span * 10 / 45
+    };
+    configured.min(most)
 }
 
 #[cfg(test)]
@@ -250,6 +301,29 @@ mod tests {
         let times = ShutdownTimes::of_agent(&both, Surroundings::Kubernetes);
         assert_eq!((times.limit, times.source), (seconds(20), LimitSource::Configured));
         assert_eq!(times.drain(Duration::from_secs(4)), Duration::from_secs(11));
+    }
+
+    #[test]
+    fn half_of_any_margin_is_at_least_the_slack_and_the_drain_at_least_half_of_the_limit() {
+        for limit in [1_000, 1_500, 2_000, 2_600, 4_999, 5_000, 30_000].map(Duration::from_millis) {
+            for set in [0, 50, 499, 20_000]
+                .map(|ms| Some(Duration::from_millis(ms)))
+                .into_iter()
+                .chain([None])
+            {
+                let margin = stop_margin(set, limit);
+                assert!(
+                    margin / 2 >= slack(limit) && margin <= limit / 2,
+                    "{limit:?} {set:?}: {margin:?}"
+                );
+            }
+        }
+        let unlimited = Limits {
+            stop_margin: Some(Duration::ZERO),
+            ..UNSET
+        };
+        let times = ShutdownTimes::of_agent(&unlimited, Surroundings::None);
+        assert_eq!((times.stop_margin, times.slack()), (Duration::from_secs(1), SLACK));
     }
 
     #[test]

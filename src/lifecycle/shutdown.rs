@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::lifecycle::budget::{ShutdownTimes, cancel_grace};
 use crate::lifecycle::effect::{Reason, Remark};
 use crate::lifecycle::event::JobError;
 use crate::lifecycle::ids::{CallId, Claim};
@@ -10,12 +11,6 @@ use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::Options;
 use crate::lifecycle::phase::{Phase, Trigger};
 use crate::lifecycle::time::Moment;
-
-/// How long before the orchestrator's SIGKILL we are gone; less where the whole stop phase has less than 5 s.
-const RESERVE: Duration = Duration::from_millis(500);
-
-/// The cancel grace up to which the parts of the stop phase keep their proportions.
-const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
 
 /// A SIGTSTP that follows another one within one such part of the limit counts as the same.
 const MOST_TSTPS: u32 = 16;
@@ -127,19 +122,13 @@ pub(super) struct Plan {
 
 impl Plan {
     /// With the usual margin of 5 s: cancel until 1.0 s, SIGKILL until 1.5 s, outcomes until 3.5 s, final heartbeat
-    /// until 4.0 s, deregister until 4.5 s. Other margins in proportion; what starts late gets what is left.
-    fn new(options: &Options, begin: Moment, exit_by: Moment) -> Self {
-        let margin = options.times.stop_margin;
-        let reserve = RESERVE.min(margin / 10);
+    /// until 4.0 s, deregister until 4.5 s, and a slack of 500 ms. Of other margins each has its share of what the slack
+    /// leaves; what starts late gets what is left.
+    fn new(times: &ShutdownTimes, configured_grace: Duration, begin: Moment, exit_by: Moment) -> Self {
         // A drain that the grace period cut short leaves more time than the stop phase may take.
-        let exit_by = exit_by.min(begin.after(margin));
-        let span = exit_by.from_now(begin).saturating_sub(reserve);
-        let most = if options.cancel_grace > USUAL_CANCEL_GRACE {
-            span / 2
-        } else {
-            span * 10 / 45
-        };
-        let grace = options.cancel_grace.min(most);
+        let exit_by = exit_by.min(begin.after(times.stop_margin));
+        let span = exit_by.from_now(begin).saturating_sub(times.slack());
+        let grace = cancel_grace(configured_grace, span);
         let rest = span.saturating_sub(grace);
         let at = |thirty_fifths: u32| begin.after(grace + rest * thirty_fifths / 35);
         Self {
@@ -306,7 +295,7 @@ impl Lifecycle {
     }
 
     fn plan(&mut self, begin: Moment, exit_by: Moment) {
-        let plan = Plan::new(&self.options, begin, exit_by);
+        let plan = Plan::new(&self.options.times, self.options.cancel_grace, begin, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);
     }
@@ -350,3 +339,7 @@ impl Lifecycle {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "shutdown_tests.rs"]
+mod tests;

@@ -75,7 +75,7 @@ const ROWS: [(&str, Step, &str); 8] = [
 /// The table: a column for Kubernetes and one for Docker, with what each allows when nobody says anything.
 pub fn as_markdown() -> String {
     let surroundings = [Surroundings::Kubernetes, Surroundings::Container];
-    let played = surroundings.map(|place| Play::of(place).ends());
+    let played = surroundings.map(|place| Play::of(times(place)).ends());
     let [kubernetes, docker] = surroundings.map(|place| times(place).limit.unwrap().as_secs());
     let mut text = format!("| Kubernetes, {kubernetes} s | Docker, {docker} s | what happens |\n|---|---|---|\n");
     for (until, step, words) in ROWS {
@@ -83,6 +83,18 @@ pub fn as_markdown() -> String {
         writeln!(text, "| {until}{kubernetes:.1} s | {until}{docker:.1} s | {words} |").unwrap();
     }
     text
+}
+
+/// How long a shutdown takes within this limit and with this margin, where everything takes as long as it may.
+pub fn longest(limit: Duration, stop_margin: Option<Duration>) -> Duration {
+    let limits = Limits {
+        grace_period: Duration::from_secs(3600),
+        grace_period_is_explicit: false,
+        termination_grace_period: Some(limit),
+        stop_margin,
+        prestop_time: Duration::ZERO,
+    };
+    Play::of(ShutdownTimes::of_agent(&limits, Surroundings::None)).ends()[&Step::Exit]
 }
 
 /// What follows from the defaults.
@@ -141,10 +153,10 @@ struct Play {
 
 impl Play {
     /// A worker with a job, right before the SIGTERM.
-    fn of(surroundings: Surroundings) -> Self {
+    fn of(times: ShutdownTimes) -> Self {
         let start = Moment::new(Duration::ZERO);
         let mut play = Self {
-            machine: Lifecycle::new(options(times(surroundings)), start),
+            machine: Lifecycle::new(options(times), start),
             now: Duration::ZERO,
             asked: BTreeMap::new(),
             answers: true,

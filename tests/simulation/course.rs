@@ -448,8 +448,7 @@ impl Course {
     }
 
     fn latest(&self) -> Option<Duration> {
-        let reserve = Duration::from_millis(500).min(self.options.times.stop_margin / 10);
-        let bound = self.bound?.saturating_sub(reserve);
+        let bound = self.bound?.saturating_sub(self.options.times.slack());
         Some(bound.max(self.bound_at) + SLACK)
     }
 

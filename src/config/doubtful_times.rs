@@ -1,0 +1,208 @@
+//! Times of a shutdown that hold together, and that somebody will hardly get what he meant from.
+
+use std::time::Duration;
+
+use super::choice::Mode;
+use super::duration::Human;
+use super::keys::KeyId;
+use super::sections::Config;
+use crate::lifecycle::budget::{LEAST_LIMIT, LimitSource, ShutdownTimes};
+
+/// What to do about a guess.
+const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
+
+/// A complete sentence about each. `times` are what follows from the configuration and from where we run: a limit that
+/// nobody set depends on that.
+#[must_use]
+pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
+    let shutdown = &config.shutdown;
+    let is_unlimited = shutdown.termination_grace_period.is_none() && !shutdown.grace_period_is_explicit;
+    if config.mode == Mode::None && is_unlimited {
+        return Vec::new();
+    }
+    let mut doubts = vec![no_limit_left(config, times), margin(config, times)];
+    if config.mode != Mode::None {
+        doubts.extend([cancel_grace(config, times), term_delay(config, times)]);
+    }
+    doubts.into_iter().flatten().collect()
+}
+
+/// A preStop hook that takes longer than an orchestrator is thought to allow. One that was told what is allowed is refused.
+fn no_limit_left(config: &Config, times: &ShutdownTimes) -> Option<String> {
+    let used = config.shutdown.prestop_time;
+    let left = times
+        .limit
+        .filter(|left| !used.is_zero() && *left < LEAST_LIMIT && times.source != LimitSource::Configured)?;
+    Some(format!(
+        "{} leaves {} of a limit that is not known: {SET_THE_LIMIT}.",
+        config.settings.describe(KeyId::PrestopTime),
+        Human(left),
+    ))
+}
+
+/// A margin that is too small to end in time, or more than half of a limit that was guessed.
+fn margin(config: &Config, times: &ShutdownTimes) -> Option<String> {
+    let set = config.shutdown.stop_margin?;
+    let (margin, used) = (config.settings.describe(KeyId::StopMargin), times.stop_margin);
+    if used > set {
+        return Some(format!(
+            "{margin} is raised to {}: the stop phase is over {} before the limit, and needs as much for itself.",
+            Human(used),
+            Human(used / 2),
+        ));
+    }
+    (used < set).then(|| {
+        format!(
+            "{margin} is cut to {}, half of a limit that is a guess: {SET_THE_LIMIT}.",
+            Human(used),
+        )
+    })
+}
+
+fn cancel_grace(config: &Config, times: &ShutdownTimes) -> Option<String> {
+    let setting = config.settings.get(KeyId::CancelGrace)?;
+    let (set, used) = (
+        config.shutdown.cancel_grace,
+        times.cancel_grace(config.shutdown.cancel_grace),
+    );
+    (used < set).then(|| {
+        format!(
+            "{} is cut to {}: the stop margin of {} has more to do than to wait for handlers; raise shutdown.stop_margin \
+             (OJS_STOP_MARGIN).",
+            config.settings.describe(setting.key),
+            Human(to_milliseconds(used)),
+            Human(times.stop_margin),
+        )
+    })
+}
+
+/// The worker is told of the end when the delay is over, or the drain.
+fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
+    let delay = config.shutdown.term_delay;
+    let drain = times.drain(Duration::ZERO);
+    (!delay.is_zero() && delay >= drain).then(|| {
+        format!(
+            "{} leaves nothing of the drain of {}: the worker hears of the end when that is over.",
+            config.settings.describe(KeyId::TermDelay),
+            Human(drain),
+        )
+    })
+}
+
+/// Parts of a margin are no round numbers.
+fn to_milliseconds(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::given::{Given, assert_says};
+    use crate::lifecycle::budget::{Limits, Surroundings};
+
+    fn doubts(given: &Given, surroundings: Surroundings) -> Vec<String> {
+        let config = given.config();
+        let shutdown = &config.shutdown;
+        let limits = Limits {
+            grace_period: shutdown.grace_period,
+            grace_period_is_explicit: shutdown.grace_period_is_explicit,
+            termination_grace_period: shutdown.termination_grace_period,
+            stop_margin: shutdown.stop_margin,
+            prestop_time: shutdown.prestop_time,
+        };
+        doubtful_times(&config, &ShutdownTimes::of_agent(&limits, surroundings))
+    }
+
+    fn within(given: Given, limit: &str) -> Given {
+        given.flag(KeyId::TerminationGracePeriod, limit)
+    }
+
+    #[test]
+    fn a_margin_that_is_raised_is_a_warning_with_both_numbers() {
+        for (limit, set, used, slack) in [
+            ("30s", "0s", "1s", "500ms"),
+            ("8s", "200ms", "1s", "500ms"),
+            ("3s", "50ms", "600ms", "300ms"),
+            ("1s", "0s", "500ms", "250ms"),
+        ] {
+            for given in [Given::agent(), Given::no_agent()] {
+                let given = within(given, limit).flag(KeyId::StopMargin, set);
+                let doubts = doubts(&given, Surroundings::None);
+                assert_eq!(doubts.len(), 1, "{doubts:?}");
+                assert_says(
+                    &doubts[0],
+                    &[
+                        &format!("stop_margin = {set}"),
+                        &format!("raised to {used}"),
+                        &format!("{slack} before the limit"),
+                    ],
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_margin_of_more_than_half_of_a_guess_is_cut_and_that_is_a_warning() {
+        let given = Given::agent().flag(KeyId::StopMargin, "8s");
+        assert_says(
+            &doubts(&given, Surroundings::Container)[0],
+            &[
+                "stop_margin = 8s",
+                "cut to 5s",
+                "a guess",
+                "OJS_TERMINATION_GRACE_PERIOD",
+            ],
+        );
+        assert_eq!(doubts(&given, Surroundings::Kubernetes), [""; 0]);
+    }
+
+    #[test]
+    fn a_cancel_grace_that_the_margin_cuts_is_a_warning_with_both_numbers_when_somebody_set_it() {
+        let given = |grace| within(Given::agent(), "30s").flag(KeyId::CancelGrace, grace);
+        assert_says(
+            &doubts(&given("4s"), Surroundings::None)[0],
+            &["cancel_grace = 4s", "cut to 2s250ms", "margin of 5s", "OJS_STOP_MARGIN"],
+        );
+        assert_eq!(doubts(&given("2s"), Surroundings::None), [""; 0]);
+        assert_eq!(doubts(&given("1s"), Surroundings::None), [""; 0]);
+        assert_eq!(doubts(&within(Given::agent(), "3s"), Surroundings::None), [""; 0]);
+        let small = within(Given::agent(), "3s").flag(KeyId::CancelGrace, "1s");
+        assert_says(
+            &doubts(&small, Surroundings::None)[0],
+            &["cancel_grace = 1s", "cut to 266ms", "margin of 1s500ms"],
+        );
+    }
+
+    #[test]
+    fn a_delay_that_leaves_nothing_of_the_drain_is_a_warning() {
+        let given = |delay| within(Given::agent(), "30s").flag(KeyId::TermDelay, delay);
+        assert_says(
+            &doubts(&given("28s"), Surroundings::None)[0],
+            &["term_delay = 28s", "the drain of 25s"],
+        );
+        assert_eq!(doubts(&given("25s"), Surroundings::None).len(), 1);
+        assert_eq!(doubts(&given("24s"), Surroundings::None), [""; 0]);
+        let guessed = Given::agent().flag(KeyId::TermDelay, "5s");
+        assert_eq!(doubts(&guessed, Surroundings::Container).len(), 1);
+        assert_eq!(doubts(&guessed, Surroundings::Kubernetes), [""; 0]);
+    }
+
+    #[test]
+    fn a_hook_that_takes_longer_than_the_guess_is_a_warning() {
+        let given = Given::agent().flag(KeyId::PrestopTime, "15s");
+        assert_says(
+            &doubts(&given, Surroundings::Container)[0],
+            &["prestop_time = 15s", "leaves 0s", "OJS_TERMINATION_GRACE_PERIOD"],
+        );
+        assert_eq!(doubts(&given, Surroundings::Kubernetes), [""; 0]);
+    }
+
+    #[test]
+    fn nothing_is_doubted_where_nothing_is_set() {
+        for surroundings in [Surroundings::None, Surroundings::Container, Surroundings::Kubernetes] {
+            assert_eq!(doubts(&Given::agent(), surroundings), [""; 0]);
+            let unlimited = Given::no_agent().flag(KeyId::StopMargin, "0s");
+            assert_eq!(doubts(&unlimited, surroundings), [""; 0]);
+        }
+    }
+}
