@@ -25,6 +25,8 @@ mod under_test;
 #[path = "support/wait.rs"]
 mod wait;
 
+#[path = "backend_lanes/answers.rs"]
+mod answers;
 #[path = "backend_lanes/connections.rs"]
 mod connections;
 #[path = "backend_lanes/hostile.rs"]
@@ -85,7 +87,7 @@ fn a_job_goes_through_every_call_of_its_life() {
     }
     assert_eq!(rig.ask(ack("a")), failed(Failure::AlreadyCompleted));
     assert_eq!(rig.ask(ack("c")), failed(Failure::Lost));
-    assert_eq!(rig.ask(ack("z")), failed(Failure::Lost));
+    assert_eq!(rig.ask(ack("z")), failed(Failure::NotFound));
     assert_eq!(rig.ask(fetch(1)), Reply::Fetched(vec![deliveries[2].clone()]));
     assert_eq!(rig.ask(ack("c")), Reply::Accepted);
     backend.assert_one_outcome_each();
@@ -280,8 +282,7 @@ fn a_redirect_takes_neither_the_request_nor_the_token_elsewhere() {
     for status in [301, 302, 303, 307, 308] {
         let redirect = Behaviour::Answer(status, String::new(), vec![location.clone()]);
         backend.always(Endpoint::Ack, redirect);
-        let declined = Failure::Declined { retry_after: None };
-        assert_eq!(Rig::of(&backend).ask(ack("a")), failed(declined));
+        assert_eq!(Rig::of(&backend).ask(ack("a")), failed(Failure::Redirected));
     }
     assert!(elsewhere.records().is_empty());
 }

@@ -250,14 +250,14 @@ fn assert_says_what_happened(records: &Records) {
     assert_eq!(error("Job discarded", "discarded")["type"], "bad_input");
     assert_eq!(error("Job failed, will retry", "held")["type"], "ShutdownError");
 
-    for what in [
-        "registration failed",
-        "heartbeat failed",
-        "FETCH failed",
-        "ACK failed",
-        "deregistration failed",
+    for (what, job) in [
+        ("registration failed", ""),
+        ("heartbeat failed", ""),
+        ("FETCH failed", ""),
+        ("ACK failed", "acked"),
+        ("deregistration failed", ""),
     ] {
-        let record = records.find(what, "");
+        let record = records.find(what, job);
         assert_eq!(record["category"], "error", "{record}");
         assert!(record["error"]["type"].is_string(), "{record}");
     }

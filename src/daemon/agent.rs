@@ -246,12 +246,13 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnsw
     let (sender, replies) = mpsc::channel();
     let settings = LaneSettings {
         backend: config.backend.clone(),
+        url_setting: config.settings.describe(KeyId::Url),
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let lanes = Lanes::start(settings, move |call, reply, status| {
+    let lanes = Lanes::start(settings, move |call, reply, heard| {
         // Without a loop there is nobody to tell.
-        let _ = sender.send((call, reply, status));
+        let _ = sender.send((call, reply, heard));
         let _ = waker.wake();
     })
     .map_err(|error| NotStarted {

@@ -16,7 +16,7 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 use super::backend_lanes::{LaneError, LaneSettings};
 use super::backend_tls;
 use super::backend_token::{NoToken, TokenSource};
-use super::lane_pool::{Job, Work};
+use super::lane_pool::{Heard, Job, Work};
 use super::resolver::WithDeadline;
 use super::seldom::Seldom;
 use crate::config::{Header, Secret};
@@ -24,7 +24,7 @@ use crate::lifecycle::effect::Call;
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::time::Moment;
 use crate::os::clock;
-use crate::wire::backend::{self, Answered, CONTENT_TYPE, Method, OJS_VERSION, Request};
+use crate::wire::backend::{self, Answer, Answered, CONTENT_TYPE, Method, OJS_VERSION, Request};
 
 /// Most bytes of an answer that we read, where nothing asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
@@ -40,6 +40,9 @@ const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
 
 /// Buffers of a connection, in bytes each. Answers have small headers; bodies only pass through.
 const BUFFER_BYTES: usize = 32 << 10;
+
+/// Longest address that is shown of where a redirect leads, in bytes.
+const MOST_LOCATION_BYTES: usize = 200;
 
 /// Longest wait for anything, so that no sum of times overflows.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -117,7 +120,11 @@ impl Http {
                 return Err(trouble);
             }
             log::debug!("backend: the kept connection was closed: {}", trouble.text);
-            self.attempt(job, request)
+            let first_was_sent = trouble.failure != Failure::NotSent;
+            self.attempt(job, request).map(|received| Received {
+                was_sent_twice: first_was_sent,
+                ..received
+            })
         })
     }
 
@@ -160,6 +167,25 @@ impl Http {
         self.is_new_connection.store(false, Ordering::Relaxed);
         let limited = self.agent.configure_request(request).timeout_global(Some(left));
         self.agent.run(limited.build())
+    }
+
+    /// What to do about such an answer, for the person who reads of it.
+    fn advice(&self, reply: &Reply, location: Option<&str>) -> String {
+        let setting = &self.target.settings.url_setting;
+        match reply {
+            Reply::Failed(Failure::Redirected) => {
+                let to = location.and_then(shown).map_or(String::new(), |to| format!(" to {to}"));
+                format!(", a redirect{to}, which is not followed; check the scheme and the path of {setting}")
+            }
+            Reply::Failed(Failure::Foreign) => format!("; check {setting}, and what is in front of the backend"),
+            Reply::Failed(_)
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::Looked(_)
+            | Reply::Described(_) => String::new(),
+        }
     }
 
     /// Why there is no answer to a request; `is_whole`: all of its body was taken from us.
@@ -220,7 +246,7 @@ fn names(headers: &[Header], name: &str) -> bool {
 }
 
 impl Work for Http {
-    fn carry_out(&mut self, job: &Job) -> (Reply, Option<u16>) {
+    fn carry_out(&mut self, job: &Job) -> (Reply, Heard) {
         let request = backend::request(&job.call, &self.target.settings.identity);
         match self.exchange(job, &request) {
             Ok(received) => {
@@ -230,23 +256,30 @@ impl Work for Http {
                     retry_after: received.retry_after.as_deref(),
                     now: clock::since_1970(),
                     body: &received.body,
+                    is_whole: received.is_whole,
+                    was_sent_twice: received.was_sent_twice,
                 };
-                let answer = backend::read(&job.call, answered);
-                if let Some(remark) = answer.remark {
+                let Answer { reply, remark, words } = backend::read(&job.call, answered);
+                let words = words.and(&self.advice(&reply, received.location.as_deref()));
+                if let Some(remark) = remark {
                     self.target.complain(&remark);
-                } else if is_puzzling(&job.call, &answer.reply) {
-                    let (method, path, status) = (request.method, &request.path, received.status);
+                } else if is_puzzling(&job.call, &reply) {
+                    let says = words
+                        .failure
+                        .clone()
+                        .unwrap_or_else(|| format!("status {}", received.status));
                     self.target
-                        .complain(&format!("{method} {path}: status {status}{}", hint(status)));
+                        .complain(&format!("{} {}: {says}", request.method, request.path));
                 }
-                (answer.reply, Some(received.status))
+                let status = Some(received.status);
+                (reply, Heard { status, words })
             }
             Err(trouble) => {
                 log::debug!("backend: {} {}: {}", request.method, request.path, trouble.text);
                 if trouble.failure != Failure::NoCredentials {
                     self.target.complain(&trouble.text);
                 }
-                (Reply::Failed(trouble.failure), None)
+                (Reply::Failed(trouble.failure), Heard::default())
             }
         }
     }
@@ -256,16 +289,23 @@ impl Work for Http {
 fn is_puzzling(call: &Call, reply: &Reply) -> bool {
     let is_needed = matches!(call, Call::Heartbeat { .. } | Call::Fetch { .. });
     match reply {
-        Reply::Failed(Failure::Unanswered | Failure::Foreign | Failure::Unauthorized | Failure::Declined { .. }) => {
-            true
-        }
+        Reply::Failed(
+            Failure::Unanswered
+            | Failure::ServerError
+            | Failure::Foreign
+            | Failure::Unauthorized
+            | Failure::Declined { .. }
+            | Failure::Redirected,
+        ) => true,
         Reply::Failed(Failure::NotOffered) => is_needed,
         Reply::Failed(
             Failure::NotSent
             | Failure::NoRoom
             | Failure::NoCredentials
             | Failure::Unregistered
+            | Failure::NotFound
             | Failure::Lost
+            | Failure::Conflict { .. }
             | Failure::AlreadyCompleted
             | Failure::Refused,
         )
@@ -278,11 +318,11 @@ fn is_puzzling(call: &Call, reply: &Reply) -> bool {
     }
 }
 
-fn hint(status: u16) -> &'static str {
-    match status {
-        300..=399 => ", a redirect, which is not followed; check the scheme and the path of backend.url",
-        _ => "",
-    }
+/// Where a redirect leads, as far as a log may show it: what follows a `?` may be a secret, and so may a name before an `@`.
+fn shown(location: &str) -> Option<String> {
+    let path = location.split(['?', '#']).next().unwrap_or_default();
+    let is_fit = !path.is_empty() && path.len() <= MOST_LOCATION_BYTES && !path.contains('@');
+    is_fit.then(|| path.to_owned())
 }
 
 fn left(job: &Job) -> Duration {
@@ -394,21 +434,33 @@ fn is_before_end_of_request(error: &ureq::Error) -> bool {
 struct Received {
     status: u16,
     retry_after: Option<String>,
+    location: Option<String>,
     /// As much as came, at most the limit.
     body: Vec<u8>,
+    /// That is all of it.
+    is_whole: bool,
+    was_sent_twice: bool,
 }
 
 fn received(mut response: Response<Body>, limit: u64) -> Received {
-    let retry_after = response.headers().get("retry-after");
-    let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let header = |name: &str| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned)
+    };
+    let (retry_after, location) = (header("retry-after"), header("location"));
     let mut body = Vec::new();
-    if let Err(error) = response.body_mut().as_reader().take(limit).read_to_end(&mut body) {
+    let end = response.body_mut().as_reader().take(limit).read_to_end(&mut body);
+    if let Err(error) = &end {
         log::debug!("backend: an answer broke off after {} bytes: {error}", body.len());
     }
+    let is_cut = u64::try_from(body.len()).is_ok_and(|length| length >= limit);
     Received {
         status: response.status().as_u16(),
         retry_after,
+        location,
         body,
+        is_whole: end.is_ok() && !is_cut,
+        was_sent_twice: false,
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::backend_http::{Http, Target};
+pub use super::lane_pool::Heard;
 use super::lane_pool::{IDLE_LIMIT, Job, MakeWork, Plan, Pool, STACK_BYTES, TakeAnswer, Work};
 use crate::config::Backend;
 use crate::lifecycle::effect::Call;
@@ -57,6 +58,8 @@ const SIDE: Plan = Plan {
 pub struct LaneSettings {
     /// Where the backend is and how to reach it.
     pub backend: Backend,
+    /// What the address is, and where it was set, in the words of the configuration: a person is told what to look at.
+    pub url_setting: String,
     /// Who we are.
     pub identity: Identity,
     /// Largest envelope that a worker can be given, in bytes; bounds how much of an answer is read.
@@ -84,15 +87,14 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Lanes whose answers go to `answer`, each with its HTTP status where there was one, on whatever thread, also that of
-    /// [`Lanes::send`]; it must not block.
+    /// Lanes whose answers go to `answer`, on whatever thread, also that of [`Lanes::send`]; it must not block.
     /// No thread is started before the first call.
     ///
     /// # Errors
     /// A certificate or key that cannot be used.
     pub fn start(
         settings: LaneSettings,
-        answer: impl Fn(CallId, Reply, Option<u16>) + Send + Sync + 'static,
+        answer: impl Fn(CallId, Reply, Heard) + Send + Sync + 'static,
     ) -> Result<Self, LaneError> {
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         let target = Arc::new(Target::new(settings)?);

@@ -11,7 +11,7 @@ use log::{debug, trace, warn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::daemon::backend_lanes::Lanes;
+use crate::daemon::backend_lanes::{Heard, Lanes};
 use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
 use crate::daemon::log::LogHandle;
@@ -74,8 +74,8 @@ const EVENTS_BEFORE_TIMERS: usize = 256;
 /// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What became of a request, with the HTTP status where anybody answered.
-pub type LaneAnswer = (CallId, Reply, Option<u16>);
+/// What became of a request.
+pub type LaneAnswer = (CallId, Reply, Heard);
 
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
@@ -161,8 +161,10 @@ impl EventLoop {
                 && let Some(event) = self.happened.pop_front()
             {
                 told += 1;
+                self.narrator.telling(&event);
                 self.machine.handle(event, now());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
+                self.narrator.telling_the_time();
                 self.machine.handle_timeout(now());
             } else if self.happened.is_empty() {
                 return None;
@@ -267,8 +269,9 @@ impl EventLoop {
     fn take_replies(&mut self) {
         for _ in 0..REPLIES_PER_TURN {
             match self.replies.try_recv() {
-                Ok((call, reply, status)) => {
-                    self.figures.answered(call, &reply, status, now());
+                Ok((call, reply, heard)) => {
+                    self.figures.answered(call, &reply, heard.status, now());
+                    self.narrator.heard(call, heard.words);
                     self.happened.push_back(Event::BackendReplied(call, reply));
                 }
                 Err(_) => return,

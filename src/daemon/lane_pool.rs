@@ -15,6 +15,7 @@ use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::CallId;
 use crate::lifecycle::time::Moment;
 use crate::os::signals::{self, SignalSet};
+use crate::wire::backend::Words;
 
 /// How long a thread stays without a call. The report threads of one drain live through it.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -34,17 +35,26 @@ pub(super) struct Job {
     pub(super) give_up: Moment,
 }
 
+/// What somebody answered, as far as only people and metrics are concerned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The HTTP status, where anybody answered.
+    pub status: Option<u16>,
+    /// What the answer says.
+    pub words: Words,
+}
+
 /// What a thread does with each of its calls. Made on the thread and never shared, so that it can keep a connection.
 pub(super) trait Work {
-    /// Does it; returns at `give_up` at the latest, with the HTTP status where anybody answered.
-    fn carry_out(&mut self, job: &Job) -> (Reply, Option<u16>);
+    /// Does it; returns at `give_up` at the latest.
+    fn carry_out(&mut self, job: &Job) -> (Reply, Heard);
 }
 
 /// Makes the work of one thread.
 pub(super) type MakeWork = Arc<dyn Fn() -> Box<dyn Work> + Send + Sync>;
 
 /// Takes each answer, exactly once, on whatever thread. It must not block.
-pub(super) type TakeAnswer = Arc<dyn Fn(CallId, Reply, Option<u16>) + Send + Sync>;
+pub(super) type TakeAnswer = Arc<dyn Fn(CallId, Reply, Heard) + Send + Sync>;
 
 /// The bounds of a pool.
 #[derive(Debug, Clone, Copy)]
@@ -175,7 +185,7 @@ impl Pool {
     }
 
     fn refuse(&self, id: CallId) {
-        (self.lane.answer)(id, Reply::Failed(Failure::NoRoom), None);
+        (self.lane.answer)(id, Reply::Failed(Failure::NoRoom), Heard::default());
     }
 }
 
@@ -258,22 +268,22 @@ impl Lane {
         let mut work = None;
         // It is counted as idle already.
         while let Some(job) = self.shared.next(self.plan) {
-            let (reply, status) = self.carry_out(&mut work, &job);
+            let (reply, heard) = self.carry_out(&mut work, &job);
             // Before the answer: who has it may at once send another call, and shall not start another thread for it.
             self.shared.lock().idle += 1;
-            if panic::catch_unwind(AssertUnwindSafe(|| (self.answer)(job.id, reply, status))).is_err() {
+            if panic::catch_unwind(AssertUnwindSafe(|| (self.answer)(job.id, reply, heard))).is_err() {
                 log::error!("internal error while an answer of the backend was passed on");
             }
         }
     }
 
     /// A panic costs this one answer and the connection.
-    fn carry_out(&self, work: &mut Option<Box<dyn Work>>, job: &Job) -> (Reply, Option<u16>) {
+    fn carry_out(&self, work: &mut Option<Box<dyn Work>>, job: &Job) -> (Reply, Heard) {
         let attempt = AssertUnwindSafe(|| work.get_or_insert_with(|| (self.make)()).carry_out(job));
         panic::catch_unwind(attempt).unwrap_or_else(|_| {
             log::error!("internal error in a request to the backend: it counts as unanswered");
             *work = None;
-            (Reply::Failed(Failure::Unanswered), None)
+            (Reply::Failed(Failure::Unanswered), Heard::default())
         })
     }
 }

@@ -48,12 +48,12 @@ impl Gate {
 struct Fake(Arc<Gate>);
 
 impl Work for Fake {
-    fn carry_out(&mut self, job: &Job) -> (Reply, Option<u16>) {
+    fn carry_out(&mut self, job: &Job) -> (Reply, Heard) {
         if job.id.0 >= HANGS {
             self.0.pass();
         }
         assert_ne!(job.id.0, PANICS, "a bug");
-        (Reply::Accepted, Some(200))
+        (Reply::Accepted, Heard::default())
     }
 }
 

@@ -112,6 +112,19 @@ struct About {
     state: Option<&'static str>,
 }
 
+impl About {
+    fn new(job: &Subject, state: Option<&'static str>) -> Self {
+        Self {
+            id: clipped(&job.id.0, NAME_BYTES),
+            kind: clipped(&job.kind, NAME_BYTES),
+            queue: clipped(&job.queue, NAME_BYTES),
+            attempt: job.attempt,
+            trace: job.trace,
+            state,
+        }
+    }
+}
+
 /// What an attribute can be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attribute {
@@ -157,19 +170,17 @@ pub struct Fields {
 impl Fields {
     /// About a job, which is in this state now (OJS core's words), or is about to be.
     pub fn of_job(job: &Subject, state: Option<&'static str>) -> Self {
-        let about = About {
-            id: clipped(&job.id.0, NAME_BYTES),
-            kind: clipped(&job.kind, NAME_BYTES),
-            queue: clipped(&job.queue, NAME_BYTES),
-            attempt: job.attempt,
-            trace: job.trace,
-            state,
-        };
         Self {
             category: Category::Lifecycle,
-            job: Some(about),
+            job: Some(About::new(job, state)),
             ..Self::default()
         }
+    }
+
+    /// Names a job that it is about, too, if there is one.
+    pub fn naming(mut self, job: Option<&Subject>) -> Self {
+        self.job = job.map(|job| About::new(job, None));
+        self
     }
 
     /// Of this category, and nothing else yet.

@@ -14,10 +14,11 @@ use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::{Call, HeartbeatForm, Reason, Remark, WorkerState};
-use crate::lifecycle::event::Failure;
-use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::event::{Event, Failure, Subject};
+use crate::lifecycle::ids::{CallId, ConnectionId, ProcessId, WorkerId};
 use crate::os::clock;
 use crate::os::process::Pid;
+use crate::wire::backend::Words;
 use crate::wire::names::worker_state;
 
 /// Characters of a client's name that are logged; it may send a novel.
@@ -43,6 +44,10 @@ pub struct Narrator {
     last_words: LastWords,
     /// Outcomes that could not be delivered, by the reason: in an outage each active job has many of them.
     undelivered: BTreeMap<&'static str, Seldom>,
+    /// What answers say that the machine is about to be told of.
+    heard: BTreeMap<CallId, Words>,
+    /// What the answer says that it is being told of: what it remarks now, it remarks about that.
+    answer: Words,
 }
 
 impl Narrator {
@@ -56,6 +61,8 @@ impl Narrator {
             ended_by: None,
             last_words: LastWords::default(),
             undelivered: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            answer: Words::default(),
         }
     }
 
@@ -81,6 +88,40 @@ impl Narrator {
     /// There is no worker, for this reason; the lifecycle decides whether that is the end.
     pub fn worker_not_started(&mut self, why: String) {
         self.last_words.not_started(why);
+    }
+
+    /// An answer came in; the machine is told of it in a moment.
+    pub fn heard(&mut self, call: CallId, words: Words) {
+        self.heard.insert(call, words);
+    }
+
+    /// The machine is told this now.
+    pub fn telling(&mut self, event: &Event) {
+        self.answer = match event {
+            Event::BackendReplied(call, _) => self.heard.remove(call).unwrap_or_default(),
+            Event::SignalArrived(_)
+            | Event::OperatorConnected(_)
+            | Event::OperatorAsked(..)
+            | Event::OperatorLeft(_)
+            | Event::WorkerStarted { .. }
+            | Event::WorkerNotStarted(_)
+            | Event::WorkerEnded(_)
+            | Event::Reaped { .. }
+            | Event::Connected { .. }
+            | Event::Said(..)
+            | Event::OutboundFilled(_)
+            | Event::OutboundEmptied(_)
+            | Event::ReadingStopped(_)
+            | Event::ReadingResumed(_)
+            | Event::HungUp(_)
+            | Event::ProcessGone(_)
+            | Event::CredentialsChanged => Words::default(),
+        };
+    }
+
+    /// The machine is told what time it is.
+    pub fn telling_the_time(&mut self) {
+        self.answer = Words::default();
     }
 
     /// A request goes to the backend.
@@ -160,7 +201,7 @@ impl Narrator {
             Remark::EndingProcess { process, why, jobs } => ending_process(process, why, *jobs),
             Remark::Claimed(job) => JobNarrator::claimed(job),
             Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
-            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, now),
+            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answer.state.as_deref(), now),
             Remark::Abandoned(job, why) => self.jobs.abandoned(job, why),
             Remark::Void(job, why) => JobNarrator::void(job, why),
             Remark::Adopted(job) => JobNarrator::adopted(job),
@@ -171,9 +212,10 @@ impl Narrator {
             Remark::NoHandler(job) => JobNarrator::no_handler(job),
             Remark::CallFailed {
                 what,
+                job,
                 failure,
                 retry_in,
-            } => return self.call_failed(what, *failure, *retry_in),
+            } => return self.call_failed(what, job.as_deref(), *failure, *retry_in),
             Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Remark::NotRegistered => not_registered(),
             Remark::HeartbeatForm(form) => heartbeat_form(*form),
@@ -216,8 +258,16 @@ impl Narrator {
         .about(fields)
     }
 
-    fn call_failed(&mut self, what: &str, failure: Failure, retry_in: Option<Duration>) -> Option<Note> {
+    fn call_failed(
+        &mut self,
+        what: &str,
+        job: Option<&Subject>,
+        failure: Failure,
+        retry_in: Option<Duration>,
+    ) -> Option<Note> {
         let (kind, why) = kind_and_reason(failure);
+        let said = self.answer.failure.as_ref();
+        let said = said.map_or(String::new(), |said| format!(" ({said})"));
         let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
         let (level, more) = match what {
             "ACK" | "FAIL" | "requeue" => (Level::Warn, self.undelivered.entry(why).or_default().is_due()?),
@@ -225,9 +275,10 @@ impl Narrator {
             _ => (Level::Warn, String::new()),
         };
         let fields = Fields::of_error(kind, why)
+            .naming(job)
             .with("request", what)
             .with_any("retry_ms", retry_in.map(milliseconds));
-        Some(Note::new(level, format_args!("{what} failed: {why}{next}{more}")).about(fields))
+        Some(Note::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields))
     }
 
     fn with_totals(&self, fields: Fields, status: u8, now: Duration) -> Fields {
@@ -388,7 +439,9 @@ fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
             "there is no token for it; check backend.auth_token_file",
         ),
         Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
-        Failure::Declined { .. } => ("declined", "the backend is busy"),
+        Failure::ServerError => ("server_error", "something is broken at the backend"),
+        Failure::Declined { .. } => ("declined", "the backend does not take it now"),
+        Failure::Redirected => ("redirected", "the backend is said to be somewhere else"),
         Failure::Unauthorized => (
             "unauthorized",
             "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
@@ -399,7 +452,9 @@ fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
             "somebody in front of the backend answers, and not the backend",
         ),
         Failure::Unregistered => ("unregistered", "the backend does not know this worker"),
+        Failure::NotFound => ("not_found", "the backend says that there is no such job"),
         Failure::Lost => ("lost", "the job is not ours any more"),
+        Failure::Conflict { .. } => ("conflict", "the job is not active any more"),
         Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
         Failure::Refused => ("refused", "the backend refuses the request"),
     }

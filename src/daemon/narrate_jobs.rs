@@ -20,7 +20,6 @@ const MOST_JOBS: usize = 16_384;
 struct Failing {
     kind: String,
     message: String,
-    is_retryable: bool,
 }
 
 /// What is known of a job that is under way.
@@ -52,7 +51,6 @@ impl JobNarrator {
             known.failing = Some(Failing {
                 kind: clipped(name.map_or(DEFAULT_ERROR_CODE, |name| name), ERROR_TYPE_BYTES),
                 message: clipped(&error.message, ERROR_MESSAGE_BYTES),
-                is_retryable: error.retryable,
             });
         }
     }
@@ -77,7 +75,8 @@ impl JobNarrator {
     }
 
     /// The backend has its outcome.
-    pub fn settled(&mut self, job: &Subject, outcome: Outcome, now: Duration) -> Note {
+    /// `state` is what its answer says that the job has become.
+    pub fn settled(&mut self, job: &Subject, outcome: Outcome, state: Option<&str>, now: Duration) -> Note {
         let known = self.known.remove(&job.id).unwrap_or_default();
         let duration = known.began.map(|began| milliseconds(now.saturating_sub(began)));
         let note = match outcome {
@@ -85,8 +84,8 @@ impl JobNarrator {
                 self.completed += 1;
                 note(Level::Info, job, Some("completed"), "Job completed successfully")
             }
-            Outcome::Requeued => note(Level::Info, job, Some("available"), "Job given back to its queue"),
-            Outcome::Failed => failed(job, known.failing),
+            Outcome::Requeued => given_back(job, state),
+            Outcome::Failed => failed(job, known.failing, state),
         };
         note.and(|fields| fields.with_any("duration_ms", duration))
     }
@@ -162,53 +161,62 @@ impl JobNarrator {
     }
 }
 
-/// What the number of attempts says of another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Another {
-    /// There is one.
-    Left,
-    /// This was the last.
-    UsedUp,
-    /// That depends on whether the backend counts from 0 or from 1 (requirements C-27), or it did not say.
-    Unknown,
+/// The states of a job (OJS core 4) that a FAIL or a requeue can lead to.
+const STATES: [&str; 7] = [
+    "retryable",
+    "available",
+    "scheduled",
+    "pending",
+    "discarded",
+    "cancelled",
+    "completed",
+];
+
+/// Which of them it is, and whether there will be another attempt.
+fn known(state: Option<&str>) -> (Option<&'static str>, bool) {
+    let known = STATES.into_iter().find(|known| Some(*known) == state);
+    let another = ["retryable", "available", "scheduled", "pending"];
+    (known, known.is_some_and(|known| another.contains(&known)))
 }
 
-fn another(job: &Subject) -> Another {
-    match (job.attempt, job.max_attempts) {
-        (Some(attempt), Some(most)) if attempt >= most => Another::UsedUp,
-        (Some(0), Some(1)) => Another::UsedUp,
-        (Some(0), Some(_)) => Another::Left,
-        (Some(attempt), Some(most)) if attempt.saturating_add(1) < most => Another::Left,
-        (Some(_) | None, _) => Another::Unknown,
+/// What becomes of it is the backend's own business, so nothing is said that it has not said.
+fn failed(job: &Subject, failing: Option<Failing>, state: Option<&str>) -> Note {
+    let note = match known(state) {
+        (known @ Some("discarded"), _) => note(Level::Error, job, known, &format!("Job discarded{}", attempts(job))),
+        (known, true) => note(Level::Warn, job, known, "Job failed, will retry"),
+        (known, false) => note(Level::Warn, job, known, &format!("Job failed{}", called(state))),
+    };
+    note.and(|fields| match failing {
+        Some(failing) => fields.error(&failing.kind, &failing.message),
+        None => fields,
+    })
+}
+
+fn given_back(job: &Subject, state: Option<&str>) -> Note {
+    match (known(state).0, state) {
+        (known @ Some("discarded"), _) => note(Level::Error, job, known, "Job discarded when it was given back"),
+        (known, None | Some("available")) => note(Level::Info, job, known, "Job given back to its queue"),
+        (known, Some(_)) => note(Level::Info, job, known, &format!("Job given back{}", called(state))),
     }
 }
 
-/// What the backend does with it is its own business: this is what the error and the number of attempts ask for.
-fn failed(job: &Subject, failing: Option<Failing>) -> Note {
-    let Some(failing) = failing else {
-        return note(Level::Warn, job, None, "Job failed");
-    };
-    let note = match another(job) {
-        Another::Left if failing.is_retryable => note(Level::Warn, job, Some("retryable"), "Job failed, will retry"),
-        Another::Unknown if failing.is_retryable => note(Level::Warn, job, None, "Job failed"),
-        Another::Left | Another::UsedUp | Another::Unknown => discarded(job),
-    };
-    note.and(|fields| fields.error(&failing.kind, &failing.message))
+/// A state that is no usual one, in the backend's word.
+fn called(state: Option<&str>) -> String {
+    state.map_or(String::new(), |state| format!("; the backend calls it {state}"))
 }
 
-fn discarded(job: &Subject) -> Note {
-    // How many there were is certain only where none is left, and of the first.
+/// How many there were is certain only where none is left, and of the first.
+fn attempts(job: &Subject) -> String {
     let attempts = match (job.attempt, job.max_attempts) {
         (Some(0), _) => Some(1),
         (Some(attempt), Some(most)) if attempt == most => Some(most),
         (Some(_) | None, _) => None,
     };
-    let after = match attempts {
+    match attempts {
         None => String::new(),
         Some(1) => " after 1 attempt".to_owned(),
         Some(attempts) => format!(" after {attempts} attempts"),
-    };
-    note(Level::Error, job, Some("discarded"), &format!("Job discarded{after}"))
+    }
 }
 
 fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> Note {

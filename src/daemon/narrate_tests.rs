@@ -13,7 +13,7 @@ use crate::daemon::log_record::{Format, Record};
 use crate::exit::Ended;
 use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::ending::{Account, Cause, Manner, Tally, WorkerEnd};
-use crate::lifecycle::event::{JobError, Subject};
+use crate::lifecycle::event::{JobError, Reply, Subject};
 use crate::lifecycle::ids::JobId;
 use crate::signal::Signal;
 
@@ -101,6 +101,8 @@ fn narrator() -> Narrator {
         ended_by: None,
         last_words: LastWords::default(),
         undelivered: BTreeMap::new(),
+        heard: BTreeMap::new(),
+        answer: Words::default(),
     }
 }
 
@@ -115,18 +117,29 @@ fn job(attempt: u64) -> Arc<Subject> {
     })
 }
 
-fn error(is_retryable: bool) -> JobError {
+fn error() -> JobError {
     JobError {
         code: Some("handler_error".into()),
         kind: Some("ValueError".into()),
         message: "no".into(),
-        retryable: is_retryable,
+        retryable: true,
         details: None,
         backtrace: None,
     }
 }
 
-/// Every remark about jobs, each as often as it has texts.
+/// The machine is told of an answer that says this of the job.
+fn answer(narrator: &mut Narrator, state: Option<&str>) {
+    let words = Words {
+        failure: None,
+        state: state.map(str::to_owned),
+    };
+    narrator.heard(CallId(1), words);
+    narrator.telling(&Event::BackendReplied(CallId(1), Reply::Accepted));
+    assert!(narrator.heard.is_empty());
+}
+
+/// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has texts.
 fn about_jobs() -> Vec<Remark> {
     let job = job(3);
     let handed_over = || Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
@@ -135,8 +148,6 @@ fn about_jobs() -> Vec<Remark> {
         handed_over(),
         Remark::TimedOut(Arc::clone(&job)),
         Remark::Settled(Arc::clone(&job), Outcome::Acked),
-        handed_over(),
-        Remark::Settled(Arc::clone(&job), Outcome::Requeued),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
         Remark::Adopted(Arc::clone(&job)),
@@ -153,6 +164,7 @@ fn about_the_worker() -> Vec<Remark> {
     let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
     let failed = |failure| Remark::CallFailed {
         what: "heartbeat",
+        job: None,
         failure,
         retry_in: Some(soon),
     };
@@ -305,24 +317,41 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         .iter()
         .map(|remark| read(&narrator.note(remark, now).unwrap()))
         .collect();
-    for (attempt, is_retryable) in [(0, true), (1, true), (1, false), (2, true), (3, true)] {
-        let job = job(attempt);
-        narrator
-            .note(&Remark::HandedOver(Arc::clone(&job), ConnectionId(1)), now)
-            .unwrap();
-        narrator.jobs.failing(&job.id, &error(is_retryable));
-        let failed = read(&narrator.note(&Remark::Settled(job, Outcome::Failed), now).unwrap());
+    // Whatever the error and the number of attempts may suggest, it is what the answer says.
+    let states = [Some("retryable"), Some("discarded"), Some("parked"), None];
+    for (attempt, state) in [1, 3]
+        .into_iter()
+        .flat_map(|attempt| states.map(|state| (attempt, state)))
+    {
+        let (job, handed_over) = (job(attempt), |job| Remark::HandedOver(job, ConnectionId(1)));
+        narrator.note(&handed_over(Arc::clone(&job)), now).unwrap();
+        narrator.jobs.failing(&job.id, &error());
+        answer(&mut narrator, state);
+        let failed = read(
+            &narrator
+                .note(&Remark::Settled(Arc::clone(&job), Outcome::Failed), now)
+                .unwrap(),
+        );
         assert_eq!(failed["error"]["type"], "ValueError");
         assert_eq!(failed["error"]["message"], "no");
-        // With attempt 2 of 3 only the backend knows.
-        let expected = match (attempt, is_retryable) {
-            (0 | 1, true) => Value::from("retryable"),
-            (2, true) => Value::Null,
-            _ => Value::from("discarded"),
-        };
+        let expected = state
+            .filter(|state| *state != "parked")
+            .map_or(Value::Null, Value::from);
         assert_eq!(failed["ojs"]["state"], expected, "{failed}");
         records.push(failed);
     }
+    for state in ["available", "discarded", "parked"] {
+        narrator
+            .note(&Remark::HandedOver(job(1), ConnectionId(1)), now)
+            .unwrap();
+        answer(&mut narrator, Some(state));
+        let given_back = Remark::Settled(job(1), Outcome::Requeued);
+        records.push(read(&narrator.note(&given_back, now).unwrap()));
+    }
+    answer(&mut narrator, None);
+    let given_back = read(&narrator.note(&Remark::Settled(job(1), Outcome::Requeued), now).unwrap());
+    assert_eq!(given_back["message"], "Job given back to its queue");
+    assert_eq!(given_back["ojs"].get("state"), None, "the backend has not said it");
     assert!(records.iter().all(|record| record["category"] == "lifecycle"));
     assert!(records.iter().all(|record| record["ojs"]["job_id"] == "j1"));
     assert_in_step(&Row::below("Jobs"), &records);
@@ -374,6 +403,40 @@ fn no_remark_is_left_out_here() {
     let samples = about_jobs().into_iter().chain(about_the_worker());
     let here: BTreeSet<String> = samples.map(|remark| name(&format!("{remark:?}"))).collect();
     assert_eq!(all, here);
+}
+
+#[test]
+fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
+    let mut narrator = narrator();
+    let failed = Remark::CallFailed {
+        what: "ACK",
+        job: Some(job(1)),
+        failure: Failure::ServerError,
+        retry_in: None,
+    };
+    let words = Words {
+        failure: Some("status 500 internal_error: no room\u{1b}[2J".to_owned()),
+        state: None,
+    };
+    let reply = || Reply::Failed(Failure::ServerError);
+    narrator.heard(CallId(7), words);
+    narrator.heard(CallId(8), Words::default());
+    narrator.telling(&Event::BackendReplied(CallId(7), reply()));
+    let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
+    let said = "ACK failed: something is broken at the backend (status 500 internal_error: no room\u{1b}[2J)";
+    assert_eq!(record["message"], said, "in a record, escapes keep it from a terminal");
+    assert_eq!(record["ojs"]["job_id"], "j1");
+    assert_eq!(record["error"]["type"], "server_error");
+    for silence in [true, false] {
+        if silence {
+            narrator.telling_the_time();
+        } else {
+            narrator.telling(&Event::BackendReplied(CallId(8), reply()));
+        }
+        narrator.undelivered.clear();
+        let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
+        assert_eq!(record["message"], "ACK failed: something is broken at the backend");
+    }
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl Lifecycle {
 
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
         if self.phase.is_terminating() {
-            if failure == Failure::Unanswered {
+            if matches!(failure, Failure::Unanswered | Failure::ServerError) {
                 self.say(Remark::FetchAbandoned);
             }
             return;
@@ -173,6 +173,7 @@ impl Lifecycle {
         self.timers.arm(Timer::FetchAgain, now.after(pause));
         self.say(Remark::CallFailed {
             what: "FETCH",
+            job: None,
             failure,
             retry_in: Some(pause),
         });
@@ -244,8 +245,16 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn note_backend_health(&mut self, reply: &Reply) {
-        if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials)) {
+    /// Whether the backend is there. What somebody else answers, or that something broke, can be a matter of one job or of
+    /// one path: it tells something about the backend where a worker introduces itself or says that it is there.
+    pub(super) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply) {
+        let is_greeting = matches!(
+            purpose,
+            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
+        );
+        if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials))
+            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::Foreign)) && !is_greeting)
+        {
             return;
         }
         let is_unreachable = matches!(reply, Reply::Failed(failure) if is_of_an_outage(*failure));

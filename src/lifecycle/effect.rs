@@ -418,6 +418,8 @@ pub enum Remark {
     CallFailed {
         /// Which kind.
         what: &'static str,
+        /// About which job, if it is about one.
+        job: Option<Arc<Subject>>,
         /// How.
         failure: Failure,
         /// When it is tried again, if it is.

@@ -403,11 +403,15 @@ pub enum Failure {
     NoCredentials,
     /// It was sent and no clear answer came: it may have been carried out.
     Unanswered,
+    /// The answer is that something went wrong there (500, 502 and the like): it may have been carried out.
+    ServerError,
     /// The backend has not done it and may do it later (429, 503).
     Declined {
         /// When to come back.
         retry_after: Option<Duration>,
     },
+    /// It was sent somewhere else (301, 307, 308 and the like), and no redirect is followed: not done.
+    Redirected,
     /// The backend does not accept our credentials (401, 403).
     Unauthorized,
     /// The backend does not do such a thing (404, 405, 501 on the path itself).
@@ -416,9 +420,16 @@ pub enum Failure {
     Foreign,
     /// The backend does not know us any more: register again.
     Unregistered,
-    /// The job is not active, or no longer ours (404, 409).
+    /// The backend says that there is no such job (404, 410). That is also what some say while their store is away.
+    NotFound,
+    /// The job is not active, or no longer ours (409).
     Lost,
-    /// The job is completed already (409): what an ACK wanted is so.
+    /// The job is not active, and the answer to the ACK does not say whether that is because it is completed (409).
+    Conflict {
+        /// The request went out twice: a kept connection was closed under the first one, which may have got through.
+        was_sent_twice: bool,
+    },
+    /// The job is completed already (409): what an ACK wanted is so, by whomever.
     AlreadyCompleted,
     /// The backend will never accept this request (400, 413, 422).
     Refused,

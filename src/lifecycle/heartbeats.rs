@@ -54,6 +54,8 @@ pub(super) struct Beats {
     refusals: u32,
     /// How many in a row did not get through, or their answers did not.
     lost: u32,
+    /// Somebody else than the backend answered the last one.
+    is_answered_by_others: bool,
 }
 
 /// What a heartbeat said that is on its way.
@@ -79,6 +81,7 @@ impl Beats {
             form_since: None,
             refusals: 0,
             lost: 0,
+            is_answered_by_others: false,
         }
     }
 
@@ -107,6 +110,7 @@ impl Beats {
             self.form_since = None;
         }
         self.refusals = 0;
+        self.is_answered_by_others = false;
         let since = *self.form_since.get_or_insert(now);
         if may_try && form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
             self.try_full_form();
@@ -275,7 +279,11 @@ impl Lifecycle {
     fn heartbeat_failed(&mut self, failure: Failure) {
         let lost = self.agent.beats.lost.saturating_add(1);
         self.agent.beats.lost = if is_of_an_outage(failure) { lost } else { 0 };
-        self.note_failure("heartbeat", &Reply::Failed(failure));
+        // Who stands in for the backend, or answers in its place by mistake, does so every time.
+        let was_foreign = std::mem::replace(&mut self.agent.beats.is_answered_by_others, failure == Failure::Foreign);
+        if !(was_foreign && self.agent.beats.is_answered_by_others) {
+            self.note_failure("heartbeat", &Reply::Failed(failure));
+        }
     }
 
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:

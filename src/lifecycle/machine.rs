@@ -318,7 +318,7 @@ impl Lifecycle {
         let Some(purpose) = self.calls.remove(&call) else {
             return self.late_reply(call, &reply, now);
         };
-        self.note_backend_health(&reply);
+        self.note_backend_health(&purpose, &reply);
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),

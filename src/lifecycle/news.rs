@@ -138,7 +138,9 @@ impl Lifecycle {
                 | Failure::NoRoom
                 | Failure::NoCredentials
                 | Failure::Unanswered
+                | Failure::ServerError
                 | Failure::Declined { .. }
+                | Failure::Redirected
                 | Failure::Foreign
                 | Failure::Unauthorized),
             ) => {
@@ -158,7 +160,14 @@ impl Lifecycle {
             Reply::Failed(Failure::NotOffered) => {
                 self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
             }
-            Reply::Failed(Failure::Unregistered | Failure::Lost | Failure::AlreadyCompleted | Failure::Refused)
+            Reply::Failed(
+                Failure::Unregistered
+                | Failure::NotFound
+                | Failure::Lost
+                | Failure::Conflict { .. }
+                | Failure::AlreadyCompleted
+                | Failure::Refused,
+            )
             | Reply::Registered { .. }
             | Reply::Beaten { .. }
             | Reply::Fetched(_)

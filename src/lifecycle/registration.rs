@@ -126,6 +126,7 @@ impl Lifecycle {
         self.timers.arm(Timer::Register, now.after(pause));
         self.say(Remark::CallFailed {
             what: "registration",
+            job: None,
             failure,
             retry_in: Some(pause),
         });
@@ -239,6 +240,7 @@ impl Lifecycle {
         if let Reply::Failed(failure) = *reply {
             self.say(Remark::CallFailed {
                 what,
+                job: None,
                 failure,
                 retry_in: None,
             });
@@ -266,7 +268,9 @@ impl Lifecycle {
                 | Failure::NoRoom
                 | Failure::NoCredentials
                 | Failure::Unanswered
+                | Failure::ServerError
                 | Failure::Foreign
+                | Failure::Redirected
                 | Failure::Declined { .. },
             ) => {
                 self.agent.manifest_failures += 1;
@@ -277,7 +281,9 @@ impl Lifecycle {
                 Failure::Unauthorized
                 | Failure::NotOffered
                 | Failure::Unregistered
+                | Failure::NotFound
                 | Failure::Lost
+                | Failure::Conflict { .. }
                 | Failure::AlreadyCompleted
                 | Failure::Refused,
             )

@@ -216,14 +216,20 @@ impl Lifecycle {
         };
         let is_ack = matches!(report.what, What::Ack { .. });
         match failure {
-            Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
+            Failure::Lost | Failure::NotFound | Failure::Conflict { .. } | Failure::AlreadyCompleted => {
+                self.report_is_lost(claim);
+            }
             Failure::Refused => self.report_is_refused(claim, now),
-            Failure::Unanswered if !is_ack => self.pause_report(claim, Step::Doubtful, failure, now),
-            Failure::Declined { .. } => self.pause_report(claim, Step::Pausing, failure, now),
+            Failure::Unanswered | Failure::ServerError if !is_ack => {
+                self.pause_report(claim, Step::Doubtful, failure, now);
+            }
             Failure::NotSent
             | Failure::NoRoom
             | Failure::NoCredentials
             | Failure::Unanswered
+            | Failure::ServerError
+            | Failure::Declined { .. }
+            | Failure::Redirected
             | Failure::Unauthorized
             | Failure::Unregistered => self.pause_report(claim, Step::Pausing, failure, now),
             Failure::NotOffered | Failure::Foreign => {
@@ -241,6 +247,7 @@ impl Lifecycle {
     }
 
     fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
+        let job = self.jobs.get(claim).map(Job::subject);
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
@@ -251,6 +258,7 @@ impl Lifecycle {
         self.timers.arm(Timer::Report(claim), now.after(pause));
         self.say(Remark::CallFailed {
             what,
+            job,
             failure,
             retry_in: Some(pause),
         });
@@ -289,7 +297,9 @@ impl Lifecycle {
                 | Failure::NoRoom
                 | Failure::NoCredentials
                 | Failure::Unanswered
+                | Failure::ServerError
                 | Failure::Declined { .. }
+                | Failure::Redirected
                 | Failure::Unauthorized),
             ) => {
                 self.pause_report(claim, Step::Doubtful, failure, now);
@@ -301,7 +311,9 @@ impl Lifecycle {
             Reply::Failed(
                 Failure::NotOffered
                 | Failure::Unregistered
+                | Failure::NotFound
                 | Failure::Lost
+                | Failure::Conflict { .. }
                 | Failure::AlreadyCompleted
                 | Failure::Refused,
             )

@@ -61,20 +61,28 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
         | Failure::NoRoom
         | Failure::NoCredentials
         | Failure::Unanswered
+        | Failure::ServerError
+        | Failure::Redirected
         | Failure::Unauthorized
         | Failure::NotOffered
         | Failure::Foreign
         | Failure::Unregistered
+        | Failure::NotFound
         | Failure::Lost
+        | Failure::Conflict { .. }
         | Failure::AlreadyCompleted
         | Failure::Refused => None,
     }
 }
 
-/// No connection or no answer: over when the backend is back.
+/// No connection, no answer, or one of somebody who stands in for the backend or of what is broken behind it: over when the
+/// backend is back.
 #[must_use]
 pub fn is_of_an_outage(failure: Failure) -> bool {
-    matches!(failure, Failure::NotSent | Failure::Unanswered)
+    matches!(
+        failure,
+        Failure::NotSent | Failure::Unanswered | Failure::ServerError | Failure::Foreign
+    )
 }
 
 /// Over when there are other credentials.

@@ -14,7 +14,7 @@ use crate::lifecycle::event::{JobError, Progress};
 use crate::lifecycle::ids::{JobId, WorkerId};
 
 use super::names::worker_state;
-pub use super::reply::{Answer, Answered, read};
+pub use super::reply::{Answer, Answered, Words, read};
 
 /// Of requests and answers alike.
 pub const CONTENT_TYPE: &str = "application/openjobspec+json";

@@ -108,6 +108,8 @@ fn an_element_without_a_usable_id_is_counted_and_the_others_are_delivered() {
         retry_after: None,
         now: Duration::ZERO,
         body: body.as_bytes(),
+        is_whole: true,
+        was_sent_twice: false,
     };
     let answer = read(&fetch(9), answered);
     let Reply::Fetched(deliveries) = &answer.reply else {
@@ -125,6 +127,8 @@ fn more_jobs_than_asked_for_are_all_delivered_with_a_remark() {
         retry_after: None,
         now: Duration::ZERO,
         body,
+        is_whole: true,
+        was_sent_twice: false,
     };
     let answer = read(&fetch(1), answered);
     assert!(matches!(&answer.reply, Reply::Fetched(deliveries) if deliveries.len() == 2));
@@ -154,6 +158,8 @@ fn an_answer_that_breaks_off_keeps_the_jobs_before_that_point() {
         retry_after: None,
         now: Duration::ZERO,
         body: &broken,
+        is_whole: false,
+        was_sent_twice: false,
     };
     assert!(matches!(read(&fetch(9), answered).reply, Reply::Fetched(jobs) if ids(&jobs) == ["a"]));
 }
@@ -170,15 +176,7 @@ fn no_jobs_are_told_in_several_ways_and_a_single_one_in_two() {
 
 #[test]
 fn an_unreadable_answer_to_a_fetch_may_have_been_jobs() {
-    for body in [
-        "",
-        "<html>",
-        "[]",
-        "3",
-        r#"{"jobs":3}"#,
-        r#"{"jobs":{"id":"a"}}"#,
-        r#"{"jobs""#,
-    ] {
+    for body in [r#"{"jobs":3}"#, r#"{"jobs":{"id":"a"}}"#, r#"{"jobs""#] {
         assert_eq!(
             reply(&fetch(1), 200, body),
             Reply::Failed(Failure::Unanswered),
@@ -188,9 +186,18 @@ fn an_unreadable_answer_to_a_fetch_may_have_been_jobs() {
 }
 
 #[test]
+fn an_answer_to_a_fetch_that_is_no_json_object_brought_none_and_an_empty_one_is_one_without_jobs() {
+    for body in ["<html>", "[]", "3"] {
+        assert_eq!(reply(&fetch(1), 200, body), Reply::Failed(Failure::Foreign), "{body}");
+    }
+    assert_eq!(reply(&fetch(1), 200, " "), Reply::Fetched(Vec::new()));
+}
+
+#[test]
 fn nesting_deeper_than_any_stack_is_read_like_anything_else() {
     let deep = "[".repeat(200_000) + &"]".repeat(200_000);
     let delivery = only(&format!(r#"{{"id":"j","args":{deep},"meta":{{"checkpoint":{deep}}}}}"#));
     assert_eq!(delivery.checkpoint.as_deref(), Some(deep.as_str()));
-    assert_eq!(reply(&beat(), 200, &deep), reply(&beat(), 200, "{}"));
+    let deep_object = format!(r#"{{"more":{deep}}}"#);
+    assert_eq!(reply(&beat(), 200, &deep_object), reply(&beat(), 200, "{}"));
 }

@@ -135,6 +135,8 @@ pub(super) fn read_with(call: &Call, status: u16, retry_after: Option<&str>, bod
         retry_after,
         now: Duration::ZERO,
         body: body.as_bytes(),
+        is_whole: true,
+        was_sent_twice: false,
     };
     read(call, answered).reply
 }

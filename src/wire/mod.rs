@@ -23,6 +23,7 @@ pub mod status;
 pub mod termination_log;
 pub mod text;
 mod trace;
+mod words;
 pub mod worker;
 mod worker_decode;
 mod worker_encode;

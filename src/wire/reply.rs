@@ -8,6 +8,7 @@ use crate::lifecycle::ids::{JobId, WorkerId};
 
 use super::delivery;
 use super::lenient::{self, Object};
+pub use super::words::Words;
 
 /// Shortest recommended time between heartbeats that we follow: below it they would be the backend's main load.
 const SHORTEST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,6 +30,10 @@ pub struct Answered<'a> {
     pub now: Duration,
     /// As much of the body as came.
     pub body: &'a [u8],
+    /// Nothing is missing of it: it neither broke off nor was longer than we read.
+    pub is_whole: bool,
+    /// The request went out twice: a kept connection was closed under the first one, which may have got through.
+    pub was_sent_twice: bool,
 }
 
 /// What an answer means.
@@ -38,11 +43,47 @@ pub struct Answer {
     pub reply: Reply,
     /// For the person who reads the log: what is odd about the answer. Never holds anything of a job.
     pub remark: Option<String>,
+    /// For the same person: what the answer itself says.
+    pub words: Words,
 }
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
-        Self { reply, remark: None }
+        Self {
+            reply,
+            remark: None,
+            words: Words::default(),
+        }
+    }
+}
+
+/// What the body of a success is.
+enum Content<'a> {
+    /// Nothing at all.
+    Nothing,
+    /// A JSON object.
+    Object(Object<'a>),
+    /// It begins like one, and not all of it came.
+    Broken,
+    /// It ended before it began.
+    Missing,
+    /// Anything else: nobody who speaks OJS wrote it.
+    Foreign,
+}
+
+fn content<'a>(answered: &Answered<'a>) -> Content<'a> {
+    let body = answered.body.trim_ascii();
+    if body.is_empty() {
+        return if answered.is_whole {
+            Content::Nothing
+        } else {
+            Content::Missing
+        };
+    }
+    match Object::read_bytes(body) {
+        Some(fields) => Content::Object(fields),
+        None if body.starts_with(b"{") && !answered.is_whole => Content::Broken,
+        None => Content::Foreign,
     }
 }
 
@@ -50,36 +91,93 @@ impl From<Reply> for Answer {
 #[must_use]
 pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
     if !(200..300).contains(&answered.status) {
-        return refusal(call, answered).into();
+        return Answer {
+            reply: refusal(call, answered),
+            remark: None,
+            words: Words::of_failure(answered.status, error_of(answered.body).as_ref()),
+        };
     }
+    if let Call::Fetch { count, .. } = call
+        && answered.body.trim_ascii_start().starts_with(b"{")
+    {
+        return fetched(answered.body, *count);
+    }
+    let fields = match content(&answered) {
+        Content::Foreign => {
+            return Answer {
+                reply: Reply::Failed(foreign(call)),
+                remark: None,
+                words: Words::of_foreign(answered.status),
+            };
+        }
+        Content::Nothing => None,
+        Content::Object(fields) => Some(fields),
+        Content::Broken => return broken_off(call).into(),
+        Content::Missing => return Reply::Failed(Failure::Unanswered).into(),
+    };
     match call {
-        Call::Register { .. } => registered(answered.body),
-        Call::Heartbeat { .. } => beaten(answered.body).into(),
-        Call::Fetch { count, .. } => fetched(answered, *count),
-        Call::Look { .. } => looked(answered.body).into(),
-        Call::Manifest => described(answered.body).into(),
-        // The status says it all, whatever the body may be.
+        Call::Register { .. } => registered(fields.as_ref()),
+        Call::Heartbeat { .. } => beaten(fields.as_ref()).into(),
+        Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
+        Call::Look { .. } => looked(fields).into(),
+        Call::Manifest => described(fields.as_ref()).into(),
+        // The status says it all.
         Call::Ack { .. }
         | Call::Fail { .. }
         | Call::Requeue { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
-        | Call::Deregister { .. } => Reply::Accepted.into(),
+        | Call::Deregister { .. } => Answer {
+            reply: Reply::Accepted,
+            remark: None,
+            words: Words::of_success(call, answered.body),
+        },
     }
 }
 
-fn registered(body: &[u8]) -> Answer {
-    let fields = Object::read_bytes(body);
-    if fields.as_ref().and_then(|fields| fields.raw("ok")) == Some("false") {
+/// A success that somebody else has written: not done, as far as can be told. Only a FAIL or a requeue is never said a
+/// second time without a look.
+fn foreign(call: &Call) -> Failure {
+    match matter(call) {
+        Matter::Nack => Failure::Unanswered,
+        Matter::Register
+        | Matter::Goodbye
+        | Matter::Heartbeat
+        | Matter::Fetch
+        | Matter::Ack
+        | Matter::Look
+        | Matter::Side => Failure::Foreign,
+    }
+}
+
+/// A success of the backend that breaks off, or is longer than what we read: good where nothing has to be read of it.
+fn broken_off(call: &Call) -> Reply {
+    match call {
+        Call::Register { .. } | Call::Heartbeat { .. } | Call::Fetch { .. } | Call::Look { .. } | Call::Manifest => {
+            Reply::Failed(Failure::Unanswered)
+        }
+        Call::Ack { .. }
+        | Call::Fail { .. }
+        | Call::Requeue { .. }
+        | Call::Progress { .. }
+        | Call::Checkpoint { .. }
+        | Call::Deregister { .. } => Reply::Accepted,
+    }
+}
+
+fn registered(fields: Option<&Object<'_>>) -> Answer {
+    if fields.and_then(|fields| fields.raw("ok")) == Some("false") {
+        let words = Words {
+            failure: Some("it answered the registration with ok: false".to_owned()),
+            state: None,
+        };
         return Answer {
             reply: Reply::Failed(Failure::Declined { retry_after: None }),
-            remark: Some("the backend answered the registration with ok: false".to_owned()),
+            remark: None,
+            words,
         };
     }
-    let period = |key| {
-        let fields = fields.as_ref()?;
-        fields.duration(key, Duration::from_secs(1))
-    };
+    let period = |key| fields?.duration(key, Duration::from_secs(1));
     let at_least = |interval: Duration| interval.max(SHORTEST_HEARTBEAT_INTERVAL);
     // A backend that extends by its own default, whatever we ask for, lets go of a job after that.
     let timeouts = [period("heartbeat_timeout"), period("visibility_timeout_default")];
@@ -91,15 +189,13 @@ fn registered(body: &[u8]) -> Answer {
     .into()
 }
 
-fn beaten(body: &[u8]) -> Reply {
-    let fields = Object::read_bytes(body);
+fn beaten(fields: Option<&Object<'_>>) -> Reply {
     let word = |key| {
         fields
-            .as_ref()
             .and_then(|fields| fields.text(key))
             .and_then(|word| directive(&word))
     };
-    let extended = fields.as_ref().and_then(|fields| fields.texts("jobs_extended"));
+    let extended = fields.and_then(|fields| fields.texts("jobs_extended"));
     Reply::Beaten {
         directive: word("state").max(word("directive")),
         extended: extended.map(|ids| ids.into_iter().map(|id| JobId(id.into())).collect()),
@@ -120,13 +216,9 @@ fn directive(word: &str) -> Option<Directive> {
     }
 }
 
-/// No content is no job. Anything else that cannot be read may have been jobs.
-fn fetched(answered: Answered<'_>, count: u32) -> Answer {
-    const NO_CONTENT: u16 = 204;
-    if answered.status == NO_CONTENT {
-        return Reply::Fetched(Vec::new()).into();
-    }
-    let fetched = delivery::fetched(answered.body);
+/// What cannot be read may have been jobs.
+fn fetched(body: &[u8], count: u32) -> Answer {
+    let fetched = delivery::fetched(body);
     let brought = fetched.deliveries.len();
     let mut oddities = Vec::new();
     if !fetched.is_whole {
@@ -146,12 +238,16 @@ fn fetched(answered: Answered<'_>, count: u32) -> Answer {
         Reply::Failed(Failure::Unanswered)
     };
     let remark = (!oddities.is_empty()).then(|| format!("odd answer to a FETCH: {}", oddities.join("; ")));
-    Answer { reply, remark }
+    Answer {
+        reply,
+        remark,
+        words: Words::default(),
+    }
 }
 
 /// The job alone, or in `job`.
-fn looked(body: &[u8]) -> Reply {
-    let Some(fields) = Object::read_bytes(body) else {
+fn looked(fields: Option<Object<'_>>) -> Reply {
+    let Some(fields) = fields else {
         return Reply::Failed(Failure::Unanswered);
     };
     let job = fields.object("job").unwrap_or(fields);
@@ -174,9 +270,8 @@ fn looked(body: &[u8]) -> Reply {
 }
 
 /// What a manifest's `backend` tells about it (HTTP binding 21). What nobody knows is as most are.
-fn described(body: &[u8]) -> Reply {
-    let fields = Object::read_bytes(body);
-    let text = |key| fields.as_ref().and_then(|fields| fields.text(key));
+fn described(fields: Option<&Object<'_>>) -> Reply {
+    let text = |key| fields.and_then(|fields| fields.text(key));
     let kind = text("backend").unwrap_or_default().to_ascii_lowercase();
     let is_memory = ["lite", "memory"].contains(&kind.as_str());
     Reply::Described(Habits {
@@ -237,15 +332,24 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
         },
         // An earlier attempt got through, and its answer did not.
         (409, Matter::Register | Matter::Goodbye) => Failure::AlreadyCompleted,
+        (300..=399, _) => Failure::Redirected,
         // Somebody in between, or a request that did not get through whole: it was not carried out.
-        (300..=399 | 408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
+        (408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
-        (409, Matter::Ack) if is_completed(answered.body) => Failure::AlreadyCompleted,
-        (404 | 409 | 410, Matter::Ack | Matter::Nack) | (409 | 410, Matter::Side) => Failure::Lost,
+        (409, Matter::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
+            // What went out twice is the same request to everybody else.
+            (Some("completed"), true) => return Reply::Accepted,
+            (Some("completed"), false) => Failure::AlreadyCompleted,
+            (Some(_), _) => Failure::Lost,
+            (None, was_sent_twice) => Failure::Conflict { was_sent_twice },
+        },
+        (404 | 410, Matter::Ack | Matter::Nack) => Failure::NotFound,
+        (409, Matter::Nack) | (409 | 410, Matter::Side) => Failure::Lost,
         (404 | 410, Matter::Heartbeat | Matter::Goodbye) if is_unknown_worker(answered.body) => Failure::Unregistered,
         (404 | 405 | 501, _) => Failure::NotOffered,
         (400 | 413 | 415 | 422, _) => Failure::Refused,
         (400..=499, _) => Failure::Foreign,
+        (500..=599, _) => Failure::ServerError,
         _ => Failure::Unanswered,
     };
     Reply::Failed(failure)
@@ -262,11 +366,10 @@ fn is_of_ojs(body: &[u8]) -> bool {
     error_of(body).is_some_and(|error| error.text("code").is_some_and(|code| !code.is_empty()))
 }
 
-fn is_completed(body: &[u8]) -> bool {
-    let state = error_of(body)
-        .and_then(|error| error.object("details"))
-        .and_then(|details| details.text("current_state"));
-    state.as_deref() == Some("completed")
+/// What a conflict says of the job's state; not every backend does.
+fn current_state(body: &[u8]) -> Option<String> {
+    let details = error_of(body).and_then(|error| error.object("details"))?;
+    details.text("current_state").filter(|state| !state.is_empty())
 }
 
 /// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.
@@ -327,6 +430,9 @@ fn retry_after(value: &str, now: Duration) -> Option<Duration> {
     Some(date.saturating_sub(now))
 }
 
+#[cfg(test)]
+#[path = "success_tests.rs"]
+mod success_tests;
 #[cfg(test)]
 #[path = "reply_tests.rs"]
 mod tests;

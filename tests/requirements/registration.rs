@@ -179,7 +179,7 @@ fn r_05_whom_the_backend_does_not_accept_waits_and_asks_again() {
     let mut init = stage.worker(WORKS).start();
     stage.wait_for_outcomes();
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
-    init.logs("the backend answered the registration with ok: false");
+    init.logs("it answered the registration with ok: false");
     init.stops();
     let asked: Vec<Endpoint> = stage.backend.records().iter().map(|record| record.endpoint).collect();
     assert_eq!(

@@ -142,7 +142,7 @@ fn s_08_sigterm_while_running_is_quiet_then_drain_then_stop() {
         "SIGTERM: terminating, taking no new jobs",
         "Worker draining, 1 job in progress",
         "stop phase: the grace period is over, cancelling 1 job",
-        "Job failed: ShutdownError",
+        "Job failed, will retry: ShutdownError",
         "Worker stopped; 1 job cut off",
     ];
     let places: Vec<Option<usize>> = said.iter().map(|text| log.find(text)).collect();

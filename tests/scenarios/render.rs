@@ -274,11 +274,16 @@ fn failure(failure: Failure) -> String {
         Failure::NoRoom => "no room".to_owned(),
         Failure::NoCredentials => "no credentials".to_owned(),
         Failure::Unanswered => "unanswered".to_owned(),
+        Failure::ServerError => "server error".to_owned(),
+        Failure::Redirected => "redirected".to_owned(),
         Failure::Unauthorized => "unauthorized".to_owned(),
         Failure::NotOffered => "not offered".to_owned(),
         Failure::Foreign => "foreign".to_owned(),
         Failure::Unregistered => "unregistered".to_owned(),
+        Failure::NotFound => "not found".to_owned(),
         Failure::Lost => "lost".to_owned(),
+        Failure::Conflict { was_sent_twice: false } => "conflict".to_owned(),
+        Failure::Conflict { was_sent_twice: true } => "conflict, sent twice".to_owned(),
         Failure::AlreadyCompleted => "already completed".to_owned(),
         Failure::Refused => "refused".to_owned(),
     }
@@ -337,11 +342,13 @@ fn said(remark: &Remark) -> String {
         Remark::NoHandler(job) => format!("nobody takes {job} of type {}", job.kind),
         Remark::CallFailed {
             what,
+            job,
             failure: how,
             retry_in,
         } => {
             let retry = retry_in.map_or(String::new(), |pause| format!(", again in {}", seconds(pause)));
-            format!("{what} failed: {}{retry}", failure(*how))
+            let job = job.as_ref().map_or(String::new(), |job| format!(" of {job}"));
+            format!("{what}{job} failed: {}{retry}", failure(*how))
         }
         Remark::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
         Remark::HeartbeatIntervalCut { configured, used } => {

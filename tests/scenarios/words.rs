@@ -281,6 +281,11 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
 fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
     Ok(Some(match text {
         "unanswered" => Failure::Unanswered,
+        "server error" => Failure::ServerError,
+        "redirected" => Failure::Redirected,
+        "not found" => Failure::NotFound,
+        "conflict" => Failure::Conflict { was_sent_twice: false },
+        "conflict, sent twice" => Failure::Conflict { was_sent_twice: true },
         "not sent" => Failure::NotSent,
         "no room" => Failure::NoRoom,
         "no credentials" => Failure::NoCredentials,

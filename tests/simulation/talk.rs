@@ -463,7 +463,7 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
     match reply {
         Reply::Accepted => claim.is_taken = true,
         Reply::Failed(Failure::AlreadyCompleted) => claim.is_taken |= is_ack,
-        Reply::Failed(Failure::Lost) => {}
+        Reply::Failed(Failure::Lost | Failure::NotFound | Failure::Conflict { .. }) => {}
         Reply::Failed(Failure::Refused) => {
             claim.is_doubtful = false;
         }
@@ -472,12 +472,13 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
             | Failure::NoRoom
             | Failure::NoCredentials
             | Failure::Declined { .. }
+            | Failure::Redirected
             | Failure::Unauthorized
             | Failure::NotOffered
             | Failure::Foreign
             | Failure::Unregistered,
         ) => claim.is_doubtful = false,
-        Reply::Failed(Failure::Unanswered)
+        Reply::Failed(Failure::Unanswered | Failure::ServerError)
         | Reply::Registered { .. }
         | Reply::Beaten { .. }
         | Reply::Fetched(_)

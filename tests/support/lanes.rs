@@ -6,7 +6,7 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use ojs_init::config::{Backend as BackendConfig, BackendUrl, FinalState, Header, Leftovers, Secret};
-use ojs_init::daemon::backend_lanes::{LaneSettings, Lanes};
+use ojs_init::daemon::backend_lanes::{Heard, LaneSettings, Lanes};
 use ojs_init::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
 use ojs_init::lifecycle::event::{Failure, JobError, Progress, Reply};
 use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
@@ -49,6 +49,7 @@ pub fn settings(url: &str) -> LaneSettings {
             shutdown_error_type: "ShutdownError".to_owned(),
             shutdown_error_code: "shutdown".to_owned(),
         },
+        url_setting: format!("backend.url = {url} (OJS_URL)"),
         identity: Identity {
             hostname: "host".to_owned(),
             pid: 1,
@@ -65,6 +66,7 @@ pub fn settings(url: &str) -> LaneSettings {
 pub struct Rig {
     pub lanes: Lanes,
     pub answers: Receiver<(u64, Reply, Instant)>,
+    heard: Receiver<Heard>,
     sent: u64,
 }
 
@@ -72,13 +74,16 @@ impl Rig {
     pub fn new(settings: LaneSettings) -> Self {
         record_log();
         let (sender, answers) = channel();
-        let answer = move |id: CallId, reply, _| {
+        let (listener, heard) = channel();
+        let answer = move |id: CallId, reply, words| {
+            let _ = listener.send(words);
             // A test that is over needs no answers.
             let _ = sender.send((id.0, reply, wait::now()));
         };
         Self {
             lanes: Lanes::start(settings, answer).unwrap(),
             answers,
+            heard,
             sent: 0,
         }
     }
@@ -106,6 +111,13 @@ impl Rig {
         let (answered, reply) = self.next();
         assert_eq!(answered, id);
         reply
+    }
+
+    /// The same, with what it says to a person.
+    pub fn hear(&mut self, call: Call) -> (Reply, Heard) {
+        while self.heard.try_recv().is_ok() {}
+        let reply = self.ask(call);
+        (reply, self.heard.recv_timeout(PATIENCE).unwrap())
     }
 
     /// The answers to everything that was sent and not answered yet, by id.
