@@ -109,11 +109,13 @@ impl Lifecycle {
             };
             return self.judge_redelivered(claim, verdict);
         }
+        let subject = job.subject();
         let pause = self.retry_pause(before, failure);
         self.jobs.look_step(claim, LookStep::Pausing);
         self.timers.arm(Timer::LookAgain(claim), now.after(pause));
         self.say(Remark::CallFailed {
             what: "look",
+            job: Some(subject),
             failure,
             retry_in: Some(pause),
         });

@@ -212,7 +212,9 @@ fn what_is_no_json_that_we_read_is_no_job_and_no_trouble() {
         assert_eq!(ids(&reply_to_bytes(fetch(1), &ok(body))), expected, "{start}");
         let is_object = !expected.iter().any(|answer| answer.starts_with("Failed"));
         for call in [beat(), register(), ack("a")] {
-            let expected = if is_object {
+            // An answer to a report that is longer than we read counts by how it begins.
+            let is_long_report = matches!(call, Call::Ack { .. }) && body.len() > 64 << 10 && body.starts_with(b"{");
+            let expected = if is_object || is_long_report {
                 fine(&call)
             } else {
                 failed(Failure::Foreign)
