@@ -161,10 +161,10 @@ impl EventLoop {
                 && let Some(event) = self.happened.pop_front()
             {
                 told += 1;
-                self.narrator.telling(&event);
+                self.narrator.answers.telling(Some(&event));
                 self.machine.handle(event, now());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
-                self.narrator.telling_the_time();
+                self.narrator.answers.telling(None);
                 self.machine.handle_timeout(now());
             } else if self.happened.is_empty() {
                 return None;
@@ -271,7 +271,7 @@ impl EventLoop {
             match self.replies.try_recv() {
                 Ok((call, reply, heard)) => {
                     self.figures.answered(call, &reply, heard.status, now());
-                    self.narrator.heard(call, heard.words);
+                    self.narrator.answers.heard(call, heard.words);
                     self.happened.push_back(Event::BackendReplied(call, reply));
                 }
                 Err(_) => return,

@@ -19,6 +19,7 @@ mod last_words;
 pub mod log;
 mod log_record;
 mod narrate;
+mod narrate_answers;
 mod narrate_jobs;
 mod outbound;
 mod perform;

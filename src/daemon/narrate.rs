@@ -11,14 +11,14 @@ use crate::config::Worker;
 use crate::daemon::last_words::{self, LastWords};
 use crate::daemon::log::{say, set_worker};
 use crate::daemon::log_record::{Fields, Note};
+use crate::daemon::narrate_answers::Answers;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::{Call, HeartbeatForm, Reason, Remark, WorkerState};
-use crate::lifecycle::event::{Event, Failure, Subject};
-use crate::lifecycle::ids::{CallId, ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::event::{Failure, Subject};
+use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
 use crate::os::clock;
 use crate::os::process::Pid;
-use crate::wire::backend::Words;
 use crate::wire::names::worker_state;
 
 /// Characters of a client's name that are logged; it may send a novel.
@@ -44,10 +44,8 @@ pub struct Narrator {
     last_words: LastWords,
     /// Outcomes that could not be delivered, by the reason: in an outage each active job has many of them.
     undelivered: BTreeMap<&'static str, Seldom>,
-    /// What answers say that the machine is about to be told of.
-    heard: BTreeMap<CallId, Words>,
-    /// What the answer says that it is being told of: what it remarks now, it remarks about that.
-    answer: Words,
+    /// What the backend's answers say.
+    pub answers: Answers,
 }
 
 impl Narrator {
@@ -61,8 +59,7 @@ impl Narrator {
             ended_by: None,
             last_words: LastWords::default(),
             undelivered: BTreeMap::new(),
-            heard: BTreeMap::new(),
-            answer: Words::default(),
+            answers: Answers::default(),
         }
     }
 
@@ -88,40 +85,6 @@ impl Narrator {
     /// There is no worker, for this reason; the lifecycle decides whether that is the end.
     pub fn worker_not_started(&mut self, why: String) {
         self.last_words.not_started(why);
-    }
-
-    /// An answer came in; the machine is told of it in a moment.
-    pub fn heard(&mut self, call: CallId, words: Words) {
-        self.heard.insert(call, words);
-    }
-
-    /// The machine is told this now.
-    pub fn telling(&mut self, event: &Event) {
-        self.answer = match event {
-            Event::BackendReplied(call, _) => self.heard.remove(call).unwrap_or_default(),
-            Event::SignalArrived(_)
-            | Event::OperatorConnected(_)
-            | Event::OperatorAsked(..)
-            | Event::OperatorLeft(_)
-            | Event::WorkerStarted { .. }
-            | Event::WorkerNotStarted(_)
-            | Event::WorkerEnded(_)
-            | Event::Reaped { .. }
-            | Event::Connected { .. }
-            | Event::Said(..)
-            | Event::OutboundFilled(_)
-            | Event::OutboundEmptied(_)
-            | Event::ReadingStopped(_)
-            | Event::ReadingResumed(_)
-            | Event::HungUp(_)
-            | Event::ProcessGone(_)
-            | Event::CredentialsChanged => Words::default(),
-        };
-    }
-
-    /// The machine is told what time it is.
-    pub fn telling_the_time(&mut self) {
-        self.answer = Words::default();
     }
 
     /// A request goes to the backend.
@@ -201,7 +164,7 @@ impl Narrator {
             Remark::EndingProcess { process, why, jobs } => ending_process(process, why, *jobs),
             Remark::Claimed(job) => JobNarrator::claimed(job),
             Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
-            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answer.state.as_deref(), now),
+            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answers.state(), now),
             Remark::Abandoned(job, why) => self.jobs.abandoned(job, why),
             Remark::Void(job, why) => JobNarrator::void(job, why),
             Remark::Adopted(job) => JobNarrator::adopted(job),
@@ -266,8 +229,7 @@ impl Narrator {
         retry_in: Option<Duration>,
     ) -> Option<Note> {
         let (kind, why) = kind_and_reason(failure);
-        let said = self.answer.failure.as_ref();
-        let said = said.map_or(String::new(), |said| format!(" ({said})"));
+        let said = self.answers.failure();
         let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
         let (level, more) = match what {
             "ACK" | "FAIL" | "requeue" => (Level::Warn, self.undelivered.entry(why).or_default().is_due()?),

@@ -13,9 +13,10 @@ use crate::daemon::log_record::{Format, Record};
 use crate::exit::Ended;
 use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::ending::{Account, Cause, Manner, Tally, WorkerEnd};
-use crate::lifecycle::event::{JobError, Reply, Subject};
-use crate::lifecycle::ids::JobId;
+use crate::lifecycle::event::{Event, JobError, Reply, Subject};
+use crate::lifecycle::ids::{CallId, JobId};
 use crate::signal::Signal;
+use crate::wire::backend::Words;
 
 use super::*;
 
@@ -101,8 +102,7 @@ fn narrator() -> Narrator {
         ended_by: None,
         last_words: LastWords::default(),
         undelivered: BTreeMap::new(),
-        heard: BTreeMap::new(),
-        answer: Words::default(),
+        answers: Answers::default(),
     }
 }
 
@@ -134,9 +134,10 @@ fn answer(narrator: &mut Narrator, state: Option<&str>) {
         failure: None,
         state: state.map(str::to_owned),
     };
-    narrator.heard(CallId(1), words);
-    narrator.telling(&Event::BackendReplied(CallId(1), Reply::Accepted));
-    assert!(narrator.heard.is_empty());
+    narrator.answers.heard(CallId(1), words);
+    narrator
+        .answers
+        .telling(Some(&Event::BackendReplied(CallId(1), Reply::Accepted)));
 }
 
 /// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has texts.
@@ -419,9 +420,11 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
         state: None,
     };
     let reply = || Reply::Failed(Failure::ServerError);
-    narrator.heard(CallId(7), words);
-    narrator.heard(CallId(8), Words::default());
-    narrator.telling(&Event::BackendReplied(CallId(7), reply()));
+    narrator.answers.heard(CallId(7), words);
+    narrator.answers.heard(CallId(8), Words::default());
+    narrator
+        .answers
+        .telling(Some(&Event::BackendReplied(CallId(7), reply())));
     let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
     let said = "ACK failed: something is broken at the backend (status 500 internal_error: no room\u{1b}[2J)";
     assert_eq!(record["message"], said, "in a record, escapes keep it from a terminal");
@@ -429,9 +432,11 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
     assert_eq!(record["error"]["type"], "server_error");
     for silence in [true, false] {
         if silence {
-            narrator.telling_the_time();
+            narrator.answers.telling(None);
         } else {
-            narrator.telling(&Event::BackendReplied(CallId(8), reply()));
+            narrator
+                .answers
+                .telling(Some(&Event::BackendReplied(CallId(8), reply())));
         }
         narrator.undelivered.clear();
         let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
