@@ -108,7 +108,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 56] = [
+const KINDS: [&str; 57] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -157,6 +157,7 @@ const KINDS: [&str; 56] = [
     "Void",
     "Adopted",
     "Replaced",
+    "Unanswered",
     "ReservationLost",
     "TimedOut",
     "ResultDropped",

@@ -170,6 +170,7 @@ impl Narrator {
             Remark::Adopted(job) => JobNarrator::adopted(job),
             Remark::Replaced(job) => JobNarrator::replaced(job),
             Remark::ReservationLost(job, reason) => self.jobs.reservation_lost(job, *reason),
+            Remark::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
             Remark::TimedOut(job) => self.jobs.timed_out(job, now),
             Remark::ResultDropped(job) => JobNarrator::result_dropped(job),
             Remark::NoHandler(job) => JobNarrator::no_handler(job),

@@ -135,6 +135,22 @@ impl JobNarrator {
         }
     }
 
+    /// Its handler was told to stop, and does not.
+    pub fn unanswered(job: &Subject, reason: CancelReason) -> Note {
+        match reason {
+            CancelReason::Cancelled => note(
+                Level::Warn,
+                job,
+                Some("cancelled"),
+                "Job was cancelled, and its handler has not answered the cancel in time; it holds its place in the worker",
+            ),
+            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+                let message = "Job was lost, and its handler has not answered the cancel in time; it holds its place in the worker";
+                note(Level::Warn, job, None, message)
+            }
+        }
+    }
+
     /// Its own timeout is over.
     pub fn timed_out(&self, job: &Subject, now: Duration) -> Note {
         let began = self.known.get(&job.id).and_then(|known| known.began);

@@ -151,6 +151,8 @@ fn about_jobs() -> Vec<Remark> {
         Remark::Settled(Arc::clone(&job), Outcome::Acked),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
+        Remark::Unanswered(Arc::clone(&job), CancelReason::Cancelled),
+        Remark::Unanswered(Arc::clone(&job), CancelReason::Lost),
         Remark::Adopted(Arc::clone(&job)),
         Remark::Replaced(Arc::clone(&job)),
         Remark::Void(Arc::clone(&job), "why"),

@@ -121,7 +121,7 @@ impl Lifecycle {
         if !self.is_taking_jobs() {
             return 0;
         }
-        let room = self.most_active().saturating_sub(self.jobs.len());
+        let room = self.most_active().saturating_sub(self.jobs.reserved());
         room.min(self.connections.free().saturating_sub(self.jobs.waiting().len()))
     }
 

@@ -89,6 +89,7 @@ impl Lifecycle {
         self.say(remark);
         self.timers.cancel(Timer::Ready);
         self.worker.said_ready(now);
+        self.end_if_a_handler_is_stuck(id, now);
     }
 
     /// The claim on this job that the connection holds; tells it when it holds none.
@@ -261,6 +262,7 @@ impl Lifecycle {
             self.timers
                 .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
         }
+        self.end_process_if_stuck(process, now);
         if self.connections.ready() == 0 && self.worker.is_alive() && !self.phase.is_terminating() {
             self.timers
                 .arm_at_latest(Timer::Ready, now.after(self.options.ready_timeout));

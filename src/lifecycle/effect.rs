@@ -408,6 +408,9 @@ pub enum Remark {
     Replaced(Arc<Subject>),
     /// Its reservation is lost; or it was cancelled, which ends the reservation too.
     ReservationLost(Arc<Subject>, CancelReason),
+    /// It was cancelled or lost, for this reason, and its handler has not answered within the grace: it holds a slot of its
+    /// connection.
+    Unanswered(Arc<Subject>, CancelReason),
     /// Its own timeout is over.
     TimedOut(Arc<Subject>),
     /// The backend does not take the result; it is sent without.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES, Remark, Word};
 use crate::lifecycle::event::{Delivery, JobError};
 use crate::lifecycle::ids::{Claim, ConnectionId, JobId, WorkerId};
-use crate::lifecycle::jobs::{Held, Place, What};
+use crate::lifecycle::jobs::{Held, Place, Suspicion, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::options::Leftovers;
 use crate::lifecycle::phase::Phase;
@@ -83,17 +83,23 @@ impl Lifecycle {
             }
             return true;
         }
+        if self.is_regained_beyond_credit(claim) {
+            let why = "more than was asked for, and its handler has not stopped since it was lost";
+            self.say(Remark::Abandoned(Arc::clone(&delivery.subject), why));
+            return true;
+        }
         // A look that is on its way may still show what came before this reservation.
         self.calls.retain(|_, purpose| *purpose != Purpose::LookForLost(claim));
+        self.timers.cancel(Timer::LostGrace(claim));
+        self.jobs.regain(claim);
         let Some(job) = self.jobs.get_mut(claim) else {
             return false;
         };
-        job.is_looked_at = false;
+        job.suspicion = Suspicion::default();
         job.delivery.reservation = delivery.reservation.clone();
         job.delivery.subject = Arc::clone(&delivery.subject);
         job.claimed_at = now;
         job.worker = worker.clone();
-        job.is_lost = false;
         self.say(Remark::Adopted(Arc::clone(&delivery.subject)));
         true
     }
@@ -179,10 +185,11 @@ impl Lifecycle {
     /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
     pub(super) fn job_timed_out(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        // One that is lost has been told of already, and its handler was told to stop.
-        if !job.is_lost {
-            self.say(Remark::TimedOut(job.subject()));
+        if job.is_lost {
+            // It has been told of already, and its handler was told to stop.
+            return self.end_if_stuck(claim, now);
         }
+        self.say(Remark::TimedOut(job.subject()));
         self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
         self.timers
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));

@@ -3,21 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Call, CancelReason, HeartbeatForm, Remark, WorkerState};
-use crate::lifecycle::event::{Failure, JobState, Reply};
+use crate::lifecycle::effect::{Call, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::jobs::{Job, Place};
+use crate::lifecycle::jobs::Job;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::Phase;
-use crate::lifecycle::reports::is_ours;
 use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage};
 use crate::lifecycle::time::Moment;
 
 /// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
 const MAX_BEATS_IN_FLIGHT: usize = 2;
-
-/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
-const MAX_LOOKS_IN_FLIGHT: usize = 8;
 
 /// How long a form other than the full one is used before the full one is tried again.
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
@@ -45,7 +41,7 @@ pub(super) struct Beats {
     /// When a worker last asked for one.
     asked_at: Option<Moment>,
     /// Whether this backend tells which reservations a heartbeat extended.
-    extends: bool,
+    pub(super) extends: bool,
     /// How they are spelled; what worked is remembered.
     form: HeartbeatForm,
     /// When one in this form was first accepted; none: not yet.
@@ -62,7 +58,9 @@ pub(super) struct Beats {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Beat {
     pub(super) worker: WorkerId,
-    named: Vec<(JobId, Claim)>,
+    /// When it went out.
+    pub(super) at: Moment,
+    pub(super) named: Vec<(JobId, Claim)>,
     form: HeartbeatForm,
     /// It says quiet on the way to terminate.
     says_quiet_first: bool,
@@ -147,6 +145,7 @@ impl Lifecycle {
         let patience = self.options.request_timeout.min(self.agent.beats.interval);
         let beat = Beat {
             worker,
+            at: now,
             named,
             form,
             says_quiet_first: says_quiet,
@@ -230,9 +229,7 @@ impl Lifecycle {
                 if std::mem::take(&mut self.agent.beats.lost) >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
-                if let Some(extended) = extended {
-                    self.look_for_lost(&beat.named, &extended, now);
-                }
+                self.look_for_lost(beat, extended, now);
                 self.directed(directive, now);
                 // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
                 self.ask_for_manifest(now);
@@ -305,68 +302,5 @@ impl Lifecycle {
             self.heartbeat_failed(failure);
         }
         is_to_be_tried
-    }
-
-    /// Reservations that a heartbeat did not extend, judged only where the backend is known to tell (C-32).
-    fn look_for_lost(&mut self, named: &[(JobId, Claim)], extended: &[JobId], now: Moment) {
-        let was_told_before = std::mem::replace(&mut self.agent.beats.extends, true);
-        if !was_told_before {
-            return;
-        }
-        let extended: BTreeSet<&JobId> = extended.iter().collect();
-        let in_flight = self
-            .calls
-            .values()
-            .filter(|purpose| matches!(purpose, Purpose::LookForLost(_)))
-            .count();
-        let missing: Vec<Claim> = named
-            .iter()
-            .filter(|(id, claim)| !extended.contains(id) && self.can_be_lost(*claim))
-            .map(|(_, claim)| *claim)
-            .take(MAX_LOOKS_IN_FLIGHT.saturating_sub(in_flight))
-            .collect();
-        for claim in missing {
-            if let Some(job) = self.jobs.get_mut(claim) {
-                job.is_looked_at = true;
-                let call = Call::Look { job: job.id().clone() };
-                self.call(call, Purpose::LookForLost(claim), self.options.request_timeout, now);
-            }
-        }
-    }
-
-    fn can_be_lost(&self, claim: Claim) -> bool {
-        self.jobs.get(claim).is_some_and(|job| {
-            !job.is_lost
-                && !job.is_looked_at
-                && job.again.is_none()
-                && matches!(job.place, Place::Waiting | Place::Held(_))
-        })
-    }
-
-    pub(super) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
-        let Some(job) = self.jobs.get_mut(claim) else { return };
-        job.is_looked_at = false;
-        let Reply::Looked(view) = reply else { return };
-        if is_ours(job, &view) {
-            return;
-        }
-        let reason = match view.state {
-            JobState::Hidden => return,
-            JobState::Cancelled => CancelReason::Cancelled,
-            JobState::Active | JobState::Completed | JobState::Elsewhere | JobState::Missing => CancelReason::Lost,
-        };
-        let subject = job.subject();
-        match job.place {
-            Place::Reporting(_) => {}
-            Place::Waiting => {
-                self.finish(claim);
-                self.say(Remark::ReservationLost(subject, reason));
-            }
-            Place::Held(_) => {
-                job.is_lost = true;
-                self.say(Remark::ReservationLost(subject, reason));
-                self.cancel(claim, reason, self.options.timeout_grace, now);
-            }
-        }
     }
 }

@@ -219,7 +219,7 @@ impl Lifecycle {
         self.announce(self.shutdown.reason, Some(left), now);
         self.shorten_pauses(now);
         self.shorten_look_pauses(now);
-        let active = self.jobs.active();
+        let active = self.jobs.unfinished();
         if self.is_draining_anything() {
             self.say(Remark::DrainBegan { active, left });
         }
@@ -236,7 +236,7 @@ impl Lifecycle {
     pub(super) fn watch_drain(&mut self, now: Moment) {
         if let Some((active, at)) = self.shutdown.logged
             && self.phase == Phase::Drain
-            && active != self.jobs.active()
+            && active != self.jobs.unfinished()
         {
             self.timers
                 .arm_at_latest(Timer::DrainLog, at.after(DRAIN_LOG_AT_MOST_EVERY).max(now));
@@ -245,7 +245,7 @@ impl Lifecycle {
 
     pub(super) fn log_drain(&mut self, now: Moment) {
         if self.phase == Phase::Drain {
-            let active = self.jobs.active();
+            let active = self.jobs.unfinished();
             let left = self.time_to_deadline(now);
             if self.is_draining_anything() {
                 self.say(Remark::Draining { active, left });

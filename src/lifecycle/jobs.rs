@@ -20,14 +20,28 @@ pub struct Job {
     pub claimed_at: Moment,
     /// Where it is.
     pub place: Place,
-    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody.
+    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody. Only a worker can have
+    /// such a job; see [`Ledger::lose`].
     pub is_lost: bool,
-    /// A look at it is on its way, because a heartbeat did not extend it.
-    pub is_looked_at: bool,
+    /// What heartbeats that did not extend it have led to.
+    pub suspicion: Suspicion,
     /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
     pub again: Option<Again>,
     /// News for the backend that are not its outcome.
     pub news: News,
+}
+
+/// What is known of a reservation that a heartbeat did not extend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Suspicion {
+    /// A look at the job is on its way.
+    pub is_looked_at: bool,
+    /// When the last one was made.
+    pub looked_at: Option<Moment>,
+    /// The heartbeat that led to it extended another job: the backend has its store.
+    pub is_backed: bool,
+    /// When the backend first said that it knows no such job, and has not said otherwise since.
+    pub missing_since: Option<Moment>,
 }
 
 /// What is to be found out about a delivery before anything is done with it.
@@ -220,6 +234,8 @@ pub struct Ledger {
     waiting: BTreeSet<Claim>,
     due: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
+    lost: BTreeSet<Claim>,
+    unanswered: BTreeSet<Claim>,
     surplus: usize,
     next: u64,
 }
@@ -238,7 +254,7 @@ impl Ledger {
             claimed_at: now,
             place: Place::Waiting,
             is_lost: false,
-            is_looked_at: false,
+            suspicion: Suspicion::default(),
             again: is_again.then(Again::default),
             news: News::default(),
         };
@@ -266,6 +282,8 @@ impl Ledger {
         self.waiting.remove(&claim);
         self.due.remove(&claim);
         self.to_look.remove(&claim);
+        self.lost.remove(&claim);
+        self.unanswered.remove(&claim);
         self.surplus -= usize::from(is_surplus(&job.place));
         let next = self.claims_of(job.id()).next();
         if let Some(next) = next
@@ -277,6 +295,40 @@ impl Ledger {
             self.to_look.insert(next);
         }
         Some(job)
+    }
+
+    /// The reservation of a job that a worker has is somebody else's, or over.
+    pub fn lose(&mut self, claim: Claim) {
+        if let Some(job) = self.jobs.get_mut(&claim) {
+            job.is_lost = true;
+            self.lost.insert(claim);
+        }
+    }
+
+    /// It is ours again: it was delivered once more.
+    pub fn regain(&mut self, claim: Claim) {
+        self.lost.remove(&claim);
+        self.unanswered.remove(&claim);
+        if let Some(job) = self.jobs.get_mut(&claim) {
+            job.is_lost = false;
+        }
+    }
+
+    /// The handler of a lost job has had its time to answer.
+    pub fn is_overdue(&mut self, claim: Claim) {
+        set(&mut self.unanswered, claim, self.lost.contains(&claim));
+    }
+
+    /// How many are lost.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// The lost jobs whose handlers have had their time to answer, and have not.
+    #[must_use]
+    pub fn unanswered(&self) -> &BTreeSet<Claim> {
+        &self.unanswered
     }
 
     /// Sets how far the look at such a delivery is.
@@ -368,22 +420,28 @@ impl Ledger {
         &self.to_look
     }
 
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.jobs.len()
-    }
-
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Jobs that count against the concurrency: all but those that go straight back.
+    /// Jobs that count against the concurrency: all but those that go straight back, and those that are lost.
     #[must_use]
     pub fn active(&self) -> usize {
+        self.unfinished() - self.lost.len()
+    }
+
+    /// The same and those that are lost: a worker may still be working on them.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
         self.jobs.len() - self.surplus
+    }
+
+    /// Jobs whose reservations are ours, those that go straight back among them.
+    #[must_use]
+    pub fn reserved(&self) -> usize {
+        self.jobs.len() - self.lost.len()
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `agent` | FETCH, and how often the backend is asked again |
 //! | `registration` | who we are to the backend: registered, known, gone |
 //! | `heartbeats` | what they say, and what their answers mean |
+//! | `losses` | what proves that a reservation is lost, and what becomes of its handler |
 //! | `supervision` | the worker's process: started, ended, started again |
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
@@ -92,6 +93,8 @@ pub enum Timer {
     JobTimeout(Claim),
     /// When has the handler had its time to answer the cancel?
     JobGrace(Claim),
+    /// The same for a job that is lost.
+    LostGrace(Claim),
     /// When do we stop waiting for somebody who takes this job?
     NoHandler(Claim),
     /// When is the ACK sent without its result?
@@ -243,7 +246,8 @@ impl Lifecycle {
             concurrency: self.options.concurrency,
             active: self.jobs.active(),
             waiting: self.jobs.waiting().len(),
-            held: count(|place| matches!(place, Place::Held(_))),
+            held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost(),
+            unanswered: self.jobs.unanswered().len(),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
             ready_connections: self.connections.ready(),
             free_credit: self.credit(),
@@ -278,6 +282,7 @@ impl Lifecycle {
             Timer::Stalled(connection) => self.stalled(connection, now),
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.job_outlived_grace(claim, now),
+            Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
             Timer::WithoutResult(claim) => self.drop_result(claim, now),
             Timer::Report(claim) => self.report_is_due(claim, now),

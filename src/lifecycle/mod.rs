@@ -20,6 +20,7 @@ mod heartbeats;
 pub mod ids;
 mod intake;
 mod jobs;
+mod losses;
 pub mod machine;
 mod news;
 mod operators;

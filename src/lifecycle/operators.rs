@@ -180,7 +180,7 @@ impl Lifecycle {
             taken,
             state: self.state(),
             phase: self.phase,
-            active: self.jobs.active(),
+            active: self.jobs.unfinished(),
             left: self.time_left(now),
         };
         self.order(Effect::Answer(client, answer));

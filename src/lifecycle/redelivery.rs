@@ -12,7 +12,7 @@ use crate::lifecycle::agent::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::effect::{Call, Remark};
 use crate::lifecycle::event::{Delivery, Failure, JobState, JobView, Reply};
 use crate::lifecycle::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::jobs::{Again, Job, LookStep};
+use crate::lifecycle::jobs::{Again, Job, LookStep, Suspicion};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::reports::is_ours;
 use crate::lifecycle::setbacks::is_of_an_outage;
@@ -131,7 +131,7 @@ impl Lifecycle {
         job.delivery = delivery.clone();
         job.worker = worker.clone();
         job.claimed_at = now;
-        job.is_looked_at = false;
+        job.suspicion = Suspicion::default();
         if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
             self.timers.cancel(Timer::LookAgain(claim));
             self.jobs.look_step(claim, LookStep::Due);

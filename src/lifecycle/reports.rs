@@ -89,6 +89,7 @@ impl Lifecycle {
         let timers = [
             Timer::JobTimeout(claim),
             Timer::JobGrace(claim),
+            Timer::LostGrace(claim),
             Timer::NoHandler(claim),
             Timer::WithoutResult(claim),
             Timer::Report(claim),

@@ -15,12 +15,15 @@ pub struct Snapshot {
     pub state: WorkerState,
     /// Most jobs that may be active.
     pub concurrency: u32,
-    /// Jobs that count against the concurrency: claimed, not yet settled, surplus that goes straight back left out.
+    /// Jobs that count against the concurrency: claimed, not yet settled; not those that go straight back,
+    /// and not those that were cancelled or lost.
     pub active: usize,
     /// Of these, in our buffer.
     pub waiting: usize,
     /// Of these, with a worker.
     pub held: usize,
+    /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered in time.
+    pub unanswered: usize,
     /// Of these, on their way to the backend.
     pub reporting: usize,
     /// Open connections that take jobs.

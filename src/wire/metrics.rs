@@ -127,6 +127,11 @@ impl Page {
             snapshot.active,
         );
         self.gauge(
+            "ojs_init_jobs_unanswered",
+            "Jobs that were cancelled or lost, whose handlers have not answered in time: each holds a place in the worker.",
+            snapshot.unanswered,
+        );
+        self.gauge(
             "ojs_init_concurrency",
             "Most jobs that may be active at once.",
             snapshot.concurrency,

@@ -22,6 +22,7 @@ fn running() -> Snapshot {
         active: 3,
         waiting: 0,
         held: 2,
+        unanswered: 1,
         reporting: 1,
         ready_connections: 4,
         free_credit: 7,

@@ -151,12 +151,7 @@ fn word(word: &Word) -> String {
             format!("lifecycle {} ({}){left}", state(*now), reason.name())
         }
         Word::Cancel { job, reason, grace } => {
-            let reason = match reason {
-                CancelReason::Shutdown => "shutdown",
-                CancelReason::Timeout => "timeout",
-                CancelReason::Cancelled => "cancelled",
-                CancelReason::Lost => "lost",
-            };
+            let reason = cancelled_by(*reason);
             format!("cancel {job} ({reason}), answer within {}", seconds(*grace))
         }
         Word::Ok { job, about } => {
@@ -335,6 +330,7 @@ fn said(remark: &Remark) -> String {
         Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
         Remark::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
         Remark::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
+        Remark::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
         Remark::Registered(worker) => format!("{worker} is registered"),
         Remark::NotRegistered => "there is no registration".to_owned(),
         Remark::TimedOut(job) => format!("{job} timed out"),
@@ -371,5 +367,14 @@ fn said(remark: &Remark) -> String {
                 (cause, Some(end)) => format!("{cause:?} ({end}), {left}"),
             }
         }
+    }
+}
+
+fn cancelled_by(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::Shutdown => "shutdown",
+        CancelReason::Timeout => "timeout",
+        CancelReason::Cancelled => "cancelled",
+        CancelReason::Lost => "lost",
     }
 }

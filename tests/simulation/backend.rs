@@ -156,7 +156,8 @@ impl Backend {
         }
         Reply::Beaten {
             directive: self.directive,
-            extended: self.habits.tells_extended.then_some(extended),
+            extended: Some(extended)
+                .filter(|extended| self.habits.tells_extended && !(self.habits.omits_empty && extended.is_empty())),
         }
     }
 
@@ -239,7 +240,12 @@ impl Backend {
                 worker: worker.clone().filter(|_| self.habits.shows_worker),
                 reservation: reservation(job.attempt, *serial),
             },
-            State::Queued { .. } | State::Discarded => nothing,
+            State::Queued { .. } => nothing,
+            // Kept for nobody.
+            State::Discarded => JobView {
+                state: JobState::Missing,
+                ..nothing
+            },
             State::Completed => JobView {
                 state: JobState::Completed,
                 ..nothing

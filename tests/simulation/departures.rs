@@ -45,6 +45,14 @@ impl Ledger {
         Ok(())
     }
 
+    /// The handler of a lost job does not answer.
+    pub fn unanswered(&mut self, id: &JobId) -> Kept {
+        let is_it = |claim: &&Claim| claim.id == *id && claim.is_lost && claim.is_held();
+        let is_there = self.claims.iter().any(|claim| is_it(&claim));
+        promise!("who does not answer has the job", is_there, "{id}");
+        Ok(())
+    }
+
     pub fn lost(&mut self, id: &JobId) -> Kept {
         let Some(claim) = self.find_lost(id) else {
             return Err(broken("what is lost was claimed", format!("{id}")));

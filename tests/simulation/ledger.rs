@@ -292,7 +292,7 @@ impl Ledger {
         let before = self
             .claims
             .iter()
-            .filter(|claim| claim.is_open && claim.holder.is_some())
+            .filter(|claim| claim.is_open && claim.holder.is_some() && !claim.is_lost)
             .count();
         let (Some(link), Some(claim)) = (link, self.find(&id)) else {
             return Err(broken("jobs come from claims", format!("{id} on {connection}")));
@@ -357,6 +357,7 @@ impl Ledger {
                     claim.may_answer_again = false;
                 }
             }
+            Remark::Unanswered(job, _) => self.unanswered(&job.id)?,
             Remark::StopBegan { .. } => {
                 self.is_stopping = true;
                 for claim in &mut self.claims {

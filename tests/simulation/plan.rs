@@ -36,6 +36,8 @@ pub struct BackendHabits {
     /// None: it knows no registration. Else: the interval that it recommends.
     pub registers: Option<Option<u64>>,
     pub tells_extended: bool,
+    /// A list of nothing is left out.
+    pub omits_empty: bool,
     pub shows_worker: bool,
     pub visibility: u64,
     pub delay: u64,
@@ -291,6 +293,7 @@ fn backend(chance: &mut Chance) -> BackendHabits {
     BackendHabits {
         registers: *chance.pick(&[None, Some(None), Some(Some(400)), Some(Some(2_000))]),
         tells_extended: chance.one_in(2),
+        omits_empty: chance.one_in(2),
         shows_worker: chance.one_in(2),
         visibility: *chance.pick(&[3_000, 120_000]),
         delay: *chance.pick(&[0, 3, 40, 300]),

@@ -72,6 +72,15 @@ impl Scene {
         parent.is_none_or(|parent| !self.is_alive(parent))
     }
 
+    /// Whether a process above it is one that the kernel holds, or held.
+    pub fn is_of_the_kernels(&self, pid: u64) -> bool {
+        let above = self.procs.get(&pid).and_then(|proc| proc.parent);
+        above.is_some_and(|above| {
+            let stubborn = self.procs.get(&above).and_then(|proc| proc.stubborn);
+            stubborn == Some(Stubbornness::HeldByKernel) || self.is_of_the_kernels(above)
+        })
+    }
+
     /// Dead: nothing more is written. Its connections end.
     pub fn die(&mut self, pid: u64) -> Vec<ConnectionId> {
         if let Some(proc) = self.procs.get_mut(&pid) {

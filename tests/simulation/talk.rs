@@ -332,7 +332,7 @@ impl Talk {
         promise!("one FETCH at a time", !self.is_fetching(), "another is on its way");
         let count = usize::try_from(count).unwrap();
         let most = usize::try_from(self.options.concurrency).unwrap();
-        let open = ledger.open().count();
+        let open = ledger.open().filter(|claim| !claim.is_lost).count();
         promise!(
             "a FETCH within the concurrency",
             count >= 1 && count + open <= most,

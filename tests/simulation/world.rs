@@ -395,8 +395,10 @@ impl World {
         if self.course.abandoned.is_some() {
             return Ok(());
         }
-        // What a process started that the kernel holds is nobody's child of ours.
-        let is_left = |(pid, proc): &(&u64, &Proc)| proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid);
+        // What a process started that the kernel holds is nobody's child of ours, or became one after we gave up on it.
+        let is_left = |(pid, proc): &(&u64, &Proc)| {
+            proc.is_alive && !proc.was_killed && self.scene.is_ours(**pid) && !self.scene.is_of_the_kernels(**pid)
+        };
         if let Some((_, proc)) = self.scene.procs.iter().find(is_left) {
             promise!("nobody is left without a SIGKILL", false, "{proc:?}");
         }
