@@ -229,7 +229,7 @@ impl Lifecycle {
 
     /// Without a worker and without a job there is nothing that a person would wait for.
     fn is_draining_anything(&self) -> bool {
-        self.jobs.active() > 0 || self.worker.is_alive()
+        self.jobs.unfinished() > 0 || self.worker.is_alive()
     }
 
     /// A change is logged too, but not each of many.
