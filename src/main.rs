@@ -9,7 +9,7 @@ use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::control_commands::Terminal;
 use ojs_init::daemon::prepare::report;
-use ojs_init::daemon::{agent, agent_options::doubts, control_commands, plain_loop};
+use ojs_init::daemon::{agent, control_commands, plain_loop, rehearsal};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
 use ojs_init::os::stdio;
@@ -41,14 +41,14 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             match config.mode {
                 Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
                 Mode::Socket => Ok(agent::run(&config, &command, &mut invocation.environ)),
-                mode @ (Mode::Gateway | Mode::Exec) => Err(not_yet(mode)),
+                mode @ (Mode::Gateway | Mode::Exec) => Err(agent::not_yet(mode)),
             }
         }
-        Request::ConfigCheck { flags } => {
-            let mut config = load(invocation, &flags)?;
-            plain_loop::check(&config)?;
-            config.warnings.extend(doubts(&config, &invocation.environ));
-            Ok(print(&config::check_report(&config)))
+        Request::ConfigCheck { flags, command } => {
+            let checked = rehearsal::run(load(invocation, &flags)?, &command, &invocation.environ);
+            let exit = print(&checked.report);
+            checked.errors.iter().for_each(|error| report(error));
+            Ok(if checked.errors.is_empty() { exit } else { Exit::Usage })
         }
         Request::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
         Request::Control { order, flags } => {
@@ -65,10 +65,6 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
 fn load(invocation: &Invocation, flags: &Flags) -> Result<Config, String> {
     let environment = Environment::from_entries(invocation.environ.entries());
     config::load(flags, &environment).map_err(|error| error.to_string())
-}
-
-fn not_yet(mode: Mode) -> String {
-    format!("worker.mode = {mode}: this version has the modes socket and none; gateway and exec follow")
 }
 
 fn print(text: &str) -> Exit {

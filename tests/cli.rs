@@ -171,7 +171,7 @@ fn a_wrong_command_line_is_refused() {
         &["status", "--watch", "now"],
         &["unexpected word now", "ojs-init status [--json] [--watch]"],
     );
-    scene.assert_refused(&["config"], &["unexpected word"]);
+    scene.assert_refused(&["config", "edit"], &["edit", "check, show"]);
 }
 
 #[test]

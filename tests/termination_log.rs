@@ -381,7 +381,10 @@ fn config_check_warns_of_a_file_that_cannot_be_used() {
         command
             .args(["config", "check"])
             .env_clear()
-            .env("OJS_URL", "http://backend");
+            .env("OJS_URL", "http://backend")
+            .env("OJS_HEALTH_LISTEN", "off")
+            .env("OJS_TERMINATION_GRACE_PERIOD", "30s")
+            .env("OJS_RUNTIME_DIR", stage.at("run"));
         let output = command.env("OJS_TERMINATION_LOG", path).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()

@@ -66,11 +66,12 @@ fn request(mut matches: ArgMatches) -> Option<Request> {
         "run" => supervise(inner, &keys),
         "config" => {
             let flags = flags(&mut inner, &keys);
+            let command = inner.remove_many(COMMAND).into_iter().flatten().collect();
             let is_show = inner.get_one::<String>(ACTION).is_some_and(|action| action == "show");
             Some(if is_show {
                 Request::ConfigShow { flags }
             } else {
-                Request::ConfigCheck { flags }
+                Request::ConfigCheck { flags, command }
             })
         }
         "completions" => inner.get_one::<Shell>(SHELL).map(|shell| completions(*shell)),
@@ -127,11 +128,16 @@ fn config() -> Command {
         .default_value("check")
         .hide_default_value(true)
         .hide_possible_values(true)
-        .help("check (the default): say whether the configuration holds, and every\nwarning; show: print each effective value and its source");
+        .help("check (the default): do all that a start does up to COMMAND, and say\nevery error and warning; show: each effective value and its source");
     with_options(Command::new("config"))
         .about("Check the configuration, or show each effective value and where it came from")
         .override_usage(help::CONFIG_USAGE)
         .arg(action)
+        .arg(
+            last_command()
+                .required(false)
+                .help("What a start would be given: looked for, and not run"),
+        )
 }
 
 fn with_options(command: Command) -> Command {

@@ -10,7 +10,7 @@ pub(super) const USAGE: &str = "ojs-init [OPTIONS] -- COMMAND [ARG]...";
 pub(super) const RUN_USAGE: &str = "ojs-init run [OPTIONS] [--] COMMAND [ARG]...";
 
 /// Usage of `config`.
-pub(super) const CONFIG_USAGE: &str = "ojs-init config [check|show] [OPTIONS]";
+pub(super) const CONFIG_USAGE: &str = "ojs-init config [check|show] [OPTIONS] [-- COMMAND [ARG]...]";
 
 /// `ojs-init --help`: one screen.
 pub(super) const TOP: &str = concat!(
@@ -51,7 +51,7 @@ More that people need:
 
 Subcommands:
   run                              the same with COMMAND after the options
-  config check                     say whether the configuration holds
+  config check                     say whether a start would succeed
   config show                      each value and where it came from
   quiet, resume, terminate, stop   what SIGTSTP, SIGCONT, SIGTERM and a second
                                    SIGTERM do, asked of the one that runs

@@ -27,6 +27,8 @@ pub enum Request {
     ConfigCheck {
         /// What the command line set.
         flags: Flags,
+        /// Program and arguments that a start would be given; empty: not known.
+        command: Vec<OsString>,
     },
     /// Show each effective value and its source.
     ConfigShow {
@@ -333,12 +335,23 @@ mod tests {
         assert_eq!(
             parsed(&["config"]),
             Ok(Request::ConfigCheck {
-                flags: Flags::default()
+                flags: Flags::default(),
+                command: Vec::new(),
             })
         );
         assert_eq!(
             parsed(&["config", "check", "--no-agent"]),
-            Ok(Request::ConfigCheck { flags: no_agent() })
+            Ok(Request::ConfigCheck {
+                flags: no_agent(),
+                command: Vec::new(),
+            })
+        );
+        assert_eq!(
+            parsed(&["config", "check", "--no-agent", "--", "worker", "--config"]),
+            Ok(Request::ConfigCheck {
+                flags: no_agent(),
+                command: vec!["worker".into(), "--config".into()],
+            })
         );
         assert_eq!(
             parsed(&["config", "--no-agent", "show"]),

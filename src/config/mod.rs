@@ -35,7 +35,7 @@ pub use keys::KeyId;
 pub use network::{BackendUrl, Header, Listen, Secret};
 pub use sections::{Backend, Config, Health, Init, Log, Paths, Process, Shutdown, Signals, Worker};
 pub use settings::{Setting, Settings, Source};
-pub use show::{check_report, show};
+pub use show::{check_report, show, warning_lines};
 pub use user::UserSpec;
 pub use value::Value;
 

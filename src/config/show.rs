@@ -49,11 +49,14 @@ fn effective(config: &Config, key: &Key) -> String {
 /// What `config check` says about a configuration that holds, each warning on a line of its own.
 #[must_use]
 pub fn check_report(config: &Config) -> String {
-    let mut report = "configuration is valid\n".to_owned();
-    for warning in &config.warnings {
-        let _ = writeln!(report, "warning: {warning}");
-    }
-    report
+    format!("configuration is valid\n{}", warning_lines(config))
+}
+
+/// Each warning on a line of its own.
+#[must_use]
+pub fn warning_lines(config: &Config) -> String {
+    let lines = config.warnings.iter().map(|warning| format!("warning: {warning}\n"));
+    lines.collect()
 }
 
 #[cfg(test)]

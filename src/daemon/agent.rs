@@ -12,7 +12,7 @@ use log::{info, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 
-use crate::config::{Config, KeyId};
+use crate::config::{Config, KeyId, Mode};
 use crate::daemon::admission::Allowed;
 use crate::daemon::agent_options::{announce, doubtful_times, options, surroundings};
 use crate::daemon::backend_lanes::{LaneSettings, Lanes};
@@ -66,9 +66,7 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
         .iter()
         .chain(&doubts)
         .for_each(|warning| warn!("{warning}"));
-    for key in LATER.into_iter().filter(|key| config.settings.get(*key).is_some()) {
-        warn!("{}: this version does not act on it yet", config.settings.describe(key));
-    }
+    warn_of_later(config);
     let exit = match set_up(config, command, environ, &log) {
         Ok((event_loop, directory)) => {
             let exit = supervise(event_loop);
@@ -87,6 +85,19 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
     };
     log.flush();
     exit
+}
+
+/// What to say to somebody who asks for a mode that is to come.
+#[must_use]
+pub fn not_yet(mode: Mode) -> String {
+    format!("worker.mode = {mode}: this version has the modes socket and none; gateway and exec follow")
+}
+
+/// A warning for each setting that is accepted and does nothing yet.
+pub(super) fn warn_of_later(config: &Config) {
+    for key in LATER.into_iter().filter(|key| config.settings.get(*key).is_some()) {
+        warn!("{}: this version does not act on it yet", config.settings.describe(key));
+    }
 }
 
 /// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped first, then we say so.
@@ -222,7 +233,13 @@ fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control
         .map_err(|error| internal(format!("cannot watch the control socket: {error}")))
 }
 
-fn plan(config: &Config, command: &[OsString], environ: &Environ, socket: &OsStr) -> Result<ChildPlan, NotStarted> {
+/// The child, but for its user.
+pub(super) fn plan(
+    config: &Config,
+    command: &[OsString],
+    environ: &Environ,
+    socket: &OsStr,
+) -> Result<ChildPlan, NotStarted> {
     let secrets: &[&str] = if config.backend.pass_token {
         &[]
     } else {

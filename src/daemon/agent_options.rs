@@ -7,7 +7,6 @@ use log::{info, warn};
 
 use crate::config::{self, Config};
 use crate::daemon::narrate::seconds;
-use crate::daemon::termination_log;
 use crate::lifecycle::budget::{LimitSource, Limits, ShutdownTimes, Surroundings};
 use crate::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use crate::os::entry::Environ;
@@ -39,14 +38,6 @@ pub fn limits(config: &Config) -> Limits {
         stop_margin: config.shutdown.stop_margin,
         prestop_time: config.shutdown.prestop_time,
     }
-}
-
-/// What a start would warn of although it goes on.
-#[must_use]
-pub fn doubts(config: &Config, environ: &Environ) -> Vec<String> {
-    let mut doubts = doubtful_times(config, environ);
-    doubts.extend(termination_log::doubt(config));
-    doubts
 }
 
 /// What a start would doubt of the times of a shutdown.

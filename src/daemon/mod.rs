@@ -29,6 +29,7 @@ mod probe_answers;
 mod probe_link;
 mod probe_links;
 mod probe_listener;
+pub mod rehearsal;
 mod resolver;
 pub mod runtime_base;
 pub mod runtime_dir;

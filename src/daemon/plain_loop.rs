@@ -27,17 +27,6 @@ use crate::signal::Signal;
 /// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;
 
-/// What a start would find wrong with this configuration although it is valid in itself.
-///
-/// # Errors
-///
-/// The message of that start.
-pub fn check(config: &Config) -> Result<(), String> {
-    start::credentials(&config.process)
-        .map(drop)
-        .map_err(|refused| refused.message)
-}
-
 /// Runs `command` under the plain init until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
@@ -98,18 +87,20 @@ fn start(
         .unwrap_or_default();
     let terminal = tty::foreground_terminal();
     let has_terminal = terminal.is_some();
-    let plan = ChildPlan::new(command, environ)
-        .map_err(|_| NotStarted {
-            message: "an argument contains a NUL byte".to_owned(),
-            exit: Exit::Usage,
-        })?
-        .run_as(credentials)
-        .hand_over(terminal);
+    let plan = plan(command, environ)?.run_as(credentials).hand_over(terminal);
     let pid = start::spawn(&plan, &program, |message| warn!("{message}"))?;
     // It owns the terminal's descriptor, which the next line would close behind its back.
     drop(plan);
     init::release_inherited();
     Ok(Child { pid, has_terminal })
+}
+
+/// The child, but for its user and its terminal.
+pub(super) fn plan(command: &[OsString], environ: &Environ) -> Result<ChildPlan, NotStarted> {
+    ChildPlan::new(command, environ).map_err(|_| NotStarted {
+        message: "an argument contains a NUL byte".to_owned(),
+        exit: Exit::Usage,
+    })
 }
 
 /// The start-up line about the end: what the child will get, and who decided that.

@@ -28,10 +28,8 @@ const BACKLOG: i32 = 1024;
 ///
 /// An address that somebody set is in use, or not to be had: a matter of configuration.
 pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
-    let address = match config.health.listen {
-        Some(Listen::Off) => return Ok(None),
-        Some(Listen::At(address)) => address,
-        None => SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)),
+    let Some(address) = address(config) else {
+        return Ok(None);
     };
     match listener(address).and_then(|listener| listener.local_addr().map(|address| (listener, address))) {
         Ok((listener, address)) => {
@@ -52,6 +50,19 @@ pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
             ),
             exit: Exit::Usage,
         }),
+    }
+}
+
+/// Why nobody could listen where it is configured; `None`: somebody could, or nobody shall.
+pub(super) fn trouble(config: &Config) -> Option<io::Error> {
+    address(config).and_then(|address| listener(address).err())
+}
+
+fn address(config: &Config) -> Option<SocketAddr> {
+    match config.health.listen {
+        Some(Listen::Off) => None,
+        Some(Listen::At(address)) => Some(address),
+        None => Some(SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use log::info;
+use log::warn;
 use nix::errno::Errno;
 
 use crate::daemon::admission::Allowed;
@@ -197,8 +197,11 @@ fn check(directory: &Directory, path: &Path, allowed: &Allowed, candidate: &Cand
         if !candidate.is_configured {
             return Err(unprotected);
         }
-        // No warning: every volume that Kubernetes makes (emptyDir) is like that, and only root could change it.
-        info!("paths.runtime_dir: {unprotected}, unless nobody else has this volume");
+        // Every volume that Kubernetes makes (emptyDir) is like that, and only root could change it: no error.
+        warn!(
+            "paths.runtime_dir: {unprotected}, or name a directory of mode 0700. Whoever else can write there can take the \
+             place of the worker's socket; in a volume of this container alone nobody else can"
+        );
     }
     match allowed.other_child().filter(|child| !may_pass(owner, child)) {
         Some(child) => Err(Unusable::OutOfReach { path, uid: child.uid }),

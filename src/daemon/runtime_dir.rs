@@ -114,7 +114,8 @@ impl RuntimeDir {
     pub fn open(candidates: &[Candidate], allowed: &Allowed) -> Result<Self, NoRuntimeDir> {
         let mut tried = Vec::new();
         for candidate in candidates {
-            match Self::open_in(candidate, allowed) {
+            // Once more, because a rehearsal that was going on may have removed what it had made and we had found.
+            match Self::open_in(candidate, allowed).or_else(|_| Self::open_in(candidate, allowed)) {
                 Ok(found) => return Ok(found),
                 Err(unusable) => tried.push((candidate.path.clone(), unusable)),
             }
@@ -123,6 +124,31 @@ impl RuntimeDir {
             tried,
             uid: allowed.own(),
         })
+    }
+
+    /// Makes the directory and its sockets as a start does, and removes all of it again.
+    ///
+    /// # Errors
+    ///
+    /// What a start would say.
+    pub fn rehearse(candidates: &[Candidate], allowed: &Allowed) -> Result<(), String> {
+        let mut made = Vec::new();
+        for candidate in candidates {
+            // Innermost first. One that is there already stays.
+            let both = [candidate.path.join(home_name(allowed.own())), candidate.path.clone()];
+            made.extend(both.into_iter().filter(|path| path.symlink_metadata().is_err()));
+        }
+        let result = Self::open(candidates, allowed)
+            .map_err(|error| error.to_string())
+            .and_then(|directory| {
+                let listens = |listener: Result<Listener, SocketError>| listener.map(drop).map_err(|e| e.to_string());
+                listens(directory.worker_socket()).and_then(|()| listens(directory.control_socket()))
+            });
+        for path in made {
+            // Removes nothing but an empty directory: another instance may have found it meanwhile.
+            let _ = std::fs::remove_dir(path);
+        }
+        result
     }
 
     fn open_in(candidate: &Candidate, allowed: &Allowed) -> Result<Self, Unusable> {

@@ -60,12 +60,34 @@ pub enum NotStartedNow {
 
 /// Starts the child in one attempt, without waiting.
 pub fn try_spawn(plan: &ChildPlan, program: &str) -> Result<Pid, NotStartedNow> {
-    plan.spawn().map_err(|error| match error {
+    plan.spawn().map_err(|error| not_started_now(program, error))
+}
+
+fn not_started_now(program: &str, error: SpawnError) -> NotStartedNow {
+    match error {
         SpawnError::NoProcess(error) if is_shortage(&error) => NotStartedNow::Shortage(error),
         SpawnError::NoProcess(error) => NotStartedNow::Refused(no_process_allowed(program, &error)),
         SpawnError::User { step, error } => NotStartedNow::Refused(not_this_user(step, &error)),
         SpawnError::Exec(error) => NotStartedNow::Refused(not_this_program(program, &error)),
-    })
+    }
+}
+
+/// What a start would say against the child, without running the program; without a program only its user is tried. A
+/// shortage of processes may be over by the time of the start, so it is a warning.
+pub fn rehearse(plan: &ChildPlan, program: Option<&str>, warn: impl Fn(fmt::Arguments<'_>)) -> Result<(), NotStarted> {
+    let result = plan.rehearse();
+    // The child has ended, or there is none.
+    let _ = reaper::reap_one();
+    match (result, program) {
+        (Ok(()), _) | (Err(SpawnError::Exec(_)), None) => Ok(()),
+        (Err(error), program) => match not_started_now(program.unwrap_or_default(), error) {
+            NotStartedNow::Refused(refused) => Err(refused),
+            NotStartedNow::Shortage(error) => {
+                warn(format_args!("cannot create a process now: {}", reason(&error)));
+                Ok(())
+            }
+        },
+    }
 }
 
 /// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a

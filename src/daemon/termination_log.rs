@@ -38,12 +38,6 @@ const MOST_WAITING: usize = 2;
 /// Stack of the thread in bytes; it formats a warning at most.
 const WRITER_STACK_BYTES: usize = 32 * 1024;
 
-/// What a start would say about this file.
-#[must_use]
-pub fn doubt(config: &Config) -> Option<String> {
-    look(config).err()
-}
-
 /// The open file, if there is one.
 #[derive(Debug, Default)]
 pub struct TerminationLog {

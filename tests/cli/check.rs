@@ -39,10 +39,198 @@ fn a_misspelt_variable_is_a_warning_at_the_start_and_in_config_check() {
     }
 }
 
+/// With the agent, whose backend is not there, and sockets in the scene's own directory.
+fn agent() -> Scene {
+    let scene = Scene::new().variable("OJS_URL", "http://127.0.0.1:9");
+    let place = scene.path("run").display().to_string();
+    scene
+        .variable("OJS_RUNTIME_DIR", &place)
+        .variable("OJS_HEALTH_LISTEN", "off")
+        .variable("OJS_TERMINATION_GRACE_PERIOD", "30s")
+}
+
+impl Scene {
+    /// The files and directories in it.
+    fn content(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.directory).unwrap().flatten();
+        let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        found.sort();
+        found
+    }
+
+    /// What `config check` finds wrong with these options: one error, which a start ends with, too.
+    #[track_caller]
+    fn refused_as_a_start_is(&self, options: &[&str], command: &[&str]) -> String {
+        let before = self.content();
+        let checked = self.run(&[&["config", "check"], options, &["--"], command].concat());
+        assert_eq!(checked.status, Some(2), "{}{}", checked.stdout, checked.stderr);
+        assert!(!checked.stdout.contains("is valid"), "{}", checked.stdout);
+        assert_eq!(self.content(), before, "something was left behind");
+        let error = checked.stderr.trim_end().strip_prefix("ojs-init: ").unwrap().to_owned();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        let started = self.run(&[options, &["--format=text", "--"], command].concat());
+        assert_ne!(started.status, Some(0));
+        assert_says(&started.stderr, &[&error]);
+        error
+    }
+}
+
 #[test]
-fn config_check_takes_the_agents_modes_and_refuses_what_is_wrong() {
-    let scene = Scene::new().variable("OJS_URL", "https://backend/prefix");
+fn what_ends_a_start_is_an_error_of_config_check_in_the_same_words() {
+    let no_place = agent().variable("OJS_RUNTIME_DIR", "/nonexistent/x");
+    let error = no_place.refused_as_a_start_is(&[], &["true"]);
+    assert_says(&error, &["there is no place for the sockets", "/nonexistent/x"]);
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let error = agent()
+        .variable("OJS_HEALTH_LISTEN", &address)
+        .refused_as_a_start_is(&[], &["true"]);
+    assert_says(&error, &["health.listen", "cannot listen there", "in use"]);
+
+    let scene = agent();
+    fs::write(scene.path("ca.pem"), "no certificate").unwrap();
+    let ca_file = format!("--ca-file={}", scene.path("ca.pem").display());
+    let error = scene.refused_as_a_start_is(&["--url=https://127.0.0.1:9", &ca_file], &["true"]);
+    assert_says(&error, &["backend.ca_file", "holds no certificate"]);
+
+    for mode in [&["--no-agent"][..], &[]] {
+        let error = agent().refused_as_a_start_is(&[mode, &["--user=54321"]].concat(), &["true"]);
+        assert_says(&error, &["write 54321:GID"]);
+        let error = agent().refused_as_a_start_is(mode, &["no-such-program"]);
+        assert_says(&error, &["no-such-program", "not found in any directory of PATH"]);
+        let error = agent().refused_as_a_start_is(mode, &["/etc/passwd"]);
+        assert_says(&error, &["/etc/passwd", "not an executable file"]);
+        let error = agent().refused_as_a_start_is(mode, &["/tmp"]);
+        assert_says(&error, &["/tmp", "not an executable file"]);
+    }
+    for mode in ["gateway", "exec"] {
+        let error = agent().variable("OJS_MODE", mode).refused_as_a_start_is(&[], &["true"]);
+        assert_says(&error, &[mode, "this version"]);
+    }
+}
+
+#[test]
+fn every_error_is_said_at_once() {
+    let scene = agent().variable("OJS_RUNTIME_DIR", "/nonexistent/x");
+    let outcome = scene.run(&["config", "check", "--user=54321"]);
+    assert_eq!(outcome.status, Some(2));
+    assert_eq!(outcome.stderr.lines().count(), 2, "{}", outcome.stderr);
+    assert_says(
+        &outcome.stderr,
+        &["write 54321:GID", "there is no place for the sockets"],
+    );
+}
+
+#[test]
+fn what_a_start_goes_on_with_is_a_warning_of_config_check_in_the_same_words() {
+    let scene = agent()
+        .variable("OJS_AUTH_TOKEN_FILE", "/nonexistent/token")
+        .variable("OJS_TERMINATION_LOG", "/nonexistent/log")
+        .variable("OJS_GATEWAY_TELL_WORKER", "true");
+    let place = scene.path("run");
+    fs::create_dir(&place).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&place, mode).unwrap();
+    let checked = scene.run(&["config", "check", "--", "true"]).printed();
+    let warnings: Vec<&str> = checked
+        .lines()
+        .filter_map(|line| line.strip_prefix("warning: "))
+        .collect();
+    let expected = [
+        "does not act on it yet",
+        "paths.runtime_dir: everybody may replace files in ",
+        "nothing is sent to the backend until it holds a token",
+        "accepted as termination log",
+    ];
+    assert_eq!(warnings.len(), expected.len(), "{checked}");
+    let started = scene.run(&["--format=text", "--", "true"]).stderr;
+    for (warning, expected) in warnings.into_iter().zip(expected) {
+        assert_says(warning, &[expected]);
+        let line = started.lines().find(|line| line.contains(warning));
+        assert!(line.is_some_and(|line| line.contains("warn")), "{warning}: {started}");
+    }
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "the start's own directory");
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_check_leaves_nothing_behind_and_takes_nothing_away() {
+    let scene = agent();
     assert_eq!(scene.run(&["config", "check"]).printed(), "configuration is valid\n");
+    assert_eq!(scene.content(), [""; 0].map(PathBuf::from));
+    fs::create_dir(scene.path("run")).unwrap();
+    assert_eq!(scene.run(&["config", "check"]).printed(), "configuration is valid\n");
+    assert_eq!(fs::read_dir(scene.path("run")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_user_that_needs_a_capability_which_is_not_there_is_an_error() {
+    let scene = agent();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "54321", "--regid", "54321", "--clear-groups"]);
+    command.args([
+        env!("CARGO_BIN_EXE_ojs-init"),
+        "config",
+        "check",
+        "--no-agent",
+        "--user=54399:54399",
+    ]);
+    let outcome: Outcome = command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(
+        (outcome.status, outcome.stdout.as_str()),
+        (Some(2), ""),
+        "{}",
+        outcome.stderr
+    );
+    assert_says(
+        &outcome.stderr,
+        &["cannot change to that user", "CAP_SETUID and CAP_SETGID"],
+    );
+    let allowed = scene.run(&["config", "check", "--user=54399:54399", "--", "true"]);
+    assert_eq!(allowed.printed(), "configuration is valid\n");
+}
+
+#[test]
+fn in_a_container_where_ojs_init_runs_its_own_address_is_no_error() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let scene = agent().variable("OJS_HEALTH_LISTEN", &address);
+    let mut running = Command::new(env!("CARGO_BIN_EXE_ojs-init"));
+    running
+        .args(["--", "sleep", "600"])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin");
+    running.envs(scene.variables.iter().map(|(name, value)| (name, value)));
+    let mut running = running.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let is_up = || scene.run(&["status"]).status == Some(0);
+    let give_up = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_up() && std::time::Instant::now() < give_up {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let checked = scene.run(&["config", "check"]);
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(running.id().try_into().unwrap()),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    running.wait().unwrap();
+    let printed = checked.printed();
+    assert_says(
+        &printed,
+        &["configuration is valid", "perhaps because ojs-init runs here already"],
+    );
+}
+
+#[test]
+fn config_check_refuses_what_is_wrong() {
+    let scene = agent();
     let outcome = scene.run(&["config", "check", "--concurrency=0"]);
     assert_eq!((outcome.status, outcome.stdout.as_str()), (Some(2), ""));
     assert_says(&outcome.stderr, &["worker.concurrency"]);

@@ -41,6 +41,7 @@ fn told(variables: &[(&str, &str)]) -> String {
 fn config(what: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(under_test::init());
     command.args(["config", what]).env_clear().env("OJS_URL", "http://b");
+    command.env("OJS_HEALTH_LISTEN", "off");
     let output = command.envs(variables.iter().copied()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()

@@ -1,0 +1,166 @@
+//! A rehearsal of a start, for `config check`: the same steps through the same functions up to the child, which is not
+//! started, and what was made for it is removed again. Warnings are collected where a start logs them, so that neither can
+//! say what the other does not.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use log::{Level, LevelFilter, Log, Metadata, Record, warn};
+
+use crate::config::{self, Config, KeyId, Mode};
+use crate::daemon::admission::Allowed;
+use crate::daemon::agent_options::{announce, doubtful_times, options, surroundings};
+use crate::daemon::backend_token::TokenSource;
+use crate::daemon::instances::{self, NoInstance};
+use crate::daemon::runtime_dir::{RuntimeDir, candidates};
+use crate::daemon::start::{self, NotStarted};
+use crate::daemon::termination_log::TerminationLog;
+use crate::daemon::{agent, backend_tls, plain_loop, probe_listener};
+use crate::os::child::ChildPlan;
+use crate::os::entry::Environ;
+use crate::os::signals;
+use crate::os::user::Credentials;
+
+/// Most warnings that are kept: each step of a start has one or two.
+const MOST_WARNINGS: usize = 64;
+
+/// Longest that is looked for an instance that runs here.
+const LOOK_LIMIT: Duration = Duration::from_millis(200);
+
+/// What a start would say.
+#[derive(Debug)]
+pub struct Checked {
+    /// Whether the configuration holds, and each warning on a line of its own: a start would go on with those.
+    pub report: String,
+    /// Each would end a start, which would say the first one.
+    pub errors: Vec<String>,
+}
+
+/// Plays a start with this configuration and this command, which is empty where it is not known.
+#[must_use]
+pub fn run(mut config: Config, command: &[OsString], environ: &Environ) -> Checked {
+    let collector: &'static Collector = &COLLECTOR;
+    if log::set_logger(collector).is_ok() {
+        log::set_max_level(LevelFilter::Warn);
+    }
+    signals::expect_children();
+    let doubts = doubtful_times(&config, environ);
+    let errors = match config.mode {
+        mode @ (Mode::Gateway | Mode::Exec) => vec![agent::not_yet(mode)],
+        Mode::Socket | Mode::None => play(&config, command, environ),
+    };
+    config.warnings.extend(doubts);
+    config.warnings.extend(COLLECTOR.take());
+    let report = if errors.is_empty() {
+        config::check_report(&config)
+    } else {
+        config::warning_lines(&config)
+    };
+    Checked { report, errors }
+}
+
+fn play(config: &Config, command: &[OsString], environ: &Environ) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut note = |result: Result<(), String>| errors.extend(result.err());
+    let credentials = start::credentials(&config.process).map_err(|refused| refused.message);
+    if config.mode != Mode::None {
+        let known = credentials.as_ref().ok().and_then(Option::as_ref);
+        agent_steps(config, environ, known, &mut note);
+    }
+    match credentials {
+        Ok(credentials) => note(child(config, command, environ, credentials).map_err(|refused| refused.message)),
+        Err(unknown) => note(Err(unknown)),
+    }
+    errors
+}
+
+/// What comes before the child in the agent, in its order.
+fn agent_steps(
+    config: &Config,
+    environ: &Environ,
+    credentials: Option<&Credentials>,
+    note: &mut impl FnMut(Result<(), String>),
+) {
+    agent::warn_of_later(config);
+    let times = options(config, surroundings(environ), 0).times;
+    announce(&times, config.shutdown.grace_period_is_explicit);
+    note(health_address(config));
+    let allowed = Allowed::new(credentials.cloned(), &config.worker.socket_users);
+    note(RuntimeDir::rehearse(&candidates(&config.paths), &allowed));
+    note(
+        backend_tls::config(&config.backend)
+            .map(drop)
+            .map_err(|error| error.to_string()),
+    );
+    // Without a token a start goes on, and warns as this does.
+    let _ = TokenSource::new(&config.backend).now();
+    drop(TerminationLog::open(config));
+}
+
+/// In a container whose ojs-init runs already, that one has the address.
+fn health_address(config: &Config) -> Result<(), String> {
+    let running = match instances::the_only(&candidates(&config.paths), LOOK_LIMIT) {
+        Ok(instance) => Some(instance.pid.to_string()),
+        Err(NoInstance::Several(_)) => Some("several".to_owned()),
+        Err(NoInstance::None(_)) => None,
+    };
+    match running {
+        None => probe_listener::listen(config)
+            .map(drop)
+            .map_err(|refused| refused.message),
+        Some(pid) => {
+            if let Some(error) = probe_listener::trouble(config) {
+                warn!(
+                    "{}: cannot listen there: {error}; perhaps because ojs-init runs here already (pid {pid})",
+                    config.settings.describe(KeyId::Listen)
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The child's user, and whether there is such a program.
+fn child(
+    config: &Config,
+    command: &[OsString],
+    environ: &Environ,
+    credentials: Option<Credentials>,
+) -> Result<(), NotStarted> {
+    let plan: ChildPlan = match config.mode {
+        Mode::None => plain_loop::plan(command, environ)?,
+        Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, OsStr::new("/"))?,
+    };
+    let program = command.first().map(|program| program.to_string_lossy());
+    start::rehearse(&plan.run_as(credentials), program.as_deref(), |message| {
+        warn!("{message}")
+    })
+}
+
+/// Where warnings go instead of to standard error.
+static COLLECTOR: Collector = Collector(Mutex::new(Vec::new()));
+
+#[derive(Debug)]
+struct Collector(Mutex<Vec<String>>);
+
+impl Collector {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Log for Collector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= Level::Warn
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.enabled(record.metadata()) && warnings.len() < MOST_WARNINGS {
+            warnings.push(record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
