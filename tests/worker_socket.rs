@@ -40,6 +40,8 @@ mod floods;
 mod frames;
 #[path = "worker_socket/inheritance.rs"]
 mod inheritance;
+#[path = "worker_socket/redelivery.rs"]
+mod redelivery;
 #[path = "worker_socket/secrets.rs"]
 mod secrets;
 #[path = "worker_socket/short_limits.rs"]

@@ -45,6 +45,8 @@ pub enum Behaviour {
     Normal,
     /// Nothing at all, and no answer.
     Hang,
+    /// What it is there for, and an answer when [`Backend::answer_held`] says so.
+    Held,
     /// As normal, but this much later.
     Delay(Duration),
     /// Nothing, and an answer of this status with this body and these headers.
@@ -122,6 +124,8 @@ struct State {
     directive: (String, String),
     connections: u64,
     open: Vec<TcpStream>,
+    /// How often held answers were let go.
+    let_go: u64,
     is_listening: bool,
     is_over: bool,
 }
@@ -184,6 +188,17 @@ impl Backend {
     /// The next request to the endpoint that has no other such order gets this.
     pub fn once(&self, endpoint: Endpoint, behaviour: Behaviour) {
         self.lock().once.entry(endpoint).or_default().push_back(behaviour);
+    }
+
+    /// Lets every answer go that is held.
+    pub fn answer_held(&self) {
+        self.lock().let_go += 1;
+        self.shared.changed.notify_all();
+    }
+
+    /// How often a job was handed out.
+    pub fn handed_out(&self, job: &str) -> usize {
+        self.lock().jobs.handed_out(job)
     }
 
     /// What heartbeats are answered with from here on.
@@ -311,6 +326,16 @@ impl Shared {
             let behaviour = self.record(endpoint, connection, &request);
             match behaviour {
                 Behaviour::Normal => channel.write(&self.answer(endpoint, &request))?,
+                Behaviour::Held => {
+                    let answer = self.answer(endpoint, &request);
+                    let state = self.lock();
+                    let before = state.let_go;
+                    drop(
+                        self.changed
+                            .wait_while(state, |state| !state.is_over && state.let_go == before),
+                    );
+                    channel.write(&answer)?;
+                }
                 Behaviour::Delay(delay) => {
                     wait::pause(delay);
                     channel.write(&self.answer(endpoint, &request))?;

@@ -165,6 +165,10 @@ impl Jobs {
             .collect()
     }
 
+    pub fn handed_out(&self, id: &str) -> usize {
+        self.jobs.get(id).map_or(0, |job| job.handed_out)
+    }
+
     pub fn most_active(&self) -> usize {
         self.most_active
     }
