@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the child's own | the child ended by itself, or the plain init |
 //! | 128 + N | the child was killed by signal N, or our third stop signal was N |
+//! | 1 | we ended the worker, and do not start it again |
 //! | 0 | a child status that `--remap-exit` names; a shutdown that was asked for |
 //! | 2 | usage or configuration error; the child was not started |
 //! | 70 | internal error, or no process could be created; the child is stopped first |

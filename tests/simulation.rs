@@ -15,6 +15,8 @@ mod accounts;
 mod asks;
 #[path = "simulation/backend.rs"]
 mod backend;
+#[path = "simulation/blame.rs"]
+mod blame;
 #[path = "simulation/chance.rs"]
 mod chance;
 #[path = "simulation/course.rs"]
@@ -108,7 +110,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 57] = [
+const KINDS: [&str; 58] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -144,6 +146,7 @@ const KINDS: [&str; 57] = [
     "Killing",
     "KillGaveUp",
     "WorkerEnded",
+    "WorkerWasEnded",
     "DescendantsLeft",
     "RestartIn",
     "StartPostponed",

@@ -38,6 +38,8 @@ mod delivery;
 mod floods;
 #[path = "worker_socket/frames.rs"]
 mod frames;
+#[path = "worker_socket/hangs.rs"]
+mod hangs;
 #[path = "worker_socket/inheritance.rs"]
 mod inheritance;
 #[path = "worker_socket/redelivery.rs"]

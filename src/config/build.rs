@@ -183,7 +183,7 @@ fn worker(settings: &Settings) -> Worker {
         heartbeat_interval: heartbeat_interval.unwrap_or(HEARTBEAT_INTERVAL.min(visibility_timeout / 3)),
         heartbeat_interval_is_explicit: heartbeat_interval.is_some(),
         visibility_timeout,
-        restart: settings.choice(KeyId::Restart).unwrap_or(Restart::Never),
+        restart: settings.choice(KeyId::Restart).unwrap_or(Restart::Hung),
         server_resume: settings.switch(KeyId::ServerResume).unwrap_or(false),
         timeout_grace: settings
             .duration(KeyId::TimeoutGrace)

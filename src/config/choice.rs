@@ -106,11 +106,13 @@ impl LogLevel {
 }
 
 choices! {
-    /// Whether a worker that ended by itself is started again.
+    /// Whether a worker that ended is started again.
     Restart {
         /// Never: ojs-init ends with it.
         Never = "never",
-        /// When its status was not 0.
+        /// When ojs-init ended it: a handler that hung, pings that were not answered.
+        Hung = "hung",
+        /// Then, and when its status was not 0.
         OnFailure = "on-failure",
         /// Always.
         Always = "always",

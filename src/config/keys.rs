@@ -260,8 +260,8 @@ keys! {
         ["OJS_VISIBILITY_TIMEOUT"], Value("2m"),
         "How long a job stays reserved after a heartbeat, unless its envelope names a longer time";
     Restart: Worker, Agent, "worker.restart", "restart", _, Kind::Choice(Restart::NAMES), ["OJS_RESTART"],
-        Value("never"),
-        "Whether a worker that ended by itself is started again";
+        Value("hung"),
+        "Whether a worker that ended is started again; hung: one that ojs-init itself had to end";
     ServerResume: Worker, Agent, "worker.server_resume", "server-resume", _, Kind::Switch, ["OJS_SERVER_RESUME"], OFF,
         "Let the backend lift a quiet that the backend made";
     TimeoutGrace: Worker, Agent, "worker.timeout_grace", "timeout-grace", _, ANY_DURATION, ["OJS_TIMEOUT_GRACE"],

@@ -150,7 +150,7 @@ pub struct Worker {
     pub heartbeat_interval_is_explicit: bool,
     /// How long a heartbeat keeps a job reserved.
     pub visibility_timeout: Duration,
-    /// Whether a worker that ended by itself is started again.
+    /// Whether a worker that ended is started again.
     pub restart: Restart,
     /// Whether the backend may lift a quiet that it made.
     pub server_resume: bool,

@@ -56,6 +56,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         max_frame: usize::try_from(worker.max_frame).unwrap_or(usize::MAX),
         restart: match worker.restart {
             config::Restart::Never => Restart::Never,
+            config::Restart::Hung => Restart::Hung,
             config::Restart::OnFailure => Restart::OnFailure,
             config::Restart::Always => Restart::Always,
         },

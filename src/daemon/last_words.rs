@@ -8,6 +8,7 @@ use log::Level;
 use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate::{info, jobs, warn};
 use crate::exit::Ended;
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::{Account, Cause, Manner, WorkerEnd};
 use crate::signal::Signal;
 
@@ -67,6 +68,7 @@ impl LastWords {
             (Cause::AtOnce, _) => warn(format_args!("Worker stopped at once{left}; exit status {status}")),
             (Cause::NotStarted(_), _) => self.not_started_at_all(&left, status),
             (Cause::WorkerEnded, end) => unasked(account, end, &left, status),
+            (Cause::WorkerWasEnded, _) => was_ended(account, &left, status),
         }
     }
 
@@ -90,13 +92,27 @@ fn left_undone(account: &Account) -> String {
     left
 }
 
-/// Nobody had asked for the end of the worker, and there is no other one.
-fn unasked(account: &Account, end: Option<WorkerEnd>, left: &str, status: u8) -> Note {
-    let given_up = if account.tally.has_ended_too_often {
+fn given_up(account: &Account) -> &'static str {
+    if account.tally.has_ended_too_often {
         "given up after more than 10 restarts in 10 minutes: "
     } else {
         ""
-    };
+    }
+}
+
+/// It was ended by us, and there is no other one.
+fn was_ended(account: &Account, left: &str, status: u8) -> Note {
+    let why = account.tally.ended_for.as_ref();
+    let why = why.map_or_else(String::new, |cause| format!(": {cause}"));
+    error(format_args!(
+        "{}the worker was ended{why}{left}; exit status {status}",
+        given_up(account)
+    ))
+}
+
+/// Nobody had asked for the end of the worker, and there is no other one.
+fn unasked(account: &Account, end: Option<WorkerEnd>, left: &str, status: u8) -> Note {
+    let given_up = given_up(account);
     let how = match end {
         Some(end) => fate(end, status),
         None => "not even SIGKILL ends the worker".to_owned(),
@@ -121,12 +137,7 @@ fn fate(end: WorkerEnd, status: u8) -> String {
 
 /// The worker's process was reaped.
 pub fn worker_ended(end: WorkerEnd, manner: Manner) -> Note {
-    let fields = match end.ended {
-        Ended::Exited(status) => Fields::default().with("exit_status", u64::from(status)),
-        Ended::Signalled(signal) => Fields::default().with("signal", signal.to_string().as_str()),
-    };
-    let kills = Some(end.oom_kills).filter(|kills| *kills > 0);
-    let fields = fields.with_any("oom_kills", kills);
+    let fields = how_it_ended(end, Fields::default());
     match manner {
         Manner::Orderly => info(format_args!("the worker ended: {end}")),
         Manner::Disorderly => warn(format_args!("the worker ended, but not as it was asked to: {end}")),
@@ -134,6 +145,27 @@ pub fn worker_ended(end: WorkerEnd, manner: Manner) -> Note {
         Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended))),
     }
     .about(fields)
+}
+
+/// The same, of a worker that was ended by us.
+pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> Note {
+    error(format_args!("the worker was ended: {cause} ({end})")).about(how_it_ended(end, about_cause(cause)))
+}
+
+fn how_it_ended(end: WorkerEnd, fields: Fields) -> Fields {
+    let fields = match end.ended {
+        Ended::Exited(status) => fields.with("exit_status", u64::from(status)),
+        Ended::Signalled(signal) => fields.with("signal", signal.to_string().as_str()),
+    };
+    fields.with_any("oom_kills", Some(end.oom_kills).filter(|kills| *kills > 0))
+}
+
+/// The job that is the cause, where it is one.
+pub fn about_cause(cause: &EndCause) -> Fields {
+    match cause {
+        EndCause::Hung { job, .. } => Fields::of_job(job, None),
+        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Orphaned => Fields::default(),
+    }
 }
 
 /// What a person may not expect.

@@ -15,6 +15,7 @@ use crate::daemon::narrate_answers::Answers;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::{Call, HeartbeatForm, Reason, Remark, WorkerState};
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::event::{Failure, Subject};
 use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
 use crate::os::clock;
@@ -148,6 +149,7 @@ impl Narrator {
                 "processes are left that SIGKILL did not end in time; going on without them",
             ),
             Remark::WorkerEnded(end, manner) => last_words::worker_ended(*end, *manner),
+            Remark::WorkerWasEnded { end, cause } => last_words::worker_was_ended(*end, cause),
             Remark::DescendantsLeft(left) => descendants_left(*left),
             Remark::RestartIn(pause) => restart_in(*pause),
             Remark::TooManyRestarts => Note::new(
@@ -161,7 +163,7 @@ impl Narrator {
                 concurrency,
                 client,
             } => ready(*connection, *concurrency, client.as_deref()),
-            Remark::EndingProcess { process, why, jobs } => ending_process(process, why, *jobs),
+            Remark::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
             Remark::Claimed(job) => JobNarrator::claimed(job),
             Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
             Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answers.state(), now),
@@ -354,10 +356,12 @@ fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> No
     .about(fields)
 }
 
-fn ending_process(process: &ProcessId, why: &str, held: usize) -> Note {
-    let fields = Fields::default().with("pid", process.pid()).with("active_jobs", held);
+fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> Note {
+    let fields = last_words::about_cause(cause)
+        .with("pid", process.pid())
+        .with("active_jobs", held);
     warn(format_args!(
-        "ending process {process}, which holds {}: {why}",
+        "ending process {process}, which holds {}: {cause}",
         jobs(held)
     ))
     .about(fields)
@@ -433,7 +437,7 @@ fn reason_of(reason: Reason) -> &'static str {
         Reason::Server => "asked by the backend",
         Reason::Control => "asked by the operator",
         Reason::Prestop => "a preStop hook",
-        Reason::Worker => "the worker ended by itself",
+        Reason::Worker => "the worker ended",
     }
 }
 

@@ -172,6 +172,7 @@ fn about_the_worker() -> Vec<Remark> {
         retry_in: Some(soon),
     };
     let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
+    let hung = hung();
     let stop = |held| Remark::StopBegan { held, is_forced: true };
     vec![
         Remark::Registered(WorkerId("w1".into())),
@@ -210,8 +211,16 @@ fn about_the_worker() -> Vec<Remark> {
         stop(1),
         Remark::EndingProcess {
             process: ProcessId(7),
-            why: "why",
+            cause: hung.clone(),
             jobs: 1,
+        },
+        Remark::WorkerWasEnded {
+            end: Ended::Exited(143).into(),
+            cause: hung,
+        },
+        Remark::WorkerWasEnded {
+            end: Ended::Signalled(Signal::KILL).into(),
+            cause: EndCause::Silent,
         },
         Remark::Killing,
         Remark::KillGaveUp,
@@ -235,6 +244,13 @@ fn about_the_worker() -> Vec<Remark> {
             .map(|account| Remark::Summary(Box::new(account))),
     )
     .collect()
+}
+
+fn hung() -> EndCause {
+    EndCause::Hung {
+        job: job(3),
+        past: Duration::from_secs(30),
+    }
 }
 
 fn out_of_memory() -> WorkerEnd {
@@ -280,6 +296,13 @@ fn last_words() -> Vec<Account> {
         account(Cause::WorkerEnded, None, 137),
         account(Cause::NotStarted(127), None, 127),
         account(Cause::AtOnce, None, 130),
+        Account {
+            tally: Tally {
+                ended_for: Some(hung()),
+                ..Tally::default()
+            },
+            ..account(Cause::WorkerWasEnded, Some(Ended::Exited(143).into()), 1)
+        },
     ]
 }
 

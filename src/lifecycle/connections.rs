@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::event::Ready;
 use crate::lifecycle::ids::{Claim, ConnectionId, ProcessId, Text};
 
@@ -64,8 +65,8 @@ impl Connection {
 /// A process with connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// It is being ended.
-    pub is_ending: bool,
+    /// Why it is being ended, if it is.
+    pub ending: Option<EndCause>,
     /// It can do nothing any more.
     pub is_gone: bool,
 }
@@ -106,7 +107,7 @@ impl Connections {
         if self
             .processes
             .get(&connection.process)
-            .is_some_and(|process| !process.is_ending || process.is_gone)
+            .is_some_and(|process| process.ending.is_none() || process.is_gone)
         {
             self.forget_process(connection.process);
         }
@@ -151,6 +152,12 @@ impl Connections {
     #[must_use]
     pub fn is_gone(&self, process: ProcessId) -> bool {
         self.processes.get(&process).is_some_and(|process| process.is_gone)
+    }
+
+    /// Why this process was told to end, if it was.
+    #[must_use]
+    pub fn ending(&self, process: ProcessId) -> Option<&EndCause> {
+        self.processes.get(&process)?.ending.as_ref()
     }
 
     /// One process.

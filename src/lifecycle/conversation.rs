@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::effect::{Effect, Remark, Word};
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::event::{ErrorCode, Ready, Said};
 use crate::lifecycle::ids::{Claim, ConnectionId, JobId, ProcessId, Text};
 use crate::lifecycle::jobs::{Place, Step, What};
@@ -195,7 +196,7 @@ impl Lifecycle {
         } else if connection.pings == PING_LIMIT {
             let process = connection.process;
             connection.is_given_up = true;
-            self.end_process(process, "it did not answer three pings", now);
+            self.end_process(process, EndCause::Silent, now);
             return;
         } else {
             connection.pings += 1;
@@ -243,7 +244,7 @@ impl Lifecycle {
         } else {
             let process = connection.process;
             connection.is_given_up = true;
-            self.end_process(process, "it does not read what it is sent", now);
+            self.end_process(process, EndCause::Deaf, now);
         }
     }
 
@@ -270,11 +271,11 @@ impl Lifecycle {
     }
 
     pub(super) fn outlived_connection(&mut self, process: ProcessId, now: Moment) {
-        self.end_process(process, "its connection was closed while it holds jobs", now);
+        self.end_process(process, EndCause::Disconnected, now);
     }
 
     /// Asks a process to end, and sees to it. A stopped one is woken up for that.
-    pub(super) fn end_process(&mut self, id: ProcessId, why: &'static str, now: Moment) {
+    pub(super) fn end_process(&mut self, id: ProcessId, cause: EndCause, now: Moment) {
         let jobs = self
             .connections
             .of(id)
@@ -283,12 +284,17 @@ impl Lifecycle {
         let Some(process) = self.connections.process_mut(id) else {
             return;
         };
-        if process.is_ending || process.is_gone {
+        if process.ending.is_some() || process.is_gone {
             return;
         }
-        process.is_ending = true;
+        process.ending = Some(cause.clone());
         self.connections.give_up_on(id);
-        self.say(Remark::EndingProcess { process: id, why, jobs });
+        self.blame(id, &cause, now);
+        self.say(Remark::EndingProcess {
+            process: id,
+            cause,
+            jobs,
+        });
         self.order(Effect::SignalProcess(id, Signal::TERM));
         self.order(Effect::SignalProcess(id, Signal::CONT));
         self.timers

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lifecycle::answer::{Answer, Shown};
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::{Account, Manner, WorkerEnd};
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
@@ -178,7 +179,7 @@ pub enum Reason {
     Control,
     /// A preStop hook ran, or came to nothing.
     Prestop,
-    /// The worker ended by itself.
+    /// The worker ended, or was ended by us, and is not started again.
     #[default]
     Worker,
 }
@@ -361,8 +362,15 @@ pub enum Remark {
     Killing,
     /// Processes are left that SIGKILL did not end in time.
     KillGaveUp,
-    /// The worker ended.
+    /// The worker ended by itself, or because it was asked to.
     WorkerEnded(WorkerEnd, Manner),
+    /// It was ended by us: its own process, or one of its processes with this consequence.
+    WorkerWasEnded {
+        /// How it ended.
+        end: WorkerEnd,
+        /// Why we did that.
+        cause: EndCause,
+    },
     /// It left processes behind: they get this long to end.
     DescendantsLeft(Duration),
     /// It will be started again after this pause.
@@ -387,7 +395,7 @@ pub enum Remark {
         /// Which.
         process: ProcessId,
         /// Why.
-        why: &'static str,
+        cause: EndCause,
         /// Jobs that it holds.
         jobs: usize,
     },

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::effect::{Effect, Outcome, Reason, Remark};
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ids::{Claim, JobId};
 use crate::lifecycle::jobs::Place;
 use crate::lifecycle::machine::Lifecycle;
@@ -92,13 +93,19 @@ pub enum Cause {
     Asked(Reason),
     /// The worker ended by itself, and is not started again.
     WorkerEnded,
+    /// We ended the worker, and do not start it again.
+    WorkerWasEnded,
     /// The worker could not be started, which is this exit status.
     NotStarted(u8),
     /// A signal that ends at once, out of normal operation.
     AtOnce,
 }
 
-/// What is counted from the moment on at which the end began.
+/// Most names of jobs that are left to their visibility timeout: more than the text has room for.
+pub const MOST_LEFT_NAMES: usize = 512;
+
+/// What is counted from the moment on at which the end began; or, where we ended a process of the worker and the end
+/// followed from that, from then on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
     /// Jobs whose ACK the backend has.
@@ -115,8 +122,12 @@ pub struct Tally {
     pub stop: Option<(Duration, bool)>,
     /// Names of the jobs that were cut off. One that was delivered twice has one.
     pub names: BTreeSet<JobId>,
+    /// Names of the jobs in `left`, of at most [`MOST_LEFT_NAMES`] of them.
+    pub left_names: BTreeSet<JobId>,
     /// The worker is not started again because it ended too often.
     pub has_ended_too_often: bool,
+    /// Why we ended a process of the worker, the last one that we ended.
+    pub ended_for: Option<EndCause>,
 }
 
 impl Tally {
@@ -137,14 +148,50 @@ impl Lifecycle {
         if *remark == Remark::TooManyRestarts {
             self.tally.has_ended_too_often = true;
         }
-        if !self.phase.is_terminating() {
+        if let Remark::EndingProcess { cause, .. } = remark
+            && *cause != EndCause::Orphaned
+        {
+            self.account_for_ended_process(cause);
+        }
+        if !self.phase.is_terminating() && self.tally.ended_for.is_none() {
             return;
         }
         if let Remark::Settled(job, outcome) = remark {
             self.tally.settled(&job.id, *outcome);
         }
-        self.tally.left += usize::from(matches!(remark, Remark::Abandoned(..)));
+        if let Remark::Abandoned(job, _) = remark {
+            self.tally.left += 1;
+            if self.tally.left_names.len() < MOST_LEFT_NAMES {
+                self.tally.left_names.insert(job.id.clone());
+            }
+        }
         self.tally.is_fetch_abandoned |= *remark == Remark::FetchAbandoned;
+    }
+
+    /// What becomes of the jobs of such a process belongs to the account of an end that follows from its own.
+    fn account_for_ended_process(&mut self, cause: &EndCause) {
+        if !self.phase.is_terminating() {
+            self.tally = Tally::default();
+        }
+        self.tally.ended_for = Some(cause.clone());
+    }
+
+    /// The end begins. What was counted before counts only where we ended a process of the worker a moment ago; and where
+    /// somebody asked for the end, nothing but what is left of that.
+    pub(super) fn begin_account(&mut self, now: Moment) {
+        let before = std::mem::take(&mut self.tally);
+        if self.worker.has_just_ended_for(now).is_none() {
+            self.tally.has_ended_too_often = before.has_ended_too_often;
+        } else if self.shutdown.is_asked {
+            self.tally = Tally {
+                left: before.left,
+                left_names: before.left_names,
+                ended_for: before.ended_for,
+                ..Tally::default()
+            };
+        } else {
+            self.tally = before;
+        }
     }
 
     /// A shutdown cut this job off.
@@ -222,6 +269,7 @@ impl Lifecycle {
             (true, _) => Cause::Asked(self.shutdown.reason),
             (false, _) if is_abandoned => Cause::AtOnce,
             (false, Some(status)) => Cause::NotStarted(status),
+            (false, None) if self.worker.ended_for().is_some() => Cause::WorkerWasEnded,
             (false, None) => Cause::WorkerEnded,
         };
         Account {

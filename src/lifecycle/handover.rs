@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lifecycle::effect::{CancelReason, Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES, Remark, Word};
+use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::event::{Delivery, JobError};
 use crate::lifecycle::ids::{Claim, ConnectionId, JobId, WorkerId};
 use crate::lifecycle::jobs::{Held, Place, Suspicion, What};
@@ -196,12 +197,13 @@ impl Lifecycle {
     }
 
     pub(super) fn job_outlived_grace(&mut self, claim: Claim, now: Moment) {
-        let holder = self.jobs.get(claim).and_then(|job| job.holder());
-        if let Some(process) = holder
-            .and_then(|holder| self.connections.get(holder))
-            .map(|holder| holder.process)
-        {
-            self.end_process(process, "it did not stop working on a job whose timeout is over", now);
+        let Some(job) = self.jobs.get(claim) else { return };
+        let cause = EndCause::Hung {
+            job: job.subject(),
+            past: self.options.timeout_grace,
+        };
+        if let Some(holder) = job.holder().and_then(|holder| self.connections.get(holder)) {
+            self.end_process(holder.process, cause, now);
         }
     }
 
@@ -239,10 +241,25 @@ impl Lifecycle {
             self.fail(claim, error("timeout", message, true), now);
         } else if self.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, now);
+        } else if self.ended_for_another_job(held.connection) {
+            self.requeue(claim, "its process was ended because another job of it hung", now);
         } else {
             let message = "the worker process ended while it held the job";
             self.fail(claim, error("worker_death", message, true), now);
         }
+    }
+
+    /// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.
+    fn ended_for_another_job(&self, connection: ConnectionId) -> bool {
+        let of_process = self
+            .connections
+            .get(connection)
+            .and_then(|connection| self.connections.ending(connection.process));
+        let of_worker = self.worker.ended_for();
+        [of_process, of_worker]
+            .into_iter()
+            .flatten()
+            .any(|cause| matches!(cause, EndCause::Hung { .. }))
     }
 
     fn cut_off_by_shutdown(&mut self, claim: Claim, now: Moment) {

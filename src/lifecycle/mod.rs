@@ -11,6 +11,7 @@ pub mod budget;
 mod connections;
 mod conversation;
 pub mod effect;
+pub mod end_cause;
 pub mod ending;
 pub mod event;
 pub mod figures;

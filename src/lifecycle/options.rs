@@ -15,7 +15,7 @@ pub struct Options {
     pub concurrency: u32,
     /// Largest frame to a worker, in bytes (`worker.max_frame`).
     pub max_frame: usize,
-    /// Whether a worker that ended by itself is started again.
+    /// Whether a worker that ended is started again.
     pub restart: Restart,
     /// Warn when nobody has said ready by then.
     pub ready_timeout: Duration,
@@ -65,12 +65,14 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Whether a worker that ended by itself is started again (`worker.restart`).
+/// Whether a worker that ended is started again (`worker.restart`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Restart {
     /// Never: we end with it.
     Never,
-    /// When its status was not 0.
+    /// When we ended it: a handler that hung, pings that were not answered.
+    Hung,
+    /// Then, and when its status was not 0.
     OnFailure,
     /// Always.
     Always,

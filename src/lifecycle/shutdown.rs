@@ -231,6 +231,7 @@ impl Lifecycle {
         self.shutdown.is_asked = reason != Reason::Worker;
         self.shutdown.reason = reason;
         self.shutdown.began = Some(now);
+        self.begin_account(now);
         self.set_deadline(self.latest_deadline(now));
         let state = self.state();
         self.say(Remark::StateChanged { state, reason });

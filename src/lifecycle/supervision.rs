@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::exit::{Ended, RemapExit};
 use crate::lifecycle::backoff::{restart_pause, shortage_pause};
 use crate::lifecycle::effect::{Effect, Reason, Remark};
-use crate::lifecycle::ending::WorkerEnd;
+use crate::lifecycle::end_cause::{Blame, EndCause};
+use crate::lifecycle::ending::{Manner, WorkerEnd};
 use crate::lifecycle::event::NotStarted;
 use crate::lifecycle::ids::{ProcessId, WorkerId};
 use crate::lifecycle::machine::{Lifecycle, Timer};
@@ -40,6 +41,13 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// Exit status when the system has no process for us.
 const NO_PROCESS: u8 = 70;
 
+/// How long after a process of the worker was ended, and had its grace, the end of the worker counts as a consequence: a
+/// parent that sees its child end tells the others to end, and waits for them.
+const CONSEQUENCE: Duration = Duration::from_secs(10);
+
+/// Exit status when we ended the worker, and do not start it again.
+const ENDED_BY_US: u8 = 1;
+
 /// Taken as the end of a worker that outlived even SIGKILL.
 const UNREAPED: Ended = Ended::Signalled(Signal::KILL);
 
@@ -61,6 +69,10 @@ pub(super) struct Supervision {
     ended: Option<WorkerEnd>,
     /// Processes that the kernel has killed since the start of the present one because memory ran out, as far as told.
     oom_kills: u64,
+    /// The last process of the present one that we ended.
+    blame: Option<Blame>,
+    /// Why we ended the last one, until the next one runs.
+    ended_for: Option<EndCause>,
     /// Why the last one could not be started.
     refused_with: Option<u8>,
 }
@@ -97,6 +109,8 @@ impl Supervision {
             restarts: VecDeque::new(),
             ended: None,
             oom_kills: 0,
+            blame: None,
+            ended_for: None,
             refused_with: None,
         }
     }
@@ -145,6 +159,17 @@ impl Supervision {
         self.oom_kills = kills;
     }
 
+    /// Why we ended the last one, where we did.
+    pub(super) fn ended_for(&self) -> Option<&EndCause> {
+        self.ended_for.as_ref()
+    }
+
+    /// Why we ended one of its processes a moment ago, or the last one.
+    pub(super) fn has_just_ended_for(&self, now: Moment) -> Option<&EndCause> {
+        let recent = self.blame.as_ref().filter(|blame| blame.is_recent(now));
+        self.ended_for.as_ref().or(recent.map(|blame| &blame.cause))
+    }
+
     /// Our exit status where it could not be started.
     pub(super) fn refused_with(&self) -> Option<u8> {
         self.refused_with
@@ -165,8 +190,11 @@ impl Supervision {
 
     /// What its end makes our exit status when nobody asked for the end.
     pub(super) fn status(&self, remap: &RemapExit) -> u8 {
-        self.refused_with
-            .unwrap_or_else(|| remap.apply(self.ended.map_or(UNREAPED, |end| end.ended)))
+        let of_its_end = || match self.ended_for {
+            Some(_) => ENDED_BY_US,
+            None => remap.apply(self.ended.map_or(UNREAPED, |end| end.ended)),
+        };
+        self.refused_with.unwrap_or_else(of_its_end)
     }
 }
 
@@ -176,6 +204,8 @@ impl Lifecycle {
         self.worker.started_at = now;
         self.worker.ready_since = None;
         self.worker.shortages = 0;
+        self.worker.blame = None;
+        self.worker.ended_for = None;
         if !self.phase.is_terminating() {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
@@ -214,6 +244,7 @@ impl Lifecycle {
 
     fn will_not_start(&mut self, status: u8, now: Moment) {
         self.worker.refused_with = Some(status);
+        self.worker.ended_for = None;
         self.worker.state = State::Over;
         self.go(Trigger::WorkerLost, Reason::Worker, now);
     }
@@ -233,7 +264,7 @@ impl Lifecycle {
             is_killed: false,
         };
         self.timers.cancel(Timer::Ready);
-        self.say(Remark::WorkerEnded(end, manner));
+        self.say_how_it_ended(process, end, manner, now);
         if !matches!(self.phase, Phase::EndGame | Phase::Stop) {
             let patience = self.options.cancel_grace.saturating_add(KILL_PATIENCE);
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
@@ -241,8 +272,39 @@ impl Lifecycle {
         self.process_gone(process);
         let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
         for other in holders.into_iter().filter(|other| *other != process) {
-            self.end_process(other, "the worker that it belongs to ended", now);
+            self.end_process(other, EndCause::Orphaned, now);
         }
+    }
+
+    /// Its end is ours when we ended it, or one of its processes with that consequence; not when it was asked to end
+    /// because nothing is left to do.
+    fn say_how_it_ended(&mut self, process: ProcessId, end: WorkerEnd, manner: Manner, now: Moment) {
+        let blame = self
+            .worker
+            .blame
+            .take()
+            .filter(|blame| blame.explains(process, end, now));
+        let is_asked_to_end = matches!(self.phase, Phase::EndGame | Phase::Stop);
+        self.worker.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
+        self.say(match self.worker.ended_for.clone() {
+            Some(cause) => Remark::WorkerWasEnded { end, cause },
+            None => Remark::WorkerEnded(end, manner),
+        });
+    }
+
+    /// We end this process: should the worker end because of that, it is known why.
+    pub(super) fn blame(&mut self, process: ProcessId, cause: &EndCause, now: Moment) {
+        let main = self.worker.process();
+        let is_of_main = |blame: &Blame| Some(blame.process) == main;
+        if *cause == EndCause::Orphaned || self.worker.blame.as_ref().is_some_and(is_of_main) {
+            return;
+        }
+        let patience = self.options.cancel_grace.saturating_add(CONSEQUENCE);
+        self.worker.blame = Some(Blame {
+            process,
+            cause: cause.clone(),
+            until: now.after(patience),
+        });
     }
 
     pub(super) fn reaped(&mut self, are_left: bool, now: Moment) {
@@ -358,7 +420,11 @@ impl Lifecycle {
     fn may_restart(&mut self, now: Moment) -> bool {
         let is_wanted = match self.options.restart {
             Restart::Never => false,
-            Restart::OnFailure => self.worker.ended.is_none_or(|end| end.ended != Ended::Exited(0)),
+            Restart::Hung => self.worker.ended_for.is_some(),
+            Restart::OnFailure => {
+                let has_failed = |end: WorkerEnd| end.ended != Ended::Exited(0);
+                self.worker.ended_for.is_some() || self.worker.ended.is_none_or(has_failed)
+            }
             Restart::Always => true,
         };
         if !is_wanted {

@@ -1,10 +1,13 @@
 //! The termination log: a few lines for the person who looks why a container ended, in the file that an orchestrator
 //! shows of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::lifecycle::effect::Reason;
-use crate::lifecycle::ending::{Account, Cause};
+use crate::lifecycle::end_cause::EndCause;
+use crate::lifecycle::ending::{Account, Cause, MOST_LEFT_NAMES};
+use crate::lifecycle::ids::JobId;
 use crate::signal::Signal;
 
 /// Most bytes of it: what Kubernetes reads of the file of one container.
@@ -30,6 +33,11 @@ pub fn text(account: &Account) -> String {
     if let Some(ended) = account.worker.filter(|_| account.cause != Cause::WorkerEnded) {
         text.push_str(&format!("the worker: {ended}\n"));
     }
+    if account.cause != Cause::WorkerWasEnded
+        && let Some(cause) = &account.tally.ended_for
+    {
+        text.push_str(&format!("a process was ended: {}\n", why_ended(cause)));
+    }
     text.push_str(&counts(account));
     names(account, &mut text);
     text
@@ -53,6 +61,10 @@ fn first_line(account: &Account) -> String {
     let cause = match account.cause {
         Cause::Asked(reason) => format!("{}: ", who(reason)),
         Cause::WorkerEnded => format!("the worker ended by itself{}: ", why_not_again(account)),
+        Cause::WorkerWasEnded => match &account.tally.ended_for {
+            Some(cause) => format!("the worker was ended{}: {}", why_not_again(account), why_ended(cause)),
+            None => "the worker was ended".to_owned(),
+        },
         Cause::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
         Cause::AtOnce => String::new(),
     };
@@ -86,8 +98,15 @@ fn course(account: &Account) -> String {
         (None, Cause::WorkerEnded) => account
             .worker
             .map_or_else(|| "not even SIGKILL ends it".to_owned(), |ended| ended.to_string()),
-        (None, Cause::NotStarted(_) | Cause::AtOnce) => String::new(),
+        (None, Cause::NotStarted(_) | Cause::AtOnce | Cause::WorkerWasEnded) => String::new(),
     }
+}
+
+/// Most bytes of a cause: two names, and the words around them.
+const MOST_CAUSE_BYTES: usize = 300;
+
+fn why_ended(cause: &EndCause) -> String {
+    printable(&cause.to_string(), MOST_CAUSE_BYTES)
 }
 
 fn why_not_again(account: &Account) -> &'static str {
@@ -148,21 +167,19 @@ fn counts(account: &Account) -> String {
     lines
 }
 
-/// As many as there is room for; the last line says when that was not all.
+/// As many as there is room for, below their headings; the last line says when that was not all.
 fn names(account: &Account, text: &mut String) {
-    let names = &account.tally.names;
-    if names.is_empty() {
-        return;
-    }
-    text.push_str(if account.status.is_some() {
+    let tally = &account.tally;
+    let cut_off = if account.status.is_some() {
         "cut off:\n"
     } else {
         "about to be cut off:\n"
-    });
-    let mut left = names.len();
-    for name in names {
+    };
+    let mut lines = below(cut_off, &tally.names);
+    lines.extend(below("left to the visibility timeout:\n", &tally.left_names));
+    let mut left = lines.len() + usize::from(tally.left_names.len() >= MOST_LEFT_NAMES);
+    for line in lines {
         left -= 1;
-        let line = format!("{}\n", printable(&name.0, MOST_NAME_BYTES));
         let reserve = if left == 0 { 0 } else { TRUNCATED.len() };
         if text.len() + line.len() + reserve > MOST_BYTES {
             text.push_str(TRUNCATED);
@@ -170,6 +187,16 @@ fn names(account: &Account, text: &mut String) {
         }
         text.push_str(&line);
     }
+    if left > 0 {
+        text.push_str(TRUNCATED);
+    }
+}
+
+/// A heading and a line for each name; nothing where there is no name.
+fn below(heading: &str, names: &BTreeSet<JobId>) -> Vec<String> {
+    let line = |name: &JobId| format!("{}\n", printable(&name.0, MOST_NAME_BYTES));
+    let heading = (!names.is_empty()).then(|| heading.to_owned());
+    heading.into_iter().chain(names.iter().map(line)).collect()
 }
 
 /// `text` on one line, in at most so many bytes: letters, digits and the signs of ASCII as they are, everything else, which

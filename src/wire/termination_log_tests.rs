@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::exit::Ended;
 use crate::lifecycle::ending::Tally;
+use crate::lifecycle::event::Subject;
 use crate::lifecycle::ids::JobId;
 
 /// A shutdown that cut these jobs off.
@@ -88,6 +89,39 @@ fn names_that_do_not_fit_are_left_out_and_that_is_said() {
 }
 
 #[test]
+fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_those_that_were_left() {
+    let subject = Subject {
+        id: JobId("0192\u{1b}[2J".into()),
+        kind: "report".into(),
+        queue: "q".into(),
+        attempt: None,
+        max_attempts: None,
+        trace: None,
+    };
+    let mut account = drained();
+    account.cause = Cause::WorkerWasEnded;
+    account.status = Some(1);
+    account.took = Duration::ZERO;
+    account.tally.ended_for = Some(EndCause::Hung {
+        job: subject.into(),
+        past: Duration::from_secs(30),
+    });
+    account.tally.left = 1;
+    account.tally.left_names = BTreeSet::from([JobId("good".into())]);
+    assert_eq!(
+        text(&account),
+        "the worker was ended: job 0192\\u{1b}[2J (report) ran 30 s past its timeout; exit status 1\n\
+         the worker: exit status 0\n\
+         1 job left to the visibility timeout\n\
+         left to the visibility timeout:\n\
+         good\n"
+    );
+    account.cause = Cause::Asked(Reason::Sigterm);
+    let text = text(&account);
+    assert!(text.contains("\na process was ended: job 0192"), "{text}");
+}
+
+#[test]
 fn one_long_name_does_not_push_out_the_others() {
     let long = "x".repeat(3000);
     let text = text(&cut_off(&[&long, "a", "y", "z"]));
@@ -117,15 +151,22 @@ proptest! {
     #[test]
     fn whatever_the_names_are_it_fits_and_begins_with_how_it_ended(
         names in prop::collection::vec(any::<String>(), 0..300),
+        left in prop::collection::vec(any::<String>(), 0..600),
         is_over in any::<bool>(),
     ) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut account = cut_off(&names);
         account.status = account.status.filter(|_| is_over);
+        account.tally.left = left.len();
+        let left = left.iter().map(|name| JobId(name.as_str().into()));
+        account.tally.left_names = left.take(MOST_LEFT_NAMES).collect();
+        let all = account.tally.names.len() + account.tally.left_names.len();
+        let headings = usize::from(!account.tally.names.is_empty()) + usize::from(!account.tally.left_names.is_empty());
         let text = text(&account);
         prop_assert!(text.len() <= MOST_BYTES, "{}", text.len());
         prop_assert!(text.starts_with("SIGTERM: ") && text.ends_with('\n'));
-        let shown = text.lines().skip_while(|line| !line.ends_with("cut off:")).skip(1).count();
-        prop_assert!(shown == account.tally.names.len() || text.ends_with("\ntruncated\n"));
+        let is_heading = |line: &&str| line.ends_with("cut off:") || *line == "left to the visibility timeout:";
+        let shown = text.lines().skip_while(|line| !is_heading(line)).count();
+        prop_assert!(shown == all + headings || text.ends_with("\ntruncated\n"), "{}", text);
     }
 }

@@ -113,7 +113,7 @@ fn options(times: ShutdownTimes) -> Options {
     Options {
         concurrency: 1,
         max_frame: 4 << 20,
-        restart: Restart::Never,
+        restart: Restart::Hung,
         ready_timeout: Duration::from_secs(60),
         timeout_grace: Duration::from_secs(30),
         poll_interval: Duration::from_secs(1),

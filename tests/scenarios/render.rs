@@ -303,6 +303,7 @@ fn said(remark: &Remark) -> String {
         Remark::KillGaveUp => "the kernel holds processes".to_owned(),
         Remark::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
         Remark::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
+        Remark::WorkerWasEnded { end, cause } => format!("worker was ended: {cause} ({end})"),
         Remark::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
         Remark::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
         Remark::TooManyRestarts => "too many restarts".to_owned(),
@@ -313,7 +314,7 @@ fn said(remark: &Remark) -> String {
             concurrency,
             ..
         } => format!("connection {connection} is ready for {concurrency}"),
-        Remark::EndingProcess { process, why, jobs } => format!("ending process {process} with {jobs} jobs: {why}"),
+        Remark::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
         Remark::Claimed(job) => format!("claimed {job}"),
         Remark::HandedOver(job, connection) => format!("handed {job} to {connection}"),
         Remark::Settled(job, outcome) => {

@@ -14,7 +14,7 @@ pub fn defaults() -> Options {
     Options {
         concurrency: 10,
         max_frame: 4 * 1024 * 1024,
-        restart: Restart::Never,
+        restart: Restart::Hung,
         ready_timeout: Duration::from_secs(60),
         timeout_grace: Duration::from_secs(30),
         poll_interval: Duration::from_secs(1),
@@ -86,6 +86,7 @@ pub fn apply(options: &mut Options, text: &str) -> Result<(), Wrong> {
 fn restart(text: &str) -> Result<Restart, Wrong> {
     Ok(match text {
         "never" => Restart::Never,
+        "hung" => Restart::Hung,
         "on-failure" => Restart::OnFailure,
         "always" => Restart::Always,
         other => return Err(format!("not a restart policy: `{other}`")),

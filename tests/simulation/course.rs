@@ -58,7 +58,8 @@ pub struct Course {
     /// The worker was asked or made to end.
     was_asked_to_end: bool,
     worker_is_gone: bool,
-    own_status: u8,
+    /// Our exit status where nobody asked for the end.
+    pub own_status: u8,
     /// Who asked on the control socket and has no answer.
     unanswered: BTreeSet<ClientId>,
     /// Who wants to see the end, too.

@@ -380,6 +380,7 @@ impl Ledger {
             | Remark::Killing
             | Remark::KillGaveUp
             | Remark::WorkerEnded(..)
+            | Remark::WorkerWasEnded { .. }
             | Remark::DescendantsLeft(_)
             | Remark::RestartIn(_)
             | Remark::TooManyRestarts

@@ -259,7 +259,13 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
     Options {
         concurrency: *chance.pick(&[1, 2, 3, 5]),
         max_frame: 1_000,
-        restart: *chance.pick(&[Restart::Never, Restart::OnFailure, Restart::Always]),
+        restart: *chance.pick(&[
+            Restart::Never,
+            Restart::Hung,
+            Restart::Hung,
+            Restart::OnFailure,
+            Restart::Always,
+        ]),
         ready_timeout: ms(*chance.pick(&[300, 2_000, 60_000])),
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
         poll_interval: ms(*chance.pick(&[100, 1_000])),

@@ -15,6 +15,7 @@ use ojs_init::signal::Signal;
 
 use crate::accounts::Accounts;
 use crate::backend::Backend;
+use crate::blame::Blame;
 use crate::course::Course;
 use crate::ledger::Ledger;
 use crate::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
@@ -89,6 +90,7 @@ pub struct World {
     pub terminated: BTreeSet<u64>,
     pub course: Course,
     accounts: Accounts,
+    blame: Blame,
     figures: Figures,
     pub ledger: Ledger,
     pub talk: Talk,
@@ -111,6 +113,7 @@ impl World {
             clients: 0,
             terminated: BTreeSet::new(),
             accounts: Accounts::default(),
+            blame: Blame::default(),
             figures: Figures::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
@@ -247,6 +250,11 @@ impl World {
         }
         self.ledger.event(&event)?;
         self.course.event(&event, self.now);
+        let phase = self.machine.snapshot().phase;
+        self.blame.event(&event, phase, &self.plan.options, self.now);
+        if let Event::WorkerEnded(_) = event {
+            self.course.own_status = self.blame.own_status().unwrap_or(self.course.own_status);
+        }
         self.machine.handle(event, Moment::new(self.now));
         self.drain()?;
         self.after()
@@ -274,6 +282,7 @@ impl World {
     /// Compares an order with what it may be.
     fn hold_up(&mut self, effect: &Effect) -> Kept {
         self.course.effect(effect, self.now)?;
+        self.blame.effect(effect, &self.ledger, &self.plan.options, self.now)?;
         self.hold_up_names(effect)?;
         let state = self.course.state;
         match effect {
