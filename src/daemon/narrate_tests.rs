@@ -249,7 +249,8 @@ fn about_the_worker() -> Vec<Remark> {
 fn hung() -> EndCause {
     EndCause::Hung {
         job: job(3),
-        past: Duration::from_secs(30),
+        told: CancelReason::Timeout,
+        grace: Duration::from_secs(30),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
+use crate::lifecycle::effect::CancelReason;
 use crate::lifecycle::ending::WorkerEnd;
 use crate::lifecycle::event::Subject;
 use crate::lifecycle::ids::ProcessId;
@@ -20,12 +21,14 @@ const TERMINATED: u8 = 143;
 /// What a process did, or did not do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EndCause {
-    /// A handler went on with this job, so long after the job's timeout (`worker.timeout_grace`).
+    /// A handler did not stop working on this job within the grace (`worker.timeout_grace`).
     Hung {
         /// The job.
         job: Arc<Subject>,
-        /// Since its timeout.
-        past: Duration,
+        /// Why it was told to stop.
+        told: CancelReason,
+        /// The grace.
+        grace: Duration,
     },
     /// Three pings were not answered.
     Silent,
@@ -40,11 +43,16 @@ pub enum EndCause {
 impl fmt::Display for EndCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hung { job, past } => {
+            Self::Hung { job, told, grace } => {
                 let clipped = |name: &str| -> String { name.chars().take(MOST_NAME_CHARS).collect() };
                 let (id, kind) = (clipped(&job.id.0), clipped(&job.kind));
-                let past = (past.as_secs_f64() * 10.0).round() / 10.0;
-                write!(f, "job {id} ({kind}) ran {past} s past its timeout")
+                let grace = (grace.as_secs_f64() * 10.0).round() / 10.0;
+                let what = match told {
+                    CancelReason::Timeout => return write!(f, "job {id} ({kind}) ran {grace} s past its timeout"),
+                    CancelReason::Cancelled => "it was cancelled",
+                    CancelReason::Lost | CancelReason::Shutdown => "its reservation was lost",
+                };
+                write!(f, "job {id} ({kind}) did not stop within {grace} s after {what}")
             }
             Self::Silent => f.write_str("it did not answer three pings"),
             Self::Deaf => f.write_str("it does not read what it is sent"),

@@ -196,13 +196,16 @@ impl Lifecycle {
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));
     }
 
+    /// The handler went on for all of the grace: nothing but the end of its process stops it.
     pub(super) fn job_outlived_grace(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(held) = job.place else { return };
         let cause = EndCause::Hung {
             job: job.subject(),
-            past: self.options.timeout_grace,
+            told: held.cancelled.unwrap_or(CancelReason::Timeout),
+            grace: self.options.timeout_grace,
         };
-        if let Some(holder) = job.holder().and_then(|holder| self.connections.get(holder)) {
+        if let Some(holder) = self.connections.get(held.connection) {
             self.end_process(holder.process, cause, now);
         }
     }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::exit::Ended;
+use crate::lifecycle::effect::CancelReason;
 use crate::lifecycle::ending::Tally;
 use crate::lifecycle::event::Subject;
 use crate::lifecycle::ids::JobId;
@@ -104,7 +105,8 @@ fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_tho
     account.took = Duration::ZERO;
     account.tally.ended_for = Some(EndCause::Hung {
         job: subject.into(),
-        past: Duration::from_secs(30),
+        told: CancelReason::Timeout,
+        grace: Duration::from_secs(30),
     });
     account.tally.left = 1;
     account.tally.left_names = BTreeSet::from([JobId("good".into())]);
