@@ -14,7 +14,7 @@ use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate_answers::Answers;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::seldom::Seldom;
-use crate::lifecycle::effect::{Call, HeartbeatForm, Reason, Remark, WorkerState};
+use crate::lifecycle::effect::{Call, FetchForm, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::event::{Failure, Subject};
 use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
@@ -185,6 +185,8 @@ impl Narrator {
             Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Remark::NotRegistered => not_registered(),
             Remark::HeartbeatForm(form) => heartbeat_form(*form),
+            Remark::HeartbeatsRefused => heartbeats_refused(&self.answers.failure()),
+            Remark::FetchForm(form) => fetch_form(*form),
             Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Remark::BackendIsBack => info("the backend answers again"),
             Remark::FetchAbandoned => warn(FETCH_ABANDONED),
@@ -378,11 +380,32 @@ fn heartbeat_form(form: HeartbeatForm) -> Note {
     let form = match form {
         HeartbeatForm::Full => "the full form",
         HeartbeatForm::Counted => "the form with active_jobs as a number",
+        HeartbeatForm::Protocol => "the fields of the worker protocol and no others",
         HeartbeatForm::Bare => "the form of the bare JSON schema",
     };
     info(format_args!(
         "the backend refuses this form of heartbeat; trying {form}"
     ))
+}
+
+fn heartbeats_refused(said: &str) -> Note {
+    let why = "the backend refuses heartbeats in every form";
+    let message = format!(
+        "{why}{said}: it does not know that this worker is there, and jobs lapse; every form is tried again at each interval"
+    );
+    warn(message).about(Fields::of_error("refused", why))
+}
+
+fn fetch_form(form: FetchForm) -> Note {
+    match form {
+        FetchForm::Full => info("the backend takes a FETCH with a visibility timeout again"),
+        FetchForm::WithoutVisibility => warn(
+            "the backend refuses visibility_timeout_ms in a FETCH: until the first heartbeat jobs are reserved for as long as it likes",
+        ),
+        FetchForm::Bare => warn(
+            "the backend refuses all of a FETCH but queues and count: until the first heartbeat jobs are reserved for as long as it likes",
+        ),
+    }
 }
 
 fn interval_cut(configured: Duration, used: Duration) -> Note {

@@ -188,6 +188,10 @@ fn about_the_worker() -> Vec<Remark> {
         },
         Remark::NotReady,
         Remark::HeartbeatForm(HeartbeatForm::Bare),
+        Remark::HeartbeatsRefused,
+        Remark::FetchForm(FetchForm::Full),
+        Remark::FetchForm(FetchForm::WithoutVisibility),
+        Remark::FetchForm(FetchForm::Bare),
         Remark::HeartbeatIntervalCut {
             configured: soon,
             used: soon,

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Call, Remark};
+use crate::lifecycle::effect::{Call, FetchForm, Remark};
 use crate::lifecycle::event::{Directive, Failure, Habits, Reply};
+use crate::lifecycle::fetch_forms::FetchForms;
 use crate::lifecycle::heartbeats::Beats;
 use crate::lifecycle::ids::WorkerId;
 use crate::lifecycle::jobs::LookStep;
@@ -47,6 +48,8 @@ pub(super) struct Agent {
     pub(super) bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
     fetches: Setbacks,
+    /// How they are spelled.
+    pub(super) fetch_forms: FetchForms,
     /// Registrations in a row that failed.
     pub(super) registrations: Setbacks,
     /// What the last heartbeat's reply asked for.
@@ -78,6 +81,7 @@ impl Agent {
             manifest_failures: 0,
             bare_acks_since: None,
             fetches: Setbacks::default(),
+            fetch_forms: FetchForms::default(),
             registrations: Setbacks::default(),
             last_directive: None,
             is_unreachable: false,
@@ -107,12 +111,13 @@ impl Lifecycle {
         };
         if let Ok(count @ 1..) = u32::try_from(self.credit()) {
             let purpose = Purpose::Fetch(worker.clone());
-            self.call(
-                Call::Fetch { worker, count },
-                purpose,
-                self.options.request_timeout,
-                now,
-            );
+            let call = Call::Fetch {
+                worker,
+                count,
+                visibility: self.options.visibility_timeout,
+                form: self.agent.fetch_forms.next(),
+            };
+            self.call(call, purpose, self.options.request_timeout, now);
         }
     }
 
@@ -144,12 +149,20 @@ impl Lifecycle {
         match reply {
             Reply::Fetched(deliveries) => {
                 self.agent.fetches = Setbacks::default();
+                if let Some(form) = self.agent.fetch_forms.accepted(now) {
+                    self.say(Remark::FetchForm(form));
+                }
                 if !self.claim(deliveries, worker.clone(), now) {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
+                } else if self.agent.fetch_forms.sent() != FetchForm::Full {
+                    // They are reserved for as long as the backend likes, until a heartbeat names them.
+                    self.beat_for_worker(now);
                 }
                 self.is_known_now(&worker, now);
             }
+            // Without a pause, if there is still room for jobs.
+            Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => {}
             Reply::Failed(failure) => self.fetch_failed(failure, now),
             Reply::Registered { .. }
             | Reply::Beaten { .. }

@@ -7,6 +7,7 @@ use crate::lifecycle::answer::{Answer, Shown};
 use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::{Account, Manner, WorkerEnd};
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
+pub use crate::lifecycle::forms::{Farewell, FetchForm, HeartbeatForm};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
@@ -134,32 +135,6 @@ pub enum WorkerState {
     Terminated,
 }
 
-/// How a heartbeat is spelled: the documents and the backends disagree (requirements C-08).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HeartbeatForm {
-    /// Everything that the worker protocol 4.2 has, and the ids both as `active_jobs` and as `active_job_ids`.
-    Full,
-    /// The same, but `active_jobs` is their number.
-    Counted,
-    /// What the JSON schema has: worker, ids, visibility timeout.
-    Bare,
-}
-
-impl HeartbeatForm {
-    /// How many there are.
-    pub const COUNT: u32 = 3;
-
-    /// The one to try when this one is refused.
-    #[must_use]
-    pub fn next(self) -> Self {
-        match self {
-            Self::Full => Self::Counted,
-            Self::Counted => Self::Bare,
-            Self::Bare => Self::Full,
-        }
-    }
-}
-
 /// What made the state change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -256,6 +231,10 @@ pub enum Call {
         worker: WorkerId,
         /// Most jobs to bring, at least 1.
         count: u32,
+        /// How long they shall be reserved, from now.
+        visibility: Duration,
+        /// How to spell it.
+        form: FetchForm,
     },
     /// The job is done.
     Ack {
@@ -313,8 +292,8 @@ pub enum Call {
     Deregister {
         /// Who.
         worker: WorkerId,
-        /// By DELETE of the worker: the backend has no such operation (requirements C-16).
-        by_delete: bool,
+        /// How.
+        way: Farewell,
     },
 }
 
@@ -442,6 +421,10 @@ pub enum Remark {
     NotRegistered,
     /// The backend takes heartbeats in this form, and not in the one before.
     HeartbeatForm(HeartbeatForm),
+    /// The backend refuses heartbeats in every form. Not said again before it has taken one.
+    HeartbeatsRefused,
+    /// The backend takes FETCHes in this form, and not in the one of before.
+    FetchForm(FetchForm),
     /// The heartbeat interval that was configured is too long for the backend.
     HeartbeatIntervalCut {
         /// What was configured.

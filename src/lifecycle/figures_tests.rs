@@ -216,6 +216,8 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
     let fetch = || Call::Fetch {
         worker: worker(),
         count: 1,
+        visibility: Duration::from_secs(120),
+        form: crate::lifecycle::effect::FetchForm::Full,
     };
     let answers = [Some(200), Some(503), None, Some(200)];
     for (id, status) in (1..).zip(answers) {

@@ -48,6 +48,8 @@ pub(super) struct Beats {
     form_since: Option<Moment>,
     /// Forms in a row that were refused.
     refusals: u32,
+    /// Every form was, and that was said.
+    are_refused: bool,
     /// How many in a row did not get through, or their answers did not.
     lost: u32,
     /// Somebody else than the backend answered the last one.
@@ -78,6 +80,7 @@ impl Beats {
             form: HeartbeatForm::Full,
             form_since: None,
             refusals: 0,
+            are_refused: false,
             lost: 0,
             is_answered_by_others: false,
         }
@@ -108,6 +111,7 @@ impl Beats {
             self.form_since = None;
         }
         self.refusals = 0;
+        self.are_refused = false;
         self.is_answered_by_others = false;
         let since = *self.form_since.get_or_insert(now);
         if may_try && form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
@@ -240,13 +244,13 @@ impl Lifecycle {
                     self.register_again(failure, now);
                 }
             }
-            Reply::Failed(failure @ Failure::Refused) => {
+            Reply::Failed(Failure::Refused) => {
                 if self.is_trying_another_form(beat.form) {
                     // Its answer decides what is said next.
                     self.agent.beats.again = beats_again;
                     return;
                 }
-                let is_tried_again = self.form_refused(beat.form, failure);
+                let is_tried_again = self.form_refused(beat.form);
                 self.agent.beats.says_quiet_first |= is_tried_again && self.has_not_been_heard_to_be_quiet(beat);
                 beats_again |= is_tried_again;
             }
@@ -285,7 +289,7 @@ impl Lifecycle {
 
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
     /// then the next attempt is at the next interval.
-    pub(super) fn form_refused(&mut self, refused: HeartbeatForm, failure: Failure) -> bool {
+    pub(super) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
         let beats = &mut self.agent.beats;
         // Another one is being tried already.
         if refused != beats.form {
@@ -295,11 +299,19 @@ impl Lifecycle {
         beats.form_since = None;
         beats.refusals += 1;
         let is_to_be_tried = beats.refusals < HeartbeatForm::COUNT;
-        if is_to_be_tried {
-            self.say(Remark::HeartbeatForm(refused.next()));
-        } else {
+        let was_said = beats.are_refused;
+        if !is_to_be_tried {
             beats.refusals = 0;
-            self.heartbeat_failed(failure);
+            beats.are_refused = true;
+            beats.lost = 0;
+        }
+        // Once, and not with each of the forms that are tried again at every interval.
+        if !was_said {
+            self.say(if is_to_be_tried {
+                Remark::HeartbeatForm(refused.next())
+            } else {
+                Remark::HeartbeatsRefused
+            });
         }
         is_to_be_tried
     }

@@ -13,6 +13,7 @@
 //! | `refusals` | outcomes that it does not take as they are |
 //! | `news` | progress and checkpoints on theirs |
 //! | `agent` | FETCH, and how often the backend is asked again |
+//! | `fetch_forms` | how a FETCH is spelled |
 //! | `registration` | who we are to the backend: registered, known, gone |
 //! | `heartbeats` | what they say, and what their answers mean |
 //! | `losses` | what proves that a reservation is lost, and what becomes of its handler |
@@ -31,7 +32,7 @@ use std::time::Duration;
 use crate::lifecycle::agent::Agent;
 use crate::lifecycle::backoff::Jitter;
 use crate::lifecycle::connections::Connections;
-use crate::lifecycle::effect::{Call, Effect, HeartbeatForm, Remark, Word, WorkerState};
+use crate::lifecycle::effect::{Call, Effect, Farewell, HeartbeatForm, Remark, Word, WorkerState};
 use crate::lifecycle::ending::Tally;
 use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
 use crate::lifecycle::health::Vitals;
@@ -124,10 +125,7 @@ pub enum Timer {
 pub(super) enum Purpose {
     Register(WorkerId),
     Heartbeat(Beat),
-    FinalHeartbeat {
-        state: WorkerState,
-        form: HeartbeatForm,
-    },
+    FinalHeartbeat { state: WorkerState, form: HeartbeatForm },
     Fetch(WorkerId),
     Report(Claim),
     LookBeforeRepeat(Claim),
@@ -136,9 +134,7 @@ pub(super) enum Purpose {
     Progress(Claim),
     Checkpoint(Claim),
     Manifest,
-    Deregister(WorkerId),
-    /// The same by DELETE.
-    Delete,
+    Deregister(WorkerId, Farewell),
 }
 
 /// The life of one worker, its jobs and its conversation with the backend.
@@ -336,8 +332,7 @@ impl Lifecycle {
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
             Purpose::Manifest => self.manifest_replied(&reply),
-            Purpose::Deregister(worker) => self.deregister_replied(worker, &reply, now),
-            Purpose::Delete => self.delete_replied(&reply),
+            Purpose::Deregister(worker, way) => self.deregister_replied(worker, way, &reply, now),
         }
     }
 

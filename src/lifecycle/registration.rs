@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Call, Remark};
+use crate::lifecycle::effect::{Call, Farewell, Remark};
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::heartbeats::Beat;
 use crate::lifecycle::ids::WorkerId;
@@ -143,6 +143,7 @@ impl Lifecycle {
         self.agent.has_no_progress = false;
         self.agent.has_no_checkpoints = false;
         self.agent.beats.forget_backend();
+        self.agent.fetch_forms.forget_backend();
         if !was_settled && !self.phase.is_terminating() {
             self.beat_now(now);
         }
@@ -168,7 +169,7 @@ impl Lifecycle {
             if self.agent.retired.remove(&worker) != Some(true) {
                 continue;
             }
-            self.deregister(worker, false, now);
+            self.deregister(worker, Farewell::Full, now);
         }
     }
 
@@ -186,8 +187,7 @@ impl Lifecycle {
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
             | Purpose::Manifest
-            | Purpose::Deregister(_)
-            | Purpose::Delete => false,
+            | Purpose::Deregister(..) => false,
         })
     }
 
@@ -205,34 +205,28 @@ impl Lifecycle {
         all
     }
 
-    pub(super) fn deregister(&mut self, worker: WorkerId, by_delete: bool, now: Moment) {
-        let purpose = if by_delete {
-            Purpose::Delete
-        } else {
-            Purpose::Deregister(worker.clone())
-        };
-        let call = Call::Deregister { worker, by_delete };
+    pub(super) fn deregister(&mut self, worker: WorkerId, way: Farewell, now: Moment) {
+        let purpose = Purpose::Deregister(worker.clone(), way);
+        let call = Call::Deregister { worker, way };
         self.call(call, purpose, self.options.request_timeout, now);
     }
 
-    /// Most backends have no such operation (requirements C-16): then the other way is tried, and that it is missing
-    /// too is nothing to speak of.
-    pub(super) fn deregister_replied(&mut self, worker: WorkerId, reply: &Reply, now: Moment) {
-        if *reply == Reply::Failed(Failure::NotOffered) {
-            self.deregister(worker, true, now);
-        } else {
-            self.delete_replied(reply);
-        }
-    }
-
-    /// Who is not there is gone.
-    pub(super) fn delete_replied(&mut self, reply: &Reply) {
+    /// Some backends take nothing but our name, and most have no such operation (requirements C-16): then the other ways are
+    /// tried, and that the last one is missing too is nothing to speak of. Who is not there is gone.
+    pub(super) fn deregister_replied(&mut self, worker: WorkerId, way: Farewell, reply: &Reply, now: Moment) {
+        let is_refused = *reply == Reply::Failed(Failure::Refused);
+        let is_missing = *reply == Reply::Failed(Failure::NotOffered);
         let is_gone = matches!(
             reply,
             Reply::Failed(Failure::NotOffered | Failure::AlreadyCompleted | Failure::Unregistered)
         );
-        if !is_gone {
-            self.note_failure("deregistration", reply);
+        match way {
+            Farewell::Full if is_refused => self.deregister(worker, Farewell::Bare, now),
+            Farewell::Full | Farewell::Bare if is_refused || is_missing => {
+                self.deregister(worker, Farewell::Delete, now);
+            }
+            Farewell::Full | Farewell::Bare | Farewell::Delete if is_gone => {}
+            Farewell::Full | Farewell::Bare | Farewell::Delete => self.note_failure("deregistration", reply),
         }
     }
 

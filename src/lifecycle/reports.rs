@@ -182,8 +182,7 @@ impl Lifecycle {
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
             | Purpose::Manifest
-            | Purpose::Deregister(_)
-            | Purpose::Delete => false,
+            | Purpose::Deregister(..) => false,
         };
         self.calls.values().filter(is_report).count()
     }

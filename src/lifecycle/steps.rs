@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::effect::{CancelReason, Effect, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::effect::{CancelReason, Effect, Farewell, HeartbeatForm, Remark, WorkerState};
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
@@ -119,9 +119,7 @@ impl Lifecycle {
             }
             Step::Deregister => {
                 self.deregister_everybody(now);
-                !self.is_waiting_for(|purpose| {
-                    matches!(purpose, Purpose::Deregister(_) | Purpose::Delete | Purpose::Register(_))
-                })
+                !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(..) | Purpose::Register(_)))
             }
             Step::NotYet | Step::Over => false,
         };
@@ -395,7 +393,7 @@ impl Lifecycle {
     ) {
         let has_time = self.shutdown.step == Step::FinalHeartbeat;
         // An end that comes before the first answer to a heartbeat meets a backend whose form is not known yet.
-        if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form, Failure::Refused) {
+        if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form) {
             return self.say_last(state, now);
         }
         self.note_failure("final heartbeat", reply);
@@ -421,7 +419,7 @@ impl Lifecycle {
             self.timers.arm(Timer::Step, end);
         }
         for worker in known {
-            self.deregister(worker, false, now);
+            self.deregister(worker, Farewell::Full, now);
         }
     }
 

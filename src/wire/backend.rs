@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
+use crate::lifecycle::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
 use crate::lifecycle::event::{JobError, Progress};
 use crate::lifecycle::ids::{JobId, WorkerId};
 
@@ -28,8 +28,8 @@ pub const DEFAULT_ERROR_CODE: &str = "handler_error";
 /// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
 const REQUEUE_ERROR_CODE: &str = "cancelled";
 
-/// Least visibility timeout that the JSON schema of the heartbeat allows.
-const SHORTEST_BARE_VISIBILITY: Duration = Duration::from_secs(1);
+/// Least visibility timeout that the JSON schemas of heartbeat and FETCH allow.
+const SHORTEST_VISIBILITY: Duration = Duration::from_secs(1);
 
 /// Who we are, as registration and heartbeats tell it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,12 +103,19 @@ pub fn request(call: &Call, us: &Identity) -> Request {
             };
             post("workers/heartbeat", &says.spelled(*form, us))
         }
-        Call::Fetch { worker, count } => post(
+        Call::Fetch {
+            worker,
+            count,
+            visibility,
+            form,
+        } => post(
             "workers/fetch",
             &FetchBody {
-                worker_id: &worker.0,
+                worker_id: Some(&*worker.0).filter(|_| *form != FetchForm::Bare),
                 queues: &us.queues,
                 count: *count,
+                visibility_timeout_ms: Some(milliseconds((*visibility).max(SHORTEST_VISIBILITY)))
+                    .filter(|_| *form == FetchForm::Full),
             },
         ),
         Call::Ack {
@@ -143,24 +150,27 @@ pub fn request(call: &Call, us: &Identity) -> Request {
             body: Some(body(&CheckpointBody { state: Json(state) })),
         },
         Call::Manifest => get("/ojs/manifest".to_owned()),
-        Call::Deregister { worker, by_delete } => deregistration(worker, *by_delete),
+        Call::Deregister { worker, way } => deregistration(worker, *way),
     }
 }
 
-/// The first way that the documents show, or the second (requirements C-16).
-fn deregistration(worker: &WorkerId, by_delete: bool) -> Request {
-    if by_delete {
-        Request {
+/// The first way that the documents show, the same with nothing but the name, or the second (requirements C-16).
+fn deregistration(worker: &WorkerId, way: Farewell) -> Request {
+    let content = |state| DeregisterBody {
+        worker_id: &worker.0,
+        state,
+    };
+    match way {
+        Farewell::Full => {
+            let state = worker_state(WorkerState::Terminated);
+            post("workers/deregister", &content(Some(state)))
+        }
+        Farewell::Bare => post("workers/deregister", &content(None)),
+        Farewell::Delete => Request {
             method: Method::Delete,
             path: path("workers", &worker.0, ""),
             body: None,
-        }
-    } else {
-        let content = DeregisterBody {
-            worker_id: &worker.0,
-            state: worker_state(WorkerState::Terminated),
-        };
-        post("workers/deregister", &content)
+        },
     }
 }
 
@@ -253,7 +263,8 @@ struct Heartbeat<'a> {
 struct HeartbeatBody<'a> {
     /// The binding's name for the ids of the active jobs, or for how many there are.
     active_jobs: ActiveJobs<'a>,
-    visibility_timeout_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_timeout_ms: Option<u64>,
     #[serde(flatten)]
     who: Who<'a>,
 }
@@ -285,19 +296,20 @@ impl<'a> Heartbeat<'a> {
         let ids: Vec<&str> = self.active.iter().map(|job| &*job.0).collect();
         let active_jobs = match form {
             HeartbeatForm::Full | HeartbeatForm::Bare => ActiveJobs::Ids(ids.clone()),
-            HeartbeatForm::Counted => ActiveJobs::Count(ids.len()),
+            HeartbeatForm::Counted | HeartbeatForm::Protocol => ActiveJobs::Count(ids.len()),
         };
-        let (shortest, who) = match form {
-            HeartbeatForm::Full | HeartbeatForm::Counted => {
+        let (visibility, who) = match form {
+            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Protocol => {
                 let everything = Who::Everything {
                     state: worker_state(self.state),
                     active_job_ids: ids,
                     who: registration(self.worker, us),
                 };
-                (Duration::ZERO, everything)
+                let visibility = Some(self.visibility).filter(|_| form != HeartbeatForm::Protocol);
+                (visibility, everything)
             }
             HeartbeatForm::Bare => (
-                SHORTEST_BARE_VISIBILITY,
+                Some(self.visibility.max(SHORTEST_VISIBILITY)),
                 Who::Id {
                     worker_id: &self.worker.0,
                 },
@@ -305,7 +317,7 @@ impl<'a> Heartbeat<'a> {
         };
         HeartbeatBody {
             active_jobs,
-            visibility_timeout_ms: u64::try_from(self.visibility.max(shortest).as_millis()).unwrap_or(u64::MAX),
+            visibility_timeout_ms: visibility.map(milliseconds),
             who,
         }
     }
@@ -313,9 +325,17 @@ impl<'a> Heartbeat<'a> {
 
 #[derive(Serialize)]
 struct FetchBody<'a> {
-    worker_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
     queues: &'a [String],
     count: u32,
+    /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the first heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_timeout_ms: Option<u64>,
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Serialize)]
@@ -411,7 +431,8 @@ struct CheckpointBody<'a> {
 #[derive(Serialize)]
 struct DeregisterBody<'a> {
     worker_id: &'a str,
-    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn each_call_has_the_path_and_the_body_of_the_binding() {
         (
             fetch(2),
             "Post /ojs/v1/workers/fetch",
-            r#"{"worker_id":"w-1","queues":["high","low"],"count":2}"#.to_owned(),
+            r#"{"worker_id":"w-1","queues":["high","low"],"count":2,"visibility_timeout_ms":120000}"#.to_owned(),
         ),
         (
             ack(),
@@ -66,7 +66,15 @@ fn each_call_has_the_path_and_the_body_of_the_binding() {
         (
             Call::Deregister {
                 worker: worker(),
-                by_delete: true,
+                way: Farewell::Bare,
+            },
+            "Post /ojs/v1/workers/deregister",
+            r#"{"worker_id":"w-1"}"#.to_owned(),
+        ),
+        (
+            Call::Deregister {
+                worker: worker(),
+                way: Farewell::Delete,
             },
             "Delete /ojs/v1/workers/w-1",
             String::new(),
@@ -105,6 +113,55 @@ fn a_counted_heartbeat_has_the_number_of_active_jobs_and_their_ids() {
         ),
         "{body}"
     );
+}
+
+#[test]
+fn a_heartbeat_in_the_form_of_the_worker_protocol_has_the_fields_of_its_table_and_no_others() {
+    let (_, body) = sent(&spelled(HeartbeatForm::Protocol, Duration::from_secs(120)));
+    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&body).unwrap();
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let table = [
+        "active_job_ids",
+        "active_jobs",
+        "concurrency",
+        "hostname",
+        "labels",
+        "pid",
+        "queues",
+        "started_at",
+        "state",
+        "worker_id",
+    ];
+    assert_eq!(names, table, "worker protocol 4.2");
+    assert_eq!(fields["active_jobs"], 2);
+    assert_eq!(fields["active_job_ids"], serde_json::json!(["a", "b"]));
+}
+
+#[test]
+fn a_fetch_names_its_visibility_timeout_unless_the_backend_refuses_that() {
+    let fetch = |form, visibility| {
+        let call = Call::Fetch {
+            worker: worker(),
+            count: 2,
+            visibility,
+            form,
+        };
+        sent(&call).1
+    };
+    let two_minutes = Duration::from_secs(120);
+    let of_all = r#"{"worker_id":"w-1","queues":["high","low"],"count":2"#;
+    assert_eq!(
+        fetch(FetchForm::Full, two_minutes),
+        format!(r#"{of_all},"visibility_timeout_ms":120000}}"#)
+    );
+    assert_eq!(fetch(FetchForm::WithoutVisibility, two_minutes), format!("{of_all}}}"));
+    assert_eq!(
+        fetch(FetchForm::Bare, two_minutes),
+        r#"{"queues":["high","low"],"count":2}"#
+    );
+    // The schema's least.
+    assert!(fetch(FetchForm::Full, Duration::from_millis(300)).contains(r#""visibility_timeout_ms":1000"#));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::backend::{Answered, Identity, read};
-use crate::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
+use crate::lifecycle::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
 use crate::lifecycle::event::{JobError, Progress, Reply};
 use crate::lifecycle::ids::{JobId, WorkerId};
 
@@ -67,6 +67,8 @@ pub(super) fn fetch(count: u32) -> Call {
     Call::Fetch {
         worker: worker(),
         count,
+        visibility: Duration::from_secs(120),
+        form: FetchForm::Full,
     }
 }
 
@@ -87,7 +89,7 @@ pub(super) fn register() -> Call {
 pub(super) fn deregister() -> Call {
     Call::Deregister {
         worker: worker(),
-        by_delete: false,
+        way: Farewell::Full,
     }
 }
 

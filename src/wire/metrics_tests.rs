@@ -256,6 +256,8 @@ fn worst() -> Figures {
         &|| Call::Fetch {
             worker: worker(),
             count: 1,
+            visibility: Duration::from_secs(120),
+            form: crate::lifecycle::effect::FetchForm::Full,
         },
     ];
     for make in calls {

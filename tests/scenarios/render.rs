@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::answer::{Answer, Shown, Taken};
 use ojs_init::lifecycle::effect::{
-    About, Call, CancelReason, Effect, HeartbeatForm, Outcome, Remark, Word, WorkerState,
+    About, Call, CancelReason, Effect, Farewell, FetchForm, HeartbeatForm, Outcome, Remark, Word, WorkerState,
 };
 use ojs_init::lifecycle::ending::{Account, Cause, Manner};
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
@@ -201,6 +201,7 @@ pub fn call(call: &Call) -> String {
             let form = match form {
                 HeartbeatForm::Full => "",
                 HeartbeatForm::Counted => ", counted",
+                HeartbeatForm::Protocol => ", protocol form",
                 HeartbeatForm::Bare => ", bare form",
             };
             let visibility = match visibility.as_secs_f64() {
@@ -209,7 +210,20 @@ pub fn call(call: &Call) -> String {
             };
             format!("heartbeat {worker} {} {}{visibility}{form}", state(*now), list(active))
         }
-        Call::Fetch { worker, count } => format!("fetch {worker}, at most {count}"),
+        Call::Fetch {
+            worker,
+            count,
+            visibility,
+            form,
+        } => {
+            let form = match (form, visibility.as_secs_f64()) {
+                (FetchForm::Full, 120.0) => String::new(),
+                (FetchForm::Full, other) => format!(", for {other} s"),
+                (FetchForm::WithoutVisibility, _) => ", without visibility timeout".to_owned(),
+                (FetchForm::Bare, _) => ", bare form".to_owned(),
+            };
+            format!("fetch {worker}, at most {count}{form}")
+        }
         Call::Ack {
             worker,
             job,
@@ -236,8 +250,12 @@ pub fn call(call: &Call) -> String {
         Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
         Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
         Call::Manifest => "manifest".to_owned(),
-        Call::Deregister { worker, by_delete } => {
-            let how = if *by_delete { ", by DELETE" } else { "" };
+        Call::Deregister { worker, way } => {
+            let how = match way {
+                Farewell::Full => "",
+                Farewell::Bare => ", bare form",
+                Farewell::Delete => ", by DELETE",
+            };
             format!("deregister {worker}{how}")
         }
     }
@@ -348,6 +366,8 @@ fn said(remark: &Remark) -> String {
             format!("{what}{job} failed: {}{retry}", failure(*how))
         }
         Remark::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
+        Remark::HeartbeatsRefused => "heartbeats are refused in every form".to_owned(),
+        Remark::FetchForm(form) => format!("FETCHes are taken in this form, {form:?}"),
         Remark::HeartbeatIntervalCut { configured, used } => {
             format!(
                 "heartbeat interval cut from {} to {}",

@@ -120,7 +120,7 @@ impl Backend {
                 },
             },
             Call::Heartbeat { active, .. } => self.beat(active, now),
-            Call::Fetch { worker, count } => self.fetch(worker, u64::from(*count), fault, now),
+            Call::Fetch { worker, count, .. } => self.fetch(worker, u64::from(*count), fault, now),
             Call::Ack { job, .. } => self.outcome(job, meant, State::Completed),
             Call::Fail { job, error, .. } => {
                 let next = self.after_fail(job, error.retryable, now);

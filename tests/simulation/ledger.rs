@@ -397,6 +397,8 @@ impl Ledger {
             | Remark::PrestopRan { .. }
             | Remark::PrestopLapsed { .. }
             | Remark::HeartbeatForm(_)
+            | Remark::HeartbeatsRefused
+            | Remark::FetchForm(_)
             | Remark::Registered(_)
             | Remark::NotRegistered
             | Remark::HeartbeatIntervalCut { .. }

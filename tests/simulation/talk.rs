@@ -185,7 +185,7 @@ impl Talk {
                     claim.is_doubtful = false;
                 }
             }
-            Call::Deregister { worker, by_delete } => self.farewells.answered(worker, *by_delete, reply),
+            Call::Deregister { worker, way } => self.farewells.answered(worker, *way, reply),
             Call::Look { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
         }
         None
@@ -236,8 +236,8 @@ impl Talk {
             }
             Call::Look { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
-            Call::Deregister { worker, by_delete } => {
-                self.farewells.said(worker, *by_delete, now)?;
+            Call::Deregister { worker, way } => {
+                self.farewells.said(worker, *way, now)?;
                 promise!(
                     "a farewell from whom the backend knows",
                     self.known.contains_key(worker),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ojs_init::config::{Backend as BackendConfig, BackendUrl, FinalState, Header, Leftovers, Secret};
 use ojs_init::daemon::backend_lanes::{Heard, LaneSettings, Lanes};
-use ojs_init::lifecycle::effect::{Call, HeartbeatForm, WorkerState};
+use ojs_init::lifecycle::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
 use ojs_init::lifecycle::event::{Failure, JobError, Progress, Reply};
 use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::time::Moment;
@@ -141,6 +141,8 @@ pub fn fetch(count: u32) -> Call {
     Call::Fetch {
         worker: worker(),
         count,
+        visibility: Duration::from_secs(120),
+        form: FetchForm::Full,
     }
 }
 
@@ -226,7 +228,7 @@ pub fn register() -> Call {
 pub fn deregister() -> Call {
     Call::Deregister {
         worker: worker(),
-        by_delete: false,
+        way: Farewell::Full,
     }
 }
 
