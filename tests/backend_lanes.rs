@@ -35,6 +35,8 @@ mod hostile;
 mod over_tls;
 #[path = "backend_lanes/tokens.rs"]
 mod tokens;
+#[path = "backend_lanes/trust.rs"]
+mod trust;
 
 use std::path::PathBuf;
 use std::time::Duration;

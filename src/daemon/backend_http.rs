@@ -4,21 +4,22 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use ureq::http::{self, HeaderValue, Response};
-use ureq::tls::TlsConfig;
-use ureq::unversioned::transport::{ConnectionDetails, Connector, DefaultConnector, Transport};
 use ureq::{Agent, AsSendBody, Body, SendBody};
 
+use super::backend_connect::{Connect, Course};
 use super::backend_lanes::{LaneError, LaneSettings};
 use super::backend_tls;
 use super::backend_token::{NoToken, TokenSource};
+use super::connect_words::{is_before_end_of_request, is_hang_up, reason, wants_tls};
 use super::lane_pool::{Heard, Job, Work};
 use super::resolver::WithDeadline;
 use super::seldom::Seldom;
+use super::tls_words;
 use crate::config::{Header, Secret};
 use crate::lifecycle::effect::Call;
 use crate::lifecycle::event::{Failure, Reply};
@@ -52,7 +53,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct Target {
     settings: LaneSettings,
     base: String,
-    tls: TlsConfig,
+    tls: Option<Arc<ClientConfig>>,
     token: TokenSource,
     complaints: Mutex<Seldom>,
 }
@@ -82,14 +83,12 @@ impl Target {
 pub(super) struct Http {
     target: Arc<Target>,
     agent: Agent,
-    /// The request at hand has, or wanted, a connection of its own.
-    is_new_connection: Arc<AtomicBool>,
+    course: Arc<Course>,
 }
 
 impl Http {
     pub(super) fn new(target: Arc<Target>) -> Self {
         let config = Agent::config_builder()
-            .tls_config(target.tls.clone())
             // The backend is configured; no other variable may send our token elsewhere.
             .proxy(None)
             .max_redirects(0)
@@ -102,12 +101,12 @@ impl Http {
             .output_buffer_size(BUFFER_BYTES)
             .max_idle_connections(1)
             .build();
-        let connector = Noting::default();
-        let is_new_connection = Arc::clone(&connector.is_asked);
+        let course = Arc::new(Course::default());
+        let connect = Connect::new(target.tls.clone(), Arc::clone(&course));
         Self {
             target,
-            agent: Agent::with_parts(config, connector, WithDeadline),
-            is_new_connection,
+            agent: Agent::with_parts(config, connect, WithDeadline),
+            course,
         }
     }
 
@@ -164,16 +163,22 @@ impl Http {
     }
 
     fn run(&self, request: http::Request<impl AsSendBody>, left: Duration) -> Result<Response<Body>, ureq::Error> {
-        self.is_new_connection.store(false, Ordering::Relaxed);
+        self.course.begin();
         let limited = self.agent.configure_request(request).timeout_global(Some(left));
-        self.agent.run(limited.build())
+        let answer = self.agent.run(limited.build());
+        self.course.has_head();
+        answer
     }
 
     /// What to do about such an answer, for the person who reads of it.
-    fn advice(&self, reply: &Reply, location: Option<&str>) -> String {
+    fn advice(&self, reply: &Reply, received: &Received) -> String {
         let setting = &self.target.settings.url_setting;
+        if self.target.tls.is_none() && wants_tls(received.status, &received.body) {
+            return format!("; what listens there wants TLS: write https in {setting}");
+        }
         match reply {
             Reply::Failed(Failure::Redirected) => {
+                let location = received.location.as_deref();
                 let to = location.and_then(shown).map_or(String::new(), |to| format!(" to {to}"));
                 format!(", a redirect{to}, which is not followed; check the scheme and the path of {setting}")
             }
@@ -190,13 +195,15 @@ impl Http {
 
     /// Why there is no answer to a request; `is_whole`: all of its body was taken from us.
     fn trouble(&self, error: &ureq::Error, is_whole: bool) -> Trouble {
-        let refusal = backend_tls::refusal(error, &self.target.settings.backend);
-        let is_refused = refusal.as_ref().is_some_and(|refusal| refusal.is_certain);
+        let refusal = tls_words::refusal(error, &self.target.settings.backend);
+        let is_refused = refusal.as_ref().is_some_and(|refusal| refusal.is_certain) || self.course.has_no_connection();
         let is_sent = is_whole && !is_refused && !is_before_end_of_request(error);
+        let is_new = self.course.is_on_new_connection();
+        let is_https = self.target.tls.is_some();
         Trouble {
-            text: refusal.map_or_else(|| reason(error), |refusal| refusal.text),
+            text: refusal.map_or_else(|| reason(error, is_https, is_new), |refusal| refusal.text),
             failure: if is_sent { Failure::Unanswered } else { Failure::NotSent },
-            is_stale: is_hang_up(error) && !self.is_new_connection.load(Ordering::Relaxed),
+            is_stale: is_hang_up(error) && !is_new,
         }
     }
 
@@ -260,7 +267,7 @@ impl Work for Http {
                     was_sent_twice: received.was_sent_twice,
                 };
                 let Answer { reply, remark, words } = backend::read(&job.call, answered);
-                let words = words.and(&self.advice(&reply, received.location.as_deref()));
+                let words = words.and(&self.advice(&reply, &received));
                 if let Some(remark) = remark {
                     self.target.complain(&remark);
                 } else if is_puzzling(&job.call, &reply) {
@@ -352,22 +359,6 @@ struct Trouble {
     is_stale: bool,
 }
 
-/// Makes connections, and notes that it was asked to.
-#[derive(Debug, Default)]
-struct Noting {
-    connector: DefaultConnector,
-    is_asked: Arc<AtomicBool>,
-}
-
-impl Connector for Noting {
-    type Out = Box<dyn Transport>;
-
-    fn connect(&self, details: &ConnectionDetails<'_>, chained: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
-        self.is_asked.store(true, Ordering::Relaxed);
-        self.connector.connect(details, chained)
-    }
-}
-
 /// Whether the backend may carry it out twice without harm. A FETCH would claim other jobs; a FAIL or requeue may meet
 /// the job's next reservation.
 fn may_come_twice(call: &Call) -> bool {
@@ -382,52 +373,6 @@ fn may_come_twice(call: &Call) -> bool {
         | Call::Deregister { .. } => true,
         Call::Fetch { .. } | Call::Fail { .. } | Call::Requeue { .. } => false,
     }
-}
-
-fn is_hang_up(error: &ureq::Error) -> bool {
-    matches!(
-        error,
-        ureq::Error::Io(error) if matches!(
-            error.kind(),
-            io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::BrokenPipe
-        )
-    )
-}
-
-/// Why there is no answer, for a person.
-fn reason(error: &ureq::Error) -> String {
-    let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    let known = if matches!(error, ureq::Error::HostNotFound) {
-        "there is no host of this name"
-    } else if matches!(error, ureq::Error::Timeout(ureq::Timeout::Resolve)) {
-        "its name could not be resolved in time"
-    } else if matches!(error, ureq::Error::Timeout(ureq::Timeout::Connect)) {
-        "no connection within backend.connect_timeout"
-    } else if matches!(error, ureq::Error::Timeout(_)) {
-        "no answer in time"
-    } else if matches!(error, ureq::Error::Io(error) if is_refused(error)) {
-        "connection refused: nothing listens there"
-    } else {
-        return error.to_string();
-    };
-    known.to_owned()
-}
-
-/// Whether the connection was never there, or was gone before the last byte of the request was on it.
-fn is_before_end_of_request(error: &ureq::Error) -> bool {
-    matches!(
-        error,
-        ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed
-            | ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect)
-    ) || matches!(
-        error,
-        // Of these the second comes from writing only, and the system takes nothing of what it says it about.
-        ureq::Error::Io(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::BrokenPipe)
-    )
 }
 
 /// What came back.

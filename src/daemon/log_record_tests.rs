@@ -79,10 +79,10 @@ fn for_a_person_there_is_the_time_the_job_and_the_error() {
         "22:00:00.123Z ojs-init: warn: Job failed, will retry: ValueError: no such address [job j1, email.send, attempt \
          2]\n"
     );
-    let fields = Fields::of_error("not_sent", "the backend cannot be reached");
+    let fields = Fields::of_error("not_sent", "it did not get to the backend");
     assert_eq!(
-        record("heartbeat failed: the backend cannot be reached", &fields).line(Format::Text),
-        "22:00:00.123Z ojs-init: warn: heartbeat failed: the backend cannot be reached\n"
+        record("heartbeat failed: it did not get to the backend", &fields).line(Format::Text),
+        "22:00:00.123Z ojs-init: warn: heartbeat failed: it did not get to the backend\n"
     );
 }
 

@@ -419,7 +419,7 @@ fn interval_cut(configured: Duration, used: Duration) -> Note {
 /// `error.type`, and the same for a person.
 fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
     match failure {
-        Failure::NotSent => ("not_sent", "the backend cannot be reached"),
+        Failure::NotSent => ("not_sent", "it did not get to the backend"),
         Failure::NoRoom => (
             "no_room",
             "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
