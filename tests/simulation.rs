@@ -110,7 +110,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 58] = [
+const KINDS: [&str; 61] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -142,7 +142,10 @@ const KINDS: [&str; 58] = [
     "DrainBegan",
     "Draining",
     "Drained",
+    "SameRequest",
     "StopBegan",
+    "GraceEnded",
+    "EndingAtOnce",
     "Killing",
     "KillGaveUp",
     "WorkerEnded",

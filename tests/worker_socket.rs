@@ -50,3 +50,5 @@ mod secrets;
 mod short_limits;
 #[path = "worker_socket/shutdown.rs"]
 mod shutdown;
+#[path = "worker_socket/stop_signals.rs"]
+mod stop_signals;

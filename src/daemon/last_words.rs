@@ -57,6 +57,9 @@ impl LastWords {
             return warn(format_args!("Worker stopped at once{left}; exit status {status}"));
         }
         match (account.cause, account.worker) {
+            (Cause::Asked(_), _) if left.is_empty() && account.is_forced() => {
+                info(format_args!("Worker stopped by force; exit status {status}"))
+            }
             (Cause::Asked(_), _) if left.is_empty() => {
                 info(format_args!("Worker stopped gracefully; exit status {status}"))
             }

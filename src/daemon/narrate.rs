@@ -13,6 +13,7 @@ use crate::daemon::log::{say, set_worker};
 use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate_answers::Answers;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
+use crate::daemon::narrate_stop;
 use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::{Call, FetchForm, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::end_cause::EndCause;
@@ -142,12 +143,12 @@ impl Narrator {
             Remark::Stayed { what, why } => stayed(*what, why),
             Remark::DrainBegan { active, left } | Remark::Draining { active, left } => self.draining(*active, *left),
             Remark::Drained => info("no job is active: asking the worker to end"),
-            Remark::StopBegan { held, is_forced } => stop_began(*held, *is_forced),
+            Remark::SameRequest(what, after) => narrate_stop::same_request(*what, *after),
+            Remark::StopBegan { held, forced } => narrate_stop::began(*held, *forced),
+            Remark::GraceEnded(force) => narrate_stop::grace_ended(*force),
+            Remark::EndingAtOnce(force) => narrate_stop::ending_at_once(*force),
             Remark::Killing => warn("SIGKILL to what is left"),
-            Remark::KillGaveUp => Note::new(
-                Level::Error,
-                "processes are left that SIGKILL did not end in time; going on without them",
-            ),
+            Remark::KillGaveUp(still_there) => narrate_stop::kill_gave_up(*still_there),
             Remark::WorkerEnded(end, manner) => last_words::worker_ended(*end, *manner),
             Remark::WorkerWasEnded { end, cause } => last_words::worker_was_ended(*end, cause),
             Remark::DescendantsLeft(left) => descendants_left(*left),
@@ -276,7 +277,7 @@ pub(super) fn jobs(count: impl fmt::Display) -> String {
 }
 
 /// Who asked for it, and with which signal.
-fn because_of(reason: Reason) -> Fields {
+pub fn because_of(reason: Reason) -> Fields {
     let signal = match reason {
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
             Some(reason_of(reason))
@@ -315,20 +316,6 @@ fn prestop_lapsed(later: Option<Duration>) -> Note {
         None => warn(format_args!("{LAPSED}: going on without its clock")),
     }
     .about(fields)
-}
-
-fn stop_began(held: usize, is_forced: bool) -> Note {
-    let why = if is_forced {
-        "forced"
-    } else {
-        "the grace period is over"
-    };
-    let fields = Fields::default().with("active_jobs", held);
-    if held == 0 {
-        info(format_args!("stop phase: {why}")).about(fields)
-    } else {
-        warn(format_args!("stop phase: {why}, cancelling {}", jobs(held))).about(fields)
-    }
 }
 
 fn descendants_left(left: Duration) -> Note {
@@ -450,7 +437,7 @@ fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
     }
 }
 
-fn reason_of(reason: Reason) -> &'static str {
+pub fn reason_of(reason: Reason) -> &'static str {
     match reason {
         Reason::Sigterm => "SIGTERM",
         Reason::Sigint => "SIGINT",

@@ -47,6 +47,13 @@ pub fn last_words() -> Vec<Account> {
             status: Some(143),
             ..asked.clone()
         },
+        Account {
+            tally: Tally {
+                stop: Some((Duration::ZERO, true)),
+                ..Tally::default()
+            },
+            ..asked.clone()
+        },
         asked,
         account(Cause::WorkerEnded, Some(Ended::Exited(0).into()), 0),
         account(Cause::WorkerEnded, Some(Ended::Exited(1).into()), 1),

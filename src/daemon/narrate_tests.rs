@@ -177,7 +177,6 @@ fn about_the_worker() -> Vec<Remark> {
     };
     let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
     let hung = hung();
-    let stop = |held| Remark::StopBegan { held, is_forced: true };
     vec![
         Remark::Registered(WorkerId("w1".into())),
         Remark::NotRegistered,
@@ -215,8 +214,6 @@ fn about_the_worker() -> Vec<Remark> {
         Remark::DrainBegan { active: 2, left: soon },
         Remark::Draining { active: 1, left: soon },
         Remark::Drained,
-        stop(0),
-        stop(1),
         Remark::EndingProcess {
             process: ProcessId(7),
             cause: hung.clone(),
@@ -231,7 +228,6 @@ fn about_the_worker() -> Vec<Remark> {
             cause: EndCause::Silent,
         },
         Remark::Killing,
-        Remark::KillGaveUp,
         ended(Ended::Exited(0), Manner::Orderly),
         ended(Ended::Signalled(Signal::TERM), Manner::Orderly),
         ended(Ended::Exited(1), Manner::Disorderly),
@@ -246,6 +242,7 @@ fn about_the_worker() -> Vec<Remark> {
         Remark::StartPostponed,
     ]
     .into_iter()
+    .chain(narrate_stop::every_remark())
     .chain(
         last_words()
             .into_iter()

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::lifecycle::answer::{Answer, Shown};
 use crate::lifecycle::end_cause::EndCause;
-use crate::lifecycle::ending::{Account, Manner, WorkerEnd};
+use crate::lifecycle::ending::{Account, Manner, StillThere, WorkerEnd};
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
+use crate::lifecycle::force::Force;
 pub use crate::lifecycle::forms::{Farewell, FetchForm, HeartbeatForm};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use crate::lifecycle::time::Moment;
@@ -314,6 +315,8 @@ pub enum Remark {
         /// Why nothing happens.
         why: &'static str,
     },
+    /// A signal that came so soon after a stop signal that it belongs to it.
+    SameRequest(Reason, Duration),
     /// The drain began.
     DrainBegan {
         /// Jobs that are active.
@@ -334,13 +337,17 @@ pub enum Remark {
     StopBegan {
         /// Jobs that workers have not answered.
         held: usize,
-        /// Whether somebody forced it, or the deadline came.
-        is_forced: bool,
+        /// What somebody forced it with; else the deadline came.
+        forced: Option<Force>,
     },
+    /// In the stop phase: no handler gets a cancel grace any more.
+    GraceEnded(Force),
+    /// A third stop signal, or one that is configured as `exit`.
+    EndingAtOnce(Force),
     /// SIGKILL.
     Killing,
-    /// Processes are left that SIGKILL did not end in time.
-    KillGaveUp,
+    /// Processes are left that got SIGKILL, and nobody waits for them any longer.
+    KillGaveUp(StillThere),
     /// The worker ended by itself, or because it was asked to.
     WorkerEnded(WorkerEnd, Manner),
     /// It was ended by us: its own process, or one of its processes with this consequence.

@@ -65,6 +65,27 @@ pub enum Manner {
     Failed,
 }
 
+/// Why nobody waits any longer for processes that got SIGKILL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StillThere {
+    /// They had time enough to be gone: the kernel holds them.
+    Held,
+    /// The SIGKILL went out only so long ago, and there is no time to see what comes of it.
+    NoTime(Duration),
+    /// There was none to begin with: the time of the shutdown was over so long ago when we came to it.
+    Overdue(Duration),
+}
+
+impl StillThere {
+    /// Why their jobs are left alone.
+    pub(super) fn why_left(self) -> &'static str {
+        match self {
+            Self::Held => "the kernel holds the process that has it",
+            Self::NoTime(_) | Self::Overdue(_) => "no time was left to see the end of the process that has it",
+        }
+    }
+}
+
 /// What the termination log tells. How it is spelled is the business of `wire::termination_log`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Account {
@@ -84,6 +105,14 @@ pub struct Account {
     pub cut_off: usize,
     /// The rest, with the names of the jobs that are cut off.
     pub tally: Tally,
+}
+
+impl Account {
+    /// Whether somebody did not want to wait for the end of the drain.
+    #[must_use]
+    pub fn is_forced(&self) -> bool {
+        self.tally.stop.is_some_and(|(_, is_forced)| is_forced)
+    }
 }
 
 /// What began an end.
@@ -204,7 +233,7 @@ impl Lifecycle {
 
     /// The stop phase begins: should somebody kill us before its end, this is what is known.
     pub(super) fn account_for_stop(&mut self, now: Moment) {
-        self.tally.stop = Some((self.shutdown.took(now), self.shutdown.is_forced));
+        self.tally.stop = Some((self.shutdown.took(now), self.shutdown.forced.is_some()));
         let mut account = self.account(now);
         let held = self
             .jobs

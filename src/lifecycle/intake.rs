@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::lifecycle::effect::{Effect, Reason, Remark, Word, WorkerState};
 use crate::lifecycle::event::Directive;
+use crate::lifecycle::force::Force;
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::StopSignal;
 use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
-use crate::lifecycle::shutdown::QuietBy;
+use crate::lifecycle::shutdown::{QuietBy, Step};
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -35,11 +36,19 @@ impl Lifecycle {
                 }
                 self.quiet(Reason::Sigtstp, now);
             }
-            Signal::CONT => self.resume(Reason::Sigcont, now),
+            Signal::CONT => self.continued(now),
             // A terminal's way to stop whole groups: neither we nor the worker ever stop.
             Signal::TTIN | Signal::TTOU => {}
             // Everything else is between the sender and the worker.
             other => self.signal_worker(other),
+        }
+    }
+
+    /// systemd and `timeout` send it after each stop signal, in case that whom they mean to end is stopped.
+    fn continued(&mut self, now: Moment) {
+        match self.shutdown.stop_signals.just_came(now) {
+            Some(ago) => self.say(Remark::SameRequest(Reason::Sigcont, ago)),
+            None => self.resume(Reason::Sigcont, now),
         }
     }
 
@@ -114,36 +123,45 @@ impl Lifecycle {
         self.options.times.limit.unwrap_or(self.options.times.grace_period)
     }
 
-    /// The first asks, the second forces, the third goes at once.
+    /// The first asks, the second forces, the third goes at once. One that comes together with another of its kind is no
+    /// further one.
     fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, now: Moment) {
+        if let Some(ago) = self.shutdown.stop_signals.repeats(reason, now) {
+            return self.say(Remark::SameRequest(reason, ago));
+        }
         self.shutdown.start_clock(&self.options, now);
-        self.shutdown.stop_signals = self.shutdown.stop_signals.saturating_add(1);
-        let is_third = self.shutdown.stop_signals >= 3;
+        let force = self.shutdown.stop_signals.counts(reason, now);
         if self.phase.is_terminating() {
             self.clock_started_late(now);
         }
         match meaning {
-            StopSignal::Exit => self.abandon(signal, reason, now),
-            StopSignal::Graceful | StopSignal::Stop if is_third => self.abandon(signal, reason, now),
-            StopSignal::Graceful if self.shutdown.stop_signals == 1 => {
-                self.go(Trigger::Terminate, reason, now);
-            }
-            StopSignal::Graceful | StopSignal::Stop => self.force(reason, now),
+            StopSignal::Exit => self.abandon(signal, force, now),
+            StopSignal::Graceful | StopSignal::Stop if force.nth >= 3 => self.abandon(signal, force, now),
+            StopSignal::Graceful if force.nth == 1 => self.go(Trigger::Terminate, reason, now),
+            StopSignal::Graceful | StopSignal::Stop => self.force(force, now),
         }
     }
 
-    pub(super) fn force(&mut self, reason: Reason, now: Moment) {
+    pub(super) fn force(&mut self, force: Force, now: Moment) {
+        let ends_grace = self.phase == Phase::Stop
+            && matches!(self.shutdown.step, Step::Cancel | Step::Ask)
+            && !self.shutdown.is_hurried;
         // A first `stop` leaves the jobs their cancel grace; forcing what was asked for before does not.
         self.shutdown.is_hurried = self.phase.is_terminating();
-        self.shutdown.is_forced = true;
-        self.go(Trigger::Force, reason, now);
+        self.shutdown.forced = Some(force);
+        if ends_grace {
+            self.say(Remark::GraceEnded(force));
+        } else {
+            self.go(Trigger::Force, force.by, now);
+        }
         self.hurry(now);
     }
 
-    fn abandon(&mut self, signal: Signal, reason: Reason, now: Moment) {
+    fn abandon(&mut self, signal: Signal, force: Force, now: Moment) {
         let status = u8::try_from(SIGNAL_BASE + signal.number()).unwrap_or(u8::MAX);
         self.shutdown.abandoned_with = Some(status);
-        self.go(Trigger::Abandon, reason, now);
+        self.say(Remark::EndingAtOnce(force));
+        self.go(Trigger::Abandon, force.by, now);
     }
 
     /// Asks the table, and does what a move brings with it.

@@ -267,7 +267,7 @@ impl Lifecycle {
             Timer::DrainLog => self.log_drain(now),
             Timer::PrestopLapse => self.prestop_lapsed(now),
             Timer::Call(call) => self.backend_replied(call, Reply::Failed(Failure::Unanswered), now),
-            Timer::KillDescendants => self.kill_descendants(),
+            Timer::KillDescendants => self.kill_descendants(now),
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
             Timer::Start => self.start_is_due(),

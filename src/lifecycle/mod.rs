@@ -16,6 +16,7 @@ pub mod ending;
 pub mod event;
 mod fetch_forms;
 pub mod figures;
+pub mod force;
 pub mod forms;
 mod handover;
 pub mod health;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::lifecycle::answer::{Answer, Shown, Taken};
 use crate::lifecycle::effect::{Effect, Reason};
 use crate::lifecycle::event::Request;
+use crate::lifecycle::force::Force;
 use crate::lifecycle::ids::ClientId;
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
@@ -86,7 +87,7 @@ impl Lifecycle {
             Request::Quiet => self.quiet(Reason::Control, now),
             Request::Resume => self.resume(Reason::Control, now),
             Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
-            Request::Stop => self.force(Reason::Control, now),
+            Request::Stop => self.force(Force::BY_OPERATOR, now),
             Request::Prestop => self.prestop(now),
             Request::Wait { .. } | Request::Status { .. } | Request::Health(_) => {}
         }

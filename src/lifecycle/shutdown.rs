@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::lifecycle::budget::{ShutdownTimes, cancel_grace};
 use crate::lifecycle::effect::{Reason, Remark};
 use crate::lifecycle::event::JobError;
+use crate::lifecycle::force::{Force, StopSignals};
 use crate::lifecycle::ids::{CallId, Claim};
 use crate::lifecycle::machine::{Lifecycle, Timer};
 use crate::lifecycle::options::Options;
@@ -27,9 +28,9 @@ pub(super) struct Shutdown {
     /// When the last preStop hook ran: its clock counts when that of the first comes to nothing.
     last_prestop: Option<Moment>,
     /// SIGTERM, SIGINT and SIGQUIT so far.
-    pub(super) stop_signals: u8,
-    /// The stop phase did not wait for the deadline.
-    pub(super) is_forced: bool,
+    pub(super) stop_signals: StopSignals,
+    /// Who did not wait for the deadline.
+    pub(super) forced: Option<Force>,
     /// Nobody gets a cancel grace any more.
     pub(super) is_hurried: bool,
     /// Somebody asked for the end; else the worker ended by itself.
@@ -42,6 +43,10 @@ pub(super) struct Shutdown {
     pub(super) reason: Reason,
     /// When it started.
     began: Option<Moment>,
+    /// The drain that was planned then, or what a clock that started later has left of it.
+    granted: Duration,
+    /// When SIGKILL went out last.
+    pub(super) killed_at: Option<Moment>,
     /// How many active jobs the log knows of, and since when.
     pub(super) logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
@@ -245,6 +250,10 @@ impl Lifecycle {
     }
 
     fn set_deadline(&mut self, deadline: Moment) {
+        self.shutdown.granted = self
+            .shutdown
+            .began
+            .map_or(Duration::ZERO, |began| began.until(deadline));
         let margin = deadline.after(self.options.times.stop_margin);
         let exit_by = self.limit().unwrap_or(margin);
         self.plan(deadline, exit_by);
@@ -306,13 +315,14 @@ impl Lifecycle {
         let elapsed = self.shutdown.took(now);
         let details = format!(
             r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
-            if self.shutdown.is_forced {
+            if self.shutdown.forced.is_some() {
                 "forced"
             } else {
                 "ShutdownTimeout"
             },
             self.shutdown.reason.name(),
-            self.options.times.grace_period.as_millis(),
+            // What was in force, which the orchestrator's limit may have made less than what is configured.
+            self.shutdown.granted.as_millis(),
             elapsed.as_millis(),
         );
         JobError {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::effect::{CancelReason, Effect, Farewell, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::ending::StillThere;
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::ids::{Claim, ProcessId};
 use crate::lifecycle::jobs::{Place, What};
@@ -50,7 +51,7 @@ impl Lifecycle {
         let held = self.connections.iter().map(|(_, connection)| connection.held.len());
         self.say(Remark::StopBegan {
             held: held.sum(),
-            is_forced: self.shutdown.is_forced,
+            forced: self.shutdown.forced,
         });
         self.account_for_stop(now);
         if matches!(from, Phase::Running | Phase::Quiet | Phase::Delay) {
@@ -59,7 +60,7 @@ impl Lifecycle {
         }
         match from {
             // It was asked to end already, and has what is left of the grace: its exit handlers may be running.
-            Phase::EndGame if !self.shutdown.is_forced => self.await_end(now),
+            Phase::EndGame if self.shutdown.forced.is_none() => self.await_end(now),
             Phase::EndGame => self.enter(Step::BeforeKill, now),
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => {
                 self.enter(Step::Cancel, now);
@@ -267,6 +268,7 @@ impl Lifecycle {
         self.timers.cancel(Timer::KillDescendants);
         self.timers.cancel(Timer::GiveUpOnDescendants);
         self.say(Remark::Killing);
+        self.shutdown.killed_at = Some(now);
         self.order(Effect::KillEverything);
         let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
         for process in holders {
@@ -288,11 +290,22 @@ impl Lifecycle {
         if self.worker.is_clearing() {
             self.give_up_on_descendants(now);
         } else if self.has_held_jobs() || !self.worker.is_over() {
-            self.say(Remark::KillGaveUp);
-            self.abandon_held("the kernel holds the process that has it");
+            self.give_up_on_the_killed(now);
         }
         self.hurry_reports(now);
         self.hurry_looks(now);
+    }
+
+    /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is known.
+    pub(super) fn give_up_on_the_killed(&mut self, now: Moment) {
+        let waited = self.shutdown.killed_at.map_or(Duration::ZERO, |at| at.until(now));
+        let still_there = match self.shutdown.exit_by() {
+            Some(end) if end < now => StillThere::Overdue(end.until(now)),
+            Some(_) | None if waited < GONE_WITHIN => StillThere::NoTime(waited),
+            Some(_) | None => StillThere::Held,
+        };
+        self.say(Remark::KillGaveUp(still_there));
+        self.abandon_held(still_there.why_left());
     }
 
     pub(super) fn abandon_held(&mut self, why: &'static str) {
@@ -327,7 +340,7 @@ impl Lifecycle {
         ] {
             self.timers.cancel(timer);
         }
-        self.give_up_on_outcomes();
+        self.give_up_on_outcomes(now);
         let Some(end) = self.end_of(Step::FinalHeartbeat, now) else {
             return;
         };
@@ -364,7 +377,13 @@ impl Lifecycle {
         }
     }
 
-    fn give_up_on_outcomes(&mut self) {
+    fn give_up_on_outcomes(&mut self, now: Moment) {
+        let is_overdue = self.shutdown.exit_by().is_some_and(|end| end < now);
+        let why = if is_overdue {
+            "the time for the shutdown was over before its outcome could be reported"
+        } else {
+            "the backend did not take its outcome in time"
+        };
         if self.is_fetching() {
             self.say(Remark::FetchAbandoned);
             self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(_)));
@@ -380,7 +399,7 @@ impl Lifecycle {
         for (claim, is_ack) in left {
             self.shutdown.unreported += usize::from(is_ack);
             self.let_go(claim);
-            self.leave_to_lapse(claim, "the backend did not take its outcome in time");
+            self.leave_to_lapse(claim, why);
         }
     }
 

@@ -345,10 +345,11 @@ impl Lifecycle {
         self.say(Remark::DescendantsLeft(patience));
     }
 
-    pub(super) fn kill_descendants(&mut self) {
+    pub(super) fn kill_descendants(&mut self, now: Moment) {
         if let State::Clearing { is_killed, .. } = &mut self.worker.state {
             *is_killed = true;
             self.say(Remark::Killing);
+            self.shutdown.killed_at = Some(now);
             self.order(Effect::KillDescendants);
         }
     }
@@ -366,11 +367,10 @@ impl Lifecycle {
         });
     }
 
-    /// Not even SIGKILL ended them: the kernel holds them. Their jobs are left alone, since they may still be worked on.
+    /// They are not known to have ended. Their jobs are left alone, since they may still be worked on.
     pub(super) fn give_up_on_descendants(&mut self, now: Moment) {
         if self.worker.is_clearing() {
-            self.say(Remark::KillGaveUp);
-            self.abandon_held("the kernel holds the process that has it");
+            self.give_up_on_the_killed(now);
             self.nothing_is_left(now);
         }
     }

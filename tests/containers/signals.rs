@@ -6,9 +6,12 @@ use ojs_devserver::{Fault, FaultRule, JobState, Options, Server};
 
 use crate::container::{Container, KILLED, Start, become_state, busy_with, enqueue, errors};
 use crate::images::shared;
-use crate::support::wait::wait_until;
+use crate::support::wait::{pause, wait_until};
 use crate::support::{proc, sys};
 use crate::{PATIENCE, looks_until};
+
+/// Two stop signals of one kind that are so far apart are two requests; within 100 ms they are one.
+const ANOTHER_REQUEST: Duration = Duration::from_millis(150);
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 7] = [
@@ -75,6 +78,7 @@ fn forced() {
     let job = &busy_with(&server, &worker, &[("stuck", 0.0)])[0];
     worker.signal("TERM");
     worker.logs("draining");
+    pause(ANOTHER_REQUEST);
     worker.signal("TERM");
     assert_eq!(worker.ends(PATIENCE).status, 0, "{}", worker.log());
     assert_eq!(errors(&server, job), ["ShutdownError"]);
@@ -86,10 +90,12 @@ fn forced() {
     server.fault(FaultRule::on_all(Fault::Hang)).unwrap();
     worker.signal("TERM");
     worker.logs("draining");
+    pause(ANOTHER_REQUEST);
     worker.signal("TERM");
     // The stop phase is short: no client is started to look at it, nor to send the last one.
     let is_alone = wait_until(PATIENCE, || proc::children(init).is_empty());
     assert!(is_alone, "{}", worker.log());
+    pause(ANOTHER_REQUEST);
     sys::send(init, libc::SIGTERM).unwrap();
     assert_eq!(worker.ends(PATIENCE).status, 143, "{}", worker.log());
     assert!(worker.log().contains("killed by SIGKILL"), "{}", worker.log());

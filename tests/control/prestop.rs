@@ -107,7 +107,7 @@ fn a_hook_in_the_namespace_ends_well_before_the_sigkill_of_the_stop_phase() {
         hook_waits(&mut init);
         init.signal(libc::SIGTERM);
         init.notes_line("lifecycle terminate sigterm");
-        init.signal(libc::SIGTERM);
+        init.signal_again(libc::SIGTERM);
         ended_well(&hook.ends(), "the worker is being stopped, 1 job active");
         init.ends_with(0);
     }

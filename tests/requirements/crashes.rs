@@ -126,7 +126,7 @@ fn j_06_an_interrupted_job_may_be_tried_again() {
         init.signal(libc::SIGTERM);
         init.notes_line("lifecycle terminate sigterm");
         if is_forced {
-            init.signal(libc::SIGTERM);
+            init.signal_again(libc::SIGTERM);
         }
         init.ends_with(0);
         let error = stage.failure("j1");

@@ -118,7 +118,7 @@ fn gs_r002_the_second_stop_signal_forces_whichever_it_is_and_the_third_ends_at_o
     let mut init = stage.worker(STUCK).start();
     init.notes_line("job j1");
     for count in 1..=3 {
-        init.signal(libc::SIGTERM);
+        init.signal_again(libc::SIGTERM);
         let read = wait_until(PATIENCE, || init.log().matches("received SIGTERM").count() >= count);
         assert!(read, "{}", init.story());
     }

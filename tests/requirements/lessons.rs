@@ -249,7 +249,7 @@ fn a_13_whoever_asks_and_however_often_the_shutdown_runs_once() {
     init.signal(libc::SIGTERM);
     init.logs("SIGTERM: nothing changes");
     never("an end that was not forced", || !init.is_running());
-    init.signal(libc::SIGTERM);
+    init.signal_again(libc::SIGTERM);
     init.ends_with(0);
     let told = init
         .notes()

@@ -225,7 +225,7 @@ fn l_08_nothing_leads_back_from_terminate() {
     stage.states_become(&["running", "quiet", "terminate"]);
     init.signal(libc::SIGTSTP);
     init.logs("SIGTSTP: nothing changes");
-    init.signal(libc::SIGCONT);
+    init.signal_again(libc::SIGCONT);
     init.logs("SIGCONT: nothing changes");
     stage.enqueue([2]);
     for (state, directive) in [("quiet", "quiet"), ("running", "continue"), ("running", "running")] {

@@ -45,7 +45,7 @@ fn s_03_sigint_twice_or_configured_as_stop_cuts_the_job_off_and_still_says_goodb
         let mut init = holding(&stage, &[("OJS_SIGINT", sigint), CUT_SHORT[1]]);
         let began = now();
         for count in 1..=times {
-            init.signal(libc::SIGINT);
+            init.signal_again(libc::SIGINT);
             let read = wait_until(PATIENCE, || init.log().matches("received SIGINT").count() >= count);
             assert!(read, "{}", init.story());
         }
@@ -107,7 +107,7 @@ fn s_06_sigcont_in_terminate_changes_nothing() {
     let mut init = holding(&stage, &[OFTEN]);
     init.signal(libc::SIGTERM);
     stage.states_become(&["running", "quiet", "terminate"]);
-    init.signal(libc::SIGCONT);
+    init.signal_again(libc::SIGCONT);
     init.logs("SIGCONT: nothing changes: terminate is irreversible");
     stage.enqueue([2]);
     stage.fetches_have_stopped();
@@ -180,7 +180,7 @@ fn s_10_a_second_sigterm_cuts_the_drain_short_and_the_job_fails_as_interrupted()
     let mut init = holding(&stage, &[("OJS_INTERRUPTED_EXIT", "75"), ("OJS_GRACE_PERIOD", "35s")]);
     init.signal(libc::SIGTERM);
     init.notes_line("lifecycle terminate sigterm");
-    init.signal(libc::SIGTERM);
+    init.signal_again(libc::SIGTERM);
     let took = init.ends_with(75);
     assert!(took < Duration::from_secs(5), "{took:?}");
     let error = stage.failure("j1");

@@ -6,8 +6,9 @@ use ojs_init::lifecycle::answer::{Answer, Shown, Taken};
 use ojs_init::lifecycle::effect::{
     About, Call, CancelReason, Effect, Farewell, FetchForm, HeartbeatForm, Outcome, Remark, Word, WorkerState,
 };
-use ojs_init::lifecycle::ending::{Account, Cause, Manner};
+use ojs_init::lifecycle::ending::{Account, Cause, Manner, StillThere};
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
+use ojs_init::lifecycle::force::Force;
 use ojs_init::lifecycle::ids::JobId;
 use ojs_init::lifecycle::status::{ShownPlace, Status};
 use ojs_init::wire::termination_log;
@@ -302,6 +303,18 @@ fn failure(failure: Failure) -> String {
     }
 }
 
+/// `sigterm, stop signal 2, 1.000 s after sigterm`
+fn force(force: Force) -> String {
+    let nth = match force.nth {
+        0 => String::new(),
+        nth => format!(", stop signal {nth}"),
+    };
+    let after = force.after.map_or(String::new(), |(before, after)| {
+        format!(", {} after {}", seconds(after), before.name())
+    });
+    format!("{}{nth}{after}", force.by.name())
+}
+
 fn known(left: Option<Duration>) -> String {
     left.map_or_else(|| "?".to_owned(), seconds)
 }
@@ -313,12 +326,20 @@ fn said(remark: &Remark) -> String {
         Remark::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
         Remark::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
         Remark::Drained => "drained".to_owned(),
-        Remark::StopBegan { held, is_forced } => {
-            let why = if *is_forced { "forced" } else { "deadline" };
+        Remark::SameRequest(what, after) => format!("{} is the same request, after {}", what.name(), seconds(*after)),
+        Remark::StopBegan { held, forced } => {
+            let why = forced.map_or_else(
+                || "deadline".to_owned(),
+                |force| format!("forced by {}", self::force(force)),
+            );
             format!("stop phase ({why}): {held} held")
         }
+        Remark::GraceEnded(force) => format!("no more grace: {}", self::force(*force)),
+        Remark::EndingAtOnce(force) => format!("ending at once: {}", self::force(*force)),
         Remark::Killing => "killing".to_owned(),
-        Remark::KillGaveUp => "the kernel holds processes".to_owned(),
+        Remark::KillGaveUp(StillThere::Held) => "the kernel holds processes".to_owned(),
+        Remark::KillGaveUp(StillThere::NoTime(waited)) => format!("no time left, {} after SIGKILL", seconds(*waited)),
+        Remark::KillGaveUp(StillThere::Overdue(late)) => format!("the time was over {} ago", seconds(*late)),
         Remark::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
         Remark::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
         Remark::WorkerWasEnded { end, cause } => format!("worker was ended: {cause} ({end})"),

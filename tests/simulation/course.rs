@@ -16,6 +16,9 @@ use crate::promise::{Kept, promise};
 /// Longest stall of the shell.
 const SLACK: Duration = Duration::from_millis(60);
 
+/// Within this time a stop signal of the same kind as the last one that counted is the same request.
+const SAME_REQUEST: Duration = Duration::from_millis(100);
+
 /// Who wants quiet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
@@ -35,6 +38,8 @@ pub struct Course {
     quiet: Wanted,
     last_directive: Option<Directive>,
     stop_signals: u32,
+    /// The last of them that counted.
+    last_stop: Option<(Signal, Duration)>,
     clock: Option<Duration>,
     /// Every SIGTSTP that nobody took back.
     tstps: Vec<Duration>,
@@ -78,6 +83,7 @@ impl Course {
             quiet: Wanted::default(),
             last_directive: None,
             stop_signals: 0,
+            last_stop: None,
             clock: None,
             tstps: Vec::new(),
             lapse: None,
@@ -165,6 +171,13 @@ impl Course {
             Signal::CONT => return self.resume(),
             _other => return,
         };
+        let last = self
+            .last_stop
+            .filter(|(last, at)| *last == signal && now - *at < SAME_REQUEST);
+        if last.is_some() {
+            return;
+        }
+        self.last_stop = Some((signal, now));
         self.start_clock(now);
         self.stop_signals += 1;
         if meaning == StopSignal::Exit || self.stop_signals >= 3 {

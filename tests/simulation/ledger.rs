@@ -378,7 +378,10 @@ impl Ledger {
             | Remark::Draining { .. }
             | Remark::Drained
             | Remark::Killing
-            | Remark::KillGaveUp
+            | Remark::KillGaveUp(_)
+            | Remark::SameRequest(..)
+            | Remark::GraceEnded(_)
+            | Remark::EndingAtOnce(_)
             | Remark::WorkerEnded(..)
             | Remark::WorkerWasEnded { .. }
             | Remark::DescendantsLeft(_)

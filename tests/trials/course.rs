@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Between two signals, in milliseconds: the kernel makes one of two that come sooner than the first is taken.
 const APART_MS: f64 = 20.0;
 
+/// The same where it is the same signal: within 100 ms two of one kind are one request.
+const ANOTHER_REQUEST_MS: f64 = 200.0;
+
 /// How late an answer comes for which nobody waits any more: longer than any stop phase.
 const TOO_LATE: Duration = Duration::from_secs(6);
 
@@ -409,7 +412,11 @@ impl Course<'_> {
 
     fn ask(&self, pid: i32, ask: Ask, asked: &mut Asked) {
         // After a busy machine has held us up, two may be due at once.
-        let apart = asked.sent.last().map_or(0.0, |last| last.ms + APART_MS - self.now());
+        let gap = |last: &Sent| match ask {
+            Ask::Signal(signal) if signal == last.signal => ANOTHER_REQUEST_MS,
+            Ask::Signal(_) | Ask::Command(_) => APART_MS,
+        };
+        let apart = asked.sent.last().map_or(0.0, |last| last.ms + gap(last) - self.now());
         pause(Duration::from_secs_f64(apart.max(0.0) / 1000.0));
         let began = self.now();
         match ask {

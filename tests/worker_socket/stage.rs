@@ -21,6 +21,9 @@ use crate::under_test;
 /// Longest that anything may take which does happen. Much more than it needs: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Two stop signals of one kind that are so far apart are two requests; within 100 ms they are one.
+const ANOTHER_REQUEST: Duration = Duration::from_millis(150);
+
 /// How long something is watched that must not happen.
 pub const WATCH: Duration = Duration::from_millis(300);
 
@@ -271,6 +274,12 @@ impl Init {
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
         sys::send(self.pid, signal).unwrap();
+    }
+
+    /// Sends it a signal after a stop signal that it has read: late enough to be another request.
+    pub fn signal_again(&self, signal: i32) {
+        wait::pause(ANOTHER_REQUEST);
+        self.signal(signal);
     }
 
     /// Whether it runs.
