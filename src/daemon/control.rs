@@ -83,6 +83,8 @@ struct Client {
     served: u64,
     /// It has closed its end altogether.
     is_gone: bool,
+    /// It will ask for nothing more, and reads its answer still.
+    has_ended: bool,
 }
 
 /// How many requests may be taken now.
@@ -210,6 +212,8 @@ impl Control {
             return;
         };
         client.has_asked = false;
+        // Then it is over: the next read finds that.
+        client.may_read |= client.has_ended;
         if client.write(line) == Written::Overflow {
             debug!("control socket: client {id} does not read");
             self.hang_up(id, events);
@@ -331,6 +335,7 @@ impl Client {
             is_new: true,
             served: 0,
             is_gone: false,
+            has_ended: false,
         }
     }
 
@@ -353,6 +358,11 @@ impl Client {
         if self.ahead.is_empty() {
             let mut buffer = [0; READ_BYTES];
             match self.stream.read(&mut buffer) {
+                // Whoever has closed its writing side only waits for its answer.
+                Ok(0) if self.has_asked && !self.stream.has_hung_up().unwrap_or(true) => {
+                    self.has_ended = true;
+                    self.may_read = false;
+                }
                 Ok(0) => return Came::End,
                 Ok(count) => self.ahead.extend_from_slice(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -257,7 +257,8 @@ impl Narrator {
     }
 }
 
-const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it does";
+const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
+                         does; one that talks to the backend by itself needs --no-agent (OJS_MODE=none)";
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 

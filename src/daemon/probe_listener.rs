@@ -2,14 +2,17 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use log::{info, warn};
 use mio::net::TcpListener;
 use socket2::{Domain, Socket, Type};
 
 use crate::config::{Config, KeyId, Listen};
+use crate::daemon::control_client::pause_until;
 use crate::daemon::start::NotStarted;
 use crate::exit::Exit;
+use crate::os::clock;
 
 /// Bytes of a response that the kernel keeps for each connection; it takes twice as much for itself. Left alone it would keep
 /// megabytes of metrics for each who does not read them, at the expense of the container's memory.
@@ -21,6 +24,13 @@ const DEFAULT_PORT: u16 = 8081;
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 
+/// How long an address that somebody set may be in use at the start: an ojs-init that was just told to stop has it until its
+/// end, and whoever starts the next one at once need not fail.
+const IN_USE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Between two attempts to have an address that is in use.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
 /// Listens where it was configured. At the default address it does without when there is nothing to be had: nobody asked
 /// for it, and another container of the pod may have the port.
 ///
@@ -31,7 +41,12 @@ pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
     let Some(address) = address(config) else {
         return Ok(None);
     };
-    match listener(address).and_then(|listener| listener.local_addr().map(|address| (listener, address))) {
+    let patience = if config.health.listen.is_some() {
+        IN_USE_LIMIT
+    } else {
+        Duration::ZERO
+    };
+    match patient(address, patience).and_then(|listener| listener.local_addr().map(|address| (listener, address))) {
         Ok((listener, address)) => {
             info!("listening for probes on {address}");
             Ok(Some(listener))
@@ -50,6 +65,18 @@ pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
             ),
             exit: Exit::Usage,
         }),
+    }
+}
+
+fn patient(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
+    let give_up = clock::monotonic().saturating_add(patience);
+    loop {
+        match listener(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && clock::monotonic() < give_up => {
+                pause_until(clock::monotonic().saturating_add(TRY_AGAIN_AFTER));
+            }
+            result => return result,
+        }
     }
 }
 

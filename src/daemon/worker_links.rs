@@ -67,11 +67,18 @@ struct Watched {
     watch: Option<ProcessWatch>,
     connections: usize,
     is_worker: bool,
+    /// It may hold jobs, or is being ended: whoever was given a job or a signal.
+    is_needed: bool,
     /// It was said to be gone.
     is_gone: bool,
 }
 
 impl Watched {
+    /// Whether nothing is lost when nobody notices its end.
+    fn is_dispensable(&self) -> bool {
+        self.connections == 0 && !self.is_worker && !self.is_needed
+    }
+
     fn has_ended(&self) -> bool {
         self.watch.as_ref().is_some_and(ProcessWatch::has_ended)
     }
@@ -222,9 +229,13 @@ impl WorkerLinks {
 
     /// Writes a word to a connection.
     pub fn tell(&mut self, id: ConnectionId, word: &Word, registry: &Registry, events: &mut VecDeque<Event>) {
-        if let Some(link) = self.links.get_mut(&id)
-            && link.tell(word, &self.hello, events) == Link::Closed
+        let Some(link) = self.links.get_mut(&id) else { return };
+        if matches!(word, Word::Job { .. })
+            && let Some(watched) = self.processes.get_mut(&link.process)
         {
+            watched.is_needed = true;
+        }
+        if link.tell(word, &self.hello, events) == Link::Closed {
             self.hang_up(id, registry, events);
         }
     }
@@ -251,8 +262,11 @@ impl WorkerLinks {
     }
 
     /// Signals a process with connections, and nobody else: not even one that has its pid by now.
-    pub fn signal(&self, id: ProcessId, signal: Signal) {
-        let Some(watched) = self.processes.get(&id) else { return };
+    pub fn signal(&mut self, id: ProcessId, signal: Signal) {
+        let Some(watched) = self.processes.get_mut(&id) else {
+            return;
+        };
+        watched.is_needed = true;
         match watched.signal(signal) {
             Ok(()) => debug!("{signal} to process {id}"),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -267,6 +281,15 @@ impl WorkerLinks {
             if !self.may_accept || self.links.len() >= self.most {
                 return;
             }
+            if !self.make_room() {
+                self.shortages.warn(format_args!(
+                    "{} processes that have been given jobs and have no connection left keep all descriptors that there are \
+                     for workers; raise the limit on open files (ulimit -n), or let them end",
+                    self.processes.len().saturating_sub(self.links.len())
+                ));
+                self.is_short = true;
+                return;
+            }
             match self.listener.accept() {
                 Ok(Some(accepted)) => self.admit(accepted, registry, events),
                 Ok(None) => self.may_accept = false,
@@ -279,6 +302,23 @@ impl WorkerLinks {
                 }
             }
         }
+    }
+
+    /// Sees to it that there are descriptors for one more connection and its process. Processes that live on without a
+    /// connection have one each: those that never had a job are let go, the oldest first.
+    fn make_room(&mut self) -> bool {
+        let most = self.most.saturating_mul(2);
+        let needed = (self.links.len() + self.processes.len() + 2).saturating_sub(most);
+        if needed == 0 {
+            return true;
+        }
+        let dispensable = self.processes.iter().filter(|(_, watched)| watched.is_dispensable());
+        let oldest: Vec<ProcessId> = dispensable.map(|(id, _)| *id).take(needed).collect();
+        for id in &oldest {
+            // Closing its descriptor takes it out of the poll as well.
+            self.processes.remove(id);
+        }
+        oldest.len() == needed
     }
 
     fn admit(&mut self, accepted: Accepted, registry: &Registry, events: &mut VecDeque<Event>) {
@@ -337,6 +377,7 @@ impl WorkerLinks {
             watch: None,
             connections: 0,
             is_worker,
+            is_needed: false,
             is_gone: false,
         };
         self.processes.insert(id, watched);

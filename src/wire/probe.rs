@@ -80,6 +80,7 @@ pub fn read(bytes: &[u8]) -> Option<Request> {
 }
 
 fn request(method: &str, target: &str) -> Request {
+    let target = origin_form(target);
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     let found = PATHS.iter().find(|(known, _)| *known == path);
     let asks = match found {
@@ -90,6 +91,19 @@ fn request(method: &str, target: &str) -> Request {
     Request {
         asks,
         wants_body: method != "HEAD",
+    }
+}
+
+/// The path of a target that names the host as well, as to a proxy: a server takes that, too (RFC 9112 3.2.2). The host is
+/// not looked at, as it is not in its header either.
+fn origin_form(target: &str) -> &str {
+    let rest = target.split_once("://").filter(|(scheme, _)| {
+        let is = |known: &str| scheme.eq_ignore_ascii_case(known);
+        is("http") || is("https")
+    });
+    match rest {
+        Some((_, rest)) => rest.find(['/', '?']).and_then(|start| rest.get(start..)).unwrap_or("/"),
+        None => target,
     }
 }
 

@@ -31,6 +31,21 @@ fn a_request_is_read_when_its_whole_head_is_there() {
 }
 
 #[test]
+fn a_target_that_names_a_host_is_served_by_its_path() {
+    for target in [
+        "http://10.0.0.7:8081/livez",
+        "HTTPS://[::1]/livez?x=http://b/readyz",
+        "http:///livez",
+    ] {
+        assert_eq!(
+            asks(&format!("GET {target} HTTP/1.1\r\nHost: b\r\n\r\n")),
+            Ok(Asked::Probe(Probe::Live)),
+            "{target}"
+        );
+    }
+}
+
+#[test]
 fn each_path_is_its_own_probe_whatever_the_query_says() {
     assert_eq!(asks("GET /livez HTTP/1.1\r\n\r\n"), Ok(Asked::Probe(Probe::Live)));
     assert_eq!(
@@ -39,7 +54,18 @@ fn each_path_is_its_own_probe_whatever_the_query_says() {
     );
     assert_eq!(asks("HEAD /healthz HTTP/1.1\r\n\r\n"), Ok(Asked::Probe(Probe::Healthy)));
     assert_eq!(asks("GET /metrics HTTP/1.1\r\n\r\n"), Ok(Asked::Metrics));
-    for path in ["/", "/health", "/livez/", "/LIVEZ", "//livez", "*", "http://a/livez"] {
+    for path in [
+        "/",
+        "/health",
+        "/livez/",
+        "/LIVEZ",
+        "//livez",
+        "*",
+        "ftp://a/livez",
+        "http://a",
+        "http://a?/livez",
+        "://a/livez",
+    ] {
         assert_eq!(
             asks(&format!("GET {path} HTTP/1.1\r\n\r\n")),
             Err(Refusal::NotFound),

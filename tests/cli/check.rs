@@ -111,6 +111,24 @@ fn what_ends_a_start_is_an_error_of_config_check_in_the_same_words() {
 }
 
 #[test]
+fn an_address_that_is_let_go_a_moment_later_is_no_error_of_a_start() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let scene = agent().variable("OJS_HEALTH_LISTEN", &address);
+    let (is_there, gone) = std::sync::mpsc::channel::<()>();
+    let letting_go = std::thread::spawn(move || {
+        // As one that was told to stop has it until its end.
+        let _ = gone.recv_timeout(std::time::Duration::from_millis(300));
+        drop(taken);
+    });
+    let outcome = scene.run(&["--format=text", "--", "true"]);
+    letting_go.join().unwrap();
+    drop(is_there);
+    assert_says(&outcome.stderr, &[&format!("listening for probes on {address}")]);
+    assert_ne!(outcome.status, Some(2), "{}", outcome.stderr);
+}
+
+#[test]
 fn every_error_is_said_at_once() {
     let scene = agent().variable("OJS_RUNTIME_DIR", "/nonexistent/x");
     let outcome = scene.run(&["config", "check", "--user=54321"]);

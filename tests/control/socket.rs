@@ -295,3 +295,20 @@ fn who_has_gone_before_it_was_read_has_asked_for_nothing() {
     run(&stage, &init, &["resume"]).says("the worker runs again");
     init.stops();
 }
+
+#[test]
+fn who_closes_its_writing_side_after_wait_still_gets_its_answer() {
+    let stage = Stage::new();
+    let mut init = started(&stage);
+    let path = socket(&stage);
+    // As `printf ... | nc -N -U` does.
+    let mut half = connect(&path);
+    half.write_all(b"{\"request\":\"wait\",\"most_ms\":700}\n").unwrap();
+    half.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut gone = connect(&path);
+    gone.write_all(b"{\"request\":\"wait\",\"most_ms\":600000}\n").unwrap();
+    drop(gone);
+    assert_eq!(read(&mut half)["ok"], true);
+    assert!(is_closed(&mut half));
+    init.stops();
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage};
+use crate::support::proc;
 use crate::support::wait::wait_until;
 
 /// Most memory that the init may have touched, in KiB, with two hundred connections that flood it.
@@ -103,5 +104,64 @@ rest()";
         init.story()
     );
     assert_eq!(stage.failure("j1")["code"], "worker_death");
+    init.stops();
+}
+
+/// Open files that the init may have: too few for a hold on each of [`CHILDREN`].
+const FEW_FILES: &str = "ulimit -n 400; exec \"$@\"";
+const CHILDREN: usize = 600;
+
+#[test]
+fn children_that_connect_once_and_live_on_cost_no_descriptors_without_end() {
+    let stage = Stage::new();
+    let script = format!(
+        r#"
+def once():
+    Link().socket.close()
+    note("closed")
+    rest()
+
+link = Link()
+link.ready()
+for number in range({CHILDREN}):
+    child(once)
+link.work()"#
+    );
+    let mut init = stage.worker(&script).through(&["sh", "-c", FEW_FILES, "sh"]).start();
+    init.notes_times("closed", CHILDREN);
+    stage.enqueue(0..5);
+    stage.wait_for_outcomes();
+    let open = proc::descriptors(init.pid).len();
+    assert!(open < 256, "{open} descriptors");
+    assert!(!init.log().contains("closed by us"), "{}", init.log());
+    init.stops();
+}
+
+#[test]
+fn children_that_had_a_job_are_watched_until_they_end_and_the_others_wait_for_that() {
+    let stage = Stage::new();
+    // Each takes one job, closes its connection without an answer and lives on.
+    let script = r#"
+def once():
+    link = Link()
+    link.ready()
+    link.job()
+    link.socket.close()
+    note("took")
+    rest()
+
+for number in range(90):
+    child(once)
+rest()"#;
+    let mut init = stage
+        .worker(script)
+        .with("OJS_CONCURRENCY", "100")
+        .through(&["sh", "-c", "ulimit -n 288; exec \"$@\"", "sh"])
+        .start();
+    stage.enqueue(0..90);
+    init.logs("keep all descriptors that there are for workers");
+    let open = proc::descriptors(init.pid).len();
+    assert!(open < 200, "{open} descriptors");
+    assert!(init.is_running());
     init.stops();
 }
