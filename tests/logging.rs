@@ -28,6 +28,8 @@ mod stage;
 
 #[path = "logging/last_line.rs"]
 mod last_line;
+#[path = "logging/outage.rs"]
+mod outage;
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -123,7 +123,7 @@ fn a_message_that_was_made_up_is_noticed() {
         "backend {url}: there is nobody of this name",
         "{n} log records dropped: standard output is too slow",
         "several instances run there: {path}",
-        "asked by the operator: silent, taking no new jobs",
+        "asked by the operator: asleep, taking no new jobs",
     ] {
         assert!(!messages.has(quote), "{quote}");
     }

@@ -110,7 +110,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 61] = [
+const KINDS: [&str; 62] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -169,6 +169,7 @@ const KINDS: [&str; 61] = [
     "ResultDropped",
     "NoHandler",
     "CallFailed",
+    "BackendIsAway",
     "BackendIsBack",
     "FetchAbandoned",
     "PrestopLapsed",

@@ -173,6 +173,7 @@ fn set_up(
     }
     init::take_terminal_from_input();
     let log = *log;
+    let facts = facts(config, command);
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -185,14 +186,14 @@ fn set_up(
         token_file,
         replies,
         plan,
-        facts: facts(config, command),
+        narrator: Narrator::new(&config.worker, &facts.url),
+        facts,
         started_at: now(),
         log,
         worker: None,
         oom_kills: OomKills::find(),
         descendants: Descendants::default(),
         happened: Default::default(),
-        narrator: Narrator::new(&config.worker),
         termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,

@@ -25,7 +25,7 @@ use crate::lifecycle::effect::Call;
 use crate::lifecycle::event::{Failure, Reply};
 use crate::lifecycle::time::Moment;
 use crate::os::clock;
-use crate::wire::backend::{self, Answer, Answered, CONTENT_TYPE, Method, OJS_VERSION, Request};
+use crate::wire::backend::{self, Answer, Answered, CONTENT_TYPE, Method, OJS_VERSION, Request, Words};
 
 /// Most bytes of an answer that we read, where nothing asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
@@ -257,7 +257,6 @@ impl Work for Http {
         let request = backend::request(&job.call, &self.target.settings.identity);
         match self.exchange(job, &request) {
             Ok(received) => {
-                log::debug!("backend: {} {}: {}", request.method, request.path, received.status);
                 let answered = Answered {
                     status: received.status,
                     retry_after: received.retry_after.as_deref(),
@@ -268,60 +267,25 @@ impl Work for Http {
                 };
                 let Answer { reply, remark, words } = backend::read(&job.call, answered);
                 let words = words.and(&self.advice(&reply, &received));
+                let status = format!("status {}", received.status);
+                let says = words.failure.as_ref().unwrap_or(&status);
+                log::debug!("backend: {} {}: {says}", request.method, request.path);
                 if let Some(remark) = remark {
                     self.target.complain(&remark);
-                } else if is_puzzling(&job.call, &reply) {
-                    let says = words
-                        .failure
-                        .clone()
-                        .unwrap_or_else(|| format!("status {}", received.status));
-                    self.target
-                        .complain(&format!("{} {}: {says}", request.method, request.path));
                 }
                 let status = Some(received.status);
                 (reply, Heard { status, words })
             }
             Err(trouble) => {
                 log::debug!("backend: {} {}: {}", request.method, request.path, trouble.text);
-                if trouble.failure != Failure::NoCredentials {
-                    self.target.complain(&trouble.text);
-                }
-                (Reply::Failed(trouble.failure), Heard::default())
+                let failure = Some(trouble.text).filter(|_| trouble.failure != Failure::NoCredentials);
+                let words = Words {
+                    failure,
+                    ..Words::default()
+                };
+                (Reply::Failed(trouble.failure), Heard { status: None, words })
             }
         }
-    }
-}
-
-/// Whether the status would help a person who wonders why this does not work.
-fn is_puzzling(call: &Call, reply: &Reply) -> bool {
-    let is_needed = matches!(call, Call::Heartbeat { .. } | Call::Fetch { .. });
-    match reply {
-        Reply::Failed(
-            Failure::Unanswered
-            | Failure::ServerError
-            | Failure::Foreign
-            | Failure::Unauthorized
-            | Failure::Declined { .. }
-            | Failure::Redirected,
-        ) => true,
-        Reply::Failed(Failure::NotOffered) => is_needed,
-        Reply::Failed(
-            Failure::NotSent
-            | Failure::NoRoom
-            | Failure::NoCredentials
-            | Failure::Unregistered
-            | Failure::NotFound
-            | Failure::Lost
-            | Failure::Conflict { .. }
-            | Failure::AlreadyCompleted
-            | Failure::Refused,
-        )
-        | Reply::Registered { .. }
-        | Reply::Beaten { .. }
-        | Reply::Fetched(_)
-        | Reply::Accepted
-        | Reply::Looked(_)
-        | Reply::Described(_) => false,
     }
 }
 

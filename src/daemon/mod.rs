@@ -24,6 +24,7 @@ mod log_record;
 mod narrate;
 mod narrate_answers;
 mod narrate_jobs;
+mod narrate_outage;
 mod narrate_stop;
 mod outbound;
 mod perform;

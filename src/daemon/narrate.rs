@@ -1,7 +1,6 @@
 //! What the lifecycle has to say, as records of the log; jobs are the business of `narrate_jobs`. Job ids may appear,
 //! arguments and results never.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -13,11 +12,11 @@ use crate::daemon::log::{say, set_worker};
 use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate_answers::Answers;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
+use crate::daemon::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::narrate_stop;
-use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::{Call, FetchForm, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::end_cause::EndCause;
-use crate::lifecycle::event::{Failure, Subject};
+use crate::lifecycle::event::Failure;
 use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -44,15 +43,15 @@ pub struct Narrator {
     ended_by: Option<Reason>,
     /// How it ends.
     last_words: LastWords,
-    /// Outcomes that could not be delivered, by the reason: in an outage each active job has many of them.
-    undelivered: BTreeMap<&'static str, Seldom>,
+    /// Requests that failed.
+    outages: OutageNarrator,
     /// What the backend's answers say.
     pub answers: Answers,
 }
 
 impl Narrator {
-    /// For a worker that is configured like this.
-    pub fn new(worker: &Worker) -> Self {
+    /// For a worker that is configured like this, and the backend at this address.
+    pub fn new(worker: &Worker, url: &str) -> Self {
         Self {
             began: clock::monotonic(),
             concurrency: worker.concurrency,
@@ -60,7 +59,7 @@ impl Narrator {
             jobs: JobNarrator::default(),
             ended_by: None,
             last_words: LastWords::default(),
-            undelivered: BTreeMap::new(),
+            outages: OutageNarrator::new(url),
             answers: Answers::default(),
         }
     }
@@ -182,14 +181,25 @@ impl Narrator {
                 job,
                 failure,
                 retry_in,
-            } => return self.call_failed(what, job.as_deref(), *failure, *retry_in),
+            } => {
+                let failed = Failed {
+                    what,
+                    job: job.as_deref(),
+                    failure: *failure,
+                    retry_in: *retry_in,
+                };
+                self.outages.failed(failed, self.answers.failure(), now)
+            }
             Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Remark::NotRegistered => not_registered(),
             Remark::HeartbeatForm(form) => heartbeat_form(*form),
-            Remark::HeartbeatsRefused => heartbeats_refused(&self.answers.failure()),
+            Remark::HeartbeatsRefused => heartbeats_refused(self.answers.failure()),
             Remark::FetchForm(form) => fetch_form(*form),
             Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
-            Remark::BackendIsBack => info("the backend answers again"),
+            Remark::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
+            Remark::BackendIsStillAway(outage) => self.outages.goes_on(outage),
+            Remark::BackendIsBack(outage) => self.outages.is_over(outage),
+            Remark::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
             Remark::FetchAbandoned => warn(FETCH_ABANDONED),
             Remark::PrestopRan { left } => prestop_ran(*left),
             Remark::PrestopLapsed { later } => prestop_lapsed(*later),
@@ -225,28 +235,6 @@ impl Narrator {
             seconds(left)
         ))
         .about(fields)
-    }
-
-    fn call_failed(
-        &mut self,
-        what: &str,
-        job: Option<&Subject>,
-        failure: Failure,
-        retry_in: Option<Duration>,
-    ) -> Option<Note> {
-        let (kind, why) = kind_and_reason(failure);
-        let said = self.answers.failure();
-        let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
-        let (level, more) = match what {
-            "ACK" | "FAIL" | "requeue" => (Level::Warn, self.undelivered.entry(why).or_default().is_due()?),
-            _ if failure == Failure::Unauthorized => (Level::Error, String::new()),
-            _ => (Level::Warn, String::new()),
-        };
-        let fields = Fields::of_error(kind, why)
-            .naming(job)
-            .with("request", what)
-            .with_any("retry_ms", retry_in.map(milliseconds));
-        Some(Note::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields))
     }
 
     fn with_totals(&self, fields: Fields, status: u8, now: Duration) -> Fields {
@@ -376,7 +364,8 @@ fn heartbeat_form(form: HeartbeatForm) -> Note {
     ))
 }
 
-fn heartbeats_refused(said: &str) -> Note {
+fn heartbeats_refused(words: Option<&str>) -> Note {
+    let said = words.map_or(String::new(), |words| format!(" ({words})"));
     let why = "the backend refuses heartbeats in every form";
     let message = format!(
         "{why}{said}: it does not know that this worker is there, and jobs lapse; every form is tried again at each interval"
@@ -405,7 +394,7 @@ fn interval_cut(configured: Duration, used: Duration) -> Note {
 }
 
 /// `error.type`, and the same for a person.
-fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
+pub(super) fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
     match failure {
         Failure::NotSent => ("not_sent", "it did not get to the backend"),
         Failure::NoRoom => (

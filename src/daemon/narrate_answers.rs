@@ -38,10 +38,9 @@ impl Answers {
         self.present.state.as_deref()
     }
 
-    /// What the present one says, in parentheses, if it is about a failure.
-    pub fn failure(&self) -> String {
-        let said = self.present.failure.as_ref();
-        said.map_or(String::new(), |said| format!(" ({said})"))
+    /// What the present one says, or whoever waited for one in vain, if it is about a failure.
+    pub fn failure(&self) -> Option<&str> {
+        self.present.failure.as_deref()
     }
 }
 
@@ -60,19 +59,19 @@ mod tests {
         let event = |id| Event::BackendReplied(CallId(id), Reply::Failed(Failure::ServerError));
         answers.heard(CallId(1), words("status 500"));
         answers.heard(CallId(2), words("status 502"));
-        assert_eq!((answers.failure().as_str(), answers.state()), ("", None));
+        assert_eq!((answers.failure(), answers.state()), (None, None));
         answers.telling(Some(&event(2)));
         assert_eq!(
-            (answers.failure().as_str(), answers.state()),
-            (" (status 502)", Some("discarded"))
+            (answers.failure(), answers.state()),
+            (Some("status 502"), Some("discarded"))
         );
         answers.telling(None);
-        assert_eq!((answers.failure().as_str(), answers.state()), ("", None));
+        assert_eq!((answers.failure(), answers.state()), (None, None));
         answers.telling(Some(&event(2)));
-        assert_eq!(answers.failure(), "", "one answer is told once");
+        assert_eq!(answers.failure(), None, "one answer is told once");
         answers.telling(Some(&event(1)));
         answers.telling(Some(&Event::CredentialsChanged));
-        assert_eq!(answers.failure(), "");
+        assert_eq!(answers.failure(), None);
         assert!(answers.heard.is_empty());
     }
 }

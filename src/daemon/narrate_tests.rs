@@ -15,6 +15,7 @@ use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::ending::{Account, Cause, Manner, Tally, WorkerEnd};
 use crate::lifecycle::event::{Event, JobError, Reply, Subject};
 use crate::lifecycle::ids::{CallId, JobId};
+use crate::lifecycle::outage::Outage;
 use crate::signal::Signal;
 use crate::wire::backend::Words;
 
@@ -105,7 +106,7 @@ fn narrator() -> Narrator {
         jobs: JobNarrator::default(),
         ended_by: None,
         last_words: LastWords::default(),
-        undelivered: BTreeMap::new(),
+        outages: OutageNarrator::new("http://backend"),
         answers: Answers::default(),
     }
 }
@@ -195,9 +196,13 @@ fn about_the_worker() -> Vec<Remark> {
             configured: soon,
             used: soon,
         },
-        failed(Failure::NotSent),
+        failed(Failure::Declined { retry_after: None }),
         failed(Failure::Unauthorized),
-        Remark::BackendIsBack,
+        Remark::BackendIsAway(outage(0, None)),
+        Remark::BackendIsStillAway(outage(2, Some(soon))),
+        Remark::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
+        Remark::BackendIsBack(outage(2, None)),
+        Remark::BackendIsUnsteady { failed: 3 },
         Remark::FetchAbandoned,
         Remark::StateChanged {
             state: WorkerState::Terminate,
@@ -249,6 +254,17 @@ fn about_the_worker() -> Vec<Remark> {
             .map(|account| Remark::Summary(Box::new(account))),
     )
     .collect()
+}
+
+/// An outage of an hour.
+fn outage(waiting: usize, lapses_in: Option<Duration>) -> Outage {
+    Outage {
+        lasted: Duration::from_secs(3600),
+        failure: Failure::NotSent,
+        failed: 20,
+        waiting,
+        lapses_in,
+    }
 }
 
 fn names(object: Option<&Value>) -> BTreeSet<String> {
@@ -400,7 +416,7 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
     assert_eq!(record["message"], said, "in a record, escapes keep it from a terminal");
     assert_eq!(record["ojs"]["job_id"], "j1");
     assert_eq!(record["error"]["type"], "server_error");
-    for silence in [true, false] {
+    for (hours, silence) in [(1, true), (2, false)] {
         if silence {
             narrator.answers.telling(None);
         } else {
@@ -408,8 +424,8 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
                 .answers
                 .telling(Some(&Event::BackendReplied(CallId(8), reply())));
         }
-        narrator.undelivered.clear();
-        let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
+        let later = Duration::from_secs(3600 * hours);
+        let record = read(&narrator.note(&failed, later).unwrap());
         assert_eq!(record["message"], "ACK failed: something is broken at the backend");
     }
 }

@@ -11,13 +11,29 @@ use crate::os::clock;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Lets one line through at a time, and counts the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Seldom {
+    pause: Duration,
     next: Option<Duration>,
     unsaid: u64,
 }
 
+impl Default for Seldom {
+    fn default() -> Self {
+        Self::every(PAUSE)
+    }
+}
+
 impl Seldom {
+    /// One line in so much time.
+    pub fn every(pause: Duration) -> Self {
+        Self {
+            pause,
+            next: None,
+            unsaid: 0,
+        }
+    }
+
     /// Warns of it, unless that was done a moment ago.
     pub fn warn(&mut self, message: fmt::Arguments<'_>) {
         if let Some(more) = self.is_due() {
@@ -27,7 +43,12 @@ impl Seldom {
 
     /// It happened. What to add to a line about it, unless there was one a moment ago.
     pub fn is_due(&mut self) -> Option<String> {
-        self.happened(clock::monotonic()).map(and_more)
+        self.is_due_at(clock::monotonic())
+    }
+
+    /// The same at this time of the monotonic clock.
+    pub fn is_due_at(&mut self, now: Duration) -> Option<String> {
+        self.happened(now).map(and_more)
     }
 
     /// It happened at this time. To be said now: how often it happened since the last line, this time not counted.
@@ -36,7 +57,7 @@ impl Seldom {
             self.unsaid += 1;
             return None;
         }
-        self.next = Some(now.saturating_add(PAUSE));
+        self.next = Some(now.saturating_add(self.pause));
         Some(std::mem::take(&mut self.unsaid))
     }
 }

@@ -54,8 +54,6 @@ pub(super) struct Agent {
     pub(super) registrations: Setbacks,
     /// What the last heartbeat's reply asked for.
     pub(super) last_directive: Option<Directive>,
-    /// Whether the last answer of the backend was none.
-    pub(super) is_unreachable: bool,
     /// When something was last brought forward.
     brought_forward_at: Option<Moment>,
     /// The backend takes no progress.
@@ -84,7 +82,6 @@ impl Agent {
             fetch_forms: FetchForms::default(),
             registrations: Setbacks::default(),
             last_directive: None,
-            is_unreachable: false,
             brought_forward_at: None,
             has_no_progress: false,
             has_no_checkpoints: false,
@@ -260,7 +257,7 @@ impl Lifecycle {
 
     /// Whether the backend is there. What somebody else answers, or that something broke, can be a matter of one job or of
     /// one path: it tells something about the backend where a worker introduces itself or says that it is there.
-    pub(super) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply) {
+    pub(super) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, now: Moment) {
         let is_greeting = matches!(
             purpose,
             Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
@@ -270,9 +267,15 @@ impl Lifecycle {
         {
             return;
         }
-        let is_unreachable = matches!(reply, Reply::Failed(failure) if is_of_an_outage(*failure));
-        if std::mem::replace(&mut self.agent.is_unreachable, is_unreachable) && !is_unreachable {
-            self.say(Remark::BackendIsBack);
+        match reply {
+            Reply::Failed(failure) if is_of_an_outage(*failure) => self.request_lost(*failure, now),
+            Reply::Failed(_)
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::Looked(_)
+            | Reply::Described(_) => self.request_answered(now),
         }
     }
 }

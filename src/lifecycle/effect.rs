@@ -10,6 +10,7 @@ use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
 use crate::lifecycle::force::Force;
 pub use crate::lifecycle::forms::{Farewell, FetchForm, HeartbeatForm};
 use crate::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use crate::lifecycle::outage::Outage;
 use crate::lifecycle::time::Moment;
 use crate::signal::Signal;
 
@@ -439,8 +440,17 @@ pub enum Remark {
         /// What is used.
         used: Duration,
     },
-    /// The backend was reached again.
-    BackendIsBack,
+    /// The backend cannot be reached, or does not answer as a backend: the first request that met this has just failed.
+    BackendIsAway(Outage),
+    /// So it still is. Said once a minute.
+    BackendIsStillAway(Outage),
+    /// It is there again.
+    BackendIsBack(Outage),
+    /// It came and went within a minute, and nobody was told each time.
+    BackendIsUnsteady {
+        /// Requests that failed.
+        failed: u32,
+    },
     /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for their visibility
     /// timeout.
     FetchAbandoned,

@@ -66,6 +66,8 @@ pub(super) struct Beat {
     form: HeartbeatForm,
     /// It says quiet on the way to terminate.
     says_quiet_first: bool,
+    /// When it went out, and how long it keeps what it names.
+    keeps: (Moment, Duration),
 }
 
 impl Beats {
@@ -145,6 +147,7 @@ impl Lifecycle {
         let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
         let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
         let call = self.heartbeat(worker.clone(), state, &named, now);
+        let kept_for = self.kept_for(&named);
         let form = self.agent.beats.form;
         let patience = self.options.request_timeout.min(self.agent.beats.interval);
         let beat = Beat {
@@ -153,6 +156,7 @@ impl Lifecycle {
             named,
             form,
             says_quiet_first: says_quiet,
+            keeps: (now, kept_for),
         };
         self.call(call, Purpose::Heartbeat(beat), patience, now);
         self.agent.beats.again = says_quiet;
@@ -179,15 +183,19 @@ impl Lifecycle {
 
     /// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the longest. It is
     /// said always: without it backends cut every job to 30 s.
-    fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
+    fn kept_for(&self, named: &[(JobId, Claim)]) -> Duration {
         let configured = self.options.visibility_timeout;
-        let jobs = || named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
-        let own = jobs().filter_map(|job| job.delivery.visibility).max();
-        let wanted = own.map_or(configured, |own| own.min(LONGEST_VISIBILITY).max(configured));
-        // Where the time counts from the start of each job, the oldest one decides.
+        let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
+        let own = jobs.filter_map(|job| job.delivery.visibility).max();
+        own.map_or(configured, |own| own.min(LONGEST_VISIBILITY).max(configured))
+    }
+
+    /// How that is said. Where the time counts from the start of each job, the oldest one decides.
+    fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
         let age = |job: &Job| job.claimed_at.until(now);
-        let oldest = jobs().map(age).max().filter(|_| self.agent.habits.extends_from_start);
-        wanted.saturating_add(oldest.unwrap_or_default())
+        let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
+        let oldest = jobs.map(age).max().filter(|_| self.agent.habits.extends_from_start);
+        self.kept_for(named).saturating_add(oldest.unwrap_or_default())
     }
 
     pub(super) fn beats_in_flight(&self) -> usize {
@@ -225,6 +233,8 @@ impl Lifecycle {
                 if self.agent.worker.as_ref() == Some(&beat.worker) {
                     self.vitals.heartbeat_accepted(now);
                 }
+                let (sent_at, kept_for) = beat.keeps;
+                self.reservations_secured(sent_at, kept_for);
                 self.agent.registrations = Setbacks::default();
                 // The last heartbeats are no time to try something.
                 let may_try = !self.phase.is_terminating();

@@ -195,6 +195,15 @@ impl Job {
         }
     }
 
+    /// Whether its outcome waits for the backend.
+    #[must_use]
+    pub fn is_reporting(&self) -> bool {
+        match &self.place {
+            Place::Reporting(_) => true,
+            Place::Waiting | Place::Held(_) => false,
+        }
+    }
+
     /// Whether a heartbeat shall extend its reservation. A FAIL or requeue that may have been carried out is left out:
     /// the job may already run elsewhere, and nobody checks whose reservation a heartbeat extends.
     #[must_use]

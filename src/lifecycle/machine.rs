@@ -14,6 +14,7 @@
 //! | `news` | progress and checkpoints on theirs |
 //! | `agent` | FETCH, and how often the backend is asked again |
 //! | `fetch_forms` | how a FETCH is spelled |
+//! | `outage` | which lines an outage of the backend is told in |
 //! | `registration` | who we are to the backend: registered, known, gone |
 //! | `heartbeats` | what they say, and what their answers mean |
 //! | `losses` | what proves that a reservation is lost, and what becomes of its handler |
@@ -41,6 +42,7 @@ use crate::lifecycle::ids::{CallId, Claim, ClientId, ConnectionId, JobId, Proces
 use crate::lifecycle::jobs::{Ledger, Place};
 use crate::lifecycle::operators::Operators;
 use crate::lifecycle::options::Options;
+use crate::lifecycle::outage::Outages;
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::shutdown::Shutdown;
 use crate::lifecycle::snapshot::Snapshot;
@@ -108,6 +110,8 @@ pub enum Timer {
     Progress(Claim),
     /// When is the checkpoint saved again?
     Checkpoint(Claim),
+    /// When is a person told of an outage again?
+    Outage,
     /// When is the next heartbeat?
     Heartbeat,
     /// When is the next registration attempt?
@@ -151,6 +155,7 @@ pub struct Lifecycle {
     pub(super) shutdown: Shutdown,
     pub(super) tally: Tally,
     pub(super) vitals: Vitals,
+    pub(super) outages: Outages,
     pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
     pub(super) next_call: u64,
@@ -172,6 +177,7 @@ impl Lifecycle {
             shutdown: Shutdown::default(),
             tally: Tally::default(),
             vitals: Vitals::default(),
+            outages: Outages::default(),
             operators: Operators::default(),
             calls: BTreeMap::new(),
             next_call: 0,
@@ -285,6 +291,7 @@ impl Lifecycle {
             Timer::LookAgain(claim) => self.look_again_is_due(claim),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
+            Timer::Outage => self.outage_goes_on(now),
             Timer::Heartbeat => self.beat_now(now),
             Timer::Register => self.register(now),
             Timer::Client(client) => self.client_is_due(client, now),
@@ -319,7 +326,7 @@ impl Lifecycle {
         let Some(purpose) = self.calls.remove(&call) else {
             return self.late_reply(call, &reply, now);
         };
-        self.note_backend_health(&purpose, &reply);
+        self.note_backend_health(&purpose, &reply, now);
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),

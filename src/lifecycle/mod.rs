@@ -29,6 +29,7 @@ pub mod machine;
 mod news;
 mod operators;
 pub mod options;
+pub mod outage;
 pub mod phase;
 pub mod plain;
 mod redelivery;

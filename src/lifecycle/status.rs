@@ -165,7 +165,7 @@ impl Lifecycle {
                 worker: self.agent.worker.clone(),
                 heartbeat_age: self.vitals.accepted_at.map(|at| at.until(now)),
                 interval: self.agent.beats.interval,
-                is_unreachable: self.agent.is_unreachable,
+                is_unreachable: self.is_in_outage(),
                 requests: self.calls.len(),
             },
         }

@@ -15,7 +15,7 @@ const RANKED: [&str; 2] = ["CallId(", "Claim("];
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
 /// What is only counted and told, between these and the end of its braces.
-const TALLY: &str = " Tally ";
+const TALLIES: [&str; 2] = [" Tally ", " Outages "];
 
 /// 128 bits that stand for `state` at `now`.
 pub fn of(state: &impl Debug, now: Moment) -> u128 {
@@ -48,7 +48,7 @@ fn normal(text: &str, now: Duration) -> String {
             rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         } else if IGNORED.iter().any(|name| out.ends_with(name)) {
             rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        } else if out.ends_with(TALLY) {
+        } else if TALLIES.iter().any(|name| out.ends_with(name)) {
             rest = behind_braces(rest);
         } else if head.ends_with("Moment(") {
             let close = rest.find(')').unwrap_or(rest.len());

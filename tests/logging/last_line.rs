@@ -9,7 +9,7 @@ resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 os.execv(sys.argv[1], sys.argv[1:])";
 
 /// Our own lines, each without its time.
-fn said(init: &Init) -> Vec<String> {
+pub fn said(init: &Init) -> Vec<String> {
     let log = init.log();
     let ours = log.lines().filter_map(|line| line.split_once("Z ojs-init: "));
     ours.map(|(_, said)| said.to_owned()).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Effect, Word};
+use ojs_init::lifecycle::effect::{Effect, Remark, Word};
 use ojs_init::lifecycle::event::{Event, Failure, Reply};
 use ojs_init::lifecycle::health::Probe;
 use ojs_init::lifecycle::ids::{CallId, ConnectionId};
@@ -51,6 +51,8 @@ struct Player {
     habits: BTreeSet<&'static str>,
     hidden: BTreeSet<&'static str>,
     shows_log: bool,
+    /// Each request that fails is in the log; in a long outage nobody wants to read them.
+    hides_failures: bool,
     shows_termination_log: bool,
     reads_at_once: bool,
     is_given: bool,
@@ -70,6 +72,7 @@ pub fn play(script: &str) -> Result<String, Wrong> {
         habits: BTreeSet::from(["manifests"]),
         hidden: BTreeSet::from(["manifest"]),
         shows_log: false,
+        hides_failures: false,
         shows_termination_log: false,
         reads_at_once: true,
         is_given: true,
@@ -115,6 +118,7 @@ impl Player {
                 self.hidden.remove("manifest");
                 self.habits.remove("manifests");
             }
+            "hide" if rest == "failures" => self.hides_failures = true,
             "hide" => self.hide(rest)?,
             "backend" => self.learn(rest.trim_start_matches("answers "))?,
             "workers" if rest == "do not read at once" => self.reads_at_once = false,
@@ -375,6 +379,7 @@ impl Player {
 
     fn is_shown(&self, effect: &Effect) -> bool {
         match effect {
+            Effect::Say(Remark::CallFailed { .. }) => self.shows_log && !self.hides_failures,
             Effect::Say(_) => self.shows_log,
             Effect::WriteTerminationLog(_) => self.shows_termination_log,
             Effect::CallBackend { call, .. } => {

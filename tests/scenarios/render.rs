@@ -10,6 +10,7 @@ use ojs_init::lifecycle::ending::{Account, Cause, Manner, StillThere};
 use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
 use ojs_init::lifecycle::force::Force;
 use ojs_init::lifecycle::ids::JobId;
+use ojs_init::lifecycle::outage::Outage;
 use ojs_init::lifecycle::status::{ShownPlace, Status};
 use ojs_init::wire::termination_log;
 
@@ -315,6 +316,19 @@ fn force(force: Force) -> String {
     format!("{}{nth}{after}", force.by.name())
 }
 
+fn outage(outage: &Outage) -> String {
+    let lapse = outage
+        .lapses_in
+        .map_or(String::new(), |lapse| format!(", lapse in {}", seconds(lapse)));
+    format!(
+        " ({}) for {}: {} failed, {} outcomes wait{lapse}",
+        failure(outage.failure),
+        seconds(outage.lasted),
+        outage.failed,
+        outage.waiting
+    )
+}
+
 fn known(left: Option<Duration>) -> String {
     left.map_or_else(|| "?".to_owned(), seconds)
 }
@@ -396,7 +410,10 @@ fn said(remark: &Remark) -> String {
                 seconds(*used)
             )
         }
-        Remark::BackendIsBack => "the backend is back".to_owned(),
+        Remark::BackendIsAway(outage) => format!("the backend is away ({})", failure(outage.failure)),
+        Remark::BackendIsStillAway(outage) => format!("the backend is still away{}", self::outage(outage)),
+        Remark::BackendIsBack(outage) => format!("the backend is back after {}", seconds(outage.lasted)),
+        Remark::BackendIsUnsteady { failed } => format!("the backend comes and goes, {failed} requests failed"),
         Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
         Remark::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
         Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),

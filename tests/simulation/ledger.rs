@@ -395,7 +395,10 @@ impl Ledger {
             | Remark::HandedOver(..)
             | Remark::NoHandler(..)
             | Remark::CallFailed { .. }
-            | Remark::BackendIsBack
+            | Remark::BackendIsAway(_)
+            | Remark::BackendIsStillAway(_)
+            | Remark::BackendIsBack(_)
+            | Remark::BackendIsUnsteady { .. }
             | Remark::FetchAbandoned
             | Remark::PrestopRan { .. }
             | Remark::PrestopLapsed { .. }
