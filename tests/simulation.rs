@@ -29,6 +29,8 @@ mod farewells;
 mod happen;
 #[path = "simulation/ledger.rs"]
 mod ledger;
+#[path = "simulation/looks.rs"]
+mod looks;
 #[path = "simulation/plan.rs"]
 mod plan;
 #[path = "simulation/promise.rs"]

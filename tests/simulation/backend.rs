@@ -257,6 +257,14 @@ impl Backend {
         }
     }
 
+    /// The reservation that a job has.
+    pub fn reserved(&self, id: &JobId) -> Option<u64> {
+        match self.jobs.get(id)?.state {
+            State::Active { serial, .. } => Some(serial),
+            State::Queued { .. } | State::Completed | State::Cancelled | State::Discarded => None,
+        }
+    }
+
     /// Whether this very reservation is alive.
     pub fn holds(&self, id: &JobId, serial: u64, now: Duration) -> bool {
         self.jobs.get(id).is_some_and(

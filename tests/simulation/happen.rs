@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::{Event, Reply, Request, Said};
+use ojs_init::lifecycle::event::{Event, JobState, Reply, Request, Said};
 use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
 use ojs_init::lifecycle::phase::Phase;
 use ojs_init::signal::Signal;
 
+use crate::looks::Shown;
 use crate::plan::{Act, Answer, Fault, Life, LinkPlan, ProcessPlan, Twist};
 use crate::promise::Kept;
 use crate::scene::{Proc, Socket, chatter, garbage, process_id, ready};
@@ -357,6 +358,14 @@ impl World {
             .backend
             .carry_out(&exchange.call, exchange.meant, exchange.fault, self.now);
         self.note(&format!("   the backend does {}: {reply:?}", id.0));
+        if let Call::Look { job } = &exchange.call {
+            let shown = match &reply {
+                // What is not found says nothing: a store may be away.
+                Reply::Looked(view) if view.state == JobState::Missing => Shown::Nothing,
+                _ => Shown::Reservation(self.backend.reserved(job)),
+            };
+            self.ledger.shown.insert(job.clone(), shown);
+        }
         let reply = if exchange.fault == Some(Fault::OtherReply) {
             other(&exchange.call)
         } else {

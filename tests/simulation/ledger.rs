@@ -7,6 +7,7 @@ use ojs_init::lifecycle::event::{Delivery, Event, Ready, Said};
 use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
 
 use crate::backend::{PADDING, serial_of};
+use crate::looks::Shown;
 use crate::plan::Answer;
 use crate::promise::{Broken, Kept, promise};
 
@@ -41,6 +42,8 @@ pub struct Claim {
     pub was_held_at_stop: bool,
     /// Its holder was gone, and read, before the worker ended: it is decided, and only its checkpoint holds it up.
     pub is_orphan: bool,
+    /// It came while an outcome of an earlier one was on its way.
+    pub is_again: bool,
 }
 
 impl Claim {
@@ -79,6 +82,8 @@ pub struct Ledger {
     pub gone: BTreeMap<ProcessId, bool>,
     pub main: Option<ProcessId>,
     pub frames: u64,
+    /// What the last look at each job could show: the reservation, if it had one, or nothing at all.
+    pub shown: BTreeMap<JobId, Shown>,
     /// What the machine hears now is the answer to a look.
     pub is_looked_at: bool,
     /// The stop phase has begun.
@@ -210,6 +215,8 @@ impl Ledger {
             let serial = serial_of(&delivery.reservation);
             let attempt = delivery.reservation.attempt.unwrap_or(0);
             let is_last_attempt = delivery.subject.max_attempts.is_some_and(|most| attempt >= most);
+            let is_before = |claim: &Claim| claim.id == delivery.subject.id && !claim.is_held() && !claim.is_waiting();
+            let is_again = self.open().any(is_before);
             self.claims.push(Claim {
                 id: delivery.subject.id.clone(),
                 kind: delivery.subject.kind.clone(),
@@ -230,6 +237,7 @@ impl Ledger {
                 may_be_decided: false,
                 was_held_at_stop: false,
                 is_orphan: false,
+                is_again,
             });
         }
     }
@@ -289,6 +297,7 @@ impl Ledger {
         let is_gone = link.as_ref().and_then(|link| self.gone.get(&link.process).copied());
         let main = self.main;
         let frame = self.frames;
+        let shown = self.shown.get(&id).copied();
         let before = self
             .claims
             .iter()
@@ -334,6 +343,7 @@ impl Ledger {
             "{id} on {connection}: {held} of {room} held"
         );
         promise!("the concurrency", before < most, "{before} of {most} are with workers");
+        claim.is_seen("what came again is started when it is seen to be ours", shown, true)?;
         claim.holder = Some(connection);
         claim.frame = Some(frame);
         self.frames += 1;

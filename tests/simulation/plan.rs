@@ -43,8 +43,8 @@ pub struct BackendHabits {
     pub delay: u64,
     /// Looks at a job take this long, if not as long as everything else.
     pub look_delay: Option<u64>,
-    /// A FAIL or requeue is carried out at once and answered so much later: the job may be back before that.
-    pub nack_delay: Option<u64>,
+    /// When a FAIL or requeue is carried out, and when it is answered: the job may come again before either.
+    pub nack_delay: Option<(u64, u64)>,
 }
 
 /// Something out of the ordinary, or a job. Times are in ms.
@@ -304,7 +304,8 @@ fn backend(chance: &mut Chance) -> BackendHabits {
         visibility: *chance.pick(&[3_000, 120_000]),
         delay: *chance.pick(&[0, 3, 40, 300]),
         look_delay: chance.one_in(3).then_some(900),
-        nack_delay: chance.one_in(4).then_some(1_600),
+        // At once and answered late, or when the reservation is over that it was meant for.
+        nack_delay: *chance.pick(&[None, None, Some((1, 1_600)), Some((3_400, 3_450))]),
     }
 }
 

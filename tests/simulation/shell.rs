@@ -322,8 +322,8 @@ impl World {
         self.requests.insert(id, exchange);
         let usual = self.plan.backend.delay;
         let refused = |failure| (usual, Some(Reply::Failed(failure)));
-        if let Some(after) = late {
-            self.soon(1, Item::CarryOut(id));
+        if let Some((done, after)) = late {
+            self.soon(done, Item::CarryOut(id));
             let answered = (self.now + crate::plan::ms(after)).min(give_up);
             let reply = (answered == give_up).then(Self::unanswered);
             return self.later(answered, Item::Reply(id, reply));

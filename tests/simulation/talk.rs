@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{Call, WorkerState};
-use ojs_init::lifecycle::event::{Failure, JobState, JobView, Reply};
+use ojs_init::lifecycle::event::{Failure, Reply};
 use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::options::{FinalState, Options};
 
-use crate::backend::serial_of;
 use crate::farewells::Farewells;
 use crate::ledger::{Claim, Ledger, broken};
+use crate::looks::{Shown, shows_ours};
 use crate::plan::Answer;
 use crate::promise::{Broken, Kept, promise};
 
@@ -176,6 +176,9 @@ impl Talk {
                 if let Some(claim) = ledger.find(job) {
                     outcome_replied(claim, is_ack, reply);
                 }
+            }
+            Call::Look { job } if matches!(reply, Reply::Failed(Failure::NotOffered | Failure::Refused)) => {
+                ledger.shown.insert(job.clone(), Shown::Nothing);
             }
             Call::Look { job } if pending.is_before_repeat => {
                 if let (Some(claim), Reply::Looked(view)) = (ledger.find(job), reply)
@@ -372,7 +375,14 @@ impl Talk {
             | Call::Deregister { .. } => false,
         };
         let is_in_flight = self.calls.values().any(is_same);
+        let shown = ledger.shown.get(job).copied();
         let claim = claimed(call, job, worker, ledger)?;
+        let is_first = !claim.is_decided && claim.holder.is_none();
+        claim.is_seen(
+            "what came again is given back when it is seen to be ours",
+            shown,
+            is_first,
+        )?;
         promise!(
             "never two outcomes of a job at once",
             !is_in_flight,
@@ -485,10 +495,4 @@ fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
         | Reply::Looked(_)
         | Reply::Described(_) => claim.needs_look = !is_ack,
     }
-}
-
-/// Whether a look shows the reservation that we have: by what is shown.
-fn shows_ours(claim: &Claim, view: &JobView) -> bool {
-    let is_ours = view.worker.as_ref().is_none_or(|worker| *worker == claim.worker);
-    view.state == JobState::Active && is_ours && serial_of(&view.reservation) == claim.serial
 }
