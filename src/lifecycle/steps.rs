@@ -416,7 +416,8 @@ impl Lifecycle {
             return self.say_last(state, now);
         }
         self.note_failure("final heartbeat", reply);
-        let is_answered = matches!(reply, Reply::Beaten { .. }) && has_time;
+        // A worker that was being started when the end came may be there by now, under a name that the backend never heard.
+        let is_answered = matches!(reply, Reply::Beaten { .. }) && has_time && self.agent.is_known;
         // The website's word after the specification's, for a backend that wants it literally.
         if is_answered
             && self.options.final_state == FinalState::Both

@@ -209,10 +209,7 @@ impl Lifecycle {
         if !self.phase.is_terminating() {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
-        // Behind the last words nobody introduces another name: they have been said for the one before.
-        if !self.shutdown.has_said_goodbye() {
-            self.begin_incarnation(worker, now);
-        }
+        self.begin_incarnation(worker, now);
         if self.shutdown.step >= Step::Kill {
             self.order(Effect::KillEverything);
         } else if matches!(self.phase, Phase::EndGame | Phase::Stop) {
