@@ -165,9 +165,7 @@ fn set_up(
 
     // The secrets were read by the configuration; from here on only the lanes have them.
     let plan = plan(config, command, environ, socket_path.as_os_str())?.run_as(credentials);
-    for name in SECRET_VARIABLES {
-        environ.overwrite(name);
-    }
+    blank_secrets(environ);
     if let Err(error) = init::forbid_dumps() {
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
@@ -232,6 +230,12 @@ fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control
     let listener = directory.control_socket().map_err(internal)?;
     Control::new(listener, own, poll.registry(), CONTROL)
         .map_err(|error| internal(format!("cannot watch the control socket: {error}")))
+}
+
+fn blank_secrets(environ: &mut Environ) {
+    for name in SECRET_VARIABLES {
+        environ.overwrite(name);
+    }
 }
 
 /// The child, but for its user.

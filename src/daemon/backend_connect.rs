@@ -138,14 +138,15 @@ impl fmt::Display for ClosedInHandshake {
 impl std::error::Error for ClosedInHandshake {}
 
 fn in_handshake(error: io::Error) -> io::Error {
-    match error.kind() {
-        kind @ (io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted)
-            if !error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) =>
-        {
-            io::Error::new(kind, ClosedInHandshake)
-        }
-        _ => error,
+    let is_of_tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    let is_closed = matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+    );
+    if is_closed && !is_of_tls {
+        return io::Error::new(error.kind(), ClosedInHandshake);
     }
+    error
 }
 
 /// A connection that counts what comes before the body of an answer.

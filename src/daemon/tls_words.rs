@@ -127,7 +127,6 @@ fn of_their_certificate(reason: &CertificateError, backend: &Backend) -> String 
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "an enum of a library, which grows")]
 fn of_webpki(reason: Option<&webpki::Error>) -> String {
     match reason {
         Some(webpki::Error::UnsupportedCertVersion) => {
