@@ -8,7 +8,7 @@ use std::time::Duration;
 use ojs_init::cli::{self, Request};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::control_commands::Terminal;
-use ojs_init::daemon::prepare::report;
+use ojs_init::daemon::prepare::{refuse, report};
 use ojs_init::daemon::{agent, control_commands, plain_loop, rehearsal};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
@@ -26,7 +26,7 @@ fn run(mut invocation: Invocation) -> u8 {
     }));
     let exit = panic::catch_unwind(AssertUnwindSafe(|| {
         dispatch(&mut invocation).unwrap_or_else(|message| {
-            report(&message);
+            refuse(&message, &invocation.args, &invocation.environ);
             Exit::Usage
         })
     }));

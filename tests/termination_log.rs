@@ -266,6 +266,48 @@ fn what_stands_against_the_start_is_told() {
 }
 
 #[test]
+fn a_mistake_in_the_configuration_is_told_wherever_the_file_is_named() {
+    let stage = Stage::new();
+    let path = prepared(&stage, "");
+    let file = stage.at("ojs-init.toml");
+    std::fs::write(
+        &file,
+        format!("paths.termination_log = {:?}\n", path.display().to_string()),
+    )
+    .unwrap();
+    let first = "not started: worker.concurrency = \"many\" (environment OJS_CONCURRENCY)";
+    for (name, value) in [("OJS_TERMINATION_LOG", &path), ("OJS_INIT_CONFIG", &file)] {
+        std::fs::write(&path, "").unwrap();
+        let mut init = stage
+            .worker(OBEYS)
+            .with("OJS_CONCURRENCY", "many")
+            .with(name, value)
+            .start();
+        init.ends_with(2);
+        let text = reads(&init, &path, "; exit status 2\n");
+        assert!(text.starts_with(first), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_keeps_no_mistake_from_being_reported() {
+    let stage = Stage::new();
+    let fifo = stage.at("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let link = stage.at("link");
+    std::os::unix::fs::symlink(prepared(&stage, "old"), &link).unwrap();
+    for place in [fifo, link, stage.at("missing"), stage.at("run")] {
+        let mut init = told(stage.worker(OBEYS), &place)
+            .with("OJS_CONCURRENCY", "many")
+            .start();
+        init.ends_with(2);
+        assert!(init.log().contains("worker.concurrency"), "{}", init.log());
+    }
+    assert!(!stage.at("missing").exists());
+    assert_eq!(std::fs::read_to_string(stage.at("link")).unwrap(), "old");
+}
+
+#[test]
 fn a_file_that_is_not_there_is_not_created() {
     let stage = Stage::new();
     let path = stage.at("none");

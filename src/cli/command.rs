@@ -91,7 +91,7 @@ fn completions(shell: Shell) -> Request {
 }
 
 /// Every subcommand and option. The place where further subcommands are added.
-fn full() -> Command {
+pub(super) fn full() -> Command {
     with_options(Command::new("ojs-init"))
         .no_binary_name(true)
         .bin_name("ojs-init")

@@ -5,6 +5,7 @@
 mod command;
 mod help;
 mod orders;
+pub mod salvage;
 mod usage;
 
 use std::ffi::OsString;

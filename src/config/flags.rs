@@ -41,6 +41,13 @@ impl Flags {
         }
         Ok(())
     }
+
+    /// The same, less what is wrong.
+    pub(super) fn apply_what_is_right(&self, settings: &mut Settings) {
+        for flag in &self.0 {
+            let _ = Self(vec![flag.clone()]).apply(settings);
+        }
+    }
 }
 
 /// Without values: one of them may be a secret.

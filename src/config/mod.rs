@@ -81,6 +81,30 @@ pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths
     Ok((build::paths(&settings, environment), warnings))
 }
 
+/// What can be known of how to report an error: every mistake is passed over, since one of them is what is reported.
+#[must_use]
+pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
+    let mut settings = Settings::default();
+    let mut pass_over = |_: Option<KeyId>, _: ConfigError| Ok(());
+    flags.apply_what_is_right(&mut settings);
+    // Nothing is left to object to.
+    let _ = environment.apply(&mut settings, &mut Vec::new(), &mut pass_over);
+    let _ = file::apply(&mut settings, &mut pass_over);
+    Salvaged {
+        format: settings.choice(KeyId::LogFormat),
+        termination_log: settings.path(KeyId::TerminationLog),
+    }
+}
+
+/// See [`salvage`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvaged {
+    /// `log.format`, if somebody set it and it is one.
+    pub format: Option<LogFormat>,
+    /// `paths.termination_log`, the same.
+    pub termination_log: Option<std::path::PathBuf>,
+}
+
 /// What to do about a mistake in the value of a key, or about one of no key: an error to give up with, or nothing.
 type Objection<'o> = &'o mut dyn FnMut(Option<KeyId>, ConfigError) -> Result<(), ConfigError>;
 

@@ -49,21 +49,24 @@ pub struct LogHandle(&'static Sink);
 /// unless `format` says so. Only the first call has an effect.
 #[must_use]
 pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
-    let sink = LOG.get_or_init(|| {
-        let format = format.unwrap_or_else(|| {
-            if io::stderr().is_terminal() {
-                Format::Text
-            } else {
-                Format::Json
-            }
-        });
-        Sink::new(format, level)
-    });
+    let sink = LOG.get_or_init(|| Sink::new(self::format(format), level));
     // An error here means that a logger is installed already: then that one stays.
     if log::set_logger(&Macros).is_ok() {
         log::set_max_level(sink.level);
     }
     LogHandle(sink)
+}
+
+/// This format, or what fits standard error.
+#[must_use]
+pub fn format(configured: Option<Format>) -> Format {
+    configured.unwrap_or_else(|| {
+        if io::stderr().is_terminal() {
+            Format::Text
+        } else {
+            Format::Json
+        }
+    })
 }
 
 /// Writes a record that was put together elsewhere, if its level is wanted.

@@ -1,16 +1,21 @@
 //! What both loops begin with: the log, and becoming an init.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use log::{LevelFilter, info, warn};
 
-use crate::config::{Config, LogFormat, LogLevel};
+use crate::cli::salvage::{self, Intent};
+use crate::config::{self, Config, Environment, LogFormat, LogLevel};
 use crate::daemon::agent_options::surroundings;
 use crate::daemon::log::{self as log_sink, LogHandle};
 use crate::daemon::log_record::Format;
+use crate::daemon::termination_log::TerminationLog;
+use crate::exit::Exit;
 use crate::lifecycle::budget::Surroundings;
 use crate::os::entry::Environ;
 use crate::os::{init, stdio};
+use crate::wire::termination_log;
 
 /// Longest that an error message at the end may wait for a slow reader of standard error.
 const REPORT_LIMIT: Duration = Duration::from_secs(1);
@@ -23,13 +28,32 @@ pub fn report(message: &str) {
     let _ = stdio::write_error(line.as_bytes(), REPORT_LIMIT);
 }
 
+/// Tells the user why COMMAND does not run at all, as the log would: in its format, as far as that can be found where the
+/// configuration has a mistake, and where an orchestrator shows the last words of a container.
+pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
+    let ends_a_container = match salvage::intent(args) {
+        Intent::Run => true,
+        Intent::Other => return report(message),
+        // It may be somebody who tries a subcommand beside a worker that runs.
+        Intent::Unclear => init::is_pid_1(),
+    };
+    let environment = Environment::from_entries(environ.entries());
+    let salvaged = config::salvage(&salvage::telling_flags(args), &environment);
+    if log_sink::format(salvaged.format.map(Format::from)) == Format::Json {
+        // The only record: its level is not asked for.
+        let _ = log_sink::install(Some(Format::Json), LevelFilter::Error);
+    }
+    report(message);
+    if !ends_a_container {
+        return;
+    }
+    let mut termination_log = TerminationLog::open_for_error(salvaged.termination_log.as_deref());
+    termination_log.write(termination_log::not_started(message, Exit::Usage.code()));
+    termination_log.finish();
+}
+
 /// Starts the log as configured.
 pub fn install_log(config: &Config) -> LogHandle {
-    let format = match config.log.format {
-        Some(LogFormat::Text) => Some(Format::Text),
-        Some(LogFormat::Json) => Some(Format::Json),
-        None => None,
-    };
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::Error,
         LogLevel::Warn => LevelFilter::Warn,
@@ -37,7 +61,7 @@ pub fn install_log(config: &Config) -> LogHandle {
         LogLevel::Debug => LevelFilter::Debug,
         LogLevel::Trace => LevelFilter::Trace,
     };
-    log_sink::install(format, level)
+    log_sink::install(config.log.format.map(Format::from), level)
 }
 
 /// Adopts orphans, and dies with our parent if that was asked for.
@@ -60,5 +84,14 @@ pub fn become_init(config: &Config, environ: &Environ) {
         ),
         Ok(()) => info!("not PID 1: adopting orphans as a subreaper"),
         Err(error) => warn!("cannot adopt orphans, which are left to the init above: {error}"),
+    }
+}
+
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
     }
 }

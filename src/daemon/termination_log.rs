@@ -75,6 +75,23 @@ impl TerminationLog {
         }
     }
 
+    /// The file at this path, or the usual one; for an error that leaves no configuration to ask. What cannot be used is
+    /// passed over: the error is what has to be told.
+    #[must_use]
+    pub fn open_for_error(configured: Option<&Path>) -> Self {
+        let path = configured.unwrap_or(Path::new(USUAL_PATH));
+        let file = if path == Path::new(OFF) { None } else { open(path).ok() };
+        let target = file.map(|file| Target {
+            file,
+            name: path.display().to_string(),
+            has_failed: AtomicBool::new(false),
+        });
+        Self {
+            target: target.map(Arc::new),
+            writer: None,
+        }
+    }
+
     /// Puts `text` in the place of what is there, without waiting for that.
     pub fn write(&mut self, text: String) {
         let Some(target) = &self.target else { return };
