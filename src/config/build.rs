@@ -192,6 +192,7 @@ fn worker(settings: &Settings) -> Worker {
         ready_timeout: settings
             .duration(KeyId::ReadyTimeout)
             .unwrap_or(Duration::from_secs(60)),
+        type_wait: settings.duration(KeyId::TypeWait).unwrap_or(Duration::from_secs(5)),
         max_frame: settings.size(KeyId::MaxFrame).unwrap_or(4 << 20),
         tell_worker: settings.switch(KeyId::TellWorker).unwrap_or(false),
     }

@@ -272,6 +272,9 @@ keys! {
     ReadyTimeout: Worker, Agent, "worker.ready_timeout", "ready-timeout", _, PERIOD, ["OJS_READY_TIMEOUT"],
         Value("1m"),
         "Warn when the worker has not said ready by then";
+    TypeWait: Worker, Agent, "worker.type_wait", "type-wait", _, ANY_DURATION, ["OJS_TYPE_WAIT"],
+        Value("5s"),
+        "How long a job whose type no connection takes waits for one that may still come, from the last ready on";
     MaxFrame: Worker, Agent, "worker.max_frame", "max-frame", _, Kind::Size(FRAME_BYTES.0, FRAME_BYTES.1),
         ["OJS_MAX_FRAME"], Value("4MiB"),
         "Largest frame on the worker socket";

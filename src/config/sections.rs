@@ -160,6 +160,8 @@ pub struct Worker {
     pub socket_users: Vec<u32>,
     /// Warn when the worker has not said ready by then.
     pub ready_timeout: Duration,
+    /// How long a job whose type no connection takes waits for one that may still come.
+    pub type_wait: Duration,
     /// Largest frame on the worker socket, in bytes.
     pub max_frame: u64,
     /// Gateway: let the worker's own heartbeats see quiet and terminate.

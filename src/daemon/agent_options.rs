@@ -61,6 +61,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
             config::Restart::Always => Restart::Always,
         },
         ready_timeout: worker.ready_timeout,
+        type_wait: worker.type_wait,
         timeout_grace: worker.timeout_grace,
         poll_interval: worker.poll_interval,
         heartbeat_interval: worker.heartbeat_interval,

@@ -18,7 +18,7 @@ pub const RECORD_BYTES: usize = 4096;
 const MESSAGE_BYTES: usize = 1400;
 
 /// Most bytes of each id and name in `ojs`, as it is written.
-const NAME_BYTES: usize = 200;
+pub const NAME_BYTES: usize = 200;
 
 /// Most bytes of an error's type, as it is written.
 pub const ERROR_TYPE_BYTES: usize = 200;

@@ -175,7 +175,7 @@ impl Narrator {
             Remark::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
             Remark::TimedOut(job) => self.jobs.timed_out(job, now),
             Remark::ResultDropped(job) => JobNarrator::result_dropped(job),
-            Remark::NoHandler(job) => JobNarrator::no_handler(job),
+            Remark::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
             Remark::CallFailed {
                 what,
                 job,

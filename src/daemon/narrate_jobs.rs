@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log_record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, Note, clipped};
+use crate::daemon::log_record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, NAME_BYTES, Note, clipped};
+use crate::daemon::narrate::seconds;
+use crate::daemon::seldom::Seldom;
 use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::event::{JobError, Subject};
 use crate::lifecycle::ids::{ConnectionId, JobId};
@@ -14,6 +16,9 @@ use crate::wire::backend::DEFAULT_ERROR_CODE;
 
 /// Most jobs whose time and error are remembered. What comes on top is told without them.
 const MOST_JOBS: usize = 16_384;
+
+/// Most types that are told apart where no connection takes them.
+const MOST_TYPES: usize = 64;
 
 /// A FAIL that is on its way, as far as the log is concerned.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ struct Known {
 /// Tells of jobs.
 #[derive(Debug, Default)]
 pub struct JobNarrator {
+    /// By type: jobs that no connection takes come in crowds.
+    unhandled: BTreeMap<String, Seldom>,
     known: BTreeMap<JobId, Known>,
     completed: u64,
 }
@@ -170,10 +177,18 @@ impl JobNarrator {
         note(Level::Warn, job, None, message)
     }
 
-    /// Nobody here takes it.
-    pub fn no_handler(job: &Subject) -> Note {
-        let message = "Job has a type that no worker takes: failing it, retryable";
-        note(Level::Warn, job, None, message)
+    /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.
+    pub fn no_handler(&mut self, job: &Subject, waits: Option<Duration>, now: Duration) -> Option<Note> {
+        let kind = clipped(&job.kind, NAME_BYTES);
+        let is_known = self.unhandled.contains_key(&kind) || self.unhandled.len() < MOST_TYPES;
+        let seldom = if is_known { kind.clone() } else { String::new() };
+        let more = self.unhandled.entry(seldom).or_default().is_due_at(now)?;
+        let waits = waits.map_or_else(
+            || "it holds the last free place, and is failed, retryable".to_owned(),
+            |time| format!("it waits {} for one that may still come", seconds(time)),
+        );
+        let message = format!("Job of a type that no connection takes, {kind}: {waits}{more}");
+        Some(note(Level::Warn, job, None, &message))
     }
 }
 

@@ -161,7 +161,17 @@ fn about_jobs() -> Vec<Remark> {
         Remark::Adopted(Arc::clone(&job)),
         Remark::Replaced(Arc::clone(&job)),
         Remark::Void(Arc::clone(&job), "why"),
-        Remark::NoHandler(Arc::clone(&job)),
+        Remark::NoHandler {
+            job: Arc::clone(&job),
+            waits: Some(Duration::from_secs(5)),
+        },
+        Remark::NoHandler {
+            job: Arc::new(Subject {
+                kind: "u".into(),
+                ..(*job).clone()
+            }),
+            waits: None,
+        },
         Remark::ResultDropped(Arc::clone(&job)),
         Remark::Abandoned(job, "why"),
     ]

@@ -206,18 +206,6 @@ impl Connections {
         self.all.values().map(Connection::free).sum()
     }
 
-    /// Whether every connection that will come is there and ready, as far as can be told: no open one is still silent,
-    /// and together they take as many jobs as there may be.
-    #[must_use]
-    pub fn are_complete(&self, concurrency: u32) -> bool {
-        let open = || self.all.values().filter(|connection| !connection.is_closed);
-        let taken: u64 = open()
-            .filter_map(|connection| connection.ready.as_ref())
-            .map(|ready| u64::from(ready.concurrency))
-            .sum();
-        open().all(|connection| connection.ready.is_some()) && taken >= u64::from(concurrency)
-    }
-
     /// Whether any connection takes jobs of this kind.
     #[must_use]
     pub fn take(&self, kind: &Text) -> bool {

@@ -89,6 +89,7 @@ impl Lifecycle {
         connection.ready = Some(ready);
         self.say(remark);
         self.timers.cancel(Timer::Ready);
+        self.wait_anew_for_types(now);
         self.worker.said_ready(now);
         self.end_if_a_handler_is_stuck(id, now);
     }

@@ -410,8 +410,13 @@ pub enum Remark {
     TimedOut(Arc<Subject>),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
-    /// No worker takes its type.
-    NoHandler(Arc<Subject>),
+    /// No connection takes its type.
+    NoHandler {
+        /// The job.
+        job: Arc<Subject>,
+        /// How long it waits for one that does; none where it holds the last free credit, and is failed at once.
+        waits: Option<Duration>,
+    },
     /// A request to the backend failed.
     CallFailed {
         /// Which kind.

@@ -1,4 +1,4 @@
-//! Which job goes to which connection, and what becomes of one that takes too long or that nobody takes.
+//! Which job goes to which connection, and what becomes of one that takes too long.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -125,6 +125,7 @@ impl Lifecycle {
             return;
         }
         let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
+        let mut unhandled = Vec::new();
         for claim in waiting {
             let Some(job) = self.jobs.get(claim) else { continue };
             // Whether an earlier outcome of the same job has ended this claim as well is not known yet.
@@ -132,7 +133,7 @@ impl Lifecycle {
                 continue;
             }
             if !self.connections.take(&job.delivery.subject.kind) {
-                self.nobody_takes(claim, now);
+                unhandled.push(claim);
                 continue;
             }
             self.timers.cancel(Timer::NoHandler(claim));
@@ -140,6 +141,7 @@ impl Lifecycle {
                 self.give(claim, connection, now);
             }
         }
+        self.nobody_takes(&unhandled, now);
     }
 
     fn give(&mut self, claim: Claim, connection: ConnectionId, now: Moment) {
@@ -160,27 +162,6 @@ impl Lifecycle {
         if let Some(timeout) = timeout {
             self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
         }
-    }
-
-    /// Waits for a worker that takes it until all that may come are there.
-    fn nobody_takes(&mut self, claim: Claim, now: Moment) {
-        let until = self.worker.ready_by(self.options.ready_timeout);
-        if now >= until || self.connections.are_complete(self.options.concurrency) {
-            self.no_handler(claim, now);
-        } else {
-            self.timers.arm_at_latest(Timer::NoHandler(claim), until);
-        }
-    }
-
-    pub(super) fn no_handler(&mut self, claim: Claim, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
-        if job.place != Place::Waiting || self.connections.take(&job.delivery.subject.kind) {
-            return;
-        }
-        let subject = job.subject();
-        let message = format!("no worker here takes jobs of type {}", subject.kind);
-        self.say(Remark::NoHandler(subject));
-        self.fail(claim, error("handler_not_found", &message, true), now);
     }
 
     /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
@@ -287,7 +268,7 @@ impl Lifecycle {
 }
 
 /// An error of ours: code and type are the same word (requirements C-05, E-01).
-fn error(word: &str, message: &str, retryable: bool) -> JobError {
+pub(super) fn error(word: &str, message: &str, retryable: bool) -> JobError {
     JobError {
         code: Some(word.into()),
         kind: Some(word.into()),

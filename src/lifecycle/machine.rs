@@ -7,6 +7,7 @@
 //! | `intake` | which trigger a signal or a directive is, and what a phase change brings with it |
 //! | `conversation` | what a worker says, and whether it is still there |
 //! | `handover` | which job goes to which connection |
+//! | `unhandled` | what becomes of jobs whose type no connection takes |
 //! | `reports` | outcomes on their way to the backend |
 //! | `redelivery` | what comes again while they are |
 //! | `setbacks` | how often in a row something failed, and how |

@@ -44,3 +44,4 @@ mod steps;
 mod supervision;
 pub mod time;
 pub mod timers;
+mod unhandled;

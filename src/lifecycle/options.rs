@@ -19,6 +19,8 @@ pub struct Options {
     pub restart: Restart,
     /// Warn when nobody has said ready by then.
     pub ready_timeout: Duration,
+    /// How long a job whose type no connection takes waits for one that may still come.
+    pub type_wait: Duration,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
     /// The longest pause after an empty FETCH.

@@ -115,6 +115,7 @@ fn options(times: ShutdownTimes) -> Options {
         max_frame: 4 << 20,
         restart: Restart::Hung,
         ready_timeout: Duration::from_secs(60),
+        type_wait: Duration::from_secs(5),
         timeout_grace: Duration::from_secs(30),
         poll_interval: Duration::from_secs(1),
         heartbeat_interval: Duration::from_secs(5),

@@ -389,7 +389,12 @@ fn said(remark: &Remark) -> String {
         Remark::NotRegistered => "there is no registration".to_owned(),
         Remark::TimedOut(job) => format!("{job} timed out"),
         Remark::ResultDropped(job) => format!("the result of {job} is dropped"),
-        Remark::NoHandler(job) => format!("nobody takes {job} of type {}", job.kind),
+        Remark::NoHandler { job, waits: Some(time) } => {
+            format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))
+        }
+        Remark::NoHandler { job, waits: None } => {
+            format!("nobody takes {job} of type {}, and it holds the last credit", job.kind)
+        }
         Remark::CallFailed {
             what,
             job,

@@ -12,7 +12,7 @@ use ojs_init::lifecycle::options::{Options, Restart};
 use ojs_init::lifecycle::phase::Phase;
 use ojs_init::signal::Signal;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Link};
 use crate::promise::{Kept, promise};
 
 /// How long after its grace the end of one process may bring about that of its parent.
@@ -159,6 +159,9 @@ impl Blame {
     /// A job that another one took down is no failure of its own.
     fn call(&self, call: &Call, ledger: &Ledger) -> Kept {
         let (job, is_blamed) = match call {
+            Call::Fail { job, error, .. } if error.kind.as_deref() == Some("handler_not_found") => {
+                return is_taken_by_nobody(job, ledger);
+            }
             Call::Fail { job, error, .. } if error.kind.as_deref() == Some("worker_death") => (job, true),
             Call::Requeue { job, reason, .. } if reason.contains("another job of it hung") => (job, false),
             Call::Register { .. }
@@ -200,4 +203,25 @@ impl Blame {
     pub fn own_status(&self) -> Option<u8> {
         self.was_ended.then_some(1)
     }
+}
+
+/// Nobody is there who takes jobs of this kind.
+fn is_taken_by_nobody(job: &JobId, ledger: &Ledger) -> Kept {
+    let claim = ledger.open().find(|claim| claim.id == *job);
+    let Some(claim) = claim.filter(|claim| !claim.is_decided) else {
+        return Ok(());
+    };
+    let takes = |link: &Link| {
+        let types = link.ready.as_ref().and_then(|ready| ready.types.as_ref());
+        link.ready.is_some() && types.is_none_or(|types| types.contains(&claim.kind))
+    };
+    let is_open = |link: &&Link| !link.is_hung_up && !link.is_closing && ledger.gone.get(&link.process) == Some(&false);
+    let taker = ledger.links.values().filter(is_open).find(|link| takes(link));
+    // One that is being ended gets no jobs, and nobody says so here.
+    promise!(
+        "a job without a handler is one that nobody takes",
+        taker.is_none() || ledger.main.is_none(),
+        "{claim:?}, {taker:?}"
+    );
+    Ok(())
 }

@@ -247,12 +247,9 @@ impl Ledger {
         self.claims.iter().filter(held).count()
     }
 
-    /// Jobs in the buffer; what comes after an earlier claim of the same job may be on its way back already.
+    /// Jobs in the buffer; what came after an earlier claim of the same job may be on its way back already, ever since.
     pub fn waiting(&self) -> usize {
-        let is_first = |claim: &&Claim| {
-            let first = self.open().find(|other| other.id == claim.id);
-            claim.is_waiting() && first.is_some_and(|first| first.serial == claim.serial)
-        };
+        let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again;
         self.claims.iter().filter(is_first).count()
     }
 
@@ -403,7 +400,7 @@ impl Ledger {
             | Remark::EndingProcess { .. }
             | Remark::Claimed(_)
             | Remark::HandedOver(..)
-            | Remark::NoHandler(..)
+            | Remark::NoHandler { .. }
             | Remark::CallFailed { .. }
             | Remark::BackendIsAway(_)
             | Remark::BackendIsStillAway(_)

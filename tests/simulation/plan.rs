@@ -267,6 +267,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
             Restart::Always,
         ]),
         ready_timeout: ms(*chance.pick(&[300, 2_000, 60_000])),
+        type_wait: ms(*chance.pick(&[0, 200, 3_000])),
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
         poll_interval: ms(*chance.pick(&[100, 1_000])),
         heartbeat_interval: ms(*chance.pick(&[300, 1_000, 5_000])),
