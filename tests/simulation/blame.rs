@@ -160,7 +160,7 @@ impl Blame {
     fn call(&self, call: &Call, ledger: &Ledger) -> Kept {
         let (job, is_blamed) = match call {
             Call::Fail { job, error, .. } if error.kind.as_deref() == Some("handler_not_found") => {
-                return is_taken_by_nobody(job, ledger);
+                return self.is_taken_by_nobody(job, ledger);
             }
             Call::Fail { job, error, .. } if error.kind.as_deref() == Some("worker_death") => (job, true),
             Call::Requeue { job, reason, .. } if reason.contains("another job of it hung") => (job, false),
@@ -203,25 +203,31 @@ impl Blame {
     pub fn own_status(&self) -> Option<u8> {
         self.was_ended.then_some(1)
     }
-}
 
-/// Nobody is there who takes jobs of this kind.
-fn is_taken_by_nobody(job: &JobId, ledger: &Ledger) -> Kept {
-    let claim = ledger.open().find(|claim| claim.id == *job);
-    let Some(claim) = claim.filter(|claim| !claim.is_decided) else {
-        return Ok(());
-    };
-    let takes = |link: &Link| {
-        let types = link.ready.as_ref().and_then(|ready| ready.types.as_ref());
-        link.ready.is_some() && types.is_none_or(|types| types.contains(&claim.kind))
-    };
-    let is_open = |link: &&Link| !link.is_hung_up && !link.is_closing && ledger.gone.get(&link.process) == Some(&false);
-    let taker = ledger.links.values().filter(is_open).find(|link| takes(link));
-    // One that is being ended gets no jobs, and nobody says so here.
-    promise!(
-        "a job without a handler is one that nobody takes",
-        taker.is_none() || ledger.main.is_none(),
-        "{claim:?}, {taker:?}"
-    );
-    Ok(())
+    /// Nobody is there who takes jobs of this kind.
+    fn is_taken_by_nobody(&self, job: &JobId, ledger: &Ledger) -> Kept {
+        let claim = ledger.open().find(|claim| claim.id == *job);
+        let Some(claim) = claim.filter(|claim| !claim.is_decided) else {
+            return Ok(());
+        };
+        let takes = |link: &Link| {
+            let types = link.ready.as_ref().and_then(|ready| ready.types.as_ref());
+            link.ready.is_some() && types.is_none_or(|types| types.contains(&claim.kind))
+        };
+        let is_open =
+            |link: &&Link| !link.is_hung_up && !link.is_closing && ledger.gone.get(&link.process) == Some(&false);
+        // One that is being ended gets no jobs.
+        let is_ending = |link: &Link| self.endings.iter().any(|ending| ending.process == link.process);
+        let taker = ledger
+            .links
+            .values()
+            .filter(is_open)
+            .find(|link| takes(link) && !is_ending(link));
+        promise!(
+            "a job without a handler is one that nobody takes",
+            taker.is_none() || ledger.main.is_none(),
+            "{claim:?}, {taker:?}"
+        );
+        Ok(())
+    }
 }
