@@ -127,6 +127,8 @@ impl Lifecycle {
         // A look that is on its way may still show what came before this reservation.
         let looks = [Purpose::LookAgain(claim), Purpose::LookForLost(claim)];
         self.calls.retain(|_, purpose| !looks.contains(purpose));
+        // What it waits for begins anew.
+        self.timers.cancel(Timer::NoHandler(claim));
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.delivery = delivery.clone();
         job.worker = worker.clone();

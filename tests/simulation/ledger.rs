@@ -442,6 +442,7 @@ impl Ledger {
 
     /// A job that is here was delivered again: what it has now is the new reservation.
     fn adopted(&mut self, id: &JobId) -> Kept {
+        let shown = self.shown.get(id).copied();
         let newest = self.claims.iter().rposition(|claim| claim.id == *id);
         let again = newest.map(|newest| self.claims.remove(newest));
         let is_here = |claim: &Claim| claim.answer.is_none() && !claim.is_decided && (claim.is_open || claim.is_lost);
@@ -452,6 +453,8 @@ impl Ledger {
         let (Some(again), Some(here)) = (again, here) else {
             return Err(broken("what is adopted is here", format!("{id}")));
         };
+        // What was seen to be ours is a job like any other; so is what takes its place.
+        here.is_again &= here.is_seen("", shown, true).is_err();
         here.serial = again.serial;
         here.worker = again.worker;
         here.is_last_attempt = again.is_last_attempt;
