@@ -131,15 +131,23 @@ impl JobNarrator {
     }
 
     /// It is no longer ours.
-    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason) -> Note {
+    /// `said` is what the answer says that ended it, if one did.
+    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: &str) -> Note {
         self.known.remove(&job.id);
         match reason {
             CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
             CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
                 let message = "Job lost: its reservation is over, and its outcome is not reported";
-                note(Level::Warn, job, None, message)
+                note(Level::Warn, job, None, &format!("{message}{said}"))
             }
         }
+    }
+
+    /// Somebody else did it as well.
+    pub fn done_twice(&mut self, job: &Subject, said: &str) -> Note {
+        self.known.remove(&job.id);
+        let message = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
+        note(Level::Warn, job, None, &format!("{message}{said}"))
     }
 
     /// Its handler was told to stop, and does not.

@@ -156,6 +156,7 @@ fn about_jobs() -> Vec<Remark> {
         Remark::Settled(Arc::clone(&job), Outcome::Acked),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
         Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
+        Remark::DoneTwice(Arc::clone(&job)),
         Remark::Unanswered(Arc::clone(&job), CancelReason::Cancelled),
         Remark::Unanswered(Arc::clone(&job), CancelReason::Lost),
         Remark::Adopted(Arc::clone(&job)),

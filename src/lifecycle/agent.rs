@@ -54,6 +54,10 @@ pub(super) struct Agent {
     pub(super) registrations: Setbacks,
     /// What the last heartbeat's reply asked for.
     pub(super) last_directive: Option<Directive>,
+    /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
+    pub(super) store_seen_at: Option<Moment>,
+    /// When it last took an outcome.
+    pub(super) outcome_taken_at: Option<Moment>,
     /// When something was last brought forward.
     brought_forward_at: Option<Moment>,
     /// The backend takes no progress.
@@ -82,6 +86,8 @@ impl Agent {
             fetch_forms: FetchForms::default(),
             registrations: Setbacks::default(),
             last_directive: None,
+            store_seen_at: None,
+            outcome_taken_at: None,
             brought_forward_at: None,
             has_no_progress: false,
             has_no_checkpoints: false,
@@ -146,6 +152,9 @@ impl Lifecycle {
         match reply {
             Reply::Fetched(deliveries) => {
                 self.agent.fetches = Setbacks::default();
+                if !deliveries.is_empty() {
+                    self.store_was_seen(now);
+                }
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
                     self.say(Remark::FetchForm(form));
                 }

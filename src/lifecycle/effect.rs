@@ -406,6 +406,8 @@ pub enum Remark {
     /// It was cancelled or lost, for this reason, and its handler has not answered within the grace: it holds a slot of its
     /// connection.
     Unanswered(Arc<Subject>, CancelReason),
+    /// The only ACK that we sent found it completed: somebody else did the job as well.
+    DoneTwice(Arc<Subject>),
     /// Its own timeout is over.
     TimedOut(Arc<Subject>),
     /// The backend does not take the result; it is sent without.

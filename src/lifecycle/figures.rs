@@ -382,6 +382,8 @@ fn end(remark: &Remark) -> Option<(&Subject, End)> {
         Some((job, end))
     } else if let Remark::Abandoned(job, _) = remark {
         Some((job, End::Left))
+    } else if let Remark::DoneTwice(job) = remark {
+        Some((job, End::Lost))
     } else if let Remark::ReservationLost(job, reason) = remark {
         let end = match reason {
             CancelReason::Cancelled => End::Cancelled,

@@ -63,11 +63,11 @@ pub(super) struct Beat {
     /// When it went out.
     pub(super) at: Moment,
     pub(super) named: Vec<(JobId, Claim)>,
-    form: HeartbeatForm,
+    pub(super) form: HeartbeatForm,
     /// It says quiet on the way to terminate.
     says_quiet_first: bool,
     /// When it went out, and how long it keeps what it names.
-    keeps: (Moment, Duration),
+    pub(super) keeps: (Moment, Duration),
 }
 
 impl Beats {
@@ -243,6 +243,7 @@ impl Lifecycle {
                 if std::mem::take(&mut self.agent.beats.lost) >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
+                self.note_extended(beat, extended.as_deref(), now);
                 self.look_for_lost(beat, extended, now);
                 self.directed(directive, now);
                 // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.

@@ -18,6 +18,8 @@ pub struct Job {
     pub worker: WorkerId,
     /// When the backend gave it to us.
     pub claimed_at: Moment,
+    /// Until when a heartbeat last extended its reservation.
+    pub extended_until: Option<Moment>,
     /// Where it is.
     pub place: Place,
     /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody. Only a worker can have
@@ -108,6 +110,32 @@ pub struct Report {
     pub connection: Option<ConnectionId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
     pub is_surplus: bool,
+    /// Requests of this outcome that went out, less those that certainly never got there.
+    pub sent: u32,
+    /// What the next look is to find out.
+    pub question: Question,
+    /// The backend said that there is no such job.
+    pub missing: Option<Missing>,
+}
+
+/// What a look at a job finds out before its outcome is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// Was a FAIL or a requeue carried out that had no answer?
+    Done,
+    /// Is the job completed? An ACK was answered with a conflict that does not say it.
+    Completed,
+    /// Does the backend get at the job at all? It answers each ACK with an error, perhaps because of the result.
+    ResultTaken,
+}
+
+/// A job that the backend does not find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Missing {
+    /// The first time that it said so.
+    pub since: Moment,
+    /// From then on it is believed: the reservation is over, as it stood at that time.
+    pub until: Moment,
 }
 
 /// An outcome.
@@ -141,8 +169,8 @@ pub enum Step {
     Sent(CallId, Moment),
     /// Sent before, and it may have been carried out: to be looked at, after a pause.
     Doubtful,
-    /// Looked at.
-    Looking(CallId),
+    /// Looked at, since this moment.
+    Looking(CallId, Moment),
     /// The backend does not take the result: the worker has a moment to answer differently.
     ResultRefused,
 }
@@ -168,7 +196,7 @@ impl Step {
     pub fn is_pause(self) -> bool {
         match self {
             Self::Pausing | Self::Doubtful => true,
-            Self::Due | Self::Sent(..) | Self::Looking(_) | Self::ResultRefused => false,
+            Self::Due | Self::Sent(..) | Self::Looking(..) | Self::ResultRefused => false,
         }
     }
 }
@@ -214,7 +242,7 @@ impl Job {
                 What::Ack { .. } => false,
                 What::Fail { .. } | What::Requeue { .. } => match report.step {
                     Step::Due | Step::Pausing | Step::ResultRefused => false,
-                    Step::Sent(..) | Step::Doubtful | Step::Looking(_) => true,
+                    Step::Sent(..) | Step::Doubtful | Step::Looking(..) => true,
                 },
             },
         };
@@ -261,6 +289,7 @@ impl Ledger {
             delivery,
             worker,
             claimed_at: now,
+            extended_until: None,
             place: Place::Waiting,
             is_lost: false,
             suspicion: Suspicion::default(),

@@ -10,6 +10,7 @@
 //! | `unhandled` | what becomes of jobs whose type no connection takes |
 //! | `reports` | outcomes on their way to the backend |
 //! | `redelivery` | what comes again while they are |
+//! | `doubts` | answers to an outcome that leave open what became of the job |
 //! | `setbacks` | how often in a row something failed, and how |
 //! | `refusals` | outcomes that it does not take as they are |
 //! | `news` | progress and checkpoints on theirs |

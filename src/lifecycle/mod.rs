@@ -10,6 +10,7 @@ mod backoff;
 pub mod budget;
 mod connections;
 mod conversation;
+mod doubts;
 pub mod effect;
 pub mod end_cause;
 pub mod ending;

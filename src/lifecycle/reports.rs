@@ -10,7 +10,7 @@ use crate::lifecycle::agent::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::effect::{About, Call, CancelReason, Outcome, Remark, Word};
 use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId};
-use crate::lifecycle::jobs::{Job, Place, Report, Step, What};
+use crate::lifecycle::jobs::{Job, Place, Question, Report, Step, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::setbacks::Setbacks;
 use crate::lifecycle::time::Moment;
@@ -20,10 +20,6 @@ const MAX_REPORTS_IN_FLIGHT: usize = 64;
 
 /// When the end is near, an ACK without an answer for this long is sent again on a fresh connection.
 const HANGS_AFTER: Duration = Duration::from_millis(500);
-
-/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does
-/// not know the job, and says so in its own way.
-const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
 
 impl Lifecycle {
     /// The outcome of a job is decided.
@@ -80,6 +76,9 @@ impl Lifecycle {
             setbacks: Setbacks::default(),
             connection,
             is_surplus,
+            sent: 0,
+            question: Question::Done,
+            missing: None,
         };
         self.jobs.place(claim, Place::Reporting(report));
     }
@@ -146,6 +145,9 @@ impl Lifecycle {
             };
             let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
             self.jobs.step(claim, Step::Sent(sent, now));
+            if let Some(report) = self.jobs.report_mut(claim) {
+                report.sent = report.sent.saturating_add(1);
+            }
         }
     }
 
@@ -191,12 +193,23 @@ impl Lifecycle {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let is_current = matches!(report.step, Step::Sent(sent, _) if sent == call);
+        let asked_at = match report.step {
+            Step::Sent(sent, at) if sent == call => Some(at),
+            Step::Sent(..)
+            | Step::Due
+            | Step::Pausing
+            | Step::Doubtful
+            | Step::Looking(..)
+            | Step::ResultRefused => None,
+        };
         let failure = match reply {
             // Whichever of two attempts brings the good news.
-            Reply::Accepted => return self.settled(claim, now),
-            Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
+            Reply::Accepted => {
+                self.outcome_was_taken(now);
                 return self.settled(claim, now);
+            }
+            Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
+                return self.job_is_completed(claim, now);
             }
             Reply::Failed(failure) => failure,
             Reply::Registered { .. }
@@ -205,20 +218,27 @@ impl Lifecycle {
             | Reply::Looked(_)
             | Reply::Described(_) => Failure::Unanswered,
         };
-        if is_current {
-            self.report_failed(claim, failure, now);
+        if let Some(asked_at) = asked_at {
+            self.report_failed(claim, failure, asked_at, now);
         }
     }
 
-    fn report_failed(&mut self, claim: Claim, failure: Failure, now: Moment) {
+    fn report_failed(&mut self, claim: Claim, failure: Failure, asked_at: Moment, now: Moment) {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
         let is_ack = matches!(report.what, What::Ack { .. });
+        if matches!(failure, Failure::NotSent | Failure::NoRoom | Failure::NoCredentials) {
+            // Certainly not: nothing of it can have got through.
+            report.sent = report.sent.saturating_sub(1);
+        }
+        report.question = Question::Done;
         match failure {
-            Failure::Lost | Failure::NotFound | Failure::Conflict { .. } | Failure::AlreadyCompleted => {
-                self.report_is_lost(claim);
-            }
+            Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
+            Failure::NotFound => self.job_not_found(claim, asked_at, now),
+            Failure::Conflict { was_sent_twice } if is_ack => self.ack_is_in_conflict(claim, was_sent_twice, now),
+            Failure::Conflict { .. } => self.report_is_lost(claim),
+            Failure::ServerError if is_ack => self.ack_meets_server_error(claim, now),
             Failure::Refused => self.report_is_refused(claim, now),
             Failure::Unanswered | Failure::ServerError if !is_ack => {
                 self.pause_report(claim, Step::Doubtful, failure, now);
@@ -239,21 +259,18 @@ impl Lifecycle {
         }
     }
 
-    fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
-        let is_over = |report: &mut Report| report.setbacks.alike_for(now) >= FOREIGN_FOR_GOOD;
-        if self.jobs.report_mut(claim).is_some_and(is_over) {
-            self.report_is_lost(claim);
-        }
-    }
-
-    fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
+    /// The next attempt, or the look before it, comes after a pause.
+    pub(super) fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
         let job = self.jobs.get(claim).map(Job::subject);
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
         let before = report.setbacks.add(failure, now);
-        let what = name(&report.what);
+        let (what, missing) = (name(&report.what), report.missing);
         let pause = self.retry_pause(before, failure);
+        // The last attempt of those that are made while the backend's store may be away.
+        let last = missing.filter(|_| failure == Failure::NotFound);
+        let pause = last.map_or(pause, |missing| pause.min(missing.until.from_now(now)));
         self.jobs.step(claim, step);
         self.timers.arm(Timer::Report(claim), now.after(pause));
         self.say(Remark::CallFailed {
@@ -269,59 +286,9 @@ impl Lifecycle {
         let Place::Reporting(report) = &job.place else { return };
         match report.step {
             Step::Pausing => self.jobs.step(claim, Step::Due),
-            Step::Doubtful => {
-                let call = Call::Look { job: job.id().clone() };
-                let sent = self.call(
-                    call,
-                    Purpose::LookBeforeRepeat(claim),
-                    self.options.request_timeout,
-                    now,
-                );
-                self.jobs.step(claim, Step::Looking(sent));
-            }
+            Step::Doubtful => self.look_before_repeat(claim, now),
             Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
-            Step::Due | Step::Looking(_) | Step::ResultRefused => {}
-        }
-    }
-
-    /// A FAIL or requeue without an answer: repeated only if the job is as it was before.
-    pub(super) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Reporting(report) = &job.place else { return };
-        let Step::Looking(_) = report.step else { return };
-        match reply {
-            Reply::Looked(view) if is_ours(job, &view) => self.jobs.step(claim, Step::Due),
-            Reply::Looked(_) => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
-            Reply::Failed(
-                failure @ (Failure::NotSent
-                | Failure::NoRoom
-                | Failure::NoCredentials
-                | Failure::Unanswered
-                | Failure::ServerError
-                | Failure::Declined { .. }
-                | Failure::Redirected
-                | Failure::Unauthorized),
-            ) => {
-                self.pause_report(claim, Step::Doubtful, failure, now);
-            }
-            Reply::Failed(failure @ Failure::Foreign) => {
-                self.pause_report(claim, Step::Doubtful, failure, now);
-                self.give_up_on_foreign(claim, now);
-            }
-            Reply::Failed(
-                Failure::NotOffered
-                | Failure::Unregistered
-                | Failure::NotFound
-                | Failure::Lost
-                | Failure::Conflict { .. }
-                | Failure::AlreadyCompleted
-                | Failure::Refused,
-            )
-            | Reply::Registered { .. }
-            | Reply::Beaten { .. }
-            | Reply::Fetched(_)
-            | Reply::Described(_)
-            | Reply::Accepted => self.leave_to_lapse(claim, "whether the backend has its outcome cannot be told"),
+            Step::Due | Step::Looking(..) | Step::ResultRefused => {}
         }
     }
 
@@ -332,7 +299,7 @@ impl Lifecycle {
     }
 
     /// The backend has it.
-    fn settled(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn settled(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
         let (id, subject) = (job.id().clone(), job.subject());
         let Place::Reporting(report) = job.place else { return };
@@ -350,19 +317,6 @@ impl Lifecycle {
         }
         if let Some(connection) = report.connection {
             self.tell(connection, Word::Ok { job: id, about });
-        }
-    }
-
-    fn report_is_lost(&mut self, claim: Claim) {
-        let Some(job) = self.finish(claim) else { return };
-        self.say(Remark::ReservationLost(job.subject(), CancelReason::Lost));
-        if let Place::Reporting(Report {
-            connection: Some(connection),
-            ..
-        }) = job.place
-        {
-            let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
-            self.refuse(connection, ErrorCode::Lost, message, Some(job.id().clone()));
         }
     }
 
@@ -399,7 +353,7 @@ impl Lifecycle {
                 Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
                 // A look does no harm, however often.
                 Step::Doubtful => self.timers.arm_at_latest(Timer::Report(claim), now),
-                Step::Due | Step::Looking(_) => {}
+                Step::Due | Step::Looking(..) => {}
             }
         }
     }
@@ -424,11 +378,17 @@ impl Lifecycle {
 
     /// The answer to a request that nobody waits for any more.
     pub(super) fn late_reply(&mut self, call: CallId, reply: &Reply, now: Moment) {
-        if let Some(claim) = self.shutdown.overtaken.remove(&call)
-            && matches!(reply, Reply::Accepted | Reply::Failed(Failure::AlreadyCompleted))
-            && self.jobs.report_mut(claim).is_some()
-        {
+        let Some(claim) = self.shutdown.overtaken.remove(&call) else {
+            return;
+        };
+        if self.jobs.report_mut(claim).is_none() {
+            return;
+        }
+        if *reply == Reply::Accepted {
+            self.outcome_was_taken(now);
             self.settled(claim, now);
+        } else if *reply == Reply::Failed(Failure::AlreadyCompleted) {
+            self.job_is_completed(claim, now);
         }
     }
 }

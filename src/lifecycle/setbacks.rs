@@ -28,6 +28,12 @@ impl Setbacks {
         before
     }
 
+    /// Since when every one of them has been of the kind of the last one.
+    #[must_use]
+    pub fn alike_since(&self) -> Option<Moment> {
+        self.alike_since
+    }
+
     /// For how long every one of them has been of the kind of the last one.
     #[must_use]
     pub fn alike_for(&self, now: Moment) -> Duration {

@@ -383,6 +383,7 @@ fn said(remark: &Remark) -> String {
         Remark::Replaced(job) => format!("{job} was delivered again and replaced where it waits"),
         Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
         Remark::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
+        Remark::DoneTwice(job) => format!("{job} was done twice"),
         Remark::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
         Remark::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
         Remark::Registered(worker) => format!("{worker} is registered"),
