@@ -9,6 +9,8 @@
     reason = "the simulation is a test: it fails by panicking, and shows what it was asked to show"
 )]
 
+#[path = "simulation/absences.rs"]
+mod absences;
 #[path = "simulation/accounts.rs"]
 mod accounts;
 #[path = "simulation/asks.rs"]
@@ -31,6 +33,8 @@ mod happen;
 mod ledger;
 #[path = "simulation/looks.rs"]
 mod looks;
+#[path = "simulation/outcomes.rs"]
+mod outcomes;
 #[path = "simulation/plan.rs"]
 mod plan;
 #[path = "simulation/promise.rs"]

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::lifecycle::effect::{Call, CancelReason, FetchForm, HeartbeatForm, Remark};
 use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
-use crate::lifecycle::ids::{Claim, JobId};
 use crate::lifecycle::heartbeats::Beat;
+use crate::lifecycle::ids::{Claim, JobId};
 use crate::lifecycle::jobs::{Job, Missing, Place, Question, Report, Step, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::reports::is_ours;
@@ -143,7 +143,9 @@ impl Lifecycle {
             return;
         };
         let has_result = matches!(report.what, What::Ack { result: Some(_) });
-        let Some(since) = report.setbacks.alike_since() else { return };
+        let Some(since) = report.setbacks.alike_since() else {
+            return;
+        };
         if !has_result || since.until(now) < BROKEN_FOR_GOOD {
             return;
         }

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use crate::lifecycle::agent::LONGEST_RETRY_IN_A_DRAIN;
-use crate::lifecycle::effect::{About, Call, CancelReason, Outcome, Remark, Word};
-use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
+use crate::lifecycle::effect::{About, Call, Outcome, Remark, Word};
+use crate::lifecycle::event::{Failure, JobState, JobView, Reply};
 use crate::lifecycle::ids::{CallId, Claim, ConnectionId};
 use crate::lifecycle::jobs::{Job, Place, Question, Report, Step, What};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
@@ -195,12 +195,9 @@ impl Lifecycle {
         };
         let asked_at = match report.step {
             Step::Sent(sent, at) if sent == call => Some(at),
-            Step::Sent(..)
-            | Step::Due
-            | Step::Pausing
-            | Step::Doubtful
-            | Step::Looking(..)
-            | Step::ResultRefused => None,
+            Step::Sent(..) | Step::Due | Step::Pausing | Step::Doubtful | Step::Looking(..) | Step::ResultRefused => {
+                None
+            }
         };
         let failure = match reply {
             // Whichever of two attempts brings the good news.

@@ -57,6 +57,8 @@ struct Player {
     reads_at_once: bool,
     is_given: bool,
     is_down: bool,
+    /// Requests that are always answered in this way from some time on, by how they begin.
+    always: Vec<(String, String)>,
     has_exited: bool,
     written: String,
 }
@@ -77,6 +79,7 @@ pub fn play(script: &str) -> Result<String, Wrong> {
         reads_at_once: true,
         is_given: true,
         is_down: false,
+        always: Vec::new(),
         has_exited: false,
         written: String::new(),
     };
@@ -242,6 +245,15 @@ impl Player {
         } else if let Some(how) = what.strip_prefix("the backend is ") {
             self.is_down = how == "down";
             vec![]
+        } else if what == "the backend always answers nothing any more" {
+            self.always.clear();
+            vec![]
+        } else if let Some(rule) = what.strip_prefix("the backend always answers ") {
+            let (call, reply) = rule.split_once(" -> ").ok_or("what does it always answer?")?;
+            self.always.insert(0, (call.to_owned(), reply.to_owned()));
+            let mut lines = Vec::new();
+            self.handle_habits(&mut lines)?;
+            lines
         } else if let Some(answer) = what.strip_prefix("backend: ") {
             let (call, reply) = answer.split_once(" -> ").ok_or("what does it answer?")?;
             self.answer(call, reply)?
@@ -312,16 +324,20 @@ impl Player {
                 .find_map(|(index, asked)| Some((index, self.habitual(asked)?)));
             let Some((index, answer)) = answered else { return Ok(()) };
             let asked = self.asked.remove(index);
-            let (reply, now) = (words::reply(answer)?, self.now);
+            let (reply, now) = (words::reply(&answer)?, self.now);
             self.machine().handle(Event::BackendReplied(asked.id, reply), now);
             self.drain(lines);
         }
         Err("answers without end".to_owned())
     }
 
-    fn habitual(&self, asked: &Asked) -> Option<&'static str> {
+    fn habitual(&self, asked: &Asked) -> Option<String> {
         if self.is_down {
-            return Some("not sent");
+            return Some("not sent".to_owned());
+        }
+        let rule = self.always.iter().find(|(begin, _)| asked.text.starts_with(begin));
+        if let Some((_, answer)) = rule {
+            return Some(answer.clone());
         }
         let (.., answer) = HABITS.iter().find(|(name, begins, _)| {
             let is_habit = if self.is_given && *name != "manifests" {
@@ -331,7 +347,7 @@ impl Player {
             };
             is_habit && begins.iter().any(|begin| asked.text.starts_with(begin))
         })?;
-        Some(answer)
+        Some((*answer).to_owned())
     }
 
     /// Notes every effect, and lets a worker read what it was sent.

@@ -58,6 +58,7 @@ pub fn apply(options: &mut Options, text: &str) -> Result<(), Wrong> {
             "ready_timeout" => options.ready_timeout = period(value)?,
             "type_wait" => options.type_wait = period(value)?,
             "timeout_grace" => options.timeout_grace = period(value)?,
+            "visibility" => options.visibility_timeout = period(value)?,
             "request_timeout" => options.request_timeout = period(value)?,
             "heartbeat" => options.heartbeat_interval = period(value)?,
             "final_state" => options.final_state = final_state(value)?,

@@ -199,6 +199,38 @@ impl Backend {
         Reply::Fetched(brought)
     }
 
+    /// What is made of a page in its place that answers everything with success.
+    pub fn foreign(&self, call: &Call) -> Reply {
+        let is_unrepeatable = matches!(call, Call::Fail { .. } | Call::Requeue { .. });
+        Reply::Failed(if is_unrepeatable {
+            Failure::Unanswered
+        } else {
+            Failure::Foreign
+        })
+    }
+
+    /// What it answers while its store is away; nothing, where it needs none.
+    pub fn without_store(&self, call: &Call) -> Option<Reply> {
+        match call {
+            Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } => Some(Reply::Failed(Failure::NotFound)),
+            Call::Look { .. } => Some(Reply::Looked(JobView {
+                state: JobState::Missing,
+                worker: None,
+                reservation: Reservation::default(),
+            })),
+            Call::Fetch { .. } => Some(Reply::Fetched(Vec::new())),
+            Call::Heartbeat { .. } => Some(Reply::Beaten {
+                directive: self.directive,
+                extended: (self.habits.tells_extended && !self.habits.omits_empty).then(Vec::new),
+            }),
+            Call::Register { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Deregister { .. } => None,
+        }
+    }
+
     fn after_fail(&self, id: &JobId, retryable: bool, now: Duration) -> State {
         if retryable && self.jobs.get(id).is_some_and(|job| !is_used_up(job)) {
             State::Queued {
@@ -212,7 +244,7 @@ impl Backend {
     /// Whoever asks: nobody checks whose job it is.
     fn outcome(&mut self, id: &JobId, meant: Option<u64>, next: State) -> Reply {
         let Some(job) = self.jobs.get_mut(id) else {
-            return Reply::Failed(Failure::Lost);
+            return Reply::Failed(Failure::NotFound);
         };
         match job.state {
             State::Active { .. } => {
@@ -222,8 +254,18 @@ impl Backend {
                 }
                 Reply::Accepted
             }
-            State::Completed => Reply::Failed(Failure::AlreadyCompleted),
-            State::Queued { .. } | State::Cancelled | State::Discarded => Reply::Failed(Failure::Lost),
+            State::Completed if !self.habits.hides_state => Reply::Failed(Failure::AlreadyCompleted),
+            State::Queued { .. } | State::Cancelled | State::Discarded if !self.habits.hides_state => {
+                Reply::Failed(Failure::Lost)
+            }
+            State::Completed | State::Queued { .. } | State::Cancelled | State::Discarded
+                if next == State::Completed =>
+            {
+                Reply::Failed(Failure::Conflict { was_sent_twice: false })
+            }
+            State::Completed | State::Queued { .. } | State::Cancelled | State::Discarded => {
+                Reply::Failed(Failure::Lost)
+            }
         }
     }
 

@@ -353,7 +353,7 @@ impl Ledger {
             Remark::Abandoned(job, why) => self.abandoned(&job.id, why)?,
             Remark::Void(job, _) => self.void(&job.id)?,
             Remark::Adopted(job) | Remark::Replaced(job) => self.adopted(&job.id)?,
-            Remark::ReservationLost(job, _) => self.lost(&job.id)?,
+            Remark::ReservationLost(job, _) | Remark::DoneTwice(job) => self.lost(&job.id)?,
             Remark::TimedOut(job) => {
                 if let Some(claim) = self.find(&job.id) {
                     claim.may_be_decided = true;

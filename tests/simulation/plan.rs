@@ -43,6 +43,8 @@ pub struct BackendHabits {
     pub delay: u64,
     /// Looks at a job take this long, if not as long as everything else.
     pub look_delay: Option<u64>,
+    /// A conflict does not say which state the job is in.
+    pub hides_state: bool,
     /// When a FAIL or requeue is carried out, and when it is answered: the job may come again before either.
     pub nack_delay: Option<(u64, u64)>,
 }
@@ -116,6 +118,12 @@ pub enum Fault {
     NotOffered,
     Unregistered,
     Refused,
+    /// A success that somebody else has written.
+    Foreign,
+    /// An error of the backend, carried out or not.
+    ServerError(bool),
+    /// The backend's store is away: it finds no job, and says so as if there were none.
+    StoreAway,
     /// Success, of another kind of request.
     OtherReply,
     /// A FETCH brings this many more than asked for.
@@ -305,6 +313,7 @@ fn backend(chance: &mut Chance) -> BackendHabits {
         visibility: *chance.pick(&[3_000, 120_000]),
         delay: *chance.pick(&[0, 3, 40, 300]),
         look_delay: chance.one_in(3).then_some(900),
+        hides_state: chance.one_in(3),
         // At once and answered late, or when the reservation is over that it was meant for.
         nack_delay: *chance.pick(&[None, None, Some((1, 1_600)), Some((3_400, 3_450))]),
     }
@@ -382,6 +391,10 @@ fn faults(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
             Fault::Silence(false),
             Fault::Slow(1_500),
             Fault::Refused,
+            Fault::Foreign,
+            Fault::ServerError(false),
+            Fault::StoreAway,
+            Fault::StoreAway,
         ]);
         let length = *chance.pick(&[500, 4_000, 60_000]);
         twists.push(Twist::Outage(from, from + length, kind));
@@ -394,7 +407,10 @@ fn faults(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
 
 fn fault(chance: &mut Chance) -> Fault {
     let delay = *chance.pick(&[5, 100, 900, 20_000]);
-    match chance.below(18) {
+    match chance.below(22) {
+        18 => Fault::Foreign,
+        19 => Fault::ServerError(chance.one_in(2)),
+        20 | 21 => Fault::StoreAway,
         0 | 1 => Fault::Slow(delay),
         2 => Fault::NotSent,
         3 | 4 => Fault::ReplyLost(delay),

@@ -82,11 +82,16 @@ impl World {
 
     /// A reservation is only called lost when it is.
     pub fn hold_up_lost(&mut self, id: &JobId) -> Kept {
-        let serial = self.ledger.find_lost(id).map(|claim| claim.serial);
+        let claim = self.ledger.find_lost(id);
+        let is_held = claim
+            .as_ref()
+            .is_some_and(|claim| claim.is_held() || claim.is_waiting());
+        let serial = claim.map(|claim| claim.serial);
         let is_alive = serial.is_some_and(|serial| self.backend.holds(id, serial, self.now));
+        let is_excused = self.talk.absences.excuses(id, is_held, self.now);
         promise!(
             "what is lost was lost",
-            !is_alive,
+            !is_alive || is_excused,
             "{id}: reservation {serial:?} is alive"
         );
         Ok(())
@@ -319,7 +324,7 @@ impl World {
             fault,
             answer: None,
         };
-        self.requests.insert(id, exchange);
+        self.requests.insert(id, exchange.clone());
         let usual = self.plan.backend.delay;
         let refused = |failure| (usual, Some(Reply::Failed(failure)));
         if let Some((done, after)) = late {
@@ -350,6 +355,12 @@ impl World {
             Some(Fault::NotOffered) => (false, refused(Failure::NotOffered)),
             Some(Fault::Unregistered) => (false, refused(Failure::Unregistered)),
             Some(Fault::Refused) => (false, refused(Failure::Refused)),
+            Some(Fault::Foreign) => (false, (usual, Some(self.backend.foreign(&exchange.call)))),
+            Some(Fault::ServerError(is_done)) => (is_done, refused(Failure::ServerError)),
+            Some(Fault::StoreAway) => match self.backend.without_store(&exchange.call) {
+                Some(reply) => (false, (usual, Some(reply))),
+                None => (true, (usual, None)),
+            },
         };
         let answered = self.now + crate::plan::ms(after);
         if is_done {

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ojs_init::lifecycle::effect::{Call, WorkerState};
-use ojs_init::lifecycle::event::{Failure, Reply};
+use ojs_init::lifecycle::event::{Failure, JobState, Reply};
 use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::options::{FinalState, Options};
 
+use crate::absences::Absences;
 use crate::farewells::Farewells;
 use crate::ledger::{Claim, Ledger, broken};
 use crate::looks::{Shown, shows_ours};
+use crate::outcomes::outcome_replied;
 use crate::plan::Answer;
 use crate::promise::{Broken, Kept, promise};
 
@@ -55,6 +57,7 @@ pub struct Talk {
     since_last_beat: Vec<Call>,
     known: BTreeMap<WorkerId, Duration>,
     farewells: Farewells,
+    pub absences: Absences,
 }
 
 impl Talk {
@@ -69,6 +72,7 @@ impl Talk {
             since_last_beat: Vec::new(),
             known: BTreeMap::new(),
             farewells: Farewells::default(),
+            absences: Absences::default(),
         }
     }
 
@@ -156,7 +160,8 @@ impl Talk {
         now: Duration,
     ) -> Option<Reply> {
         let pending = self.calls.remove(&id)?;
-        ledger.is_looked_at = matches!(pending.call, Call::Look { .. });
+        self.absences.replied(&pending.call, reply, now);
+        ledger.is_looked_at = matches!(pending.call, Call::Look { .. }) && !pending.is_before_repeat;
         match &pending.call {
             Call::Register { worker } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
@@ -181,11 +186,14 @@ impl Talk {
                 ledger.shown.insert(job.clone(), Shown::Nothing);
             }
             Call::Look { job } if pending.is_before_repeat => {
-                if let (Some(claim), Reply::Looked(view)) = (ledger.find(job), reply)
-                    && shows_ours(claim, view)
-                {
-                    claim.needs_look = false;
-                    claim.is_doubtful = false;
+                if let (Some(claim), Reply::Looked(view)) = (ledger.find(job), reply) {
+                    let is_ack = claim.answer == Some(Answer::Ack);
+                    // Of an ACK in conflict a look shows that it got through.
+                    claim.is_taken |= is_ack && view.state == JobState::Completed;
+                    if shows_ours(claim, view) {
+                        claim.needs_look = false;
+                        claim.is_doubtful = false;
+                    }
                 }
             }
             Call::Deregister { worker, way } => self.farewells.answered(worker, *way, reply),
@@ -467,32 +475,4 @@ fn claimed<'a>(call: &Call, job: &JobId, worker: &WorkerId, ledger: &'a mut Ledg
     let is_the_claimers = claim.worker == *worker;
     promise!("an outcome is the claimer's", is_the_claimers, "{call:?}: {claim:?}");
     Ok(claim)
-}
-
-fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
-    match reply {
-        Reply::Accepted => claim.is_taken = true,
-        Reply::Failed(Failure::AlreadyCompleted) => claim.is_taken |= is_ack,
-        Reply::Failed(Failure::Lost | Failure::NotFound | Failure::Conflict { .. }) => {}
-        Reply::Failed(Failure::Refused) => {
-            claim.is_doubtful = false;
-        }
-        Reply::Failed(
-            Failure::NotSent
-            | Failure::NoRoom
-            | Failure::NoCredentials
-            | Failure::Declined { .. }
-            | Failure::Redirected
-            | Failure::Unauthorized
-            | Failure::NotOffered
-            | Failure::Foreign
-            | Failure::Unregistered,
-        ) => claim.is_doubtful = false,
-        Reply::Failed(Failure::Unanswered | Failure::ServerError)
-        | Reply::Registered { .. }
-        | Reply::Beaten { .. }
-        | Reply::Fetched(_)
-        | Reply::Looked(_)
-        | Reply::Described(_) => claim.needs_look = !is_ack,
-    }
 }
