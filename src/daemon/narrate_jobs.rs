@@ -132,22 +132,22 @@ impl JobNarrator {
 
     /// It is no longer ours.
     /// `said` is what the answer says that ended it, if one did.
-    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: &str) -> Note {
+    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: Option<&str>) -> Note {
         self.known.remove(&job.id);
         match reason {
             CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
             CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
                 let message = "Job lost: its reservation is over, and its outcome is not reported";
-                note(Level::Warn, job, None, &format!("{message}{said}"))
+                note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
             }
         }
     }
 
     /// Somebody else did it as well.
-    pub fn done_twice(&mut self, job: &Subject, said: &str) -> Note {
+    pub fn done_twice(&mut self, job: &Subject, said: Option<&str>) -> Note {
         self.known.remove(&job.id);
         let message = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
-        note(Level::Warn, job, None, &format!("{message}{said}"))
+        note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
     }
 
     /// Its handler was told to stop, and does not.
@@ -237,6 +237,10 @@ fn given_back(job: &Subject, state: Option<&str>) -> Note {
         (known, None | Some("available")) => note(Level::Info, job, known, "Job given back to its queue"),
         (known, Some(_)) => note(Level::Info, job, known, &format!("Job given back{}", called(state))),
     }
+}
+
+fn in_parentheses(said: Option<&str>) -> String {
+    said.map_or(String::new(), |said| format!(" ({said})"))
 }
 
 /// A state that is no usual one, in the backend's word.
