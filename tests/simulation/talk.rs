@@ -162,6 +162,11 @@ impl Talk {
         let pending = self.calls.remove(&id)?;
         self.absences.replied(&pending.call, reply, now);
         ledger.is_looked_at = matches!(pending.call, Call::Look { .. }) && !pending.is_before_repeat;
+        if let (Call::Look { job }, Reply::Looked(view)) = (&pending.call, reply)
+            && view.state == JobState::Missing
+        {
+            ledger.shown.insert(job.clone(), Shown::Nothing);
+        }
         match &pending.call {
             Call::Register { worker } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
