@@ -24,6 +24,7 @@ fn account(cause: Cause, worker: Option<WorkerEnd>, status: u8) -> Account {
     Account {
         cause,
         worker,
+        ran: None,
         took: Duration::ZERO,
         status: Some(status),
         is_abandoned: false,

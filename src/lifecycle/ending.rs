@@ -1,13 +1,13 @@
 //! What a person wants to know of an end: who began it, how it went, what became of the jobs from then on.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::effect::{Effect, Outcome, Reason, Remark};
 use crate::lifecycle::end_cause::EndCause;
-use crate::lifecycle::ids::{Claim, JobId};
+use crate::lifecycle::ids::{Claim, JobId, Text};
 use crate::lifecycle::jobs::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::time::Moment;
@@ -93,6 +93,8 @@ pub struct Account {
     pub cause: Cause,
     /// How the last worker ended, once it has.
     pub worker: Option<WorkerEnd>,
+    /// How long that one had run by then.
+    pub ran: Option<Duration>,
     /// Since the end began.
     pub took: Duration,
     /// How it ended; none while the stop phase begins.
@@ -143,16 +145,20 @@ pub struct Tally {
     pub failed: usize,
     /// Jobs that were given back, without those that were cut off.
     pub handed_back: usize,
+    /// Jobs that were cut off and whose FAIL it has.
+    pub cut_off_failed: usize,
+    /// Jobs that were cut off and given back.
+    pub cut_off_handed_back: usize,
     /// Jobs that the backend heard nothing more of, whatever they were: they wait for their visibility timeout.
     pub left: usize,
     /// A FETCH was given up: the same is true for what it claimed.
     pub is_fetch_abandoned: bool,
     /// When the stop phase began, after so much time, and whether somebody forced it.
     pub stop: Option<(Duration, bool)>,
-    /// Names of the jobs that were cut off. One that was delivered twice has one.
-    pub names: BTreeSet<JobId>,
-    /// Names of the jobs in `left`, of at most [`MOST_LEFT_NAMES`] of them.
-    pub left_names: BTreeSet<JobId>,
+    /// Names of the jobs that were cut off, with their types. One that was delivered twice has one.
+    pub names: BTreeMap<JobId, Text>,
+    /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`] of them.
+    pub left_names: BTreeMap<JobId, Text>,
     /// The worker is not started again because it ended too often.
     pub has_ended_too_often: bool,
     /// Why we ended a process of the worker, the last one that we ended.
@@ -163,8 +169,8 @@ impl Tally {
     fn settled(&mut self, job: &JobId, outcome: Outcome) {
         match outcome {
             Outcome::Acked => self.done += 1,
-            // Counted as cut off.
-            Outcome::Failed | Outcome::Requeued if self.names.contains(job) => {}
+            Outcome::Failed if self.names.contains_key(job) => self.cut_off_failed += 1,
+            Outcome::Requeued if self.names.contains_key(job) => self.cut_off_handed_back += 1,
             Outcome::Failed => self.failed += 1,
             Outcome::Requeued => self.handed_back += 1,
         }
@@ -191,7 +197,7 @@ impl Lifecycle {
         if let Remark::Abandoned(job, _) = remark {
             self.tally.left += 1;
             if self.tally.left_names.len() < MOST_LEFT_NAMES {
-                self.tally.left_names.insert(job.id.clone());
+                self.tally.left_names.insert(job.id.clone(), job.kind.clone());
             }
         }
         self.tally.is_fetch_abandoned |= *remark == Remark::FetchAbandoned;
@@ -227,7 +233,8 @@ impl Lifecycle {
     pub(super) fn count_cut_off(&mut self, claim: Claim) {
         self.shutdown.cut_off += 1;
         if let Some(job) = self.jobs.get(claim) {
-            self.tally.names.insert(job.id().clone());
+            let subject = job.subject();
+            self.tally.names.insert(subject.id.clone(), subject.kind.clone());
         }
     }
 
@@ -239,9 +246,10 @@ impl Lifecycle {
             .jobs
             .iter()
             .filter(|(_, job)| job.holder().is_some() && !job.is_lost);
-        let held: Vec<&JobId> = held.map(|(_, job)| job.id()).collect();
+        let held: Vec<_> = held.map(|(_, job)| job.subject()).collect();
         account.cut_off = held.len();
-        account.tally.names = held.into_iter().cloned().collect();
+        let named = held.iter().map(|subject| (subject.id.clone(), subject.kind.clone()));
+        account.tally.names = named.collect();
         self.order(Effect::WriteTerminationLog(Box::new(account)));
     }
 
@@ -304,6 +312,7 @@ impl Lifecycle {
         Account {
             cause,
             worker: self.worker.ended(),
+            ran: self.worker.ran(),
             took: self.shutdown.took(now),
             status: None,
             is_abandoned,

@@ -67,6 +67,8 @@ pub(super) struct Supervision {
     restarts: VecDeque<Moment>,
     /// How the last one ended.
     ended: Option<WorkerEnd>,
+    /// How long it had run by then.
+    ran: Duration,
     /// Processes that the kernel has killed since the start of the present one because memory ran out, as far as told.
     oom_kills: u64,
     /// The last process of the present one that we ended.
@@ -108,6 +110,7 @@ impl Supervision {
             shortages: 0,
             restarts: VecDeque::new(),
             ended: None,
+            ran: Duration::ZERO,
             oom_kills: 0,
             blame: None,
             ended_for: None,
@@ -148,6 +151,11 @@ impl Supervision {
     pub(super) fn restarts(&self, now: Moment) -> usize {
         let counts = |at: &&Moment| at.until(now) < RESTART_WINDOW;
         self.restarts.iter().filter(counts).count()
+    }
+
+    /// How long the last one had run when it ended.
+    pub(super) fn ran(&self) -> Option<Duration> {
+        self.ended.map(|_| self.ran)
     }
 
     /// How the last one ended.
@@ -257,6 +265,7 @@ impl Lifecycle {
         let end = WorkerEnd { ended, oom_kills };
         let manner = self.manner(ended);
         self.worker.ended = Some(end);
+        self.worker.ran = self.worker.up(now);
         self.worker.state = State::Clearing {
             process,
             children_left: true,

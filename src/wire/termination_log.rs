@@ -1,13 +1,14 @@
 //! The termination log: a few lines for the person who looks why a container ended, in the file that an orchestrator
 //! shows of it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::exit::Ended;
 use crate::lifecycle::effect::Reason;
 use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::{Account, Cause, MOST_LEFT_NAMES};
-use crate::lifecycle::ids::JobId;
+use crate::lifecycle::ids::{JobId, Text};
 use crate::signal::Signal;
 
 /// Most bytes of it: what Kubernetes reads of the file of one container.
@@ -30,8 +31,11 @@ const SIGNAL_BASE: u8 = 128;
 #[must_use]
 pub fn text(account: &Account) -> String {
     let mut text = format!("{}\n", first_line(account));
-    if let Some(ended) = account.worker.filter(|_| account.cause != Cause::WorkerEnded) {
-        text.push_str(&format!("the worker: {ended}\n"));
+    if let Some(ended) = account.worker.filter(|_| !is_all_about_the_worker(account)) {
+        let ran = account
+            .ran
+            .map_or(String::new(), |ran| format!(", {}", since_start(ran)));
+        text.push_str(&format!("the worker: {ended}{ran}\n"));
     }
     if account.cause != Cause::WorkerWasEnded
         && let Some(cause) = &account.tally.ended_for
@@ -57,10 +61,16 @@ pub fn broken(status: u8) -> String {
     format!("internal error, the worker was stopped: see the log; exit status {status}\n")
 }
 
+/// Whether the first line tells how the worker ended.
+fn is_all_about_the_worker(account: &Account) -> bool {
+    account.cause == Cause::WorkerEnded && account.tally.stop.is_none() && !account.is_abandoned
+}
+
+/// What began the end and how it went, with what status, and how long that took: each once.
 fn first_line(account: &Account) -> String {
     let cause = match account.cause {
         Cause::Asked(reason) => format!("{}: ", who(reason)),
-        Cause::WorkerEnded => format!("the worker ended by itself{}: ", why_not_again(account)),
+        Cause::WorkerEnded => format!("the worker ended by itself{}: ", when(account)),
         Cause::WorkerWasEnded => match &account.tally.ended_for {
             Some(cause) => format!("the worker was ended{}: {}", why_not_again(account), why_ended(cause)),
             None => "the worker was ended".to_owned(),
@@ -68,15 +78,38 @@ fn first_line(account: &Account) -> String {
         Cause::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
         Cause::AtOnce => String::new(),
     };
-    let after = match account.took {
-        Duration::ZERO => String::new(),
-        took => format!(" after {}", seconds(took)),
+    let took = match seconds(account.took).as_str() {
+        "0 s" => String::new(),
+        took => format!("; the shutdown took {took}"),
     };
     let end = match account.status {
-        Some(status) => format!("; exit status {status}{after}"),
+        Some(status) => format!("{}{took}", own_status(account, status)),
         None => "; the end was still to come when this was written".to_owned(),
     };
     format!("{cause}{}{end}", course(account))
+}
+
+/// Our exit status, where that is not what the worker's own was.
+fn own_status(account: &Account, status: u8) -> String {
+    match account
+        .worker
+        .filter(|_| is_all_about_the_worker(account))
+        .map(|end| end.ended)
+    {
+        Some(Ended::Exited(own)) if own == status => String::new(),
+        Some(Ended::Exited(_)) => format!(", made {status} by -e"),
+        Some(Ended::Signalled(_)) | None => format!("; exit status {status}"),
+    }
+}
+
+/// How long after its start the worker ended, and whether that had happened too often.
+fn when(account: &Account) -> String {
+    let again = why_not_again(account);
+    match account.ran {
+        Some(ran) if again.is_empty() => format!(" {}", since_start(ran)),
+        Some(ran) => format!("{again}, this time {}", since_start(ran)),
+        None => again.to_owned(),
+    }
 }
 
 /// How it went. Empty where the cause says it all.
@@ -149,14 +182,26 @@ fn counts(account: &Account) -> String {
         (tally.handed_back, "handed back"),
         (account.unreported, "done but not reported"),
     ];
-    let counts: Vec<String> = counts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
     let mut lines = String::new();
-    if !counts.is_empty() {
-        lines.push_str(&format!("jobs from then on: {}\n", counts.join(", ")));
+    let cut_off = [
+        (tally.cut_off_failed, "failed"),
+        (tally.cut_off_handed_back, "handed back"),
+    ];
+    let is_about_others = account.status.is_some() && account.cut_off > 0;
+    for (heading, counts) in [
+        ("jobs that were cut off", listed(&cut_off)),
+        (
+            if is_about_others {
+                "other jobs from then on"
+            } else {
+                "jobs from then on"
+            },
+            listed(&counts),
+        ),
+    ] {
+        if !counts.is_empty() {
+            lines.push_str(&format!("{heading}: {counts}\n"));
+        }
     }
     if tally.left > 0 {
         lines.push_str(&format!("{} left to the visibility timeout\n", jobs(tally.left)));
@@ -167,7 +212,14 @@ fn counts(account: &Account) -> String {
     lines
 }
 
-/// As many as there is room for, below their headings; the last line says when that was not all.
+/// `2 done, 1 failed`, without what there is none of.
+fn listed(counts: &[(usize, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    counts.join(", ")
+}
+
+/// As many as there is room for, with their types where there is room for all of that, below their headings; the last line says when that was not all.
 fn names(account: &Account, text: &mut String) {
     let tally = &account.tally;
     let cut_off = if account.status.is_some() {
@@ -175,8 +227,19 @@ fn names(account: &Account, text: &mut String) {
     } else {
         "about to be cut off:\n"
     };
-    let mut lines = below(cut_off, &tally.names);
-    lines.extend(below("left to the visibility timeout:\n", &tally.left_names));
+    let all = |with_types| {
+        let mut lines = below(cut_off, &tally.names, with_types);
+        lines.extend(below(
+            "left to the visibility timeout:\n",
+            &tally.left_names,
+            with_types,
+        ));
+        lines
+    };
+    let mut lines = all(true);
+    if text.len() + lines.iter().map(String::len).sum::<usize>() + TRUNCATED.len() > MOST_BYTES {
+        lines = all(false);
+    }
     let mut left = lines.len() + usize::from(tally.left_names.len() >= MOST_LEFT_NAMES);
     for line in lines {
         left -= 1;
@@ -193,8 +256,13 @@ fn names(account: &Account, text: &mut String) {
 }
 
 /// A heading and a line for each name; nothing where there is no name.
-fn below(heading: &str, names: &BTreeSet<JobId>) -> Vec<String> {
-    let line = |name: &JobId| format!("{}\n", printable(&name.0, MOST_NAME_BYTES));
+fn below(heading: &str, names: &BTreeMap<JobId, Text>, with_types: bool) -> Vec<String> {
+    let line = |(name, kind): (&JobId, &Text)| {
+        let kind = if with_types { &**kind } else { "" };
+        let space = if kind.is_empty() { "" } else { " " };
+        let [name, kind] = [&name.0, kind].map(|text| printable(text, MOST_NAME_BYTES));
+        format!("{name}{space}{kind}\n")
+    };
     let heading = (!names.is_empty()).then(|| heading.to_owned());
     heading.into_iter().chain(names.iter().map(line)).collect()
 }
@@ -227,6 +295,29 @@ fn printable(text: &str, most: usize) -> String {
 fn jobs(count: usize) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} job{plural}")
+}
+
+/// `3 h 12 min after its start`
+fn since_start(ran: Duration) -> String {
+    match spelled(ran).as_str() {
+        "0 s" => "right after its start".to_owned(),
+        ran => format!("{ran} after its start"),
+    }
+}
+
+/// `12.3 s`, `3 min 20 s`, `5 h 2 min`, `12 days 4 h`: how long a worker ran.
+fn spelled(duration: Duration) -> String {
+    let minutes = duration.as_secs() / 60;
+    let (hours, days) = (minutes / 60, minutes / 60 / 24);
+    if minutes == 0 {
+        seconds(duration)
+    } else if hours == 0 {
+        format!("{minutes} min {} s", duration.as_secs() % 60)
+    } else if days < 2 {
+        format!("{hours} h {} min", minutes % 60)
+    } else {
+        format!("{days} days {} h", hours % 24)
+    }
 }
 
 /// To a tenth of a second.

@@ -1,20 +1,19 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::exit::Ended;
 use crate::lifecycle::effect::CancelReason;
 use crate::lifecycle::ending::Tally;
 use crate::lifecycle::event::Subject;
-use crate::lifecycle::ids::JobId;
 
 /// A shutdown that cut these jobs off.
 fn cut_off(names: &[&str]) -> Account {
-    let names: BTreeSet<JobId> = names.iter().map(|name| JobId((*name).into())).collect();
+    let names: BTreeMap<JobId, Text> = names.iter().map(|name| (JobId((*name).into()), "".into())).collect();
     Account {
         cause: Cause::Asked(Reason::Sigterm),
         worker: Some(Ended::Signalled(Signal::KILL).into()),
+        ran: Some(Duration::from_secs(11_530)),
         took: Duration::from_millis(29_140),
         status: Some(9),
         is_abandoned: false,
@@ -45,10 +44,13 @@ fn named(text: &str) -> Vec<&str> {
 #[test]
 fn the_first_line_alone_says_how_it_ended() {
     let first = |account: &Account| text(account).lines().next().unwrap_or_default().to_owned();
-    assert_eq!(first(&drained()), "SIGTERM: drained; exit status 0 after 29.1 s");
+    assert_eq!(
+        first(&drained()),
+        "SIGTERM: drained; exit status 0; the shutdown took 29.1 s"
+    );
     assert_eq!(
         first(&cut_off(&["a", "b"])),
-        "SIGTERM: out of time after 25 s, 2 jobs cut off; exit status 9 after 29.1 s"
+        "SIGTERM: out of time after 25 s, 2 jobs cut off; exit status 9; the shutdown took 29.1 s"
     );
     let mut too_often = drained();
     too_often.cause = Cause::WorkerEnded;
@@ -56,10 +58,86 @@ fn the_first_line_alone_says_how_it_ended() {
     too_often.status = Some(7);
     too_often.took = Duration::ZERO;
     too_often.tally.has_ended_too_often = true;
+    too_often.ran = Some(Duration::from_millis(230));
     assert_eq!(
         first(&too_often),
-        "the worker ended by itself too often to be started again: exit status 7; exit status 7"
+        "the worker ended by itself too often to be started again, this time 0.2 s after its start: exit status 7"
     );
+}
+
+#[test]
+fn the_end_of_a_worker_is_told_once_and_what_is_told_is_how_long_it_ran() {
+    let first = |worker: Ended, status: u8, took: u64| {
+        let account = Account {
+            cause: Cause::WorkerEnded,
+            worker: Some(worker.into()),
+            status: Some(status),
+            took: Duration::from_millis(took),
+            ..drained()
+        };
+        text(&account)
+    };
+    let began = "the worker ended by itself 3 h 12 min after its start:";
+    assert_eq!(first(Ended::Exited(1), 1, 3), format!("{began} exit status 1\n"));
+    assert_eq!(
+        first(Ended::Signalled(Signal::KILL), 137, 250),
+        format!("{began} killed by SIGKILL; exit status 137; the shutdown took 0.3 s\n")
+    );
+    assert_eq!(
+        first(Ended::Exited(143), 0, 0),
+        format!("{began} exit status 143, made 0 by -e\n")
+    );
+}
+
+#[test]
+fn the_time_of_a_life_is_spelled_in_the_two_largest_units() {
+    for (seconds, words) in [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min 0 s"),
+        (3_599, "59 min 59 s"),
+        (3_600, "1 h 0 min"),
+        (172_799, "47 h 59 min"),
+        (1_051_200, "12 days 4 h"),
+    ] {
+        assert_eq!(spelled(Duration::from_secs(seconds)), words);
+    }
+}
+
+#[test]
+fn what_became_of_the_jobs_that_were_cut_off_is_told_apart_from_all_others() {
+    let mut account = cut_off(&["a", "b"]);
+    account.tally.cut_off_handed_back = 2;
+    account.tally.handed_back = 1;
+    account.tally.done = 3;
+    let text = text(&account);
+    assert!(
+        text.contains("\njobs that were cut off: 2 handed back\nother jobs from then on: 3 done, 1 handed back\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn types_are_there_where_there_is_room_for_all_of_them() {
+    let with_types = |count: usize| {
+        let mut account = cut_off(&[]);
+        let job = |number| {
+            (
+                JobId(format!("0192f7a1-9b52-7c11-8d{number:018}").into()),
+                "report.make".into(),
+            )
+        };
+        account.tally.names = (0..count).map(job).collect();
+        account.cut_off = count;
+        text(&account)
+    };
+    assert!(with_types(50).ends_with(" report.make\n"));
+    let ids_alone = with_types(90);
+    assert!(
+        !ids_alone.contains("report.make") && !ids_alone.contains("truncated"),
+        "{ids_alone}"
+    );
+    assert!(with_types(200).ends_with("\ntruncated\n"));
 }
 
 #[test]
@@ -109,14 +187,14 @@ fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_tho
         grace: Duration::from_secs(30),
     });
     account.tally.left = 1;
-    account.tally.left_names = BTreeSet::from([JobId("good".into())]);
+    account.tally.left_names = BTreeMap::from([(JobId("good".into()), "mail".into())]);
     assert_eq!(
         text(&account),
         "the worker was ended: job 0192\\u{1b}[2J (report) ran 30 s past its timeout; exit status 1\n\
-         the worker: exit status 0\n\
+         the worker: exit status 0, 3 h 12 min after its start\n\
          1 job left to the visibility timeout\n\
          left to the visibility timeout:\n\
-         good\n"
+         good mail\n"
     );
     account.cause = Cause::Asked(Reason::Sigterm);
     let text = text(&account);
@@ -161,7 +239,7 @@ proptest! {
         account.status = account.status.filter(|_| is_over);
         account.tally.left = left.len();
         let left = left.iter().map(|name| JobId(name.as_str().into()));
-        account.tally.left_names = left.take(MOST_LEFT_NAMES).collect();
+        account.tally.left_names = left.take(MOST_LEFT_NAMES).map(|name| (name, "".into())).collect();
         let all = account.tally.names.len() + account.tally.left_names.len();
         let headings = usize::from(!account.tally.names.is_empty()) + usize::from(!account.tally.left_names.is_empty());
         let text = text(&account);

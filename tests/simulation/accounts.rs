@@ -48,7 +48,8 @@ impl Accounts {
         promise!(
             "the account has what was cut off",
             is_abandoned
-                || (cut_off.0..=cut_off.1).contains(&account.cut_off) && account.tally.names.is_subset(at_risk),
+                || (cut_off.0..=cut_off.1).contains(&account.cut_off)
+                    && account.tally.names.keys().all(|name| at_risk.contains(name)),
             "{account:?}, expected {cut_off:?} of {at_risk:?}"
         );
         Ok(())

@@ -86,7 +86,12 @@ impl Judge<'_> {
         if text.len() > MOST_BYTES || said.status != Some(status) || said.cut_off != closing.cut_off {
             return broken(PROMISE, format!("{} bytes, {first:?} against {closing:?}", text.len()));
         }
-        let names: BTreeSet<&str> = text.lines().skip_while(|line| *line != "cut off:").skip(1).collect();
+        let names: BTreeSet<&str> = text
+            .lines()
+            .skip_while(|line| *line != "cut off:")
+            .skip(1)
+            .filter_map(|line| line.split(' ').next())
+            .collect();
         let ids = |hands: &[Hand<'_>]| {
             hands
                 .iter()
@@ -120,7 +125,7 @@ impl Judge<'_> {
             .story
             .termination
             .lines()
-            .find_map(|line| line.strip_prefix("jobs from then on: "));
+            .find_map(|line| line.trim_start_matches("other ").strip_prefix("jobs from then on: "));
         let said = |what: &str| {
             let part = line
                 .unwrap_or_default()
