@@ -363,6 +363,7 @@ class _Link:
         self.pid = os.getpid()
         self.eof = False
         self.in_forked_child: Optional[Callable[[], None]] = None
+        self.before_close: Optional[Callable[[], object]] = None
         self._sock = sock
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -891,6 +892,8 @@ class _Core(Generic[_J]):
                 if link.eof:
                     break
         finally:
+            if link.before_close is not None:
+                link.before_close()
             link.close()
         self._on_eof()
 
@@ -1306,10 +1309,12 @@ class Worker(_Core[Job]):
         before = {number: signal.signal(number, on_signal) for number in _SIGNALS if self._handles_signals}
 
         link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
+        # A signal that comes once the pipe is closed must not be written to it, nor to who gets its number next.
+        link.before_close = lambda: signal.set_wakeup_fd(wakeup)
         try:
             yield
         finally:
-            link.in_forked_child = None
+            link.in_forked_child = link.before_close = None
             self._restore_signals(before)
             signal.set_wakeup_fd(wakeup)
 

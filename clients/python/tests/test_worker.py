@@ -1044,6 +1044,22 @@ print("after run", flush=True)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.exit_status(process), 0)
 
+    def test_a_sigterm_between_the_last_word_and_the_end_says_nothing(self) -> None:
+        at_the_end = """
+import ojs_worker
+close = ojs_worker._Link.close
+def close_and_be_signalled(link):
+    close(link)
+    os.kill(os.getpid(), signal.SIGTERM)
+ojs_worker._Link.close = close_and_be_signalled
+"""
+        process = self.script(at_the_end + "options = {}" + self.WORKER)
+        self.init.hello()
+        self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 9000})
+        self.assertEqual(self.exit_status(process), 0)
+        assert process.stderr
+        self.assertEqual(process.stderr.read(), "")
+
     def test_sigterm_cancels_what_is_held(self) -> None:
         process = self.script("options = {'stop_grace': 60}" + self.WORKER)
         self.init.hello()
