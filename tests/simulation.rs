@@ -43,6 +43,8 @@ mod promise;
 mod scene;
 #[path = "simulation/shell.rs"]
 mod shell;
+#[path = "simulation/stuck.rs"]
+mod stuck;
 #[path = "simulation/talk.rs"]
 mod talk;
 #[path = "simulation/world.rs"]

@@ -52,7 +52,7 @@ impl Lifecycle {
             self.store_was_seen(now);
         }
         let kept_for = match beat.form {
-            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => beat.keeps.1,
+            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => beat.kept_for,
             HeartbeatForm::Protocol => UNSAID_VISIBILITY,
         };
         for (id, claim) in &beat.named {

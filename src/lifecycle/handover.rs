@@ -91,8 +91,7 @@ impl Lifecycle {
         }
         // A look that is on its way may still show what came before this reservation.
         self.calls.retain(|_, purpose| *purpose != Purpose::LookForLost(claim));
-        self.timers.cancel(Timer::LostGrace(claim));
-        self.jobs.regain(claim);
+        self.regain(claim, now);
         let Some(job) = self.jobs.get_mut(claim) else {
             return false;
         };

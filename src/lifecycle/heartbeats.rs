@@ -66,8 +66,8 @@ pub(super) struct Beat {
     pub(super) form: HeartbeatForm,
     /// It says quiet on the way to terminate.
     says_quiet_first: bool,
-    /// When it went out, and how long it keeps what it names.
-    pub(super) keeps: (Moment, Duration),
+    /// How long it keeps what it names.
+    pub(super) kept_for: Duration,
 }
 
 impl Beats {
@@ -156,7 +156,7 @@ impl Lifecycle {
             named,
             form,
             says_quiet_first: says_quiet,
-            keeps: (now, kept_for),
+            kept_for,
         };
         self.call(call, Purpose::Heartbeat(beat), patience, now);
         self.agent.beats.again = says_quiet;
@@ -233,8 +233,7 @@ impl Lifecycle {
                 if self.agent.worker.as_ref() == Some(&beat.worker) {
                     self.vitals.heartbeat_accepted(now);
                 }
-                let (sent_at, kept_for) = beat.keeps;
-                self.reservations_secured(sent_at, kept_for);
+                self.reservations_secured(beat.at, beat.kept_for);
                 self.agent.registrations = Setbacks::default();
                 // The last heartbeats are no time to try something.
                 let may_try = !self.phase.is_terminating();

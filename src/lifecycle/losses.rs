@@ -11,7 +11,7 @@ use crate::lifecycle::effect::{Call, CancelReason, Remark};
 use crate::lifecycle::event::{JobState, Reply};
 use crate::lifecycle::heartbeats::Beat;
 use crate::lifecycle::ids::{Claim, ConnectionId, JobId, ProcessId};
-use crate::lifecycle::jobs::{Job, Place};
+use crate::lifecycle::jobs::{Held, Job, Place};
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::Phase;
 use crate::lifecycle::reports::is_ours;
@@ -109,6 +109,24 @@ impl Lifecycle {
         }
     }
 
+    /// A job that was lost is ours again, with a new reservation. When its own timeout was over meanwhile nothing has been made of
+    /// that yet.
+    pub(super) fn regain(&mut self, claim: Claim, now: Moment) {
+        self.timers.cancel(Timer::LostGrace(claim));
+        self.jobs.regain(claim);
+        if let Some(Place::Held(held)) = self.jobs.get(claim).map(|job| job.place.clone()) {
+            // What it is told from here on is about the new reservation.
+            let cancelled = None;
+            self.jobs.place(claim, Place::Held(Held { cancelled, ..held }));
+        }
+        let is_due = |timer| self.timers.due(timer).is_some();
+        let is_timed = is_due(Timer::JobTimeout(claim)) || is_due(Timer::JobGrace(claim));
+        let has_a_timeout = self.jobs.get(claim).is_some_and(|job| job.delivery.timeout.is_some());
+        if has_a_timeout && !is_timed {
+            self.timers.arm(Timer::JobTimeout(claim), now);
+        }
+    }
+
     /// Whether a delivery of a job that was lost is more than was asked for, since its credit was used for another one.
     pub(super) fn is_regained_beyond_credit(&self, claim: Claim) -> bool {
         let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
@@ -166,10 +184,11 @@ impl Lifecycle {
         if unanswered.is_empty() {
             return None;
         }
-        let mut held = self
+        let open = self
             .connections
             .of(process)
-            .flat_map(|(_, connection)| &connection.held);
+            .filter(|(_, connection)| !connection.is_closed);
+        let mut held = open.flat_map(|(_, connection)| &connection.held);
         held.find(|claim| unanswered.contains(claim)).copied()
     }
 

@@ -20,6 +20,7 @@ pub struct Claim {
     /// Which reservation it is, truly; another one once the job was delivered again.
     pub serial: u64,
     pub is_last_attempt: bool,
+    pub has_a_timeout: bool,
     pub holder: Option<ConnectionId>,
     /// Which of all job frames it was.
     pub frame: Option<u64>,
@@ -223,6 +224,7 @@ impl Ledger {
                 worker: worker.clone(),
                 serial,
                 is_last_attempt,
+                has_a_timeout: delivery.timeout.is_some(),
                 holder: None,
                 frame: None,
                 answer: None,

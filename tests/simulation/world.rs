@@ -21,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
 use crate::promise::{Broken, Kept, promise};
 use crate::scene::{Proc, Scene, ms};
+use crate::stuck::Stuck;
 use crate::talk::Talk;
 
 /// Most orders that one fact may cause.
@@ -91,6 +92,7 @@ pub struct World {
     pub course: Course,
     accounts: Accounts,
     blame: Blame,
+    stuck: Stuck,
     figures: Figures,
     pub ledger: Ledger,
     pub talk: Talk,
@@ -114,6 +116,7 @@ impl World {
             terminated: BTreeSet::new(),
             accounts: Accounts::default(),
             blame: Blame::default(),
+            stuck: Stuck::default(),
             figures: Figures::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
@@ -283,6 +286,8 @@ impl World {
     fn hold_up(&mut self, effect: &Effect) -> Kept {
         self.course.effect(effect, self.now)?;
         self.blame.effect(effect, &self.ledger, &self.plan.options, self.now)?;
+        let grace = self.plan.options.timeout_grace;
+        self.stuck.effect(effect, &self.ledger, grace, self.now)?;
         self.hold_up_names(effect)?;
         let state = self.course.state;
         match effect {
@@ -363,6 +368,8 @@ impl World {
                 "{count} of reservation {serial}"
             );
         }
+        self.stuck
+            .after(&self.ledger, self.plan.options.timeout_grace, self.now)?;
         let owes_quiet_beat = std::mem::take(&mut self.course.owes_quiet_beat);
         promise!(
             "a heartbeat says quiet at t0",
