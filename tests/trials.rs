@@ -20,6 +20,8 @@ mod under_test;
 
 #[path = "trials/course.rs"]
 mod course;
+#[path = "trials/crash.rs"]
+mod crash;
 #[path = "trials/ends.rs"]
 mod ends;
 #[path = "trials/figures.rs"]
@@ -28,6 +30,8 @@ mod figures;
 mod journal;
 #[path = "trials/kinds.rs"]
 mod kinds;
+#[path = "trials/launch.rs"]
+mod launch;
 #[path = "trials/operator.rs"]
 mod operator;
 #[path = "trials/picture.rs"]
@@ -36,6 +40,8 @@ mod picture;
 mod plan;
 #[path = "trials/promises.rs"]
 mod promises;
+#[path = "trials/weather.rs"]
+mod weather;
 #[path = "trials/worker.rs"]
 mod worker;
 
@@ -71,6 +77,8 @@ struct Orders {
     count: u64,
     seed: u64,
     only: Option<u64>,
+    /// Only trials whose description has this.
+    like: Option<String>,
     at_once: usize,
     /// Where what is left of a trial that failed is kept.
     keep: PathBuf,
@@ -101,8 +109,8 @@ fn is_meant(words: &[String]) -> bool {
         match word.as_str() {
             "--skip" => skipped.extend(words.next()),
             "--ignored" => return false,
-            "--count" | "--seed" | "--only" | "--at-once" | "--keep" | "--test-threads" | "--format" | "--color"
-            | "--logfile" | "-Z" => drop(words.next()),
+            "--count" | "--seed" | "--only" | "--like" | "--at-once" | "--keep" | "--test-threads" | "--format"
+            | "--color" | "--logfile" | "-Z" => drop(words.next()),
             flag if flag.starts_with('-') => {}
             _ => names.push(word),
         }
@@ -111,8 +119,8 @@ fn is_meant(words: &[String]) -> bool {
     (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
-/// `--count N` (0: only the calm ones), `--seed S`, `--only NUMBER`, `--at-once N`, `--keep DIR`; what else a test program
-/// is called with means nothing here.
+/// `--count N` (0: only the calm ones), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
+/// with these words: 'is store'), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
     let value = |name: &str| word(name)?.parse::<u64>().ok();
@@ -122,6 +130,7 @@ fn orders(words: &[String]) -> Orders {
         count: value("--count").unwrap_or(COUNT),
         seed,
         only: value("--only"),
+        like: word("--like").cloned(),
         at_once: value("--at-once").map_or(AT_ONCE, |count| usize::try_from(count).unwrap()),
         keep: word("--keep").map_or_else(
             || std::env::temp_dir().join(format!("ojs-trials-{seed}")),
@@ -160,6 +169,13 @@ fn run(orders: &Orders) -> ExitCode {
                         return;
                     }
                     let plan = Plan::draw(orders.seed, number);
+                    if !orders
+                        .like
+                        .as_ref()
+                        .is_none_or(|words| plan.to_string().contains(words))
+                    {
+                        continue;
+                    }
                     let is_alone = orders.only.is_some() || late.lock().unwrap().len() >= FAILURES;
                     if is_alone {
                         play(orders, &plan, &figures);

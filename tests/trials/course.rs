@@ -3,27 +3,35 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use ojs_devserver::{Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
+use ojs_devserver::{Dialect, Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
 
+use super::ends::{is_stop, is_whole};
 use super::journal::{Journal, Note, Word};
 use super::kinds::{Behaviour, Occasion, Weather};
 use super::operator::{self, Came};
-use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Onset, Plan};
-use super::worker;
+use super::plan::{Ask, HEARTBEAT, Onset, Plan};
+use super::{launch, weather};
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::proc;
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
-use crate::support::wait::{pause, wait_until};
+use crate::support::wait::{pause, wait_for, wait_until};
 use crate::under_test;
 
 /// The name of the witness at the backend.
 pub const WITNESS: &str = "witness";
+
+/// Who did a job just before its ACK, at the backend.
+pub const RIVAL: &str = "rival";
+
+/// Whether a worker of that name is the init.
+pub fn is_ours(worker: Option<&str>) -> bool {
+    ![Some(WITNESS), Some(RIVAL)].contains(&worker)
+}
 
 /// How long an occasion is waited for; a trial whose backend is away from the start goes on without.
 const OCCASION: Duration = Duration::from_millis(1500);
@@ -34,17 +42,11 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Between two signals, in milliseconds: the kernel makes one of two that come sooner than the first is taken.
 const APART_MS: f64 = 20.0;
 
-/// The same where it is the same signal: within 100 ms two of one kind are one request.
-const ANOTHER_REQUEST_MS: f64 = 200.0;
-
-/// How late an answer comes for which nobody waits any more: longer than any stop phase.
-const TOO_LATE: Duration = Duration::from_secs(6);
+/// Between two stop signals that are not one request, in milliseconds: sooner they would be.
+pub const STOPS_APART_MS: f64 = 200.0;
 
 /// How long the witness has a job.
 const WITNESSED: Duration = Duration::from_millis(10);
-
-/// The Python client as the worker.
-const PYTHON: &str = include_str!("worker.py");
 
 /// A signal that was sent.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +87,8 @@ pub struct Asked {
     /// When the backend was told to say terminate.
     pub directed: Option<f64>,
     pub commands: Vec<Commanded>,
+    /// When the weather was over, if it was by then.
+    pub cleared: Option<f64>,
 }
 
 impl Asked {
@@ -129,6 +133,16 @@ struct Course<'a> {
     dir: TempDir,
     /// What `CLOCK_MONOTONIC` said when the server was started, in nanoseconds.
     epoch: u64,
+    /// The end was asked for.
+    is_asked: AtomicBool,
+}
+
+/// What was started.
+#[derive(Debug, Clone, Copy)]
+struct Started {
+    init: i32,
+    /// Whose end is waited for: the init, or `timeout`, which ends with it.
+    first: i32,
 }
 
 /// What is to happen when.
@@ -144,6 +158,7 @@ pub fn play(plan: &Plan, dir: &Path) -> Story {
     let server = Server::start(Options {
         heartbeat_interval: HEARTBEAT,
         visibility_timeout: plan.visibility,
+        dialect: plan.dialect,
         ..Options::default()
     })
     .unwrap();
@@ -156,6 +171,7 @@ pub fn play(plan: &Plan, dir: &Path) -> Story {
         journal: Journal::new(dir.path()),
         dir,
         epoch,
+        is_asked: AtomicBool::new(false),
     };
     course.play()
 }
@@ -168,12 +184,12 @@ impl Course<'_> {
     fn play(self) -> Story {
         self.enqueue();
         self.prepare();
-        let pid = self.launch();
-        let ended = self.watch(pid);
+        let started = self.launch();
+        let ended = self.watch(started.first);
         let is_over = AtomicBool::new(false);
         let (asked, ended, overlaps) = std::thread::scope(|scope| {
             let witness = scope.spawn(|| self.witness(&is_over));
-            let (asked, ended) = self.end_it(pid, &ended);
+            let (asked, ended) = self.end_it(started, &ended);
             self.clear();
             // What was given back is the witness's now.
             self.server.wait(Duration::from_millis(200), |server| {
@@ -182,7 +198,7 @@ impl Course<'_> {
             is_over.store(true, Ordering::Relaxed);
             (asked, ended, witness.join().unwrap())
         });
-        let ours = |(worker, most): (String, usize)| (worker != WITNESS).then_some(most);
+        let ours = |(worker, most): (String, usize)| is_ours(Some(&worker)).then_some(most);
         Story {
             events: self.server.events(),
             jobs: self.server.jobs(),
@@ -208,12 +224,17 @@ impl Course<'_> {
     }
 
     fn enqueue(&self) {
+        let timeout = self.plan.job_timeout();
+        let timeout = timeout.map_or_else(String::new, |timeout| {
+            format!(r#","timeout_ms":{}"#, timeout.as_millis())
+        });
         let job = |job: &super::plan::JobPlan| {
             format!(
-                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}"}}],"retry":{{"max_attempts":{},"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
+                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}","large":{}}}]{timeout},"retry":{{"max_attempts":{},"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
                 job.ms,
                 job.at_deadline,
                 job.ending.name(),
+                job.is_large,
                 if self.plan.is_last_attempt { 1 } else { 50 }
             )
         };
@@ -231,43 +252,7 @@ impl Course<'_> {
             _ => {}
         }
         if let Onset::Start = self.plan.onset {
-            self.begin();
-        }
-    }
-
-    /// The weather begins.
-    fn begin(&self) {
-        let rule = |fault| drop(self.server.fault(FaultRule::on_all(fault)));
-        let every = |n, fault| drop(self.server.fault(FaultRule::on_all(fault).every(n)));
-        let status = |status, retry_after: Option<&str>| Fault::Status {
-            status,
-            retry_after: retry_after.map(str::to_owned),
-        };
-        match self.plan.weather {
-            Weather::Fine => {}
-            Weather::Slow => rule(Fault::Delay(Duration::from_millis(100))),
-            Weather::Errors => every(2, status(500, None)),
-            Weather::Lost => every(2, Fault::LoseReply),
-            Weather::Resets => every(2, Fault::Close),
-            Weather::Hangs => every(3, Fault::Hang),
-            Weather::Truncates => every(2, Fault::Truncate),
-            Weather::Busy => every(2, status(429, Some("0.1"))),
-            Weather::Refuses => drop(self.server.refuse_connections()),
-            Weather::Silent => rule(Fault::Hang),
-            Weather::Gone => match self.plan.number % 3 {
-                0 => drop(self.server.refuse_connections()),
-                1 => rule(Fault::Hang),
-                _ => rule(Fault::Delay(TOO_LATE)),
-            },
-        }
-    }
-
-    /// It is over, where it ends.
-    fn stop(&self) {
-        match self.plan.weather {
-            Weather::Refuses => drop(self.server.accept_connections()),
-            Weather::Silent => self.server.clear_faults(),
-            _ => {}
+            weather::begin(&self.server, self.plan);
         }
     }
 
@@ -276,60 +261,20 @@ impl Course<'_> {
         self.server.accept_connections();
     }
 
-    fn launch(&self) -> i32 {
-        let plan = self.plan;
-        let mut command = Command::new(under_test::init());
-        command.arg("--");
-        if plan.behaviour == Behaviour::Python {
-            command.args(["python3", "-S", "-E", "-c", PYTHON]);
-        } else {
-            command.arg(std::env::current_exe().unwrap()).arg("worker");
-        }
-        let millis = |duration: Duration| format!("{}ms", duration.as_millis());
-        let variables = [
-            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ("OJS_URL", self.server.url()),
-            ("OJS_RUNTIME_DIR", self.at("run").display().to_string()),
-            ("OJS_HEALTH_LISTEN", "off".to_owned()),
-            ("OJS_POLL_INTERVAL", "30ms".to_owned()),
-            ("OJS_HEARTBEAT_INTERVAL", millis(HEARTBEAT)),
-            ("OJS_REQUEST_TIMEOUT", millis(plan.request_timeout)),
-            ("OJS_VISIBILITY_TIMEOUT", millis(plan.visibility)),
-            ("OJS_CONNECT_TIMEOUT", "500ms".to_owned()),
-            ("OJS_CONCURRENCY", plan.concurrency.to_string()),
-            ("OJS_TERMINATION_GRACE_PERIOD", millis(plan.limit)),
-            ("OJS_SHUTDOWN_GRACE_PERIOD", millis(plan.grace)),
-            ("OJS_STOP_MARGIN", millis(plan.margin)),
-            ("OJS_CANCEL_GRACE", millis(plan.cancel_grace)),
-            ("OJS_TERM_DELAY", millis(plan.term_delay)),
-            (
-                "OJS_LEFTOVERS",
-                if plan.requeues { "requeue" } else { "fail" }.to_owned(),
-            ),
-            ("OJS_FINAL_STATE", plan.final_state.name().to_owned()),
-            ("OJS_INTERRUPTED_EXIT", INTERRUPTED.to_string()),
-            ("OJS_LOG_LEVEL", "info".to_owned()),
-            ("OJS_LOG_FORMAT", "text".to_owned()),
-            ("OJS_TERMINATION_LOG", self.at("termination").display().to_string()),
-            (worker::BEHAVIOUR, plan.behaviour.name().to_owned()),
-            (worker::DIRECTORY, self.dir.path().display().to_string()),
-            (worker::ACT_AFTER_MS, plan.act_after.as_millis().to_string()),
-        ];
-        command
-            .env_clear()
-            .envs(variables)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(self.at("log")).unwrap());
-        if plan.kubernetes {
-            command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
-        }
-        if plan.is_pid_1 {
+    fn launch(&self) -> Started {
+        let command = launch::command(self.plan, &self.server, self.dir.path());
+        let first = if self.plan.is_pid_1 {
             spawn_as_pid_1(command)
         } else {
             spawn(command)
-        }
+        };
+        let is_init = |pid: &i32| proc::image(*pid).is_some_and(|image| image == Path::new(&under_test::init()));
+        let below = || proc::children(first).into_iter().find(is_init);
+        let init = match self.plan.first.first() {
+            Some(Ask::Expiry(_)) => wait_for(OCCASION, below).unwrap_or(first),
+            Some(Ask::Signal(_) | Ask::Command(_)) | None => first,
+        };
+        Started { init, first }
     }
 
     /// Tells when it has ended, to the microsecond.
@@ -348,6 +293,11 @@ impl Course<'_> {
     fn witness(&self, is_over: &AtomicBool) -> Vec<String> {
         let mut overlaps = Vec::new();
         while !is_over.load(Ordering::Relaxed) {
+            // There the init is to get again what it gave back.
+            if self.plan.weather == Weather::Late && !self.is_asked.load(Ordering::Relaxed) {
+                pause(WITNESSED);
+                continue;
+            }
             for job in self.server.take_over(WITNESS) {
                 match self.journal.run(&job) {
                     Some(_running) => pause(WITNESSED),
@@ -361,34 +311,36 @@ impl Course<'_> {
     }
 
     /// Waits for the occasion, asks for the end, and waits for that.
-    fn end_it(&self, pid: i32, ended: &Receiver<(f64, Ended)>) -> (Asked, Option<(f64, Ended)>) {
+    fn end_it(&self, started: Started, ended: &Receiver<(f64, Ended)>) -> (Asked, Option<(f64, Ended)>) {
         let plan = self.plan;
         // Before that a signal ends it, or is dropped by the kernel: it is PID 1.
-        let blocks = || proc::signal_mask(pid, "SigBlk").is_some_and(|mask| mask & sys::bit(libc::SIGTERM) != 0);
+        let blocks =
+            || proc::signal_mask(started.init, "SigBlk").is_some_and(|mask| mask & sys::bit(libc::SIGTERM) != 0);
         wait_until(OCCASION, blocks);
         self.wait_for_occasion();
         pause(plan.pause);
         let mut asked = Asked::default();
         match plan.occasion {
             Occasion::Quiet => {
-                self.ask(pid, Ask::Signal(libc::SIGTSTP), &mut asked);
+                self.ask(started, Ask::Signal(libc::SIGTSTP), &mut asked);
                 pause(plan.pause / 2);
-                if plan.number.is_multiple_of(3) && !plan.kubernetes {
-                    self.ask(pid, Ask::Signal(libc::SIGCONT), &mut asked);
+                if plan.variant.is_multiple_of(3) && !plan.kubernetes {
+                    self.ask(started, Ask::Signal(libc::SIGCONT), &mut asked);
                     pause(plan.pause / 4);
                 }
-                self.ask(pid, Ask::Signal(plan.signal), &mut asked);
+                self.ask(started, Ask::Signal(plan.signal), &mut asked);
             }
             Occasion::Directive => asked.directed = self.direct(),
             _ => {
                 for ask in &plan.first {
-                    self.ask(pid, *ask, &mut asked);
+                    self.ask(started, *ask, &mut asked);
                 }
             }
         }
         if !asked.for_the_end() {
-            self.ask(pid, Ask::Signal(plan.signal), &mut asked);
+            self.ask(started, Ask::Signal(plan.signal), &mut asked);
         }
+        self.is_asked.store(true, Ordering::Relaxed);
         let t0 = self.now();
         for (at, act) in self.acts() {
             let left = Duration::from_secs_f64((t0 + at - self.now()).max(0.0) / 1000.0);
@@ -397,38 +349,47 @@ impl Course<'_> {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             match act {
-                Act::Ask(ask) => self.ask(pid, ask, &mut asked),
-                Act::Begin => self.begin(),
-                Act::Stop => self.stop(),
+                Act::Ask(ask) => self.ask(started, ask, &mut asked),
+                Act::Begin => weather::begin(&self.server, self.plan),
+                Act::Stop => {
+                    weather::end(&self.server, self.plan);
+                    asked.cleared = Some(self.now());
+                }
             }
         }
         let end = ended.recv_timeout(plan.limit + PATIENCE).ok();
         if end.is_none() {
-            let _ = sys::send(pid, libc::SIGKILL);
+            for pid in [started.init, started.first] {
+                let _ = sys::send(pid, libc::SIGKILL);
+            }
             let _ = ended.recv_timeout(PATIENCE);
         }
         (asked, end)
     }
 
-    fn ask(&self, pid: i32, ask: Ask, asked: &mut Asked) {
+    fn ask(&self, started: Started, ask: Ask, asked: &mut Asked) {
         // After a busy machine has held us up, two may be due at once.
-        let gap = |last: &Sent| match ask {
-            Ask::Signal(signal) if signal == last.signal => ANOTHER_REQUEST_MS,
-            Ask::Signal(_) | Ask::Command(_) => APART_MS,
+        let least = match ask {
+            _ if self.plan.occasion == Occasion::Twin => 0.0,
+            Ask::Signal(signal) if is_stop(signal) => STOPS_APART_MS,
+            Ask::Signal(_) | Ask::Expiry(_) | Ask::Command(_) => APART_MS,
         };
-        let apart = asked.sent.last().map_or(0.0, |last| last.ms + gap(last) - self.now());
+        let apart = asked.sent.last().map_or(0.0, |last| last.ms + least - self.now());
         pause(Duration::from_secs_f64(apart.max(0.0) / 1000.0));
         let began = self.now();
+        let mut send = |pid, sent, signal| {
+            let _ = sys::send(pid, sent);
+            let ms = self.now();
+            asked.sent.push(Sent { began, ms, signal });
+        };
         match ask {
-            Ask::Signal(signal) => {
-                let _ = sys::send(pid, signal);
-                let ms = self.now();
-                asked.sent.push(Sent { began, ms, signal });
-            }
+            Ask::Signal(signal) => send(started.init, signal, signal),
+            // As if its time were over.
+            Ask::Expiry(signal) => send(started.first, libc::SIGALRM, signal),
             Ask::Command(words) => {
                 let name = format!("command-{}", asked.commands.len());
                 // Who executes a hook may also do so from outside of the container.
-                let inside = (self.plan.is_pid_1 && !self.plan.number.is_multiple_of(8)).then_some(pid);
+                let inside = (self.plan.is_pid_1 && !self.plan.variant.is_multiple_of(8)).then_some(started.init);
                 let came = operator::run(words, self.dir.path(), &name, inside, self.plan.limit + PATIENCE);
                 asked.commands.push(Commanded {
                     words,
@@ -472,9 +433,16 @@ impl Course<'_> {
             }
             _ => noted(Word::Took),
         }
+        if self.plan.behaviour == Behaviour::Hangs && (self.plan.variant / 2).is_multiple_of(2) {
+            noted(Word::Acting);
+        }
+        if self.plan.weather == Weather::Late {
+            let has_come_again = |server: &Server| server.jobs().iter().any(|job| job.times_delivered > 1);
+            self.server.wait(OCCASION, has_come_again);
+        }
         // A weather that begins before the end is asked for.
         if let Onset::Around(ms @ ..0) = self.plan.onset {
-            self.begin();
+            weather::begin(&self.server, self.plan);
             pause(Duration::from_millis(ms.unsigned_abs()));
         }
     }
@@ -485,12 +453,15 @@ impl Course<'_> {
         for worker in self.server.workers().iter().filter(|worker| *worker != WITNESS) {
             let _ = self.server.direct(worker, Directive::Terminate);
         }
+        // Where its heartbeats may not say what it is, its second one after the answer does.
+        let is_mute = self.plan.dialect == Dialect::Strict;
         let has_heard = |server: &Server| {
-            server.events().iter().any(|event| {
-                event.operation == "heartbeat"
-                    && event.ms > directed
-                    && matches!(event.state.as_deref(), Some("terminate" | "terminated"))
-            })
+            let events = server.events();
+            let mut beats = events
+                .iter()
+                .filter(|event| event.operation == "heartbeat" && event.ms > directed);
+            let says = |event: &Event| matches!(event.state.as_deref(), Some("terminate" | "terminated"));
+            beats.any(|event| if is_mute { is_whole(event) } else { says(event) })
         };
         self.server.wait(OCCASION, has_heard).then_some(directed)
     }

@@ -2,7 +2,7 @@
 
 use ojs_devserver::Event;
 
-use super::course::{Asked, Commanded, Story};
+use super::course::{Asked, Commanded, STOPS_APART_MS, Sent, Story};
 use super::plan::Plan;
 
 /// What a busy machine may add to anything, in milliseconds.
@@ -30,12 +30,20 @@ pub struct Ends {
     pub asked: Option<f64>,
     /// Until then jobs may finish, whatever is heard when: by the deadline, or by who forces the end.
     pub granted: Option<f64>,
+    /// Two stop signals are one request or two, depending on how busy the machine was.
+    pub are_doubtful_twins: bool,
     /// From a SIGTSTP to the SIGCONT that takes it back.
     pub pause: Option<(f64, f64)>,
 }
 
 /// How far two clocks, or two who look at the same, may be apart, in milliseconds.
 pub const SLACK: f64 = 5.0;
+
+/// A stop signal that comes that soon after the last one that counted is the same request, in milliseconds.
+const TWIN: f64 = 100.0;
+
+/// From here on a busy machine may have made two of it.
+const DOUBTFUL: f64 = 75.0;
 
 /// The signals that ask for the end.
 pub fn is_stop(signal: i32) -> bool {
@@ -44,7 +52,24 @@ pub fn is_stop(signal: i32) -> bool {
 
 /// Whether the answer was one, and arrived whole.
 pub fn is_whole(event: &Event) -> bool {
-    event.status == Some(200) && event.fault.is_none_or(|fault| fault == "delay")
+    event.status == Some(200) && event.fault.is_none_or(|fault| ["delay", "late_reply"].contains(&fault))
+}
+
+/// Whether what it asks for was done, whatever was heard of it.
+pub fn is_carried_out(event: &Event) -> bool {
+    let is_instead = |fault: &str| ["status", "page", "redirect", "store_away"].contains(&fault);
+    event.status == Some(200) && !event.fault.is_some_and(is_instead)
+}
+
+/// Of the stop signals those that are not one request with the one that counted last.
+fn that_count<'a>(sent: impl Iterator<Item = &'a Sent>) -> Vec<&'a Sent> {
+    let mut counted: Vec<&Sent> = Vec::new();
+    for sent in sent {
+        if counted.last().is_none_or(|last| sent.ms - last.ms >= TWIN) {
+            counted.push(sent);
+        }
+    }
+    counted
 }
 
 /// The first of them.
@@ -69,10 +94,14 @@ impl Ends {
     pub fn of(plan: &Plan, story: &Story) -> Self {
         let asked = &story.asked;
         let end = story.ended.map_or(f64::MAX, |(ms, _)| ms);
-        let is_stop = |sent: &&super::course::Sent| is_stop(sent.signal) && sent.began < end;
-        let sent_stops = || asked.sent.iter().filter(is_stop);
-        let stops: Vec<f64> = sent_stops().map(|sent| sent.ms).collect();
-        let mut begun_stops = sent_stops().map(|sent| sent.began);
+        let is_stop = |sent: &&Sent| is_stop(sent.signal) && sent.began < end;
+        let all_stops: Vec<&Sent> = asked.sent.iter().filter(is_stop).collect();
+        let is_doubtful = |pair: &[&Sent]| pair.iter().rev().map(|sent| sent.ms).reduce(|later, one| later - one);
+        let mut apart = all_stops.windows(2).filter_map(is_doubtful);
+        let are_doubtful_twins = apart.any(|apart| (DOUBTFUL..STOPS_APART_MS).contains(&apart));
+        let counted = that_count(all_stops.into_iter());
+        let stops: Vec<f64> = counted.iter().map(|sent| sent.ms).collect();
+        let mut begun_stops = counted.iter().map(|sent| sent.began);
         let signalled = stops.first().copied();
         let t0 = first(
             signalled
@@ -118,6 +147,7 @@ impl Ends {
             asked: first_asked,
             granted: first(hurries.into_iter().flatten()),
             pause: tstp.zip(resumed),
+            are_doubtful_twins,
             limit,
             stops,
         }

@@ -11,7 +11,10 @@ use super::promises::{Broken, Measured};
 const MEDIAN: f64 = 20.0;
 
 /// Fewer trials do not have every pair.
-const SQUARE: usize = 121;
+const SQUARE: usize = Weather::ALL.len() * Occasion::ALL.len();
+
+/// Columns of one name or number.
+const COLUMN: usize = 10;
 
 /// The numbers of a run.
 #[derive(Debug, Default)]
@@ -110,26 +113,26 @@ impl Figures {
             .into_iter()
             .chain(Occasion::ALL.map(Occasion::name))
         {
-            write!(f, "{name:>10}")?;
+            write!(f, "{name:>COLUMN$}")?;
         }
         writeln!(f)?;
         for behaviour in Behaviour::ALL {
             write!(f, "{:<11}", behaviour.name())?;
             for weather in Weather::ALL {
                 let count = self.by_behaviour_and_weather.get(&(behaviour, weather));
-                write!(f, "{:>10}", count.unwrap_or(&0))?;
+                write!(f, "{:>COLUMN$}", count.unwrap_or(&0))?;
             }
             for occasion in Occasion::ALL {
                 let count = self.by_behaviour_and_occasion.get(&(behaviour, occasion));
-                write!(f, "{:>10}", count.unwrap_or(&0))?;
+                write!(f, "{:>COLUMN$}", count.unwrap_or(&0))?;
             }
             writeln!(f)?;
         }
         for weather in Weather::ALL {
-            write!(f, "{:<11}{:>110}", weather.name(), "")?;
+            write!(f, "{:<11}{:>2$}", weather.name(), "", COLUMN * Weather::ALL.len())?;
             for occasion in Occasion::ALL {
                 let count = self.by_weather_and_occasion.get(&(weather, occasion));
-                write!(f, "{:>10}", count.unwrap_or(&0))?;
+                write!(f, "{:>COLUMN$}", count.unwrap_or(&0))?;
             }
             writeln!(f)?;
         }

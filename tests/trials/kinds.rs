@@ -25,10 +25,12 @@ pub enum Behaviour {
     LastWords,
     /// Two processes with a connection each: one is good, one ignores.
     Prefork,
+    /// One handler in three never ends, whatever its job's timeout is; the others are good.
+    Hangs,
 }
 
 impl Behaviour {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Good,
         Self::Python,
         Self::Ignores,
@@ -40,6 +42,7 @@ impl Behaviour {
         Self::Deaf,
         Self::LastWords,
         Self::Prefork,
+        Self::Hangs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -55,6 +58,7 @@ impl Behaviour {
             Self::Deaf => "deaf",
             Self::LastWords => "last-words",
             Self::Prefork => "prefork",
+            Self::Hangs => "hung",
         }
     }
 
@@ -69,7 +73,7 @@ impl Behaviour {
 
     /// It may end, or be ended, before anybody asks for that.
     pub fn may_end_first(self) -> bool {
-        matches!(self, Self::Crashes | Self::Closes)
+        matches!(self, Self::Crashes | Self::Closes | Self::Hangs)
     }
 }
 
@@ -98,10 +102,23 @@ pub enum Weather {
     Silent,
     /// Gone for good: refuses, answers nothing, or does so when nobody waits any more.
     Gone,
+    /// Carries out at once what it is told of a failed job or of one that is given back, and says so late: the job is
+    /// delivered again meanwhile.
+    Late,
+    /// Something before it answers with pages of HTML.
+    Pages,
+    /// Its store is away for a while; it says so as one of the public backends does.
+    Store,
+    /// Takes no ACK that is too large.
+    Limit,
+    /// One operation is refused for a while: an error of the server, or a redirect.
+    Sick,
+    /// Somebody else has done a job just before its ACK.
+    Rival,
 }
 
 impl Weather {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 17] = [
         Self::Fine,
         Self::Slow,
         Self::Errors,
@@ -113,6 +130,12 @@ impl Weather {
         Self::Refuses,
         Self::Silent,
         Self::Gone,
+        Self::Late,
+        Self::Pages,
+        Self::Store,
+        Self::Limit,
+        Self::Sick,
+        Self::Rival,
     ];
 
     pub fn name(self) -> &'static str {
@@ -128,6 +151,12 @@ impl Weather {
             Self::Refuses => "refuses",
             Self::Silent => "silent",
             Self::Gone => "gone",
+            Self::Late => "late-fail",
+            Self::Pages => "pages",
+            Self::Store => "store",
+            Self::Limit => "limit",
+            Self::Sick => "sick",
+            Self::Rival => "rival",
         }
     }
 
@@ -141,14 +170,29 @@ impl Weather {
             | Self::Resets
             | Self::Hangs
             | Self::Truncates
-            | Self::Busy => true,
-            Self::Refuses | Self::Silent | Self::Gone => false,
+            | Self::Busy
+            | Self::Late
+            | Self::Pages
+            | Self::Limit
+            | Self::Sick
+            | Self::Rival => true,
+            Self::Refuses | Self::Silent | Self::Gone | Self::Store => false,
         }
     }
 
     /// Whatever is sent gets its answer in time: nothing may be left to its visibility timeout.
     pub fn is_reliable(self) -> bool {
         matches!(self, Self::Fine | Self::Slow)
+    }
+
+    /// What it does to ACKs is what it is about: the delays of an occasion make room for it.
+    pub fn replaces_delays(self) -> bool {
+        matches!(self, Self::Pages | Self::Store | Self::Limit | Self::Sick | Self::Rival)
+    }
+
+    /// It ends, and from then on it is fine; every request meanwhile gets an answer soon, or cannot be sent.
+    pub fn is_over_at_once(self) -> bool {
+        matches!(self, Self::Refuses | Self::Pages | Self::Store | Self::Sick)
     }
 }
 
@@ -177,10 +221,14 @@ pub enum Occasion {
     Directive,
     /// By control commands, with a SIGTERM before, after or not at all.
     Operator,
+    /// While jobs are active, by a signal that comes twice.
+    Twin,
+    /// While jobs are active, by `timeout` of the GNU coreutils, which signals its child and then its group.
+    Timeout,
 }
 
 impl Occasion {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Start,
         Self::Fetch,
         Self::Ack,
@@ -192,6 +240,8 @@ impl Occasion {
         Self::Quiet,
         Self::Directive,
         Self::Operator,
+        Self::Twin,
+        Self::Timeout,
     ];
 
     pub fn name(self) -> &'static str {
@@ -207,6 +257,8 @@ impl Occasion {
             Self::Quiet => "quiet",
             Self::Directive => "directive",
             Self::Operator => "operator",
+            Self::Twin => "twin",
+            Self::Timeout => "timeout",
         }
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use ojs_devserver::{Backend, Dialect};
+
 use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
 use crate::support::random::Random;
 
@@ -15,6 +17,8 @@ pub struct JobPlan {
     pub ms: i64,
     pub at_deadline: bool,
     pub ending: Ending,
+    /// Its result is larger than some backends take.
+    pub is_large: bool,
 }
 
 /// How often each pair comes up in so many trials, at least; 0 where one is missing.
@@ -39,6 +43,8 @@ pub fn rarest_pair(count: u64) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     Signal(i32),
+    /// The time of GNU `timeout` is over, which is to send this signal then.
+    Expiry(i32),
     /// A control command, by its words. What comes next waits for its end.
     Command(&'static [&'static str]),
 }
@@ -61,6 +67,10 @@ pub struct Plan {
     pub behaviour: Behaviour,
     pub weather: Weather,
     pub occasion: Occasion,
+    /// How the backend speaks.
+    pub dialect: Dialect,
+    /// Which of several things, where a kind of worker, backend or moment has several.
+    pub variant: u64,
     pub jobs: Vec<JobPlan>,
     pub concurrency: u32,
     pub is_pid_1: bool,
@@ -94,6 +104,21 @@ pub struct Plan {
     pub act_after: Duration,
 }
 
+/// How long a job may take whose worker hangs.
+const TIMEOUT_MS: [u64; 3] = [300, 600, 1000];
+
+/// From `cancel` (timeout) to the end of the worker that hangs.
+pub const TIMEOUT_GRACE: Duration = Duration::from_millis(150);
+
+/// Most bytes of an ACK and its job together that a backend takes that takes no large ones.
+pub const LIMIT_BYTES: u64 = 32 << 10;
+
+/// Bytes that a large result has more than others.
+pub const LARGE_BYTES: usize = 48 << 10;
+
+/// Longest time between two signals that are one request, in milliseconds: a busy machine may make it longer.
+const TWINS_MS: i64 = 50;
+
 /// The interval of the heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(200);
 
@@ -121,31 +146,25 @@ impl Plan {
         let mut random = Random::from_seed(seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let (behaviour, weather, occasion) = combination(number);
         let mut chance = |percent| random.below(100) < percent;
-        let is_pid_1 = !chance(15);
+        let is_pid_1 = !chance(15) && occasion != Occasion::Timeout;
         let requeues = chance(20);
-        let is_last_attempt = chance(15);
+        let is_last_attempt = chance(15) && weather != Weather::Late;
         let kubernetes = occasion == Occasion::Quiet && chance(50);
         let is_at_deadline = occasion == Occasion::Deadline || chance(10);
         let is_of_long_jobs = chance(35);
         let is_cut_by_limit = chance(12);
+        let is_short = chance(8) && weather != Weather::Store;
         let mut between = |low, high| random.between(low, high);
-        // The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the last moment comes
-        // 500 ms before the limit, half of which is for a busy machine.
-        let (grace, margin, limit) = if is_cut_by_limit {
-            let [grace, margin] = [10_000, 5_000].map(Duration::from_millis);
-            (grace, margin, margin * 2)
-        } else {
-            let grace = Duration::from_millis(pick(&[0, 300, 700, 1000, 1500], between(0, 4)));
-            let margin = Duration::from_millis(pick(&[2000, 3000, 4000], between(0, 2)));
-            let spare = Duration::from_millis(between(500, 1000));
-            // A hook that waits for idle may use as much as the drain.
-            let drains = 1 + u32::from(occasion == Occasion::Operator);
-            (grace, margin, (margin * 2).max(grace * drains + margin + spare))
+        let variant = between(0, 9_999);
+        let (grace, margin, limit) = match (is_cut_by_limit, is_short) {
+            (true, _) => [10_000, 5_000, 10_000].map(Duration::from_millis).into(),
+            (false, true) => brief(&mut between),
+            (false, false) => times(&mut between, weather, occasion),
         };
-        let concurrency = u32::try_from(between(1, 8)).unwrap();
-        let count = between(1, 2 * u64::from(concurrency));
+        let (concurrency, count) = numbers(&mut between, behaviour, weather);
         let jobs = (0..count).map(|index| job(&mut between, occasion, index == 0 && is_at_deadline, is_of_long_jobs));
-        let jobs = jobs.collect();
+        let jobs: Vec<JobPlan> = jobs.collect();
+        let jobs = jobs.into_iter().map(|job| suited(&mut between, weather, job)).collect();
         let deadline = i64::try_from(grace.min(limit - margin).as_millis()).unwrap();
         let signal = pick(
             &[libc::SIGTERM, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT],
@@ -154,8 +173,13 @@ impl Plan {
         let (first, more) = asks(&mut between, occasion, deadline, signal);
         let request_timeout = Duration::from_secs(pick(&[1, 10, 10], between(0, 2)));
         // Where no heartbeat gets through for long, a job is lost by right.
-        let is_short = between(0, 2) != 0 && weather.lets_heartbeats_through();
-        let visibility = if is_short { SHORT_VISIBILITY } else { LONG_VISIBILITY };
+        let is_kept_short = between(0, 2) != 0 && weather.lets_heartbeats_through();
+        let visibility = if is_kept_short {
+            SHORT_VISIBILITY
+        } else {
+            LONG_VISIBILITY
+        };
+        let (onset, lasts) = spell(&mut between, weather);
         Self {
             number,
             is_calm: false,
@@ -163,6 +187,8 @@ impl Plan {
             behaviour,
             weather,
             occasion,
+            dialect: pick(&DIALECTS, number),
+            variant,
             jobs,
             concurrency,
             is_pid_1,
@@ -181,14 +207,36 @@ impl Plan {
             pause: Duration::from_micros(between(0, 300_000)),
             first,
             more,
-            onset: match between(0, 3) {
-                0 => Onset::Start,
-                1 => Onset::Around(0),
-                _ => Onset::Around(i64::try_from(between(0, 700)).unwrap() - 200),
-            },
-            lasts: Duration::from_millis(between(200, 2500)),
+            onset,
+            lasts,
             act_after: Duration::from_millis(between(0, 500)),
         }
+    }
+
+    /// How long before the limit the stop phase has to be over, where the machine has the time.
+    pub fn slack(&self) -> Duration {
+        match self.limit {
+            long if long >= Duration::from_secs(5) => Duration::from_millis(500),
+            short => (short / 10).max(Duration::from_millis(250)),
+        }
+    }
+
+    /// How long a job may take, by its envelope.
+    pub fn job_timeout(&self) -> Option<Duration> {
+        let millis = pick(&TIMEOUT_MS, self.variant);
+        (self.behaviour == Behaviour::Hangs).then_some(Duration::from_millis(millis))
+    }
+
+    /// Whether a worker that was ended because it hung is started again.
+    pub fn restarts(&self) -> bool {
+        self.variant.is_multiple_of(2)
+    }
+
+    /// Which of the public backends' stores is away, and how late the backend says so.
+    pub fn store(&self) -> (Backend, Duration) {
+        let backend = pick(&Backend::ALL, self.variant);
+        let is_slow = backend == Backend::Nats;
+        (backend, Duration::from_millis(if is_slow { 100 } else { 0 }))
     }
 
     /// A trial that measures: the worker ends at once, nothing disturbs, and the only job ends in the drain.
@@ -198,10 +246,12 @@ impl Plan {
             behaviour: Behaviour::Good,
             weather: Weather::Fine,
             occasion: Occasion::Busy,
+            dialect: Dialect::Spec,
             jobs: vec![JobPlan {
                 ms: CALM_JOB_MS,
                 at_deadline: false,
                 ending: Ending::Ack,
+                is_large: false,
             }],
             concurrency: 1,
             is_pid_1: true,
@@ -235,16 +285,102 @@ impl Plan {
     }
 }
 
-/// In each 121 in a row every pair comes up once, in 1,331 every combination of three.
+/// The numbers of each kind have no common factor: in as many trials in a row as their product every pair comes up once, and
+/// so does every combination of three. The dialects have none with them either.
 pub fn combination(number: u64) -> (Behaviour, Weather, Occasion) {
-    let (column, row, square) = (number % 11, number / 11 % 11, number / 121);
-    // Two squares in a row differ in which of the three belong together, and no two strides are the same.
-    let occasion = column + 2 * row + 3 * square;
     (
-        pick(&Behaviour::ALL, column),
-        pick(&Weather::ALL, row),
-        pick(&Occasion::ALL, occasion),
+        pick(&Behaviour::ALL, number),
+        pick(&Weather::ALL, number),
+        pick(&Occasion::ALL, number),
     )
+}
+
+/// How backends speak, the specification's way most often: what is said there can be judged best.
+const DIALECTS: [Dialect; 7] = [
+    Dialect::Spec,
+    Dialect::Go,
+    Dialect::Spec,
+    Dialect::Integer,
+    Dialect::Spec,
+    Dialect::Strict,
+    Dialect::Protocol,
+];
+
+/// Grace, margin and limit.
+type Times = (Duration, Duration, Duration);
+
+/// The margin is at most half of the limit, and a tenth of it is kept back: with 5 s an end at the last moment comes 500 ms
+/// before the limit, half of which is for a busy machine.
+fn times(between: &mut impl FnMut(u64, u64) -> u64, weather: Weather, occasion: Occasion) -> Times {
+    let graces = if weather == Weather::Store {
+        [300, 1000, 2000, 3000, 4000]
+    } else {
+        [0, 300, 700, 1000, 1500]
+    };
+    let grace = Duration::from_millis(pick(&graces, between(0, 4)));
+    let margin = Duration::from_millis(pick(&[2000, 3000, 4000], between(0, 2)));
+    let spare = Duration::from_millis(between(500, 1000));
+    // A hook that waits for idle may use as much as the drain.
+    let drains = 1 + u32::from(occasion == Occasion::Operator);
+    (grace, margin, (margin * 2).max(grace * drains + margin + spare))
+}
+
+/// The same, of an orchestrator that allows little.
+fn brief(between: &mut impl FnMut(u64, u64) -> u64) -> Times {
+    let limit = Duration::from_millis(between(1_000, 3_000));
+    (Duration::from_millis(between(0, 300)), limit / 2, limit)
+}
+
+/// How many jobs at once, and how many there are.
+fn numbers(between: &mut impl FnMut(u64, u64) -> u64, behaviour: Behaviour, weather: Weather) -> (u32, u64) {
+    if weather == Weather::Late {
+        // With as many jobs as it may have nothing is fetched, and nothing comes again, while an outcome is on its way.
+        let concurrency = between(2, 8);
+        return (u32::try_from(concurrency).unwrap(), between(1, concurrency / 2));
+    }
+    let concurrency = between(1, 8);
+    // Those that come later have time left when the first have none.
+    let fewest = if behaviour == Behaviour::Hangs {
+        2 * concurrency
+    } else {
+        1
+    };
+    (u32::try_from(concurrency).unwrap(), between(fewest, 2 * concurrency))
+}
+
+/// When the weather begins, and how long it lasts.
+fn spell(between: &mut impl FnMut(u64, u64) -> u64, weather: Weather) -> (Onset, Duration) {
+    let mut about = |low: i64, high: i64| low + i64::try_from(between(0, u64::try_from(high - low).unwrap())).unwrap();
+    if weather == Weather::Late {
+        return (Onset::Start, Duration::ZERO);
+    }
+    if weather == Weather::Store {
+        // One that is away from the start has no jobs to give.
+        let onset = Onset::Around(about(-1_000, 500));
+        return (onset, Duration::from_millis(about(500, 4_000).unsigned_abs()));
+    }
+    let onset = match about(0, 3) {
+        0 => Onset::Start,
+        1 => Onset::Around(0),
+        _ => Onset::Around(about(-200, 500)),
+    };
+    (onset, Duration::from_millis(about(200, 2_500).unsigned_abs()))
+}
+
+/// The job as that weather meets it best.
+fn suited(between: &mut impl FnMut(u64, u64) -> u64, weather: Weather, job: JobPlan) -> JobPlan {
+    match weather {
+        Weather::Late if !job.at_deadline => JobPlan {
+            ms: job.ms / 8,
+            ending: pick(&[Ending::Ack, Ending::Fail, Ending::Release], between(0, 2)),
+            ..job
+        },
+        Weather::Limit => JobPlan {
+            is_large: between(0, 2) != 0,
+            ..job
+        },
+        _ => job,
+    }
 }
 
 fn pick<T: Copy>(from: &[T], number: u64) -> T {
@@ -272,12 +408,14 @@ fn job(between: &mut impl FnMut(u64, u64) -> u64, occasion: Occasion, at_deadlin
             ms,
             at_deadline,
             ending: Ending::Ack,
+            is_large: false,
         };
     }
     JobPlan {
         ms,
         at_deadline,
         ending,
+        is_large: false,
     }
 }
 
@@ -307,6 +445,8 @@ fn asks(
             _ => Vec::new(),
         },
         Occasion::Operator => return operator(&mut at, deadline, stop),
+        Occasion::Twin => vec![at(0, TWINS_MS)],
+        Occasion::Timeout => return (vec![Ask::Expiry(signal)], Vec::new()),
         Occasion::Start
         | Occasion::Fetch
         | Occasion::Ack
@@ -340,11 +480,12 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} {}: a worker that is {}, a backend that is {}, the end asked for at {}",
+            "{} {}: a worker that is {}, a backend that is {} and speaks {}, the end asked for at {}",
             self.kind(),
             self.number,
             self.behaviour.name(),
             self.weather.name(),
+            self.dialect,
             self.occasion.name()
         )
     }

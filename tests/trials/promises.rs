@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use ojs_devserver::{Delivery, End, Event, JobSnapshot};
 
-use super::course::{Story, WITNESS};
-use super::ends::{Ends, NOISE};
+use super::course::{Story, is_ours};
+use super::ends::{Ends, NOISE, is_whole};
 use super::journal::{Note, Word};
+use super::kinds::Behaviour;
 use super::plan::{JobPlan, Plan};
 
 #[path = "promises/account.rs"]
 mod account;
+#[path = "promises/answers.rs"]
+mod answers;
 #[path = "promises/ending.rs"]
 mod ending;
 #[path = "promises/heartbeats.rs"]
@@ -26,7 +29,8 @@ mod workers;
 
 /// Promises about time that are given to whoever has a machine: one that has something else to do for a quarter of a second
 /// breaks them as well.
-const OF_TIME: [&str; 4] = [
+const OF_TIME: [&str; 5] = [
+    "an ACK gets through when the backend is back",
     "gone before the limit",
     "heartbeats go on",
     "each request ends with its phase",
@@ -91,6 +95,12 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.never_too_many(),
         judge.calm_log(),
         judge.operators_are_answered(),
+        judge.only_the_backend_is_believed(),
+        judge.what_is_lost_is_lost(),
+        judge.acks_get_through(),
+        judge.double_runs_are_told(),
+        judge.twins_are_one_request(),
+        judge.forms_are_found(),
     ];
     measured.wound_up = judge.wound_up();
     for check in checks {
@@ -141,7 +151,7 @@ impl<'a> Judge<'a> {
         let story = self.story;
         let jobs = story.jobs.iter().zip(&self.plan.jobs);
         jobs.flat_map(move |(job, plan)| {
-            let ours = |delivery: &&Delivery| delivery.worker.as_deref() != Some(WITNESS);
+            let ours = |delivery: &&Delivery| is_ours(delivery.worker.as_deref());
             let deliveries = job.deliveries.iter().filter(ours);
             deliveries.map(move |delivery| Hand::new(story, job, plan, delivery))
         })
@@ -157,7 +167,7 @@ impl<'a> Judge<'a> {
         let fetch = fetch.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
         // Whoever refuses connections closes those that there are.
         let is_cut = |event: &Event| event.operation == "refusing" && (0.0..NOISE).contains(&(event.ms - fetch.ms));
-        let is_heard = fetch.fault.is_none_or(|fault| fault == "delay") && !self.story.events.iter().any(is_cut);
+        let is_heard = is_whole(fetch) && !self.story.events.iter().any(is_cut);
         is_heard.then_some(*fetch)
     }
 
@@ -165,7 +175,11 @@ impl<'a> Judge<'a> {
     fn is_cut_off(&self, hand: &Hand<'_>) -> bool {
         match hand.end() {
             Some(End::Failed) => hand.is_failed_by_shutdown(),
-            Some(End::Requeued) => hand.took.is_some() && hand.word(Word::Releasing).is_none(),
+            // What a worker had that was ended for another job goes back as well, and was not cut off by that.
+            Some(End::Requeued) => {
+                let is_innocent = self.plan.behaviour == Behaviour::Hangs;
+                hand.took.is_some() && hand.word(Word::Releasing).is_none() && !is_innocent
+            }
             Some(End::Acked | End::VisibilityTimeout | End::WorkerDeath | End::Cancelled) | None => false,
         }
     }
@@ -177,7 +191,9 @@ impl<'a> Judge<'a> {
 
     /// Somebody did not wait for the deadline, or may not have.
     fn may_be_forced(&self) -> bool {
-        self.ends.stops.len() > 1 || self.story.asked.commands.iter().any(|command| command.verb() == "stop")
+        self.ends.stops.len() > 1
+            || self.ends.are_doubtful_twins
+            || self.story.asked.commands.iter().any(|command| command.verb() == "stop")
     }
 }
 
@@ -252,7 +268,10 @@ impl<'a> Hand<'a> {
     }
 
     fn is_failed_by_shutdown(&self) -> bool {
-        self.end() == Some(End::Failed) && self.error().is_some_and(|error| error.contains("ShutdownError"))
+        // A backend that is strict has no room for the type.
+        let is_of_shutdown =
+            |error: &str| error.contains("ShutdownError") || error.contains("the worker was shut down");
+        self.end() == Some(End::Failed) && self.error().is_some_and(is_of_shutdown)
     }
 
     /// The worker's own FAIL, as it is told to fail.

@@ -46,7 +46,7 @@ def handle(job):
             time.sleep(1)
     if how["end"] == "fail":
         raise RuntimeError("as told")
-    return job.id
+    return job.id + "x" * (48 << 10 if how["large"] else 0)
 
 
 worker.run()

@@ -17,8 +17,10 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use nix::unistd::{ForkResult, fork, setsid};
 use serde_json::{Value, json};
 
+use super::crash::{CRASH_STATUS, Crash};
 use super::journal::{self, Journal, Word};
 use super::kinds::Behaviour;
+use super::plan::LARGE_BYTES;
 use crate::support::sys;
 use crate::support::wait::{now, pause};
 
@@ -65,43 +67,13 @@ extern "C" fn on_terminate_and_end(signal: i32) {
     }
 }
 
-/// The exit status of a worker that crashes with one.
-const CRASH_STATUS: i32 = 3;
-
-/// How a worker crashes.
-#[derive(Debug, Clone, Copy)]
-pub enum Crash {
-    Status,
-    Killed,
-    Fault,
-}
-
-impl Crash {
-    /// Of a worker that crashes so long after its first job.
-    pub fn after(act_after: Duration) -> Self {
-        match act_after.as_millis() % 3 {
-            0 => Self::Status,
-            1 => Self::Killed,
-            _ => Self::Fault,
-        }
-    }
-
-    /// What an init ends with whose worker that was.
-    pub fn status(self) -> i32 {
-        match self {
-            Self::Status => CRASH_STATUS,
-            Self::Killed => 128 + libc::SIGKILL,
-            Self::Fault => 128 + libc::SIGSEGV,
-        }
-    }
-}
-
 /// A job in its hands.
 struct Held {
     due: Option<Instant>,
     ending: String,
     lock: Option<Flock<File>>,
     process: Option<i32>,
+    is_large: bool,
 }
 
 struct Worker {
@@ -169,7 +141,8 @@ fn dispositions(behaviour: Behaviour) {
         | Behaviour::Crashes
         | Behaviour::Floods
         | Behaviour::Deaf
-        | Behaviour::Prefork => SigHandler::Handler(on_terminate_and_end),
+        | Behaviour::Prefork
+        | Behaviour::Hangs => SigHandler::Handler(on_terminate_and_end),
     };
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handlers store one flag and make system calls alone.
@@ -286,6 +259,9 @@ impl Worker {
             }
             "cancel" => {
                 let id = frame["job_id"].as_str().unwrap_or_default();
+                if self.behaviour == Behaviour::Hangs && frame["reason"] == "timeout" && hangs(id) {
+                    self.journal.note_process(Word::Acting);
+                }
                 if frame["reason"] == "shutdown" {
                     self.journal.note(Word::Cancelled, id);
                 }
@@ -305,7 +281,8 @@ impl Worker {
         let how = &job["args"][0];
         let ending = how["end"].as_str().unwrap_or("ack").to_owned();
         let ms = how["ms"].as_i64().unwrap_or(0);
-        let is_endless = ending == "never" || self.behaviour == Behaviour::Ignores;
+        let hangs = self.behaviour == Behaviour::Hangs && hangs(&id);
+        let is_endless = ending == "never" || self.behaviour == Behaviour::Ignores || hangs;
         let mut held = Held {
             due: None,
             ending: if how["at_deadline"] == true {
@@ -315,6 +292,7 @@ impl Worker {
             },
             lock: Some(lock),
             process: None,
+            is_large: how["large"] == true,
         };
         if !is_endless && how["at_deadline"] != true {
             held.due = Some(now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
@@ -376,7 +354,10 @@ impl Worker {
                 self.journal.note(Word::Releasing, id);
                 (json!({"type": "release", "job_id": id}), None)
             }
-            _ => (json!({"type": "ack", "job_id": id, "result": id}), Some(Word::Acked)),
+            _ => (
+                json!({"type": "ack", "job_id": id, "result": result(id, held.is_large)}),
+                Some(Word::Acked),
+            ),
         };
         if self.say(&frame)
             && let Some(word) = word
@@ -393,7 +374,7 @@ impl Worker {
                 // One in three handlers does not look.
                 let choice = id.bytes().last().unwrap_or(0) % 3;
                 match choice {
-                    0 => {}
+                    _ if hangs(id) => {}
                     1 => self.answer(id, "ack"),
                     _ => self.answer(id, "fail"),
                 }
@@ -458,9 +439,20 @@ impl Worker {
             | Behaviour::Floods
             | Behaviour::Deaf
             | Behaviour::LastWords
-            | Behaviour::Prefork => {}
+            | Behaviour::Prefork
+            | Behaviour::Hangs => {}
         }
     }
+}
+
+/// Whether the handler of this job is the one of three that does not look.
+fn hangs(id: &str) -> bool {
+    id.bytes().last().unwrap_or(0).is_multiple_of(3)
+}
+
+/// What comes of a job.
+pub fn result(id: &str, is_large: bool) -> String {
+    format!("{id}{}", "x".repeat(if is_large { LARGE_BYTES } else { 0 }))
 }
 
 /// A process that a job runs in; the first is a daemon besides: a session of its own, its parent gone, deaf to SIGTERM.

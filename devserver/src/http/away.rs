@@ -52,13 +52,18 @@ pub(super) fn answer(context: &Arc<Context>, request: &Request, body: &[u8], bac
             (Backend::Postgres | Backend::Nats, Some(job)) => no_job(job),
             (Backend::Redis, _) | (_, None) => broken("reading the job"),
         }),
-        Operation::Heartbeat => body.and_then(|body| dialect.heartbeat(&body)).map(|beat| {
+        Operation::Heartbeat => body.and_then(|body| {
+            let state = body.text("state")?;
+            let beat = dialect.heartbeat(&body)?;
             let nothing = Beaten {
                 directive: Directive::Run,
                 extended: Vec::new(),
             };
             let time = wall(shared.lock().store.epoch(), shared.clock.now());
-            Reply::ok(&dialect.beaten(&nothing, &time)).about_worker(Some(&beat.worker))
+            let mut reply = Reply::ok(&dialect.beaten(&nothing, &time)).about_worker(Some(&beat.worker));
+            reply.about.state = state;
+            reply.about.jobs = beat.jobs;
+            Ok(reply)
         }),
         Operation::Fetch => body.and_then(|body| dialect.fetch(&body)).map(|fetch| match backend {
             Backend::Postgres => broken("fetching jobs"),

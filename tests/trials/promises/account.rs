@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use ojs_devserver::End;
 
 use super::{Hand, Judge, Verdict, broken};
+use crate::crash::Crash;
 use crate::ends::{NOISE, SLACK};
 use crate::journal::Word;
 use crate::kinds::Behaviour;
 use crate::plan::INTERRUPTED;
 use crate::support::sys::Ended;
-use crate::worker::Crash;
+
+/// The exit status of an init that has ended its worker and starts it no more.
+const ENDED_BY_US: i32 = 1;
 
 /// Most bytes of a termination log.
 const MOST_BYTES: usize = 4096;
@@ -86,12 +89,10 @@ impl Judge<'_> {
         if text.len() > MOST_BYTES || said.status != Some(status) || said.cut_off != closing.cut_off {
             return broken(PROMISE, format!("{} bytes, {first:?} against {closing:?}", text.len()));
         }
-        let names: BTreeSet<&str> = text
-            .lines()
-            .skip_while(|line| *line != "cut off:")
-            .skip(1)
-            .filter_map(|line| line.split(' ').next())
-            .collect();
+        let listed = text.lines().skip_while(|line| *line != "cut off:").skip(1);
+        // Another list may follow, and behind an id what kind of job it is.
+        let listed = listed.take_while(|line| !line.ends_with(':'));
+        let names: BTreeSet<&str> = listed.filter_map(|line| line.split([' ', ',']).next()).collect();
         let ids = |hands: &[Hand<'_>]| {
             hands
                 .iter()
@@ -164,6 +165,8 @@ impl Judge<'_> {
             Behaviour::Crashes => Some((Crash::after(self.plan.act_after).status(), acted + NOISE < asked)),
             // It is ended because of that: SIGTERM does not impress it.
             Behaviour::Closes => Some((128 + libc::SIGKILL, false)),
+            // It is ended because of that, and not started again.
+            Behaviour::Hangs if !self.plan.restarts() => Some((ENDED_BY_US, false)),
             Behaviour::Good
             | Behaviour::Python
             | Behaviour::Ignores
@@ -172,7 +175,8 @@ impl Judge<'_> {
             | Behaviour::Floods
             | Behaviour::Deaf
             | Behaviour::LastWords
-            | Behaviour::Prefork => None,
+            | Behaviour::Prefork
+            | Behaviour::Hangs => None,
         }
     }
 

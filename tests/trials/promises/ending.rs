@@ -6,9 +6,6 @@ use crate::ends::{NOISE, is_whole};
 use crate::kinds::Weather;
 use crate::support::sys::Ended;
 
-/// How long before the limit it has to be gone, in milliseconds.
-const EARLY: f64 = 250.0;
-
 /// How long a control command may take to say what is said at once, in milliseconds.
 const ANSWER: f64 = 1000.0;
 
@@ -19,10 +16,12 @@ impl Judge<'_> {
             return broken(PROMISE, "it hangs");
         };
         let margin = self.millis(self.plan.margin);
+        // Half of what is kept back is for a busy machine.
+        let early = self.millis(self.plan.slack()) / 2.0;
         let ends = &self.ends;
         let mut verdict = Vec::new();
         measured.left = ends.limit.map(|limit| limit - end);
-        if let Some(left) = measured.left.filter(|left| *left < EARLY) {
+        if let Some(left) = measured.left.filter(|left| *left < early) {
             verdict.extend(broken(PROMISE, format!("{left:.0} ms before it")));
         }
         // Without the orchestrator's clock, and when it is forced, the margin still counts.

@@ -1,9 +1,9 @@
 //! Heartbeats: that they go on, what they name and what they say.
 
-use ojs_devserver::Event;
+use ojs_devserver::{Dialect, Event};
 
 use super::{Judge, Verdict, arrived, broken};
-use crate::ends::{NOISE, SLACK, is_whole};
+use crate::ends::{NOISE, SLACK, is_carried_out, is_whole};
 use crate::plan::HEARTBEAT;
 
 impl Judge<'_> {
@@ -14,7 +14,8 @@ impl Judge<'_> {
             .story
             .events
             .iter()
-            .filter(|event| ["refusing", "listening"].contains(&event.operation))
+            // Nor is there anybody between a worker and the next one.
+            .filter(|event| ["refusing", "listening", "register"].contains(&event.operation))
             .map(|event| event.ms)
             .collect();
         let most = 2.0 * self.millis(HEARTBEAT) + NOISE;
@@ -79,7 +80,7 @@ impl Judge<'_> {
                 .fold(f64::MAX, f64::min);
             let is_without = |beat: &&Event| {
                 let is_between = arrived(beat) > hand.at + NOISE && arrived(beat) < until - SLACK;
-                is_between && beat.status == Some(200) && !beat.jobs.contains(id)
+                is_between && is_carried_out(beat) && !beat.jobs.contains(id)
             };
             if let Some(beat) = self.beats().find(is_without) {
                 verdict.extend(broken(PROMISE, format!("{id} at {:.0} ms", arrived(beat))));
@@ -97,7 +98,15 @@ impl Judge<'_> {
         let is_known = self.beats().any(|beat| is_whole(beat) && beat.ms < asked - NOISE);
         let was_quiet = self.ends.quiet_from.is_some_and(|quiet| quiet < t0);
         let ended_by_itself = self.plan.behaviour.may_end_first();
-        if !is_known || was_quiet || ended_by_itself || self.ends.is_abandoned() || !self.plan.weather.is_reliable() {
+        // Its heartbeats have no word for it.
+        let is_mute = self.plan.dialect == Dialect::Strict;
+        if is_mute
+            || !is_known
+            || was_quiet
+            || ended_by_itself
+            || self.ends.is_abandoned()
+            || !self.plan.weather.is_reliable()
+        {
             return Vec::new();
         }
         let says = |beat: &&Event, state: &str| beat.state.as_deref() == Some(state);

@@ -1,11 +1,13 @@
 //! What becomes of each job: one outcome, in one place, and none of it in silence.
 
-use ojs_devserver::{End, Event};
+use ojs_devserver::{Dialect, End, Event};
 
 use super::{Hand, Judge, Measured, Verdict, arrived, broken, in_millis};
-use crate::course::WITNESS;
+use crate::course::is_ours;
 use crate::ends::is_whole;
 use crate::journal::Word;
+use crate::kinds::{Behaviour, Weather};
+use crate::worker::result;
 
 impl Judge<'_> {
     pub(super) fn one_outcome_each(&self, measured: &mut Measured) -> Verdict {
@@ -17,9 +19,9 @@ impl Judge<'_> {
         let id = &hand.job.id;
         let is_acked = hand.word(Word::Acked).is_some();
         match hand.end() {
-            // Only the worker knows what its result is.
-            Some(End::Acked) if hand.job.result.as_deref() != Some(&format!("\"{id}\"")) => {
-                broken("no ACK without the worker's", format!("{id}: {:?}", hand.job.result))
+            Some(End::Acked) if !self.is_the_workers_result(hand) => {
+                let result = hand.job.result.as_deref().map(|result| &result[..result.len().min(80)]);
+                broken("no ACK without the worker's", format!("{id}: {result:?}"))
             }
             Some(End::Failed) if is_acked => broken(
                 "nothing finished is reported failed",
@@ -27,7 +29,10 @@ impl Judge<'_> {
             ),
             Some(End::Requeued) if is_acked => broken("nothing finished is given back", id.clone()),
             Some(End::Requeued)
-                if !self.plan.requeues && hand.took.is_some() && hand.word(Word::Releasing).is_none() =>
+                if !self.plan.requeues
+                    && hand.took.is_some()
+                    && hand.word(Word::Releasing).is_none()
+                    && self.plan.behaviour != Behaviour::Hangs =>
             {
                 broken("only what was not begun is given back", id.clone())
             }
@@ -39,6 +44,15 @@ impl Judge<'_> {
         }
     }
 
+    /// Only the worker knows what its result is; one that is too large may be left out.
+    fn is_the_workers_result(&self, hand: &Hand<'_>) -> bool {
+        let expected = format!("\"{}\"", result(&hand.job.id, hand.plan.is_large));
+        match hand.job.result.as_deref() {
+            Some(result) => result == expected,
+            None => hand.plan.is_large && self.plan.weather == Weather::Limit,
+        }
+    }
+
     /// Nobody told the backend what became of it.
     fn left_to_lapse(&self, hand: &Hand<'_>, measured: &mut Measured) -> Verdict {
         let id = &hand.job.id;
@@ -47,12 +61,15 @@ impl Judge<'_> {
         if self.ends.is_abandoned() || self.heard_of(hand).is_none() || came_after_the_end {
             return Vec::new();
         }
-        if self.is_kept_from_discarding(hand) {
+        if self.is_kept_from_discarding(hand) || self.is_overtaken(hand) {
             return Vec::new();
         }
         measured.left_to_lapse += 1;
         if self.plan.weather.is_reliable() {
             return broken("one outcome each", format!("{id} has none though the backend answers"));
+        }
+        if self.is_to_be_run_again(hand) {
+            return broken("a job that is delivered again is run or handed back", id.clone());
         }
         let is_named = self.is_said_to_lapse(hand);
         // While its FAIL or requeue may have been carried out no heartbeat keeps it.
@@ -76,17 +93,18 @@ impl Judge<'_> {
     }
 
     pub(super) fn is_said_to_lapse(&self, hand: &Hand<'_>) -> bool {
-        let name = format!("[job {}, ", hand.job.id);
-        let is_said = |line: &str| line.contains("Job left to its visibility timeout") && line.contains(&name);
-        self.story.log.lines().any(is_said)
+        self.is_logged(&hand.job.id, "Job left to its visibility timeout")
     }
 
-    /// It should go back, and that would discard it.
+    /// It should go back, and that would discard it, or the backend knows of no giving back.
     pub(super) fn is_kept_from_discarding(&self, hand: &Hand<'_>) -> bool {
-        let is_to_go_back = self.plan.requeues || hand.took.is_none() || hand.word(Word::Releasing).is_some();
+        let is_innocent = self.plan.behaviour == Behaviour::Hangs;
+        let is_to_go_back =
+            self.plan.requeues || is_innocent || hand.took.is_none() || hand.word(Word::Releasing).is_some();
         let answers = [Word::Acked, Word::Failed];
         let is_unanswered = answers.iter().all(|word| hand.word(*word).is_none());
-        self.plan.is_last_attempt && is_to_go_back && is_unanswered && self.is_said_to_lapse(hand)
+        let cannot_go_back = self.plan.is_last_attempt || self.plan.dialect == Dialect::Strict;
+        cannot_go_back && is_to_go_back && is_unanswered && self.is_said_to_lapse(hand)
     }
 
     /// A FAIL or a requeue that may have been carried out is sent again only after a look at the job, and one that was
@@ -102,7 +120,7 @@ impl Judge<'_> {
                     "info" if is_whole(event) => before = before.filter(|before| is_whole(before)),
                     "nack" => {
                         let from = before.map(super::arrived);
-                        let ours = job.deliveries.iter().filter(|it| it.worker.as_deref() != Some(WITNESS));
+                        let ours = job.deliveries.iter().filter(|it| is_ours(it.worker.as_deref()));
                         let mut given = ours.map(|delivery| in_millis(delivery.at));
                         let is_new = from.is_some_and(|from| given.any(|at| at >= from && at <= event.ms));
                         let is_clear = before.is_none_or(is_declined);
@@ -159,8 +177,10 @@ impl Judge<'_> {
     }
 }
 
-/// Whether the answer says that it was not carried out, and arrived.
+/// Whether the answer says that it was not carried out, and arrived, its head at least.
 fn is_declined(event: &Event) -> bool {
-    let is_no = |status: u16| (300..500).contains(&status) || status == 503;
-    event.took_ms.is_some() && event.fault != Some("truncate") && event.status.is_some_and(is_no)
+    // Of a job that is not there it says nothing when the backend's store is away, or what is before it has no such path.
+    let is_no = |status: u16| (300..500).contains(&status) && status != 404 || status == 503;
+    let is_of_a_proxy = event.fault == Some("page");
+    event.took_ms.is_some() && (event.status.is_some_and(is_no) || is_of_a_proxy)
 }

@@ -1,6 +1,6 @@
 //! The last words: a heartbeat without jobs, then deregister, then nothing.
 
-use ojs_devserver::Event;
+use ojs_devserver::{Dialect, Event};
 
 use super::{Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_whole};
@@ -9,11 +9,20 @@ use crate::kinds::Occasion;
 impl Judge<'_> {
     pub(super) fn last_words(&self) -> Verdict {
         const PROMISE: &str = "final heartbeat and deregister last";
-        let first = self.requests.iter().position(|event| event.operation == "deregister");
+        // A worker that was ended is deregistered before the next one comes.
+        let is_sign = |event: &Event| ["heartbeat", "register"].contains(&event.operation);
+        let mut signs = self.requests.iter().rev().filter(|event| is_sign(event));
+        let last_worker = signs.next().and_then(|event| event.worker.as_deref());
+        let bye = |worker: Option<&str>| {
+            let is_its = |event: &&Event| event.operation == "deregister" && event.worker.as_deref() == worker;
+            self.requests.iter().position(is_its)
+        };
+        // Where it is refused the record may not know whose it was.
+        let first = bye(last_worker).or_else(|| bye(None));
         let is_known = self
             .requests
             .iter()
-            .any(|event| ["heartbeat", "register"].contains(&event.operation) && is_whole(event));
+            .any(|event| is_sign(event) && is_whole(event) && event.worker.as_deref() == last_worker);
         let Some(first) = first else {
             // Whether it is answered or not: it arrives.
             let is_reached = self.plan.weather.lets_heartbeats_through();
@@ -29,22 +38,20 @@ impl Judge<'_> {
         if let Some(odd) = after.iter().find(|event| event.operation != "deregister") {
             verdict.extend(broken(PROMISE, format!("{} came after deregister", odd.operation)));
         }
-        let is_early = |event: &&&Event| event.operation == "register" && is_whole(event);
+        let is_of_the_last = |event: &Event| event.worker.as_deref() == last_worker;
+        let is_early = |event: &&&Event| event.operation == "register" && is_whole(event) && is_of_the_last(event);
         let registered = before.iter().find(is_early).map(|event| event.ms);
         let left = after.first().map_or(f64::MAX, |event| arrived(event));
         let is_known_for_long = registered.is_some_and(|registered| registered < left - NOISE);
-        let beats: Vec<_> = before.iter().filter(|event| event.operation == "heartbeat").collect();
+        let beats: Vec<_> = before
+            .iter()
+            .filter(|event| event.operation == "heartbeat" && is_of_the_last(event))
+            .collect();
         match beats.last() {
             // Whoever hears of the registration that late only takes it back.
             None if self.plan.occasion == Occasion::Start || !is_known_for_long => {}
             None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
-            Some(last)
-                if !self
-                    .plan
-                    .final_state
-                    .may_end_with(last.state.as_deref(), is_whole(last))
-                    || !last.jobs.is_empty() =>
-            {
+            Some(last) if !self.may_end_with(last, left) || !last.jobs.is_empty() => {
                 let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
                 verdict.extend(broken(PROMISE, how));
             }
@@ -61,6 +68,17 @@ impl Judge<'_> {
             }
         }
         verdict
+    }
+
+    /// The last heartbeat, where the worker left at that time.
+    fn may_end_with(&self, last: &Event, left: f64) -> bool {
+        // Its heartbeats have no word for it, once it is known what they may have.
+        let is_mute = self.plan.dialect == Dialect::Strict && last.state.is_none();
+        is_mute
+            || self
+                .plan
+                .final_state
+                .may_end_with(last.state.as_deref(), is_whole(last) && last.ms < left)
     }
 
     /// What was asked for after t0 is given up when its part of the stop phase is over: whoever says deregister waits for

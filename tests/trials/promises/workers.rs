@@ -1,11 +1,12 @@
 //! What the worker is granted and told, and that its answers count.
 
-use ojs_devserver::{End, Event};
+use ojs_devserver::{Dialect, End, Event};
 
 use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_whole};
 use crate::journal::Word;
 use crate::kinds::{Behaviour, Ending};
+use crate::plan::Plan;
 
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
 const HEARS_WITHIN: f64 = NOISE;
@@ -23,7 +24,8 @@ impl Judge<'_> {
                 .word(Word::Releasing)
                 .is_some_and(|ms| ms < self.granted() - SLACK && !self.plan.behaviour.may_end_first());
             let is_as_it_says = match hand.end() {
-                Some(End::Failed) if failed => hand.is_failed_as_told(),
+                // The backend forgets the oldest errors first.
+                Some(End::Failed) if failed => hand.is_failed_as_told() || hand.error().is_none(),
                 Some(End::Failed) => !released,
                 Some(End::Requeued) => !failed,
                 Some(End::Acked) => !failed && !released,
@@ -54,11 +56,13 @@ impl Judge<'_> {
                 verdict.extend(broken(PROMISE, format!("{id} was cut off {early:.0} ms too early")));
             }
             let is_death = hand.error().is_some_and(|error| error.contains("worker_death"));
-            if is_death && hand.end() == Some(End::Failed) && !self.plan.behaviour.may_end_first() {
+            if is_death && hand.end() == Some(End::Failed) && self.plan.behaviour == Behaviour::Hangs {
+                verdict.extend(broken("the innocent are given back", id.clone()));
+            } else if is_death && hand.end() == Some(End::Failed) && !self.plan.behaviour.may_end_first() {
                 verdict.extend(broken(PROMISE, format!("{id}: the worker was ended while it worked")));
             }
             if let Some(due) = self.due(&hand)
-                && !is_as_planned(&hand, self.plan.behaviour, self.plan.is_last_attempt)
+                && !is_as_planned(&hand, self.plan)
             {
                 let spare = granted - due;
                 let how = format!("{id} was done {spare:.0} ms before its end: {:?}", hand.end());
@@ -95,7 +99,8 @@ impl Judge<'_> {
             | Behaviour::Crashes
             | Behaviour::Closes
             | Behaviour::LastWords
-            | Behaviour::Prefork => false,
+            | Behaviour::Prefork
+            | Behaviour::Hangs => false,
         };
         let is_timed = !hand.plan.at_deadline && hand.plan.ending != Ending::Never;
         let due = hand.took? + hand.plan.ms as f64;
@@ -114,9 +119,12 @@ impl Judge<'_> {
             | Behaviour::Floods
             | Behaviour::LastWords
             | Behaviour::Prefork => true,
-            Behaviour::Stops | Behaviour::Crashes | Behaviour::Closes | Behaviour::Deaf => false,
+            Behaviour::Stops | Behaviour::Crashes | Behaviour::Closes | Behaviour::Deaf | Behaviour::Hangs => false,
         };
-        if !reads || self.may_be_forced() || self.millis(self.plan.cancel_grace) <= HEARS_WITHIN {
+        // The stop phase has no more for it.
+        let most = (self.plan.margin.saturating_sub(self.plan.slack())).mul_f64(1.0 / 4.5);
+        let cancel_grace = self.millis(self.plan.cancel_grace.min(most));
+        if !reads || self.may_be_forced() || cancel_grace <= HEARS_WITHIN {
             return Vec::new();
         }
         let is_untold =
@@ -158,12 +166,14 @@ impl Judge<'_> {
 }
 
 /// Whether it ended as the worker was told to end it.
-fn is_as_planned(hand: &Hand<'_>, behaviour: Behaviour, is_last_attempt: bool) -> bool {
+fn is_as_planned(hand: &Hand<'_>, plan: &Plan) -> bool {
+    // What is given back with one attempt, or to a backend that knows of no giving back, is left alone.
+    let can_go_back = !plan.is_last_attempt && plan.dialect != Dialect::Strict;
+    // The Python worker of the trials releases nothing.
+    let releases = plan.behaviour != Behaviour::Python;
     match hand.plan.ending {
-        Ending::Fail => hand.is_failed_as_told(),
-        Ending::Release if is_last_attempt && behaviour != Behaviour::Python => true,
-        // The Python worker of the trials releases nothing.
-        Ending::Release if behaviour != Behaviour::Python => hand.end() == Some(End::Requeued),
+        Ending::Fail => hand.is_failed_as_told() || (hand.end() == Some(End::Failed) && hand.error().is_none()),
+        Ending::Release if releases => !can_go_back || hand.end() == Some(End::Requeued),
         Ending::Ack | Ending::Release => hand.end() == Some(End::Acked),
         Ending::Never => true,
     }
