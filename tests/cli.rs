@@ -87,6 +87,14 @@ impl Scene {
             outcome.stderr
         );
         assert_eq!(outcome.stdout, "");
+        if let Some(message) = outcome.stderr.strip_prefix("ojs-init: ") {
+            // A subcommand that supervises nothing has a person before it.
+            let is_subcommand = |word: &&str| ["status", "config"].contains(word);
+            assert!(options.iter().any(is_subcommand), "{options:?}: {message}");
+            assert!(!message.contains("ojs-init: "), "one error: {message}");
+            assert_says(message, words);
+            return message.to_owned();
+        }
         // Nobody asked for text, and this is no terminal: it is one record, as every line of the log would be.
         let record: serde_json::Value = serde_json::from_str(&outcome.stderr).expect(&outcome.stderr);
         assert_eq!(record["severity"], "FATAL", "{record}");

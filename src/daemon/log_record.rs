@@ -6,8 +6,11 @@
 
 use std::fmt::{self, Write};
 
+use std::time::Duration;
+
 use log::Level;
 
+use crate::daemon::narrate::seconds;
 use crate::lifecycle::event::{Subject, Trace};
 use crate::wire::text::{escape, is_active};
 
@@ -202,6 +205,15 @@ impl Fields {
         self
     }
 
+    /// How long the job took, for a person.
+    fn duration(&self) -> Option<String> {
+        let is_it = |(name, _): &&(&str, Attribute)| *name == "duration_ms";
+        match self.attributes.iter().find(is_it) {
+            Some((_, Attribute::Number(milliseconds))) => Some(seconds(Duration::from_millis(*milliseconds))),
+            Some((_, Attribute::Text(_))) | None => None,
+        }
+    }
+
     /// Adds an attribute.
     pub fn with(mut self, name: &'static str, value: impl Into<Attribute>) -> Self {
         self.attributes.push((name, value.into()));
@@ -261,6 +273,9 @@ impl Record<'_> {
             }
             if let Some(attempt) = job.attempt {
                 let _ = write!(said, ", attempt {attempt}");
+            }
+            if let Some(took) = self.fields.duration() {
+                let _ = write!(said, ", took {took}");
             }
             said.push(']');
         }

@@ -26,8 +26,9 @@ pub const MOST_STATUSES: usize = 16;
 /// Queue and type of everything beyond [`MOST_KINDS`].
 pub const OTHER: &str = "other";
 
-/// Upper bounds of the classes of a job's duration: those that the observability document recommends (its section 8.2).
-pub const BUCKETS: [Duration; 15] = [
+/// Upper bounds of the classes of a job's duration: those that the observability document recommends (its section
+/// 8.2), and two for the jobs that a grace period is chosen by.
+pub const BUCKETS: [Duration; 17] = [
     Duration::from_millis(5),
     Duration::from_millis(10),
     Duration::from_millis(25),
@@ -43,6 +44,8 @@ pub const BUCKETS: [Duration; 15] = [
     Duration::from_secs(60),
     Duration::from_secs(120),
     Duration::from_secs(300),
+    Duration::from_secs(600),
+    Duration::from_secs(3600),
 ];
 
 /// What kind of work a job is.
