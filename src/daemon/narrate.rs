@@ -194,6 +194,7 @@ impl Narrator {
             Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Remark::NotRegistered => not_registered(),
             Remark::HeartbeatForm(form) => heartbeat_form(*form),
+            Remark::QuietStays => warn(QUIET_STAYS),
             Remark::HeartbeatsRefused => heartbeats_refused(self.answers.failure()),
             Remark::FetchForm(form) => fetch_form(*form),
             Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
@@ -248,6 +249,8 @@ impl Narrator {
 
 const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
                          does; one that talks to the backend by itself needs --no-agent (OJS_MODE=none)";
+
+const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts: it has to take that back, and where it cannot, a new worker process is needed (it has another worker id)";
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 

@@ -199,6 +199,7 @@ fn about_the_worker() -> Vec<Remark> {
         },
         Remark::NotReady,
         Remark::HeartbeatForm(HeartbeatForm::Bare),
+        Remark::QuietStays,
         Remark::HeartbeatsRefused,
         Remark::FetchForm(FetchForm::Full),
         Remark::FetchForm(FetchForm::WithoutVisibility),

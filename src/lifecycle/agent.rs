@@ -100,7 +100,7 @@ impl Agent {
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(super) fn fetch(&mut self, now: Moment) {
-        if !self.agent.is_settled {
+        if !self.agent.is_settled || self.agent.beats.resumed.is_some() {
             return;
         }
         let is_pausing = [Timer::Fetch, Timer::FetchAgain]

@@ -436,6 +436,8 @@ pub enum Remark {
     NotRegistered,
     /// The backend takes heartbeats in this form, and not in the one before.
     HeartbeatForm(HeartbeatForm),
+    /// An operator has resumed the worker, and the backend still asks for quiet: its word counts.
+    QuietStays,
     /// The backend refuses heartbeats in every form. Not said again before it has taken one.
     HeartbeatsRefused,
     /// The backend takes FETCHes in this form, and not in the one of before.

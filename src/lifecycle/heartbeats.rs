@@ -9,6 +9,7 @@ use crate::lifecycle::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::jobs::Job;
 use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
 use crate::lifecycle::phase::Phase;
+use crate::lifecycle::resume::Resumed;
 use crate::lifecycle::setbacks::{Setbacks, is_of_an_outage};
 use crate::lifecycle::time::Moment;
 
@@ -52,6 +53,8 @@ pub(super) struct Beats {
     are_refused: bool,
     /// How many in a row did not get through, or their answers did not.
     lost: u32,
+    /// A resume that none of them has been answered since.
+    pub(super) resumed: Option<Resumed>,
     /// Somebody else than the backend answered the last one.
     is_answered_by_others: bool,
 }
@@ -68,6 +71,8 @@ pub(super) struct Beat {
     says_quiet_first: bool,
     /// How long it keeps what it names.
     pub(super) kept_for: Duration,
+    /// It went out after a resume that was not answered until then.
+    pub(super) is_after_resume: bool,
 }
 
 impl Beats {
@@ -84,6 +89,7 @@ impl Beats {
             refusals: 0,
             are_refused: false,
             lost: 0,
+            resumed: None,
             is_answered_by_others: false,
         }
     }
@@ -157,6 +163,7 @@ impl Lifecycle {
             form,
             says_quiet_first: says_quiet,
             kept_for,
+            is_after_resume: self.agent.beats.resumed.is_some(),
         };
         self.call(call, Purpose::Heartbeat(beat), patience, now);
         self.agent.beats.again = says_quiet;
@@ -227,6 +234,7 @@ impl Lifecycle {
     pub(super) fn heartbeat_replied(&mut self, beat: &Beat, reply: Reply, now: Moment) {
         // One that this very answer causes is not sent twice.
         let mut beats_again = std::mem::take(&mut self.agent.beats.again);
+        self.resume_is_answered(beat, &reply);
         match reply {
             Reply::Beaten { directive, extended } => {
                 self.is_known_now(&beat.worker, now);

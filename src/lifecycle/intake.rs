@@ -179,10 +179,12 @@ impl Lifecycle {
         match self.phase {
             Phase::Running => {
                 self.signal_worker_if_set(self.options.signals.on_resume);
+                self.resumed(reason);
                 self.announce(reason, None, now);
             }
             Phase::Quiet => {
                 self.signal_worker_if_set(self.options.signals.on_quiet);
+                self.agent.beats.resumed = None;
                 self.announce(reason, None, now);
             }
             Phase::Delay => {

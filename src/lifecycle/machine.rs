@@ -18,6 +18,7 @@
 //! | `fetch_forms` | how a FETCH is spelled |
 //! | `outage` | which lines an outage of the backend is told in |
 //! | `registration` | who we are to the backend: registered, known, gone |
+//! | `resume` | what a resume waits for |
 //! | `heartbeats` | what they say, and what their answers mean |
 //! | `losses` | what proves that a reservation is lost, and what becomes of its handler |
 //! | `supervision` | the worker's process: started, ended, started again |

@@ -37,6 +37,7 @@ mod redelivery;
 mod refusals;
 mod registration;
 mod reports;
+mod resume;
 mod setbacks;
 mod shutdown;
 pub mod snapshot;

@@ -407,6 +407,7 @@ fn said(remark: &Remark) -> String {
             format!("{what}{job} failed: {}{retry}", failure(*how))
         }
         Remark::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
+        Remark::QuietStays => "the backend still asks for quiet".to_owned(),
         Remark::HeartbeatsRefused => "heartbeats are refused in every form".to_owned(),
         Remark::FetchForm(form) => format!("FETCHes are taken in this form, {form:?}"),
         Remark::HeartbeatIntervalCut { configured, used } => {

@@ -412,6 +412,7 @@ impl Ledger {
             | Remark::PrestopRan { .. }
             | Remark::PrestopLapsed { .. }
             | Remark::HeartbeatForm(_)
+            | Remark::QuietStays
             | Remark::HeartbeatsRefused
             | Remark::FetchForm(_)
             | Remark::Registered(_)
