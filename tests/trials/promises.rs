@@ -45,6 +45,11 @@ pub struct Broken {
 }
 
 impl Broken {
+    /// Whether it shows that nobody ran for a while: whatever else was broken may come of that.
+    pub fn is_a_pause(&self) -> bool {
+        self.promise == "heartbeats go on"
+    }
+
     /// Whether a busy machine may have broken it.
     pub fn is_of_time(&self) -> bool {
         OF_TIME.contains(&self.promise)
