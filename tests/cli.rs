@@ -98,7 +98,7 @@ impl Scene {
             return message.to_owned();
         }
         // Nobody asked for text, and this is no terminal: it is one record, as every line of the log would be.
-        let record: serde_json::Value = serde_json::from_str(&outcome.stderr).expect(&outcome.stderr);
+        let record: serde_json::Value = serde_json::from_str(&outcome.stderr).unwrap();
         assert_eq!(record["severity"], "FATAL", "{record}");
         let message = record["message"].as_str().unwrap().to_owned();
         assert_says(&message, words);

@@ -16,7 +16,8 @@ use crate::daemon::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::narrate_stop;
 use crate::lifecycle::effect::{Call, FetchForm, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::end_cause::EndCause;
-use crate::lifecycle::event::Failure;
+use crate::lifecycle::ending::Account;
+use crate::lifecycle::event::{Failure, Subject};
 use crate::lifecycle::ids::{ConnectionId, ProcessId, WorkerId};
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -152,10 +153,7 @@ impl Narrator {
             Remark::WorkerWasEnded { end, cause } => last_words::worker_was_ended(*end, cause),
             Remark::DescendantsLeft(left) => descendants_left(*left),
             Remark::RestartIn(pause) => restart_in(*pause),
-            Remark::TooManyRestarts => Note::new(
-                Level::Error,
-                "more than 10 restarts of the worker in 10 minutes: giving up",
-            ),
+            Remark::TooManyRestarts => Note::new(Level::Error, TOO_MANY_RESTARTS),
             Remark::StartPostponed => self.last_words.start_postponed(),
             Remark::NotReady => warn(NOT_READY),
             Remark::ConnectionReady {
@@ -182,15 +180,7 @@ impl Narrator {
                 job,
                 failure,
                 retry_in,
-            } => {
-                let failed = Failed {
-                    what,
-                    job: job.as_deref(),
-                    failure: *failure,
-                    retry_in: *retry_in,
-                };
-                self.outages.failed(failed, self.answers.failure(), now)
-            }
+            } => self.call_failed(what, job.as_deref(), *failure, *retry_in, now),
             Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Remark::NotRegistered => not_registered(),
             Remark::HeartbeatForm(form) => heartbeat_form(*form),
@@ -205,12 +195,31 @@ impl Narrator {
             Remark::FetchAbandoned => warn(FETCH_ABANDONED),
             Remark::PrestopRan { left } => prestop_ran(*left),
             Remark::PrestopLapsed { later } => prestop_lapsed(*later),
-            Remark::Summary(account) => {
-                let status = account.status.unwrap_or_default();
-                let last_words = self.last_words.summary(account, status);
-                last_words.and(|fields| self.with_totals(fields, status, now))
-            }
+            Remark::Summary(account) => self.summary(account, now),
         })
+    }
+
+    fn call_failed(
+        &mut self,
+        what: &'static str,
+        job: Option<&Subject>,
+        failure: Failure,
+        retry_in: Option<Duration>,
+        now: Duration,
+    ) -> Note {
+        let failed = Failed {
+            what,
+            job,
+            failure,
+            retry_in,
+        };
+        self.outages.failed(failed, self.answers.failure(), now)
+    }
+
+    fn summary(&self, account: &Account, now: Duration) -> Note {
+        let status = account.status.unwrap_or_default();
+        let last_words = self.last_words.summary(account, status);
+        last_words.and(|fields| self.with_totals(fields, status, now))
     }
 
     fn state_changed(&mut self, state: WorkerState, reason: Reason) -> Note {
@@ -246,6 +255,8 @@ impl Narrator {
             .with("uptime_seconds", now.saturating_sub(self.began).as_secs())
     }
 }
+
+const TOO_MANY_RESTARTS: &str = "more than 10 restarts of the worker in 10 minutes: giving up";
 
 const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
                          does; one that talks to the backend by itself needs --no-agent (OJS_MODE=none)";

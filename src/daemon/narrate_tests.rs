@@ -178,26 +178,18 @@ fn about_jobs() -> Vec<Remark> {
     ]
 }
 
-/// Every other one.
-fn about_the_worker() -> Vec<Remark> {
-    let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
+/// Every one about the backend.
+fn about_the_backend() -> Vec<Remark> {
+    let soon = Duration::from_secs(1);
     let failed = |failure| Remark::CallFailed {
         what: "heartbeat",
         job: None,
         failure,
         retry_in: Some(soon),
     };
-    let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
-    let hung = hung();
     vec![
         Remark::Registered(WorkerId("w1".into())),
         Remark::NotRegistered,
-        Remark::ConnectionReady {
-            connection: ConnectionId(1),
-            concurrency: 2,
-            client: Some("c".into()),
-        },
-        Remark::NotReady,
         Remark::HeartbeatForm(HeartbeatForm::Bare),
         Remark::QuietStays,
         Remark::HeartbeatsRefused,
@@ -215,6 +207,21 @@ fn about_the_worker() -> Vec<Remark> {
         Remark::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
         Remark::BackendIsBack(outage(2, None)),
         Remark::BackendIsUnsteady { failed: 3 },
+    ]
+}
+
+/// Every other one.
+fn about_the_worker() -> Vec<Remark> {
+    let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
+    let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
+    let hung = hung();
+    vec![
+        Remark::ConnectionReady {
+            connection: ConnectionId(1),
+            concurrency: 2,
+            client: Some("c".into()),
+        },
+        Remark::NotReady,
         Remark::FetchAbandoned,
         Remark::StateChanged {
             state: WorkerState::Terminate,
@@ -361,8 +368,9 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
     let mut narrator = narrator();
     let now = Duration::from_secs(5);
     let notes: Vec<Note> = about_the_worker()
-        .iter()
-        .map(|remark| narrator.note(remark, now).unwrap())
+        .into_iter()
+        .chain(about_the_backend())
+        .map(|remark| narrator.note(&remark, now).unwrap())
         .collect();
     let mut records: Vec<Value> = notes.iter().map(read).collect();
     for record in &records {
@@ -399,7 +407,10 @@ fn no_remark_is_left_out_here() {
         .filter(is_name)
         .map(name)
         .collect();
-    let samples = about_jobs().into_iter().chain(about_the_worker());
+    let samples = about_jobs()
+        .into_iter()
+        .chain(about_the_worker())
+        .chain(about_the_backend());
     let here: BTreeSet<String> = samples.map(|remark| name(&format!("{remark:?}"))).collect();
     assert_eq!(all, here);
 }

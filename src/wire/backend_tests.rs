@@ -58,6 +58,16 @@ fn each_call_has_the_path_and_the_body_of_the_binding() {
             "Post /ojs/v1/jobs/j/checkpoint",
             r#"{"state":{"page": 3}}"#.to_owned(),
         ),
+        (Call::Manifest, "Get /ojs/manifest", String::new()),
+    ];
+    for (call, line, body) in expected {
+        assert_eq!(sent(&call), (line.to_owned(), body));
+    }
+}
+
+#[test]
+fn each_way_to_deregister_has_its_path_and_its_body() {
+    let expected = [
         (
             deregister(),
             "Post /ojs/v1/workers/deregister",
@@ -79,7 +89,6 @@ fn each_call_has_the_path_and_the_body_of_the_binding() {
             "Delete /ojs/v1/workers/w-1",
             String::new(),
         ),
-        (Call::Manifest, "Get /ojs/manifest", String::new()),
     ];
     for (call, line, body) in expected {
         assert_eq!(sent(&call), (line.to_owned(), body));

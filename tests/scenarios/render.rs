@@ -333,6 +333,7 @@ fn known(left: Option<Duration>) -> String {
     left.map_or_else(|| "?".to_owned(), seconds)
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one line for each")]
 fn said(remark: &Remark) -> String {
     match remark {
         Remark::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),

@@ -359,10 +359,12 @@ impl World {
             .carry_out(&exchange.call, exchange.meant, exchange.fault, self.now);
         self.note(&format!("   the backend does {}: {reply:?}", id.0));
         if let Call::Look { job } = &exchange.call {
-            let shown = match &reply {
-                // What is not found says nothing: a store may be away.
-                Reply::Looked(view) if view.state == JobState::Missing => Shown::Nothing,
-                _ => Shown::Reservation(self.backend.reserved(job)),
+            // What is not found says nothing: a store may be away.
+            let is_missing = matches!(&reply, Reply::Looked(view) if view.state == JobState::Missing);
+            let shown = if is_missing {
+                Shown::Nothing
+            } else {
+                Shown::Reservation(self.backend.reserved(job))
             };
             self.ledger.shown.insert(job.clone(), shown);
         }

@@ -300,19 +300,7 @@ impl World {
             .look_delay
             .filter(|_| matches!(call, Call::Look { .. }));
         let fault = self.fault(id).or(slow_look.map(Fault::Slow));
-        let meant = match &call {
-            Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
-                self.ledger.find(job).map(|claim| claim.serial)
-            }
-            Call::Register { .. }
-            | Call::Heartbeat { .. }
-            | Call::Fetch { .. }
-            | Call::Look { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Manifest
-            | Call::Deregister { .. } => None,
-        };
+        let meant = self.meant(&call);
         let late = self
             .plan
             .backend
@@ -371,6 +359,23 @@ impl World {
             self.later(give_up, Item::Reply(id, Some(Self::unanswered())));
         } else {
             self.later(answered, Item::Reply(id, reply));
+        }
+    }
+
+    /// Which delivery an outcome is of.
+    fn meant(&mut self, call: &Call) -> Option<u64> {
+        match call {
+            Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
+                self.ledger.find(job).map(|claim| claim.serial)
+            }
+            Call::Register { .. }
+            | Call::Heartbeat { .. }
+            | Call::Fetch { .. }
+            | Call::Look { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Deregister { .. } => None,
         }
     }
 

@@ -391,11 +391,8 @@ impl Talk {
         let shown = ledger.shown.get(job).copied();
         let claim = claimed(call, job, worker, ledger)?;
         let is_first = !claim.is_decided && claim.holder.is_none();
-        claim.is_seen(
-            "what came again is given back when it is seen to be ours",
-            shown,
-            is_first,
-        )?;
+        let given_back = "what came again is given back when it is seen to be ours";
+        claim.is_seen(given_back, shown, is_first)?;
         promise!(
             "never two outcomes of a job at once",
             !is_in_flight,
