@@ -169,7 +169,8 @@ fn h_08_a_heartbeat_that_failed_is_a_warning_in_the_log() {
     stage.wait_for_more(Endpoint::Heartbeat, 2);
     assert!(!init.log().contains("heartbeat failed"), "{}", init.log());
     stage.backend.once(Endpoint::Heartbeat, Behaviour::status(500));
-    init.logs("ojs-init: warn: heartbeat failed");
+    let failed = format!("ojs-init: warn: backend {}: status 500", stage.backend.url());
+    init.logs(&failed);
     init.stops();
 }
 
