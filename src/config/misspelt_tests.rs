@@ -13,9 +13,8 @@ fn said(name: &str) -> Vec<String> {
 }
 
 /// Names of the contract that no version has had yet.
-const LATER: [&str; 12] = [
+const LATER: [&str; 11] = [
     "OJS_WAKE",
-    "OJS_TYPE_WAIT",
     "OJS_WORKER_MAX_JOBS",
     "OJS_WORKER_MAX_MEMORY",
     "OJS_WORKER_MAX_AGE",

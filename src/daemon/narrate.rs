@@ -14,6 +14,7 @@ use crate::daemon::narrate_answers::Answers;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::narrate_stop;
+use crate::lifecycle::capacity::CapacityNews;
 use crate::lifecycle::effect::{Call, FetchForm, HeartbeatForm, Reason, Remark, WorkerState};
 use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::Account;
@@ -161,6 +162,7 @@ impl Narrator {
                 concurrency,
                 client,
             } => ready(*connection, *concurrency, client.as_deref()),
+            Remark::Capacity(news) => capacity(*news),
             Remark::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
             Remark::Claimed(job) => JobNarrator::claimed(job),
             Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
@@ -347,6 +349,44 @@ fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> No
         jobs(concurrency)
     ))
     .about(fields)
+}
+
+fn capacity(news: CapacityNews) -> Note {
+    match news {
+        CapacityNews::Lost {
+            lost: Some((connection, process)),
+            more,
+            takes,
+            most,
+        } => {
+            let more = if more == 0 {
+                String::new()
+            } else {
+                format!(" and {more} more")
+            };
+            warn(format_args!(
+                "connection {connection} of process {process}{more} closed: {takes} of {most} jobs can be taken now"
+            ))
+            .about(Fields::default().with("connection", connection.0).with("capacity", takes))
+        }
+        CapacityNews::Lost { takes, most, .. } => info(format_args!(
+            "the worker asks for fewer jobs: {takes} of {most} can be taken now"
+        ))
+        .about(Fields::default().with("capacity", takes)),
+        CapacityNews::Gained { takes, most } => {
+            info(format_args!("{takes} of {most} jobs can be taken now")).about(Fields::default().with("capacity", takes))
+        }
+        CapacityNews::Differs { takes, allowed } if takes < u64::from(allowed) => warn(format_args!(
+            "the worker takes {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes}, or let the worker take more",
+            jobs(takes)
+        ))
+        .about(Fields::default().with("capacity", takes)),
+        CapacityNews::Differs { takes, allowed } => warn(format_args!(
+            "the worker would take {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes} to make use of that",
+            jobs(takes)
+        ))
+        .about(Fields::default().with("capacity", takes)),
+    }
 }
 
 fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> Note {

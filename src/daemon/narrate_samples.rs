@@ -72,3 +72,13 @@ pub fn last_words() -> Vec<Account> {
         },
     ]
 }
+
+/// Connections that take fewer jobs than before.
+pub fn lost(lost: Option<(ConnectionId, ProcessId)>, more: usize) -> CapacityNews {
+    CapacityNews::Lost {
+        lost,
+        more,
+        takes: 4,
+        most: 6,
+    }
+}

@@ -23,7 +23,7 @@ use super::*;
 
 #[path = "narrate_samples.rs"]
 mod samples;
-use samples::{hung, last_words, out_of_memory};
+use samples::{hung, last_words, lost, out_of_memory};
 
 const PAGE: &str = include_str!("../../docs/logging.md");
 
@@ -238,6 +238,12 @@ fn about_the_worker() -> Vec<Remark> {
         Remark::DrainBegan { active: 2, left: soon },
         Remark::Draining { active: 1, left: soon },
         Remark::Drained,
+        Remark::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 0)),
+        Remark::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 2)),
+        Remark::Capacity(lost(None, 0)),
+        Remark::Capacity(CapacityNews::Gained { takes: 6, most: 6 }),
+        Remark::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 }),
+        Remark::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 }),
         Remark::EndingProcess {
             process: ProcessId(7),
             cause: hung.clone(),

@@ -45,6 +45,12 @@ impl Connection {
         }
     }
 
+    /// Whether it is ready and can be talked to. One that pauses, with a concurrency of 0, is.
+    #[must_use]
+    pub fn takes_jobs(&self) -> bool {
+        self.ready.is_some() && !self.is_closed && !self.is_given_up
+    }
+
     /// Whether it takes jobs of this kind, if it takes any.
     #[must_use]
     pub fn takes(&self, kind: &Text) -> bool {
@@ -196,7 +202,7 @@ impl Connections {
     fn conditions(&self) -> impl Iterator<Item = &Ready> {
         self.all
             .values()
-            .filter(|connection| !connection.is_closed && !connection.is_given_up)
+            .filter(|connection| connection.takes_jobs())
             .filter_map(|connection| connection.ready.as_ref())
     }
 

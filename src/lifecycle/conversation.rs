@@ -28,7 +28,7 @@ const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 impl Lifecycle {
-    pub(super) fn connected(&mut self, connection: ConnectionId, process: ProcessId) {
+    pub(super) fn connected(&mut self, connection: ConnectionId, process: ProcessId, now: Moment) {
         self.connections.open(connection, process);
         match self.agent.worker.clone() {
             Some(worker) => {
@@ -36,7 +36,7 @@ impl Lifecycle {
                 self.tell(connection, Word::Hello { worker, state });
             }
             // Somebody else, while there is no worker.
-            None => self.give_up(connection, "nobody may connect while no worker runs"),
+            None => self.give_up(connection, "nobody may connect while no worker runs", now),
         }
     }
 
@@ -72,7 +72,7 @@ impl Lifecycle {
                 }
             }
             Said::Pong { .. } => {}
-            Said::Garbage { code, message, job } => self.garbage(id, code, &message, job),
+            Said::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
         }
         self.expect_life(id, now);
     }
@@ -86,8 +86,12 @@ impl Lifecycle {
             concurrency: ready.concurrency,
             client: ready.client.clone(),
         };
+        let is_news = connection.ready.as_ref() != Some(&ready);
+        let is_first = connection.ready.is_none();
         connection.ready = Some(ready);
-        self.say(remark);
+        if is_news {
+            self.capacity_is_said(remark, is_first, now);
+        }
         self.timers.cancel(Timer::Ready);
         self.wait_anew_for_types(now);
         self.worker.said_ready(now);
@@ -146,7 +150,7 @@ impl Lifecycle {
         }
     }
 
-    fn garbage(&mut self, id: ConnectionId, code: ErrorCode, message: &Text, job: Option<JobId>) {
+    fn garbage(&mut self, id: ConnectionId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
         self.refuse(id, code, message, job);
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -155,24 +159,28 @@ impl Lifecycle {
             connection.malformed = connection.malformed.saturating_add(1);
         }
         if connection.malformed == MALFORMED_LIMIT {
-            self.give_up(id, "three malformed frames in a row");
+            self.give_up(id, "three malformed frames in a row", now);
         }
     }
 
     /// Closes a connection from our side.
-    fn give_up(&mut self, id: ConnectionId, why: &'static str) {
+    fn give_up(&mut self, id: ConnectionId, why: &'static str, now: Moment) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_closed
         {
+            let (was_ready, process) = (connection.takes_jobs(), connection.process);
             connection.is_given_up = true;
             self.order(Effect::Close(id, why));
+            if was_ready {
+                self.capacity_is_lost(id, process, now);
+            }
         }
     }
 
-    pub(super) fn close_all_connections(&mut self) {
+    pub(super) fn close_all_connections(&mut self, now: Moment) {
         let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for connection in open {
-            self.give_up(connection, "the worker that it belongs to is over");
+            self.give_up(connection, "the worker that it belongs to is over", now);
         }
     }
 
@@ -196,7 +204,6 @@ impl Lifecycle {
             connection.pings = 0;
         } else if connection.pings == PING_LIMIT {
             let process = connection.process;
-            connection.is_given_up = true;
             self.end_process(process, EndCause::Silent, now);
             return;
         } else {
@@ -244,7 +251,6 @@ impl Lifecycle {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {
             let process = connection.process;
-            connection.is_given_up = true;
             self.end_process(process, EndCause::Deaf, now);
         }
     }
@@ -255,9 +261,14 @@ impl Lifecycle {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
+        let was_ready = connection.takes_jobs();
         connection.is_closed = true;
         let process = connection.process;
-        if connection.held.is_empty() {
+        let holds_none = connection.held.is_empty();
+        if was_ready {
+            self.capacity_is_lost(id, process, now);
+        }
+        if holds_none {
             self.connections.forget(id);
         } else if !self.connections.is_gone(process) {
             // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
@@ -289,7 +300,7 @@ impl Lifecycle {
             return;
         }
         process.ending = Some(cause.clone());
-        self.connections.give_up_on(id);
+        self.give_up_on(id, now);
         self.blame(id, &cause, now);
         self.say(Remark::EndingProcess {
             process: id,
@@ -309,15 +320,28 @@ impl Lifecycle {
         }
     }
 
+    /// It gets no more jobs, on none of its connections.
+    fn give_up_on(&mut self, id: ProcessId, now: Moment) {
+        let ready = self
+            .connections
+            .of(id)
+            .filter(|(_, connection)| connection.takes_jobs());
+        let ready: Vec<ConnectionId> = ready.map(|(connection, _)| connection).collect();
+        self.connections.give_up_on(id);
+        for connection in ready {
+            self.capacity_is_lost(connection, id, now);
+        }
+    }
+
     /// It is gone: whatever it had written is there to be read now.
-    pub(super) fn process_gone(&mut self, id: ProcessId) {
+    pub(super) fn process_gone(&mut self, id: ProcessId, now: Moment) {
         self.timers.cancel(Timer::KillProcess(id));
         self.timers.cancel(Timer::HungUp(id));
         let Some(process) = self.connections.process_mut(id) else {
             return;
         };
         process.is_gone = true;
-        self.connections.give_up_on(id);
+        self.give_up_on(id, now);
         let open: Vec<ConnectionId> = self
             .connections
             .of(id)

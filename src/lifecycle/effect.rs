@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lifecycle::answer::{Answer, Shown};
+use crate::lifecycle::capacity::CapacityNews;
 use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::{Account, Manner, StillThere, WorkerEnd};
 use crate::lifecycle::event::{ErrorCode, Failure, JobError, Progress, Subject};
@@ -377,6 +378,8 @@ pub enum Remark {
         /// Its client library.
         client: Option<Text>,
     },
+    /// How many jobs the connections take at a time.
+    Capacity(CapacityNews),
     /// A process is ended, for this reason.
     EndingProcess {
         /// Which.

@@ -21,6 +21,7 @@
 //! | `resume` | what a resume waits for |
 //! | `heartbeats` | what they say, and what their answers mean |
 //! | `losses` | what proves that a reservation is lost, and what becomes of its handler |
+//! | `capacity` | how many jobs the connections take, for whoever reads the log |
 //! | `supervision` | the worker's process: started, ended, started again |
 //! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
 //! | `steps` | the end itself, step by step |
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use crate::lifecycle::agent::Agent;
 use crate::lifecycle::backoff::Jitter;
+use crate::lifecycle::capacity::Capacity;
 use crate::lifecycle::connections::Connections;
 use crate::lifecycle::effect::{Call, Effect, Farewell, HeartbeatForm, Remark, Word, WorkerState};
 use crate::lifecycle::ending::Tally;
@@ -87,6 +89,10 @@ pub enum Timer {
     StartAnyway,
     /// When has the worker had its time to say ready?
     Ready,
+    /// When is it told that the connections take more or fewer jobs than before?
+    Capacity,
+    /// When are all connections there, as far as can be told?
+    Settled,
     /// When has a process whose connection was closed had its time to end by itself?
     HungUp(ProcessId),
     /// When has a process that is being ended had its time?
@@ -153,6 +159,7 @@ pub struct Lifecycle {
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Ledger,
     pub(super) connections: Connections,
+    pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
@@ -175,6 +182,7 @@ impl Lifecycle {
             effects: VecDeque::new(),
             jobs: Ledger::default(),
             connections: Connections::default(),
+            capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
@@ -206,14 +214,14 @@ impl Lifecycle {
             Event::MemoryRanOut(kills) => self.worker.memory_ran_out(kills),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
             Event::Reaped { children_left } => self.reaped(children_left, now),
-            Event::Connected { connection, process } => self.connected(connection, process),
+            Event::Connected { connection, process } => self.connected(connection, process, now),
             Event::Said(connection, said) => self.said(connection, said, now),
             Event::OutboundFilled(connection) => self.outbound(connection, true, now),
             Event::OutboundEmptied(connection) => self.outbound(connection, false, now),
             Event::ReadingStopped(connection) => self.unheard(connection, true, now),
             Event::ReadingResumed(connection) => self.unheard(connection, false, now),
             Event::HungUp(connection) => self.hung_up(connection, now),
-            Event::ProcessGone(process) => self.process_gone(process),
+            Event::ProcessGone(process) => self.process_gone(process, now),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
             Event::CredentialsChanged => self.credentials_changed(now),
         }
@@ -255,6 +263,7 @@ impl Lifecycle {
             unanswered: self.jobs.unanswered().len(),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
             ready_connections: self.connections.ready(),
+            capacity: self.connections.concurrency(),
             free_credit: self.credit(),
             worker_is_alive: self.worker.is_alive(),
             heartbeat_interval: self.agent.beats.interval,
@@ -281,6 +290,8 @@ impl Lifecycle {
             Timer::Rescan => self.rescan(),
             Timer::Start => self.start_is_due(),
             Timer::Ready => self.say(Remark::NotReady),
+            Timer::Capacity => self.tell_capacity(now),
+            Timer::Settled => self.compare_capacity(),
             Timer::HungUp(process) => self.outlived_connection(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
             Timer::Ping(connection) => self.ping(connection, now),

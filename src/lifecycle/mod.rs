@@ -8,6 +8,7 @@ mod agent;
 pub mod answer;
 mod backoff;
 pub mod budget;
+pub mod capacity;
 mod connections;
 mod conversation;
 mod doubts;

@@ -230,6 +230,8 @@ impl Lifecycle {
             Timer::Start,
             Timer::StartAnyway,
             Timer::Ready,
+            Timer::Capacity,
+            Timer::Settled,
         ] {
             self.timers.cancel(timer);
         }

@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub reporting: usize,
     /// Open connections that take jobs.
     pub ready_connections: usize,
+    /// Jobs that they take at a time, together.
+    pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
     pub free_credit: usize,
     /// Whether the worker runs.

@@ -119,6 +119,8 @@ pub struct ShownWorker {
     pub connections: usize,
     /// Of these, those that take jobs.
     pub ready: usize,
+    /// Jobs that they take at a time, together.
+    pub capacity: u64,
 }
 
 /// The conversation with the backend.
@@ -249,6 +251,7 @@ impl Lifecycle {
             starts_in: starts_in.map(|at| at.from_now(now)),
             connections: self.connections.iter().count(),
             ready: self.connections.ready(),
+            capacity: self.connections.concurrency(),
         }
     }
 }

@@ -214,6 +214,7 @@ impl Lifecycle {
         self.worker.shortages = 0;
         self.worker.blame = None;
         self.worker.ended_for = None;
+        self.capacity_begins_anew();
         if !self.phase.is_terminating() {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
@@ -278,7 +279,7 @@ impl Lifecycle {
             let patience = self.options.cancel_grace.saturating_add(KILL_PATIENCE);
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
-        self.process_gone(process);
+        self.process_gone(process, now);
         let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
         for other in holders.into_iter().filter(|other| *other != process) {
             self.end_process(other, EndCause::Orphaned, now);
@@ -474,7 +475,7 @@ impl Lifecycle {
         }
         self.timers.cancel(Timer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
-        self.close_all_connections();
+        self.close_all_connections(now);
         self.worker.state = State::Starting;
         self.worker.started_at = now;
         self.order(Effect::StartWorker);

@@ -147,6 +147,11 @@ impl Page {
             snapshot.ready_connections,
         );
         self.gauge(
+            "ojs_init_worker_capacity",
+            "Jobs that the connections of the worker take at a time, together.",
+            snapshot.capacity,
+        );
+        self.gauge(
             "ojs_init_worker_running",
             "Whether the worker's process runs.",
             u8::from(snapshot.worker_is_alive),

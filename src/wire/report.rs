@@ -114,6 +114,8 @@ pub struct WorkerReport {
     pub connections: u64,
     /// Of these, ready ones.
     pub ready: u64,
+    /// Jobs that they take at a time, together.
+    pub capacity: u64,
 }
 
 /// The conversation with the backend.
@@ -213,6 +215,7 @@ fn decode_worker(read: &Object<&Value>) -> WorkerReport {
         starts_in_ms: read.maybe("starts_in_ms"),
         connections: read.number("connections"),
         ready: read.number("ready"),
+        capacity: read.number("capacity"),
     }
 }
 

@@ -237,9 +237,17 @@ fn left(report: &Report, screen: &Screen) -> Option<String> {
 }
 
 fn tally(report: &Report) -> String {
+    let allowed = u64::from(report.concurrency);
+    // The lesser of what is allowed and what the worker takes is the most that can be. It may have taken more before.
+    let (most, besides) = match report.worker.capacity {
+        takes if takes > 0 && takes.max(report.active) < allowed => {
+            (takes.max(report.active), format!(" ({allowed} allowed)"))
+        }
+        _takes => (allowed, String::new()),
+    };
     let mut text = format!(
-        "{} of {} active: {} with the worker, {} waiting, {} reporting",
-        report.active, report.concurrency, report.held, report.waiting, report.reporting
+        "{} of {most} active{besides}: {} with the worker, {} waiting, {} reporting",
+        report.active, report.held, report.waiting, report.reporting
     );
     if report.cut_off > 0 {
         // A text never fails to be written to.

@@ -45,6 +45,7 @@ fn running() -> Report {
             up_ms: Some(7_379_000),
             connections: 2,
             ready: 2,
+            capacity: 10,
             ..WorkerReport::default()
         },
         backend: BackendReport {
@@ -185,6 +186,18 @@ fn each_situation_looks_as_its_golden_file() {
         ..NORMAL
     };
     assert_looks("narrow", &draw(&draining(), &narrow));
+}
+
+#[test]
+fn a_worker_that_takes_fewer_jobs_than_are_allowed_is_full_at_its_own_number() {
+    let mut report = running();
+    report.worker.capacity = 4;
+    let lines = draw(&report, &NORMAL);
+    let jobs = lines.iter().find(|line| line.starts_with("jobs "));
+    assert_eq!(
+        jobs.map(String::as_str),
+        Some("jobs      4 of 4 active (10 allowed): 2 with the worker, 1 waiting, 1 reporting")
+    );
 }
 
 #[test]

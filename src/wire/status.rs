@@ -82,6 +82,7 @@ struct PublicWorker {
     starts_in_ms: Option<u64>,
     connections: u64,
     ready: u64,
+    capacity: u64,
 }
 
 #[derive(Serialize)]
@@ -132,6 +133,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             starts_in_ms: worker.starts_in.map(millis),
             connections: count(worker.connections),
             ready: count(worker.ready),
+            capacity: worker.capacity,
         },
         backend: PublicBackend {
             reachable: !backend.is_unreachable,
@@ -180,6 +182,7 @@ fn report(status: &Status, facts: &Facts) -> Report {
             starts_in_ms: worker.starts_in.map(millis),
             connections: count(worker.connections),
             ready: count(worker.ready),
+            capacity: worker.capacity,
         },
         backend: BackendReport {
             url: cut(&facts.url, LONGEST_URL),

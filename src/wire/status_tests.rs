@@ -58,6 +58,7 @@ fn everything() -> Status {
             starts_in: Some(ms(800)),
             connections: 2,
             ready: 1,
+            capacity: 7,
         },
         backend: ShownBackend {
             worker: Some(WorkerId("secret-worker".into())),
@@ -94,7 +95,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
         r#""labels":["secret-label"],"worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
-        r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1},"#,
+        r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3},"log_records_dropped":12}"#,
         "\n"
@@ -190,7 +191,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
         "concurrency": 10, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "cut_off": 4,
         "oldest_job_age_ms": 1_500,
         "worker": {
-            "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1,
+            "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,
         },
         "backend": {
             "reachable": false, "heartbeat_age_ms": 700, "heartbeat_interval_ms": 5_000, "requests": 3,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::answer::{Answer, Shown, Taken};
+use ojs_init::lifecycle::capacity::CapacityNews;
 use ojs_init::lifecycle::effect::{
     About, Call, CancelReason, Effect, Farewell, FetchForm, HeartbeatForm, Outcome, Remark, Word, WorkerState,
 };
@@ -118,6 +119,24 @@ fn answer(answer: &Answer) -> String {
         .left
         .map_or(String::new(), |left| format!(", {} left", seconds(left)));
     format!("{taken}; {:?}, {} active{left}", answer.phase, answer.active)
+}
+
+fn capacity(news: CapacityNews) -> String {
+    match news {
+        CapacityNews::Lost {
+            lost,
+            more,
+            takes,
+            most,
+        } => {
+            let who = lost.map_or("fewer jobs are asked for".to_owned(), |(connection, process)| {
+                format!("connection {connection} of process {process} and {more} more are gone")
+            });
+            format!("{who}: {takes} of {most} jobs can be taken")
+        }
+        CapacityNews::Gained { takes, most } => format!("{takes} of {most} jobs can be taken"),
+        CapacityNews::Differs { takes, allowed } => format!("the worker takes {takes} jobs, {allowed} are allowed"),
+    }
 }
 
 /// A period, in seconds.
@@ -368,6 +387,7 @@ fn said(remark: &Remark) -> String {
             concurrency,
             ..
         } => format!("connection {connection} is ready for {concurrency}"),
+        Remark::Capacity(news) => capacity(*news),
         Remark::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
         Remark::Claimed(job) => format!("claimed {job}"),
         Remark::HandedOver(job, connection) => format!("handed {job} to {connection}"),

@@ -399,6 +399,7 @@ impl Ledger {
             | Remark::StartPostponed
             | Remark::NotReady
             | Remark::ConnectionReady { .. }
+            | Remark::Capacity(_)
             | Remark::EndingProcess { .. }
             | Remark::Claimed(_)
             | Remark::HandedOver(..)

@@ -1,4 +1,4 @@
-//! Handlers that hang: who is ended for them, under which name, and what becomes of everybody else.
+//! Handlers that hang and processes that die: under which name, and what becomes of everybody else.
 
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Init, Stage, Start, job};
@@ -114,4 +114,26 @@ fn a_shell_in_front_of_the_worker_that_hangs_is_not_taken_for_the_cause() {
         text.ends_with("1 job left to the visibility timeout\nleft to the visibility timeout:\nj2\n"),
         "{text}"
     );
+}
+
+#[test]
+fn a_process_that_dies_without_a_job_is_a_warning_with_what_can_still_be_taken() {
+    let stage = Stage::new();
+    let script = "
+def serve():
+    link = Link()
+    link.ready(2)
+    note('serves', os.getpid())
+    link.work()
+
+[child(serve) for _ in range(3)]
+rest()";
+    let mut init = stage.worker(script).with("OJS_CONCURRENCY", "6").start();
+    init.notes_times("ready", 3);
+    let victim = init.noted("serves");
+    crate::support::sys::send(init.outer_pid(&victim), libc::SIGKILL).unwrap();
+    init.logs(&format!("of process {victim} closed: 4 of 6 jobs can be taken now"));
+    stage.enqueue([1, 2]);
+    stage.wait_for_outcomes();
+    init.stops();
 }
