@@ -23,6 +23,7 @@ pub mod log;
 mod log_record;
 mod narrate;
 mod narrate_answers;
+mod narrate_forms;
 mod narrate_jobs;
 mod narrate_outage;
 mod narrate_stop;

@@ -11,11 +11,12 @@ use crate::daemon::last_words::{self, LastWords};
 use crate::daemon::log::{say, set_worker};
 use crate::daemon::log_record::{Fields, Note};
 use crate::daemon::narrate_answers::Answers;
+use crate::daemon::narrate_forms;
 use crate::daemon::narrate_jobs::{JobNarrator, milliseconds};
 use crate::daemon::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::narrate_stop;
 use crate::lifecycle::capacity::CapacityNews;
-use crate::lifecycle::effect::{Call, FetchForm, HeartbeatForm, Reason, Remark, WorkerState};
+use crate::lifecycle::effect::{Call, Reason, Remark, WorkerState};
 use crate::lifecycle::end_cause::EndCause;
 use crate::lifecycle::ending::Account;
 use crate::lifecycle::event::{Failure, Subject};
@@ -185,10 +186,10 @@ impl Narrator {
             } => self.call_failed(what, job.as_deref(), *failure, *retry_in, now),
             Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Remark::NotRegistered => not_registered(),
-            Remark::HeartbeatForm(form) => heartbeat_form(*form),
+            Remark::HeartbeatForm(form) => narrate_forms::heartbeat(*form),
             Remark::QuietStays => warn(QUIET_STAYS),
-            Remark::HeartbeatsRefused => heartbeats_refused(self.answers.failure()),
-            Remark::FetchForm(form) => fetch_form(*form),
+            Remark::HeartbeatsRefused => narrate_forms::heartbeats_refused(self.answers.failure()),
+            Remark::FetchForm(form) => narrate_forms::fetch(*form),
             Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Remark::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
             Remark::BackendIsStillAway(outage) => self.outages.goes_on(outage),
@@ -405,39 +406,6 @@ fn not_registered() -> Note {
         Level::Debug,
         "the backend has no registration; the first heartbeat introduces the worker",
     )
-}
-
-fn heartbeat_form(form: HeartbeatForm) -> Note {
-    let form = match form {
-        HeartbeatForm::Full => "the full form",
-        HeartbeatForm::Counted => "the form with active_jobs as a number",
-        HeartbeatForm::Protocol => "the fields of the worker protocol and no others",
-        HeartbeatForm::Bare => "the form of the bare JSON schema",
-    };
-    info(format_args!(
-        "the backend refuses this form of heartbeat; trying {form}"
-    ))
-}
-
-fn heartbeats_refused(words: Option<&str>) -> Note {
-    let said = words.map_or(String::new(), |words| format!(" ({words})"));
-    let why = "the backend refuses heartbeats in every form";
-    let message = format!(
-        "{why}{said}: it does not know that this worker is there, and jobs lapse; every form is tried again at each interval"
-    );
-    warn(message).about(Fields::of_error("refused", why))
-}
-
-fn fetch_form(form: FetchForm) -> Note {
-    match form {
-        FetchForm::Full => info("the backend takes a FETCH with a visibility timeout again"),
-        FetchForm::WithoutVisibility => warn(
-            "the backend refuses visibility_timeout_ms in a FETCH: until the first heartbeat jobs are reserved for as long as it likes",
-        ),
-        FetchForm::Bare => warn(
-            "the backend refuses all of a FETCH but queues and count: until the first heartbeat jobs are reserved for as long as it likes",
-        ),
-    }
 }
 
 fn interval_cut(configured: Duration, used: Duration) -> Note {

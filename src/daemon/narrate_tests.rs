@@ -14,6 +14,7 @@ use crate::exit::Ended;
 use crate::lifecycle::effect::{CancelReason, Outcome};
 use crate::lifecycle::ending::{Account, Cause, Manner, Tally, WorkerEnd};
 use crate::lifecycle::event::{Event, JobError, Reply, Subject};
+use crate::lifecycle::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::ids::{CallId, JobId};
 use crate::lifecycle::outage::Outage;
 use crate::signal::Signal;

@@ -114,10 +114,11 @@ fn a_certificate_without_a_host_is_told_from_one_for_another() {
 #[test]
 fn http_to_a_port_that_speaks_tls_is_told_to_look_at_the_scheme() {
     let server = server_of(&self_made(HERE, |_| ()), Manner::Usual);
-    let since = logged();
     let url = server.url().replace("https", "http");
-    assert!(matches!(Rig::new(settings(&url)).ask(beat()), Reply::Failed(_)));
-    assert!(is_logged(since, &[&url, "check the scheme (http or https)"]));
+    let (reply, heard) = Rig::new(settings(&url)).hear(beat());
+    assert!(matches!(reply, Reply::Failed(_)));
+    let said = heard.words.failure.unwrap_or_default();
+    assert!(said.contains("check the scheme (http or https)"), "{said}");
     assert!(server.seen().is_empty());
 }
 
@@ -149,10 +150,11 @@ fn a_connection_that_is_closed_in_the_handshake_is_said_to_be() {
             let length = usize::from(u16::from_be_bytes([hello[3], hello[4]]));
             std::io::Read::read_exact(&mut stream, &mut vec![0; length]).unwrap();
         });
-        let since = logged();
         // Whatever it is that was not sent, it was not.
-        assert_eq!(Rig::new(settings(&url)).ask(call), failed(Failure::NotSent));
-        assert!(is_logged(since, &[&url, "closed in the TLS handshake"]));
+        let (reply, heard) = Rig::new(settings(&url)).hear(call);
+        assert_eq!(reply, failed(Failure::NotSent));
+        let said = heard.words.failure.unwrap_or_default();
+        assert!(said.contains("closed in the TLS handshake"), "{said}");
         server.join().unwrap();
     }
 }

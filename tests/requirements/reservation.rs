@@ -153,26 +153,68 @@ die()";
 
 #[test]
 fn v_04_an_outcome_that_the_backend_takes_from_nobody_or_from_another_is_not_repeated() {
-    for status in [404, 409] {
-        for (endpoint, order) in [
-            (Endpoint::Ack, "ack j1"),
-            (Endpoint::Nack, r#"fail j1 {"error":{"message":"no"}}"#),
-            (Endpoint::Nack, "release j1"),
-        ] {
-            let stage = Stage::new();
-            let body = r#"{"error":{"code":"not_found","message":"no such job","retryable":false}}"#;
-            stage
-                .backend
-                .once(endpoint, Behaviour::Answer(status, body.to_owned(), Vec::new()));
-            stage.enqueue([1]);
-            let mut init = stage.worker(OBEYS).start();
-            init.notes_line("job j1");
-            init.order(order);
-            init.notes_line("error lost j1");
-            never("the outcome again", || stage.count(endpoint) > 1);
-            assert!(init.is_running());
-        }
+    for (endpoint, order) in OUTCOMES {
+        let stage = Stage::new();
+        let body = r#"{"error":{"code":"conflict","message":"not active","retryable":false}}"#;
+        stage
+            .backend
+            .once(endpoint, Behaviour::Answer(409, body.to_owned(), Vec::new()));
+        stage.enqueue([1]);
+        let mut init = stage.worker(OBEYS).start();
+        init.notes_line("job j1");
+        init.order(order);
+        init.notes_line("error lost j1");
+        never("the outcome again", || stage.count(endpoint) > 1);
+        assert!(init.is_running());
     }
+}
+
+/// Each kind of outcome, and what a worker that obeys is told to say.
+const OUTCOMES: [(Endpoint, &str); 3] = [
+    (Endpoint::Ack, "ack j1"),
+    (Endpoint::Nack, r#"fail j1 {"error":{"message":"no"}}"#),
+    (Endpoint::Nack, "release j1"),
+];
+
+fn no_such_job() -> Behaviour {
+    let body = r#"{"error":{"code":"not_found","message":"no such job","retryable":false}}"#;
+    Behaviour::Answer(404, body.to_owned(), Vec::new())
+}
+
+#[test]
+fn v_04_a_backend_that_knows_no_such_job_for_a_while_gets_the_outcome_when_its_store_is_back() {
+    for (endpoint, order) in OUTCOMES {
+        let stage = Stage::new();
+        stage.backend.once(endpoint, no_such_job());
+        stage.enqueue([1]);
+        let mut init = stage.worker(OBEYS).start();
+        init.notes_line("job j1");
+        init.order(order);
+        stage.wait_for_outcomes();
+        assert_eq!(stage.outcomes("j1").len(), 1);
+        assert_eq!(stage.count(endpoint), 2);
+        assert!(
+            init.log().contains("status 404 not_found: no such job"),
+            "{}",
+            init.log()
+        );
+    }
+}
+
+#[test]
+fn v_04_a_backend_that_knows_no_such_job_is_believed_when_the_reservation_is_over() {
+    let stage = Stage::new();
+    stage.backend.always(Endpoint::Ack, no_such_job());
+    stage.enqueue([1]);
+    let short = ("OJS_VISIBILITY_TIMEOUT", "2s");
+    let mut init = stage.worker(OBEYS).with(short.0, short.1).start();
+    init.notes_line("job j1");
+    init.order("ack j1");
+    init.notes_line("error lost j1");
+    assert!(stage.count(Endpoint::Ack) > 1, "one answer alone is not believed");
+    let acks = stage.count(Endpoint::Ack);
+    never("the outcome again", || stage.count(Endpoint::Ack) > acks);
+    assert!(init.is_running());
 }
 
 #[test]
