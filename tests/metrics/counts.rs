@@ -83,10 +83,11 @@ fn a_lost_job_counts_as_lost_and_one_that_nobody_was_told_about_as_left() {
     let (mut init, probes) = started(&stage, OBEYS);
     init.notes_line("job j1");
     init.notes_line("job j2");
-    let gone = r#"{"error":{"code":"not_found","message":"no such job"}}"#;
+    // Somebody else has it by now; a 404 may only mean that the store is away.
+    let gone = r#"{"error":{"code":"conflict","message":"not active","details":{"current_state":"available"}}}"#;
     stage
         .backend
-        .once(Endpoint::Ack, Behaviour::Answer(404, gone.to_owned(), Vec::new()));
+        .once(Endpoint::Ack, Behaviour::Answer(409, gone.to_owned(), Vec::new()));
     init.order("ack j1");
     probes.counts(&outcome("lost"), 1.0);
     init.order("release j2");

@@ -87,6 +87,8 @@ while True:
     time.sleep(0.01)
     note('alive', time.monotonic_ns())";
     let mut init = beside_a_steady_one(&stage, bad);
+    // Before that nobody takes its job.
+    init.logs("connection 2 ");
     stage.backend.enqueue(r#"{"id":"j1","type":"bad","args":[]}"#);
     let error = stage.failure("j1");
     assert_eq!(error["code"], "worker_death", "{error}");

@@ -111,7 +111,7 @@ fn a_shell_in_front_of_the_worker_that_hangs_is_not_taken_for_the_cause() {
     assert!(stage.outcomes("j2").is_empty(), "{:?}", stage.outcomes("j2"));
     let text = termination_log(&stage);
     assert!(
-        text.ends_with("1 job left to the visibility timeout\nleft to the visibility timeout:\nj2\n"),
+        text.ends_with("1 job left to the visibility timeout\nleft to the visibility timeout:\nj2 t\n"),
         "{text}"
     );
 }

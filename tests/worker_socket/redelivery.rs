@@ -26,6 +26,9 @@ link.note_all()";
         "{}",
         init.story()
     );
+    // Only then has ojs-init read the answer to its FETCH.
+    let is_read = || init.log().matches("Job fetched by worker [job j1,").count() == 2;
+    assert!(wait_until(PATIENCE, is_read), "{}", init.story());
     // It waits for the answer: nothing is known of it yet.
     assert_eq!(stage.count(Endpoint::Job), 0);
     assert_eq!(init.notes().iter().filter(|line| *line == "job j1").count(), 1);
