@@ -165,8 +165,9 @@ impl Judge<'_> {
         let claimed = self.story.most_active;
         let said = self.requests.iter().filter(|event| event.operation == "heartbeat");
         let said = said.map(|event| event.jobs.len()).max().unwrap_or(0);
-        // What must not be discarded stays claimed without being anybody's.
-        let hears_all = self.plan.weather.is_reliable() && !self.plan.is_last_attempt;
+        // What must not be discarded, or cannot be given back, stays claimed without being anybody's.
+        let can_go_back = !self.plan.is_last_attempt && self.plan.dialect != Dialect::Strict;
+        let hears_all = self.plan.weather.is_reliable() && can_go_back;
         if said > most || (hears_all && claimed > most) {
             return broken(
                 "never more jobs than the concurrency",
