@@ -215,6 +215,8 @@ pub struct Figures {
     heartbeat_at: Moment,
     /// Heartbeats that it did not accept.
     pub heartbeats_failed: u64,
+    /// Jobs that are done and whose result the backend did not take.
+    pub results_dropped: u64,
     workers_started: u64,
     /// Processes that were reaped and are not the worker.
     pub orphans_reaped: u64,
@@ -233,6 +235,7 @@ impl Figures {
             requests: BTreeMap::new(),
             heartbeat_at: now,
             heartbeats_failed: 0,
+            results_dropped: 0,
             workers_started: 0,
             orphans_reaped: 0,
             started_at: since_1970,
@@ -261,6 +264,8 @@ impl Figures {
             self.began.insert(job.id.clone(), (now, kind));
         } else if let Remark::TimedOut(job) = remark {
             self.of(job).timed_out += 1;
+        } else if let Remark::ResultDropped(_) = remark {
+            self.results_dropped += 1;
         } else if let Some((job, end)) = end(remark) {
             self.began.remove(&job.id);
             *self.of(job).ends.entry(end).or_default() += 1;

@@ -280,6 +280,13 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
 }
 
 #[test]
+fn a_result_that_the_backend_did_not_take_is_counted() {
+    let mut figures = figures();
+    say(&mut figures, Remark::ResultDropped(job("a", "t", "q")), 1);
+    assert_eq!(figures.results_dropped, 1);
+}
+
+#[test]
 fn the_first_worker_is_no_restart() {
     let mut figures = figures();
     let restarts: Vec<u64> = (0..3)

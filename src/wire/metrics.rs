@@ -227,6 +227,11 @@ impl Page {
     fn process(&mut self, observed: &Observed<'_>) {
         let figures = observed.figures;
         self.counter(
+            "ojs_init_results_dropped_total",
+            "Jobs that are done and whose result the backend did not take.",
+            figures.results_dropped,
+        );
+        self.counter(
             "ojs_init_worker_restarts_total",
             "Workers that were started after the first one.",
             figures.restarts(),
