@@ -122,9 +122,11 @@ impl Lifecycle {
             self.finish(claim);
             let message = "the reservation was lost; the backend takes no outcome from us";
             self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
-            return;
+        } else {
+            self.decide(claim, what, Some(id), false, now);
         }
-        self.decide(claim, what, Some(id), false, now);
+        // A connection that pauses gets no slot back by its answer.
+        self.end_if_a_handler_is_stuck(id, now);
     }
 
     /// Whether this is another answer to a job whose result the backend does not take.

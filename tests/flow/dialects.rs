@@ -50,7 +50,7 @@ fn integer() {
 }
 
 fn strict() {
-    speaks(Dialect::Strict, 2);
+    speaks(Dialect::Strict, 3);
 }
 
 /// A hundred jobs; heartbeats of so many forms are refused before the one that is remembered.

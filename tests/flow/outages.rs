@@ -108,7 +108,10 @@ fn claimed_for_nobody() {
     let fault = FaultRule::on(Operation::Fetch, Fault::LoseReply).every(4).times(5);
     server.fault(fault).unwrap();
     let stage = Stage::new();
-    let mut init = with_python(&stage, &server, QUICK).start();
+    // So long nobody has the jobs of an answer that was lost.
+    let mut init = with_python(&stage, &server, QUICK)
+        .with("OJS_VISIBILITY_TIMEOUT", "3s")
+        .start();
     let jobs = all_are_done(&server, 500);
     init.stops();
     // The backend counts those that nobody heard of as active, so there may seem to be too many.
