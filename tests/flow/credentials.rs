@@ -70,7 +70,11 @@ fn appears() {
     let server = backend();
     let stage = Stage::new();
     enqueue(&server, 10, "");
-    let mut init = start(&stage, &server);
+    // Each attempt is told at debug: what goes on failing alike is told once a minute above it.
+    let mut init = with_python(&stage, &server, QUICK)
+        .with("OJS_AUTH_TOKEN_FILE", stage.at("token"))
+        .with("OJS_LOG_LEVEL", "debug")
+        .start();
     init.logs("nothing is sent to the backend until it holds a token");
     // The pauses have grown to at least 3.2 s by then.
     let attempts = |init: &Init| init.log().matches("next attempt in").count();
