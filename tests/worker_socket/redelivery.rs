@@ -1,23 +1,24 @@
 //! Jobs that come again, jobs that nobody can answer, and jobs that are nobody's any more.
 
 use crate::backend::{Behaviour, Endpoint, Outcome};
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::wait_until;
 
-#[test]
-fn a_job_that_comes_again_before_its_fail_is_answered_runs_again() {
-    let stage = Stage::new();
+/// A worker has failed its job, and the backend, which has not answered that yet, has given it the job again. `then` is what the
+/// worker does after the first time.
+fn failed_and_delivered_again(stage: &Stage, then: &str) -> Init {
     stage.backend.once(Endpoint::Nack, Behaviour::Held);
     stage
         .backend
         .enqueue(r#"{"id":"j1","type":"t","args":[],"attempt":1,"max_attempts":3}"#);
-    let script = "
+    let script = format!(
+        "
 link = Link()
 link.ready(2)
-link.say('fail', job_id=link.job(), error={'message': 'no'})
-link.ack(link.job())
-link.note_all()";
-    let mut init = stage.worker(script).start();
+link.say('fail', job_id=link.job(), error={{'message': 'no'}})
+{then}link.note_all()"
+    );
+    let init = stage.worker(&script).start();
     let is_failed = || matches!(stage.outcomes("j1").as_slice(), [Outcome::Failed(_)]);
     assert!(wait_until(PATIENCE, is_failed), "{}", init.story());
     stage.backend.retry("j1");
@@ -29,6 +30,13 @@ link.note_all()";
     // Only then has ojs-init read the answer to its FETCH.
     let is_read = || init.log().matches("Job fetched by worker [job j1,").count() == 2;
     assert!(wait_until(PATIENCE, is_read), "{}", init.story());
+    init
+}
+
+#[test]
+fn a_job_that_comes_again_before_its_fail_is_answered_runs_again() {
+    let stage = Stage::new();
+    let mut init = failed_and_delivered_again(&stage, "link.ack(link.job())\n");
     // It waits for the answer: nothing is known of it yet.
     assert_eq!(stage.count(Endpoint::Job), 0);
     assert_eq!(init.notes().iter().filter(|line| *line == "job j1").count(), 1);
@@ -44,27 +52,7 @@ link.note_all()";
 #[test]
 fn a_job_that_comes_again_before_its_fail_is_answered_goes_back_at_the_end() {
     let stage = Stage::new();
-    stage.backend.once(Endpoint::Nack, Behaviour::Held);
-    stage
-        .backend
-        .enqueue(r#"{"id":"j1","type":"t","args":[],"attempt":1,"max_attempts":3}"#);
-    let script = "
-link = Link()
-link.ready(2)
-link.say('fail', job_id=link.job(), error={'message': 'no'})
-link.note_all()";
-    let mut init = stage.worker(script).start();
-    let is_failed = || matches!(stage.outcomes("j1").as_slice(), [Outcome::Failed(_)]);
-    assert!(wait_until(PATIENCE, is_failed), "{}", init.story());
-    stage.backend.retry("j1");
-    assert!(
-        wait_until(PATIENCE, || stage.backend.handed_out("j1") == 2),
-        "{}",
-        init.story()
-    );
-    // Only then has ojs-init read the answer to its FETCH.
-    let is_read = || init.log().matches("Job fetched by worker [job j1,").count() == 2;
-    assert!(wait_until(PATIENCE, is_read), "{}", init.story());
+    let mut init = failed_and_delivered_again(&stage, "");
     init.signal(libc::SIGTERM);
     init.notes_line("lifecycle terminate sigterm");
     stage.backend.answer_held();
