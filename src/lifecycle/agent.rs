@@ -27,6 +27,15 @@ const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
 /// Within this time after an outage what it held up is tried again.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
 
+/// The backend's store has shown itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StoreSeen {
+    /// When the request went out that showed it: the store was there at that time or later.
+    pub(super) asked_at: Moment,
+    /// When it was answered.
+    pub(super) at: Moment,
+}
+
 /// What we know of the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Agent {
@@ -55,7 +64,7 @@ pub(super) struct Agent {
     /// What the last heartbeat's reply asked for.
     pub(super) last_directive: Option<Directive>,
     /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
-    pub(super) store_seen_at: Option<Moment>,
+    pub(super) store_seen: Option<StoreSeen>,
     /// When it last took an outcome.
     pub(super) outcome_taken_at: Option<Moment>,
     /// When something was last brought forward.
@@ -86,7 +95,7 @@ impl Agent {
             fetch_forms: FetchForms::default(),
             registrations: Setbacks::default(),
             last_directive: None,
-            store_seen_at: None,
+            store_seen: None,
             outcome_taken_at: None,
             brought_forward_at: None,
             has_no_progress: false,
@@ -113,7 +122,7 @@ impl Lifecycle {
             return;
         };
         if let Ok(count @ 1..) = u32::try_from(self.credit()) {
-            let purpose = Purpose::Fetch(worker.clone());
+            let purpose = Purpose::Fetch(worker.clone(), now);
             let call = Call::Fetch {
                 worker,
                 count,
@@ -134,7 +143,7 @@ impl Lifecycle {
     }
 
     pub(super) fn is_fetching(&self) -> bool {
-        self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(_)))
+        self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(..)))
     }
 
     /// No FETCH before this pause is over; in terminate there is none anyway.
@@ -148,12 +157,12 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn fetch_replied(&mut self, worker: WorkerId, reply: Reply, now: Moment) {
+    pub(super) fn fetch_replied(&mut self, worker: WorkerId, asked_at: Moment, reply: Reply, now: Moment) {
         match reply {
             Reply::Fetched(deliveries) => {
                 self.agent.fetches = Setbacks::default();
                 if !deliveries.is_empty() {
-                    self.store_was_seen(now);
+                    self.store_was_seen(asked_at, now);
                 }
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
                     self.say(Remark::FetchForm(form));

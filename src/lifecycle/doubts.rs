@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use crate::lifecycle::agent::StoreSeen;
 use crate::lifecycle::effect::{Call, CancelReason, FetchForm, HeartbeatForm, Remark};
 use crate::lifecycle::event::{ErrorCode, Failure, JobState, JobView, Reply};
 use crate::lifecycle::heartbeats::Beat;
@@ -35,21 +36,24 @@ const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
 const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told";
 
 impl Lifecycle {
-    /// The backend's store is there: another outcome was taken, jobs came, a reservation was extended.
-    pub(super) fn store_was_seen(&mut self, now: Moment) {
-        self.agent.store_seen_at = Some(now);
+    /// The backend's store is there: to a request of that moment another outcome was taken, jobs came, a reservation was
+    /// extended. An answer that comes late tells of the time before the store went away.
+    pub(super) fn store_was_seen(&mut self, asked_at: Moment, now: Moment) {
+        self.agent.store_seen = Some(StoreSeen { asked_at, at: now });
     }
 
-    /// The backend took an outcome.
-    pub(super) fn outcome_was_taken(&mut self, now: Moment) {
+    /// The backend took an outcome; None: it is not known which of its requests brought that about.
+    pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
         self.agent.outcome_taken_at = Some(now);
-        self.store_was_seen(now);
+        if let Some(asked_at) = asked_at {
+            self.store_was_seen(asked_at, now);
+        }
     }
 
     /// A heartbeat was accepted: until when what it named is reserved.
     pub(super) fn note_extended(&mut self, beat: &Beat, extended: Option<&[JobId]>, now: Moment) {
         if extended.is_some_and(|extended| !extended.is_empty()) {
-            self.store_was_seen(now);
+            self.store_was_seen(beat.at, now);
         }
         let kept_for = match beat.form {
             HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => beat.kept_for,
@@ -79,12 +83,12 @@ impl Lifecycle {
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let until = self.reserved_until(job).min(now.after(MISSING_FOR_GOOD));
-        let seen_at = self.agent.store_seen_at;
+        let seen = self.agent.store_seen;
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
         let missing = *report.missing.get_or_insert(Missing { since: now, until });
-        let is_backed = seen_at.is_some_and(|seen| missing.since < seen && seen < asked_at);
+        let is_backed = seen.is_some_and(|seen| missing.since < seen.asked_at && seen.at < asked_at);
         if now >= missing.until || is_backed {
             return self.report_is_lost(claim);
         }

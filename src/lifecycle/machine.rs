@@ -138,8 +138,12 @@ pub enum Timer {
 pub(super) enum Purpose {
     Register(WorkerId),
     Heartbeat(Beat),
-    FinalHeartbeat { state: WorkerState, form: HeartbeatForm },
-    Fetch(WorkerId),
+    FinalHeartbeat {
+        state: WorkerState,
+        form: HeartbeatForm,
+    },
+    /// And when it went out.
+    Fetch(WorkerId, Moment),
     Report(Claim),
     LookBeforeRepeat(Claim),
     LookAgain(Claim),
@@ -345,7 +349,7 @@ impl Lifecycle {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),
             Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, now),
-            Purpose::Fetch(worker) => self.fetch_replied(worker, reply, now),
+            Purpose::Fetch(worker, asked_at) => self.fetch_replied(worker, asked_at, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookAgain(claim) => self.looked_again(claim, reply, now),

@@ -176,7 +176,7 @@ impl Lifecycle {
     /// Whether an answer may still make this incarnation known, or bring it a job.
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
         self.calls.values().any(|purpose| match purpose {
-            Purpose::Register(worker) | Purpose::Fetch(worker) | Purpose::Heartbeat(Beat { worker, .. }) => {
+            Purpose::Register(worker) | Purpose::Fetch(worker, _) | Purpose::Heartbeat(Beat { worker, .. }) => {
                 worker == former
             }
             Purpose::FinalHeartbeat { .. }

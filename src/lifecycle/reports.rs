@@ -179,7 +179,7 @@ impl Lifecycle {
             Purpose::Register(_)
             | Purpose::Heartbeat(_)
             | Purpose::FinalHeartbeat { .. }
-            | Purpose::Fetch(_)
+            | Purpose::Fetch(..)
             | Purpose::LookForLost(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
@@ -202,7 +202,7 @@ impl Lifecycle {
         let failure = match reply {
             // Whichever of two attempts brings the good news.
             Reply::Accepted => {
-                self.outcome_was_taken(now);
+                self.outcome_was_taken(asked_at, now);
                 return self.settled(claim, now);
             }
             Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
@@ -382,7 +382,7 @@ impl Lifecycle {
             return;
         }
         if *reply == Reply::Accepted {
-            self.outcome_was_taken(now);
+            self.outcome_was_taken(None, now);
             self.settled(claim, now);
         } else if *reply == Reply::Failed(Failure::AlreadyCompleted) {
             self.job_is_completed(claim, now);

@@ -386,7 +386,7 @@ impl Lifecycle {
         };
         if self.is_fetching() {
             self.say(Remark::FetchAbandoned);
-            self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(_)));
+            self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(..)));
         }
         let left: Vec<(Claim, bool)> = self
             .jobs
