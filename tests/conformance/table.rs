@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 use crate::case::{BOTH, Case, Mode, Trouble, Verdict};
+use crate::cases;
+use crate::figures::{self, Tolerance};
 use crate::init::{Init, Kind};
 use crate::suite::Workshop;
-use crate::{cases, figures};
 
 /// Cases that run at the same time.
 const WORKERS: usize = 8;
@@ -22,7 +23,7 @@ type Key = (usize, Mode, Kind);
 pub type Results = BTreeMap<Key, Verdict>;
 
 /// Prints the table and the figures; true when ojs-init is as it should be. What is `known` is not run again.
-pub fn run(workshop: &Workshop, known: Results) -> Result<bool, String> {
+pub fn run(workshop: &Workshop, known: Results, tolerance: Tolerance) -> Result<bool, String> {
     let inits = workshop.inits()?;
     let cases: Vec<&Case> = cases::all().collect();
     let results = run_all(workshop, &inits, &cases, known);
@@ -36,7 +37,7 @@ pub fn run(workshop: &Workshop, known: Results) -> Result<bool, String> {
         println!("BAD: {complaint}");
     }
     println!();
-    let figures_are_good = figures::measure(workshop, &inits)?;
+    let figures_are_good = figures::measure(workshop, &inits, tolerance)?;
     Ok(complaints.is_empty() && figures_are_good)
 }
 

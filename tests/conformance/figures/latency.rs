@@ -6,7 +6,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::statistics::{judge, median};
-use super::{Contestant, Figure};
+use super::{Contestant, Figure, Tolerance};
 use crate::case::Trouble;
 use crate::support::sys;
 use crate::support::wait::pause;
@@ -23,12 +23,6 @@ fn number(pipe: &mut PipeReader) -> Result<u64, Trouble> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// How much slower than the best peer we may be.
-const TOLERANCE: f64 = 0.1;
-
-/// The same for the end: the kernel takes down a process of ours with more pages, those of the agent among them.
-const TOLERANCE_AT_THE_END: f64 = 0.2;
-
 fn microseconds(nanoseconds: u64) -> f64 {
     f64::from(u32::try_from(nanoseconds).unwrap_or(u32::MAX)) / 1000.0
 }
@@ -38,7 +32,7 @@ fn probe(contestant: &Contestant, what: &str) -> Vec<std::ffi::OsString> {
 }
 
 /// From the exec of the init to the first instruction of the child, and from the child's end to the init's.
-pub fn of_life(contestants: &[Contestant]) -> Result<Vec<Figure>, Trouble> {
+pub fn of_life(contestants: &[Contestant], tolerance: Tolerance) -> Result<Vec<Figure>, Trouble> {
     let mut starts = vec![Vec::new(); contestants.len()];
     let mut ends = vec![Vec::new(); contestants.len()];
     for _ in 0..LIVES {
@@ -59,18 +53,12 @@ pub fn of_life(contestants: &[Contestant]) -> Result<Vec<Figure>, Trouble> {
         Figure {
             what: "us from exec to the child's first instruction, over no init",
             values: starts.iter().map(|rounds| Some(median(rounds) - floor)).collect(),
-            complaint: judge(contestants, &starts, floor, TOLERANCE, "us to start the child"),
+            complaint: judge(contestants, &starts, floor, tolerance.start, "us to start the child"),
         },
         Figure {
             what: "us from the child's end to the init's, as its parent sees it",
             values: ends.iter().map(|rounds| Some(median(rounds))).collect(),
-            complaint: judge(
-                contestants,
-                &ends,
-                0.0,
-                TOLERANCE_AT_THE_END,
-                "us to end after the child",
-            ),
+            complaint: judge(contestants, &ends, 0.0, tolerance.end, "us to end after the child"),
         },
     ])
 }
@@ -89,7 +77,7 @@ fn stay_on_one_processor() -> Result<(), Trouble> {
 /// From kill(2) to the child having the signal.
 ///
 /// On one processor: to wake another one takes longer than all the rest, and who has to do it is chance.
-pub fn of_signals(contestants: &[Contestant]) -> Result<Figure, Trouble> {
+pub fn of_signals(contestants: &[Contestant], tolerance: Tolerance) -> Result<Figure, Trouble> {
     let measured = std::thread::scope(|scope| {
         let pinned = scope.spawn(|| {
             stay_on_one_processor()?;
@@ -101,7 +89,7 @@ pub fn of_signals(contestants: &[Contestant]) -> Result<Figure, Trouble> {
     Ok(Figure {
         what: "us from kill to the signal being in the child, one processor",
         values: rounds.iter().map(|rounds| Some(median(rounds))).collect(),
-        complaint: judge(contestants, &rounds, 0.0, TOLERANCE, "us to forward a signal"),
+        complaint: judge(contestants, &rounds, 0.0, tolerance.signal, "us to forward a signal"),
     })
 }
 
