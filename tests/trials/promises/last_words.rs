@@ -3,7 +3,7 @@
 use ojs_devserver::{Dialect, Event};
 
 use super::{Judge, Verdict, arrived, broken};
-use crate::ends::{NOISE, SLACK, is_whole};
+use crate::ends::{NOISE, is_whole};
 use crate::kinds::Occasion;
 
 impl Judge<'_> {
@@ -83,6 +83,9 @@ impl Judge<'_> {
 
     /// What was asked for after t0 is given up when its part of the stop phase is over: whoever says deregister waits for
     /// nothing else. That shows where answers come late: the backend sees who leaves.
+    ///
+    /// Who gives up and who says deregister are two threads, and who writes it down a third: a busy machine lets them run
+    /// in any order. A request that is not cut outlives its phase by seconds.
     pub(super) fn requests_end_with_their_phase(&self) -> Verdict {
         const PROMISE: &str = "each request ends with its phase";
         let (Some(bye), Some(t0)) = (self.last_of("deregister"), self.ends.t0) else {
@@ -94,7 +97,7 @@ impl Judge<'_> {
             ["ack", "nack", "info"].contains(&event.operation)
                 && event.fault == Some("delay")
                 && arrived(event) > since
-                && event.ms > bye + SLACK
+                && event.ms > bye + NOISE
         };
         match self.requests.iter().find(is_open) {
             Some(open) if !self.ends.is_abandoned() => {
