@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
-use crate::store::job::Moment;
+use crate::moment::Moment;
 
 /// Time since the start of the server. The wall clock is read once; what it does afterwards changes nothing.
 #[derive(Debug, Clone, Copy)]

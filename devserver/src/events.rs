@@ -6,8 +6,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::faults::{FAULT_NAMES, LOSE_REPLY};
+use crate::moment::Moment;
 use crate::operation::Operation;
-use crate::store::job::Moment;
 
 /// Most jobs that an event names.
 pub(crate) const MAX_EVENT_JOBS: usize = 1_000;

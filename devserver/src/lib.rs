@@ -20,8 +20,9 @@
 //! ```
 //!
 //! Inside, from the pure to the worldly: `store` has the jobs and every rule about them, and neither a clock nor a socket;
-//! `dialect` reads what workers send; `faults` and `events` are what no backend has; `http` has the connections and
-//! routes; [`Server`] is the thread; [`timeline`] draws what happened, and only reads events; [`cli`] is the command line.
+//! `dialect` reads what workers send; `faults` and `events` are what no backend has; `state` has all of these behind one
+//! lock; `http` has the connections and routes; [`Server`] is the thread; [`timeline`] draws what happened, and only reads
+//! events; [`cli`] is the command line.
 
 pub mod cli;
 mod clock;
@@ -29,9 +30,14 @@ mod dialect;
 mod events;
 mod faults;
 mod http;
+mod ids;
 mod json;
+mod moment;
 mod operation;
+mod options;
+mod refusal;
 mod server;
+mod state;
 mod store;
 pub mod timeline;
 
@@ -39,6 +45,7 @@ pub use dialect::Dialect;
 pub use events::Event;
 pub use faults::{Backend, Fault, FaultRule, HEARTBEAT_DELAYS};
 pub use operation::Operation;
-pub use server::{Options, Server, StartError};
+pub use options::Options;
+pub use server::{Server, StartError};
 pub use store::job::{Delivery, Directive, End, JobState};
-pub use store::view::JobSnapshot;
+pub use store::snapshot::JobSnapshot;

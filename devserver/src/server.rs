@@ -4,69 +4,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use crate::clock::Clock;
-use crate::dialect::Dialect;
-use crate::events::{Event, Events, millis};
-use crate::faults::{Fault, FaultRule, Faults};
-use crate::http::{self, Gate};
-use crate::json::{Object, raw};
-use crate::operation::Operation;
-use crate::store::job::{Directive, Moment, wall};
-use crate::store::refusal::Refusal;
-use crate::store::view::JobSnapshot;
-use crate::store::{Settings, Store, envelope};
+use crate::events::{Event, millis};
+use crate::faults::FaultRule;
+use crate::http;
+use crate::ids::new_id;
+use crate::json::Object;
+use crate::moment::Moment;
+use crate::options::Options;
+use crate::refusal::Refusal;
+use crate::state::{Gate, Shared, State};
+use crate::store::job::{Directive, JobState};
+use crate::store::new_job;
+use crate::store::snapshot::JobSnapshot;
 
 /// Longest time that a listener may take to close or to open again.
 const GATE_PATIENCE: Duration = Duration::from_secs(20);
-
-/// How a server is to be.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where it listens; port 0: any free one.
-    pub listen: SocketAddr,
-    /// Whether `listen` may be an address that other machines reach.
-    pub allow_remote: bool,
-    /// How it speaks with workers.
-    pub dialect: Dialect,
-    /// What every request but `/ojs/v1/health` must show as its bearer token; `None`: nothing.
-    pub token: Option<String>,
-    /// How long a job is reserved when neither it nor the worker says so.
-    pub visibility_timeout: Duration,
-    /// How often workers are told to beat, when they register.
-    pub heartbeat_interval: Duration,
-    /// How long a worker may be silent before it is declared dead.
-    pub heartbeat_timeout: Duration,
-    /// Most jobs: beyond it finished ones are forgotten, oldest first; when all are unfinished, no more are taken.
-    pub max_jobs: usize,
-    /// Most events; older ones are forgotten.
-    pub max_events: usize,
-    /// Decides the jitter of retries.
-    pub seed: u64,
-}
-
-impl Default for Options {
-    /// Any free port of 127.0.0.1, the specification's dialect and its times.
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            allow_remote: false,
-            dialect: Dialect::Spec,
-            token: None,
-            visibility_timeout: Duration::from_secs(1800),
-            heartbeat_interval: Duration::from_secs(5),
-            heartbeat_timeout: Duration::from_secs(30),
-            max_jobs: 100_000,
-            max_events: 10_000,
-            seed: 0,
-        }
-    }
-}
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -103,87 +59,7 @@ impl std::error::Error for StartError {}
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
-    gate: watch::Sender<Gate>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the server's thread and its owner both see.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub clock: Clock,
-    pub options: Options,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-/// What changes.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub store: Store,
-    pub faults: Faults,
-    pub events: Events,
-    is_listening: bool,
-}
-
-impl Shared {
-    /// The state, with everything done that is due.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        for occurrence in state.store.tick(now) {
-            let event = Event {
-                worker: occurrence.worker.map(|worker| worker.to_string()),
-                jobs: occurrence.jobs.iter().map(ToString::to_string).collect(),
-                ..Event::new(occurrence.what)
-            };
-            self.push(&mut state, now, event);
-            self.changed.notify_all();
-        }
-        state
-    }
-
-    /// Notes that something happened.
-    pub fn note(&self, event: Event) {
-        let mut state = self.lock();
-        let now = self.clock.now();
-        self.push(&mut state, now, event);
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    /// Notes that something happened, with the state at hand.
-    pub fn push(&self, state: &mut State, now: Moment, event: Event) {
-        state.events.push(now, wall(self.clock.epoch(), now), event);
-    }
-
-    /// The fault that meets a request with this body.
-    pub fn take_fault(&self, operation: Operation, body: &[u8]) -> Option<Fault> {
-        let mut state = self.lock();
-        if state.faults.are_off() {
-            return None;
-        }
-        let id = Object::read(body)
-            .ok()
-            .and_then(|body| body.text("job_id").ok().flatten());
-        let job = id.filter(|_| operation == Operation::Ack);
-        let job = job
-            .and_then(|id| state.store.job(&id))
-            .map(|job| raw(&job.envelope(state.store.epoch())));
-        let stored = body.len() + job.map_or(0, |job| job.get().len());
-        let now = self.clock.now();
-        state.faults.take(now, operation, stored as u64)
-    }
-
-    /// Whoever waits for something is to look again.
-    pub fn notify(&self) {
-        self.changed.notify_all();
-    }
-
-    /// Notes whether somebody can connect.
-    pub fn set_listening(&self, is_listening: bool) {
-        self.lock().is_listening = is_listening;
-        self.note(Event::new(if is_listening { "listening" } else { "refusing" }));
-    }
 }
 
 impl Server {
@@ -200,37 +76,18 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(|error| StartError::Listen(listen, error))?;
         listener.set_nonblocking(true).map_err(StartError::Resources)?;
         let address = listener.local_addr().map_err(StartError::Resources)?;
-        let clock = Clock::start();
-        let settings = Settings {
-            visibility_timeout: options.visibility_timeout,
-            heartbeat_timeout: options.heartbeat_timeout,
-            max_jobs: options.max_jobs.max(1),
-        };
-        let state = State {
-            store: Store::new(settings, clock.epoch(), options.seed),
-            faults: Faults::default(),
-            events: Events::new(options.max_events),
-            is_listening: true,
-        };
-        let shared = Arc::new(Shared {
-            clock,
-            options,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        });
-        let (gate, gate_seen) = watch::channel(Gate::Open);
+        let (shared, gate_seen) = Shared::new(options);
+        let shared = Arc::new(shared);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(StartError::Resources)?;
         let theirs = Arc::clone(&shared);
-        let gate_theirs = gate.clone();
         let thread = thread::Builder::new()
             .name("ojs-devserver".to_owned())
-            .spawn(move || runtime.block_on(http::serve(theirs, listener, address, gate_theirs, gate_seen)))
+            .spawn(move || runtime.block_on(http::serve(theirs, listener, address, gate_seen)))
             .map_err(StartError::Resources)?;
         Ok(Self {
             address,
             shared,
-            gate,
             thread: Some(thread),
         })
     }
@@ -265,10 +122,10 @@ impl Server {
     pub fn enqueue_all<'a>(&self, jobs: impl Iterator<Item = &'a str>) -> Result<Vec<String>, String> {
         let read = |job: &str| {
             let body = Object::read(job.as_bytes())?;
-            envelope::read(body).map_err(|refusal| refusal.message)
+            new_job::read(body).map_err(|refusal| refusal.message)
         };
         let jobs = jobs.map(read).collect::<Result<Vec<_>, String>>()?;
-        let ids = self.with(|state, now| state.store.enqueue(now, jobs, http::new_id))?;
+        let ids = self.with(|state, now| state.store.enqueue(now, jobs, new_id))?;
         Ok(ids.iter().map(ToString::to_string).collect())
     }
 
@@ -317,7 +174,7 @@ impl Server {
 
     /// How many jobs are in a state.
     #[must_use]
-    pub fn count(&self, state: crate::JobState) -> usize {
+    pub fn count(&self, state: JobState) -> usize {
         let counts = self.shared.lock();
         counts
             .store
@@ -394,24 +251,14 @@ impl Server {
 
     /// Closes the port and every connection: when this returns, connections are refused. Whether it did so in time.
     pub fn refuse_connections(&self) -> bool {
-        let _ = self.gate.send(Gate::Closed { until: None });
-        self.wait_listening(false)
+        let _ = self.shared.gate.send(Gate::Closed { until: None });
+        self.shared.wait_listening(false, GATE_PATIENCE)
     }
 
     /// Opens the same port again: when this returns, one can connect. Whether it did so in time.
     pub fn accept_connections(&self) -> bool {
-        let _ = self.gate.send(Gate::Open);
-        self.wait_listening(true)
-    }
-
-    fn wait_listening(&self, is_listening: bool) -> bool {
-        let guard = self.shared.lock();
-        let waited = self
-            .shared
-            .changed
-            .wait_timeout_while(guard, GATE_PATIENCE, |state| state.is_listening != is_listening);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.is_listening == is_listening
+        let _ = self.shared.gate.send(Gate::Open);
+        self.shared.wait_listening(true, GATE_PATIENCE)
     }
 
     /// Waits until something is so, looking whenever anything has changed; whether it was so in time.
@@ -424,13 +271,11 @@ impl Server {
             if condition(self) {
                 return true;
             }
-            let left = deadline.saturating_sub(self.shared.clock.now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_sub(self.shared.clock.now());
+            if remaining.is_zero() {
                 return false;
             }
-            let guard = self.shared.lock();
-            let is_same = |state: &mut State| state.events.next_number() == seen;
-            drop(self.shared.changed.wait_timeout_while(guard, left.min(LOOK), is_same));
+            self.shared.wait_for_event(seen, remaining.min(LOOK));
         }
     }
 
@@ -443,7 +288,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.gate.send(Gate::Over);
+        let _ = self.shared.gate.send(Gate::Over);
         if let Some(thread) = self.thread.take() {
             // A panic there has been printed already.
             let _ = thread.join();

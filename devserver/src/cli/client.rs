@@ -7,7 +7,7 @@ use serde::Deserialize;
 use ureq::Agent;
 use ureq::http::Uri;
 
-use super::Backend;
+use super::backend::BackendArgs;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ impl Client {
     /// # Errors
     ///
     /// It is no URL that can be used.
-    pub fn new(backend: &Backend) -> Result<Self, String> {
+    pub fn new(backend: &BackendArgs) -> Result<Self, String> {
         let base = backend.url.trim_end_matches('/');
         let uri: Result<Uri, _> = base.parse();
         let is_http = uri.is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());

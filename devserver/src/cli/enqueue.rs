@@ -6,8 +6,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::backend::BackendArgs;
 use super::client::{Client, parse};
-use super::{Backend, Failure};
+use super::failure::Failure;
 use crate::json::{Object, raw};
 
 /// Jobs of one request.
@@ -31,7 +32,7 @@ pub(super) struct Enqueue {
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
     #[command(flatten)]
-    backend: Backend,
+    backend: BackendArgs,
 }
 
 #[derive(Serialize)]

@@ -8,8 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 
+use super::backend::BackendArgs;
 use super::client::{Client, parse, segment};
-use super::{Backend, Failure, table};
+use super::failure::Failure;
+use super::table;
 use crate::JobState;
 use crate::json::Object;
 
@@ -37,7 +39,7 @@ pub(super) struct Jobs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     limit: u64,
     #[command(flatten)]
-    backend: Backend,
+    backend: BackendArgs,
 }
 
 fn state(name: &str) -> Result<JobState, String> {

@@ -1,7 +1,10 @@
 //! The command line.
 
+mod backend;
 mod client;
+mod duration;
 mod enqueue;
+mod failure;
 mod jobs;
 mod serve;
 mod table;
@@ -10,12 +13,12 @@ mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
-use jiff::SignedDuration;
+use clap::{Parser, Subcommand};
 
+use backend::BackendArgs;
 use client::Client;
+use failure::Failure;
 
 /// Exit status of whatever could not be done.
 const FAILED: u8 = 1;
@@ -47,12 +50,12 @@ enum Command {
         /// Its id
         id: String,
         #[command(flatten)]
-        backend: Backend,
+        backend: BackendArgs,
     },
     /// Show the workers
     Workers {
         #[command(flatten)]
-        backend: Backend,
+        backend: BackendArgs,
     },
     /// Draw who did what when, from a running server's record or from a file
     Timeline(timeline::Timeline),
@@ -61,44 +64,8 @@ enum Command {
         /// Its id
         id: String,
         #[command(flatten)]
-        backend: Backend,
+        backend: BackendArgs,
     },
-}
-
-/// Which backend a command is about.
-#[derive(Debug, Args)]
-struct Backend {
-    /// Where the backend is
-    #[arg(long, value_name = "URL", env = "OJS_URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
-    /// What to show it
-    #[arg(long, value_name = "TOKEN", env = "OJS_AUTH_TOKEN", hide_env_values = true)]
-    token: Option<String>,
-}
-
-/// Why a command could not be carried out.
-#[derive(Debug)]
-enum Failure {
-    /// This is to be told.
-    Told(String),
-    /// Nobody reads what is written any more: not worth a word.
-    Unread,
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self::Told(message)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::Unread
-        } else {
-            Self::Told(format!("cannot write: {error}"))
-        }
-    }
 }
 
 /// Runs the program with its arguments and says how it ended.
@@ -114,8 +81,8 @@ pub fn run() -> ExitCode {
     };
     let command = cli.command.unwrap_or(Command::Serve(cli.serve));
     match carry_out(command) {
-        Ok(()) | Err(Failure::Unread) => ExitCode::SUCCESS,
-        Err(Failure::Told(message)) => {
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::Message(message)) => {
             let _ = writeln!(io::stderr(), "ojs-devserver: {message}");
             ExitCode::from(FAILED)
         }
@@ -135,42 +102,9 @@ fn carry_out(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Reads a duration: `250ms`, `25s`, `1m30s`; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let seconds = text
-        .parse::<f64>()
-        .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let parsed = || {
-        text.parse::<SignedDuration>()
-            .ok()
-            .and_then(|parsed| Duration::try_from(parsed).ok())
-    };
-    let given = seconds
-        .or_else(parsed)
-        .filter(|given| *given >= Duration::from_millis(1));
-    given.ok_or_else(|| "a duration is a number with a unit, such as 250ms, 25s or 1m30s, and at least 1ms".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_duration_has_a_unit_or_is_in_seconds() {
-        for (text, millis) in [
-            ("250ms", 250),
-            ("25s", 25_000),
-            ("1m30s", 90_000),
-            ("2", 2_000),
-            ("0.5", 500),
-        ] {
-            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for wrong in ["", "0", "-1s", "soon", "1 fortnight", "NaN"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 
-use super::Failure;
+use super::duration::duration;
+use super::failure::Failure;
 use crate::{Dialect, Options, Server};
 
 /// How many heartbeats should fit into the time after which a worker is declared dead (worker protocol 10.3).
@@ -33,13 +34,13 @@ pub(super) struct Serve {
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// How long a job is reserved when neither it nor the worker says so
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
     visibility_timeout: Duration,
     /// How often workers are told to beat
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     heartbeat_interval: Duration,
     /// How long a worker may be silent before it is declared dead
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     heartbeat_timeout: Duration,
     /// Most jobs; beyond it finished ones are forgotten, and no more taken when none is finished
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = jobs)]

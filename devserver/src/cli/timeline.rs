@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
+use super::backend::BackendArgs;
 use super::client::{Client, parse};
-use super::{Backend, Failure};
+use super::failure::Failure;
 use crate::Event;
 use crate::timeline::{Mark, Picture, Record, View};
 
@@ -52,7 +53,7 @@ pub(super) struct Timeline {
     #[arg(long = "mark", value_name = "MS=TEXT", value_parser = mark)]
     marks: Vec<Mark>,
     #[command(flatten)]
-    backend: Backend,
+    backend: BackendArgs,
 }
 
 fn millis(text: &str) -> Result<f64, String> {

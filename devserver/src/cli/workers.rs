@@ -5,7 +5,8 @@ use std::io::Write;
 use serde::Deserialize;
 
 use super::client::{Client, parse};
-use super::{Failure, table};
+use super::failure::Failure;
+use super::table;
 
 #[derive(Deserialize)]
 struct Page {

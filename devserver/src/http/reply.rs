@@ -1,17 +1,13 @@
 //! An answer.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
-
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::time::{Sleep, sleep};
 
+use super::reply_body::ReplyBody;
 use crate::json::raw;
-use crate::store::refusal::{Kind, Refusal};
+use crate::refusal::{Kind, Refusal};
 
 /// The version of the specification.
 pub(super) const OJS_VERSION: &str = "1.0.0-rc.1";
@@ -21,9 +17,6 @@ const MEDIA_TYPE: &str = "application/openjobspec+json";
 
 /// When somebody may try again for whom there was no room, in seconds.
 const RETRY_WHEN_FULL: &str = "1";
-
-/// How long the first half of an answer is left alone, so that it gets out before the connection is closed.
-const HALF_TIME: Duration = Duration::from_millis(20);
 
 /// What an event tells about a request.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -225,51 +218,4 @@ impl Reply {
 #[derive(Serialize)]
 struct ErrorReply<'a> {
     error: &'a ErrorBody,
-}
-
-/// The body of an answer.
-pub(super) enum ReplyBody {
-    /// All of it.
-    Whole(Option<Bytes>),
-    /// Half of what the header announces; then it fails.
-    Half {
-        half: Option<Bytes>,
-        announced: u64,
-        wait: Option<Pin<Box<Sleep>>>,
-    },
-}
-
-impl Body for ReplyBody {
-    type Data = Bytes;
-    type Error = super::Unanswered;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match &mut *self {
-            Self::Whole(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Self::Half { half, wait, .. } => match half.take() {
-                Some(half) => Poll::Ready(Some(Ok(Frame::data(half)))),
-                None => {
-                    let wait = wait.get_or_insert_with(|| Box::pin(sleep(HALF_TIME)));
-                    wait.as_mut().poll(context).map(|()| Some(Err(super::Unanswered)))
-                }
-            },
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(text) => text.is_none(),
-            Self::Half { .. } => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            Self::Half { announced, .. } => SizeHint::with_exact(*announced),
-        }
-    }
 }

@@ -6,10 +6,11 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use percent_encoding::percent_decode_str;
 
 use super::reply::{About, Reply};
+use crate::ids::new_id;
 use crate::json::Object;
+use crate::moment::Moment;
 use crate::operation::Operation;
-use crate::store::job::Moment;
-use crate::store::refusal::{Kind, Refusal};
+use crate::refusal::{Kind, Refusal};
 
 /// Largest body, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -76,7 +77,7 @@ impl Request {
             authorization: header(AUTHORIZATION.as_str()),
             media_type: header(CONTENT_TYPE.as_str())
                 .map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()),
-            id: id.unwrap_or_else(|| format!("req_{}", super::new_id())),
+            id: id.unwrap_or_else(|| format!("req_{}", new_id())),
             path,
             arrived,
         };
@@ -150,6 +151,33 @@ impl Request {
             | Operation::Dev
             | Operation::Other => About::default(),
         }
+    }
+
+    /// The answer to a request that does not show this token; `None`: it does. Health needs none.
+    pub fn check_token(&self, token: Option<&str>) -> Option<Reply> {
+        let token = token?;
+        if self.path == ["ojs", "v1", "health"] {
+            return None;
+        }
+        let shown = self.authorization.as_deref().and_then(|value| value.split_once(' '));
+        let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        match shown {
+            None => {
+                let message = "the request shows no token: Authorization: Bearer TOKEN, with the token of --token";
+                Some(Reply::error(401, "unauthorized", message, false, None))
+            }
+            Some((_, shown)) if shown.trim() != token => {
+                let message = "the token is not that of --token";
+                Some(Reply::error(403, "forbidden", message, false, None))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The answer when there is nothing at this path, or not with this method.
+    pub fn nothing_there(&self) -> Reply {
+        let message = format!("there is no {}; docs/devserver.md lists what there is", self.line());
+        Reply::error(404, "not_found", &message, false, None)
     }
 
     /// A parameter of the query; an empty one counts as absent.

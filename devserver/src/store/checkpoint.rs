@@ -3,8 +3,9 @@
 use serde_json::value::RawValue;
 
 use super::Store;
-use super::job::{Checkpoint, JobState, Moment, Progress};
-use super::refusal::{Kind, Refusal};
+use super::job::{Checkpoint, JobState, Progress};
+use crate::moment::Moment;
+use crate::refusal::{Kind, Refusal};
 
 /// Largest checkpoint, in bytes (durable execution 9.1).
 pub const MAX_CHECKPOINT_BYTES: usize = 1 << 20;

@@ -1,9 +1,10 @@
 //! Dead letters: jobs that failed for good and asked to be kept for somebody to look at.
 
 use super::Store;
-use super::job::{Job, Moment};
+use super::job::Job;
 use super::outcome::make_available;
-use super::refusal::{Kind, Refusal};
+use crate::moment::Moment;
+use crate::refusal::{Kind, Refusal};
 
 impl Store {
     /// All of them, the oldest end first.

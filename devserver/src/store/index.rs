@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::job::{Job, JobId, JobState, Moment, WorkerId};
+use super::job::{Job, JobId, JobState, WorkerId};
+use crate::moment::Moment;
 
 /// A queue: what of it can be fetched, best first.
 #[derive(Debug)]

@@ -5,21 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::retry::RetryPolicy;
 use crate::json::Object;
+use crate::moment::Moment;
 
 /// The id of a job.
 pub type JobId = Arc<str>;
 
 /// The id of a worker.
 pub type WorkerId = Arc<str>;
-
-/// A moment: time since the server was started.
-pub type Moment = Duration;
 
 /// Most errors that are kept of a job; the oldest go first.
 const MAX_ERRORS: usize = 25;
@@ -261,86 +257,4 @@ impl Job {
         self.errors.push_back(error.clone());
         self.error = Some(error);
     }
-
-    /// Its envelope, with times that count from `epoch`.
-    pub fn envelope(&self, epoch: Timestamp) -> Envelope<'_> {
-        Envelope { job: self, epoch }
-    }
-}
-
-/// A job as the wire has it: what the producer said, as it was spelled, and what the backend knows.
-pub struct Envelope<'a> {
-    job: &'a Job,
-    epoch: Timestamp,
-}
-
-impl Serialize for Envelope<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let job = self.job;
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in job.given.fields() {
-            map.serialize_entry(name, value)?;
-        }
-        if job.given.raw("id").is_none() {
-            map.serialize_entry("id", &*job.id)?;
-        }
-        map.serialize_entry("state", job.state.name())?;
-        map.serialize_entry("attempt", &job.attempt)?;
-        map.serialize_entry("max_attempts", &job.policy.max_attempts)?;
-        let mut at = |name: &str, moment: Option<Moment>| match moment {
-            Some(moment) => map.serialize_entry(name, &wall(self.epoch, moment)),
-            None => Ok(()),
-        };
-        at("created_at", Some(job.created_at))?;
-        at("enqueued_at", job.enqueued_at)?;
-        at("started_at", job.started_at)?;
-        match job.state {
-            JobState::Completed => at("completed_at", job.ended_at)?,
-            JobState::Cancelled => at("cancelled_at", job.ended_at)?,
-            JobState::Discarded => at("discarded_at", job.ended_at)?,
-            JobState::Retryable => at("next_attempt_at", job.due)?,
-            JobState::Scheduled | JobState::Available | JobState::Pending | JobState::Active => {}
-        }
-        if let Some(delay) = job.retry_delay {
-            map.serialize_entry("retry_delay_ms", &(delay.as_millis() as u64))?;
-        }
-        if let Some(worker) = job.worker() {
-            map.serialize_entry("worker_id", &**worker)?;
-        }
-        if let Some(error) = &job.error {
-            map.serialize_entry("error", error)?;
-        }
-        if !job.errors.is_empty() {
-            map.serialize_entry("errors", &job.errors)?;
-        }
-        if let Some(result) = &job.result {
-            map.serialize_entry("result", result)?;
-        }
-        if let Some(checkpoint) = &job.checkpoint {
-            map.serialize_entry(
-                "checkpoint",
-                &Resume {
-                    state: &checkpoint.state,
-                    sequence: checkpoint.sequence,
-                },
-            )?;
-        }
-        if let Some(progress) = job.progress.as_ref().and_then(|progress| progress.fraction) {
-            map.serialize_entry("progress", &progress)?;
-        }
-        map.end()
-    }
-}
-
-/// What the next delivery says about the checkpoint.
-#[derive(serde::Serialize)]
-struct Resume<'a> {
-    state: &'a RawValue,
-    sequence: u64,
-}
-
-/// A moment as the wire spells it: RFC 3339, UTC, milliseconds.
-pub fn wall(epoch: Timestamp, moment: Moment) -> String {
-    let at = epoch.checked_add(moment).unwrap_or(Timestamp::MAX);
-    format!("{at:.3}")
 }

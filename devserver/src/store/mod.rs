@@ -3,16 +3,17 @@
 
 mod checkpoint;
 mod dead_letter;
-pub mod envelope;
+mod envelope;
 mod index;
 pub mod job;
+pub mod new_job;
 mod outcome;
 mod queues;
 mod recovery;
-pub mod refusal;
-pub mod retry;
-pub mod view;
-pub mod workers;
+mod retry;
+pub mod snapshot;
+pub mod worker;
+mod workers;
 
 #[cfg(test)]
 mod model_tests;
@@ -27,11 +28,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use envelope::NewJob;
 use index::Index;
-use job::{Job, JobId, JobState, Moment, Reservation, WorkerId};
-use refusal::{Kind, Refusal};
-use workers::Worker;
+use job::{Job, JobId, JobState, Reservation, WorkerId};
+use new_job::NewJob;
+use worker::Worker;
+
+use crate::moment::Moment;
+use crate::refusal::{Kind, Refusal};
+
+pub use envelope::Envelope;
 
 /// Most queues; each is a name that somebody made up.
 const MAX_QUEUES: usize = 1_000;
@@ -137,7 +142,7 @@ impl Store {
             if let Some(id) = &job.id
                 && (self.jobs.contains_key(id.as_str()) || !named.insert(id.clone()))
             {
-                return Err(envelope::duplicate(id));
+                return Err(new_job::duplicate(id));
             }
             self.check_queue_takes(&job.queue)?;
         }

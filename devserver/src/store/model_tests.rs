@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::job::{Directive, JobState, Moment};
+use super::job::{Directive, JobState};
 use super::tests::store;
-use super::workers::Beat;
+use super::worker::Beat;
 use super::{Fetch, Store};
 use crate::json::Object;
+use crate::moment::Moment;
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -3,10 +3,11 @@
 use serde_json::value::RawValue;
 
 use super::Store;
-use super::job::{End, Job, JobState, Moment, wall};
-use super::refusal::{Kind, Refusal};
+use super::job::{End, Job, JobState};
 use super::retry::{Exhaustion, Failed, Verdict};
 use crate::json::{Object, raw};
+use crate::moment::{Moment, wall};
+use crate::refusal::{Kind, Refusal};
 
 /// Error code of a FAIL that names none (the specification's word for an error of the handler).
 const DEFAULT_CODE: &str = "handler_error";

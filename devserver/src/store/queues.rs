@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::job::{JobState, Moment};
-use super::refusal::{Kind, Refusal};
-use super::{Store, envelope, index};
+use super::job::JobState;
+use super::{Store, index, new_job};
+use crate::moment::Moment;
+use crate::refusal::{Kind, Refusal};
 
 /// What there is to say about a queue.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Store {
     ///
     /// No queue can have that name, or there are too many.
     pub fn pause(&mut self, now: Moment, name: &str, is_paused: bool) -> Result<(), Refusal> {
-        envelope::check_queue(name)?;
+        new_job::check_queue(name)?;
         if !self.index.queues.contains_key(name) {
             self.check_queue_takes(name)?;
         }

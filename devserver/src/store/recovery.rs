@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Store;
-use super::job::{End, JobId, JobState, Moment, WorkerId, wall};
+use super::job::{End, JobId, JobState, WorkerId};
 use super::outcome::{finish, make_available};
 use super::retry::Failed;
 use crate::json::{Object, raw};
+use crate::moment::{Moment, wall};
 
 /// Error type of a job whose reservation ran out (worker protocol, appendix B).
 const VISIBILITY_TIMEOUT: &str = "visibility_timeout";

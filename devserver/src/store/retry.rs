@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::fmt::temporal::SpanParser;
 
-use super::refusal::Refusal;
 use crate::json::Object;
+use crate::refusal::Refusal;
 
 /// What is done with a job whose attempts are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::job::{JobState, Moment};
-use super::refusal::{Kind, Refusal};
-use super::workers::{Beat, Beaten};
-use super::{Fetch, Settings, Store, envelope};
+use super::job::JobState;
+use super::worker::{Beat, Beaten};
+use super::{Fetch, Settings, Store, new_job};
 use crate::json::Object;
+use crate::moment::Moment;
+use crate::refusal::{Kind, Refusal};
 
 /// Reservation, heartbeat timeout and room of the stores here.
 pub(super) const VISIBILITY: Duration = Duration::from_secs(60);
@@ -30,7 +31,7 @@ impl Store {
     /// Takes in a job of that id, with these further fields.
     pub(super) fn put(&mut self, now: Moment, id: &str, more: &str) -> Result<(), Refusal> {
         let text = format!(r#"{{"id":"{id}","type":"t","args":[]{more}}}"#);
-        let job = envelope::read(Object::read(text.as_bytes()).unwrap())?;
+        let job = new_job::read(Object::read(text.as_bytes()).unwrap())?;
         self.enqueue(now, vec![job], String::new).map(|_| ())
     }
 

@@ -1,61 +1,18 @@
-//! Workers: who they are, what they were told, when they last beat.
+//! Workers come, beat, are told something, and go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::{Directive, JobId, JobState, Moment, WorkerId};
-use super::refusal::{Kind, Refusal};
+use super::job::{Directive, Job, JobState, WorkerId};
+use super::worker::{Beat, Beaten, Worker};
 use super::{LONGEST, Store};
 use crate::json::Object;
+use crate::moment::Moment;
+use crate::refusal::{Kind, Refusal};
 
 /// Most workers at a time.
 const MAX_WORKERS: usize = 10_000;
-
-/// A worker that has come and not gone.
-#[derive(Debug)]
-pub struct Worker {
-    /// What it said about itself when it registered or, later, beat.
-    pub about: Object,
-    /// What it was told, by somebody who asked for it.
-    pub directive: Directive,
-    /// What it says that it is.
-    pub reported: Directive,
-    /// When it came.
-    pub since: Moment,
-    /// When it last beat; before the first time, when it came.
-    pub last_beat: Moment,
-}
-
-impl Worker {
-    /// Whether it may have jobs: neither was it told otherwise, nor does it say so.
-    pub fn is_running(&self) -> bool {
-        self.directive.max(self.reported) == Directive::Run
-    }
-}
-
-/// A heartbeat.
-#[derive(Debug, Default)]
-pub struct Beat {
-    pub worker: String,
-    /// What it says that it is; `None`: it says nothing.
-    pub reported: Option<Directive>,
-    /// The jobs that it says that it has.
-    pub jobs: Vec<String>,
-    /// How long they are to be reserved from now on; `None`: as long as they were.
-    pub extension: Option<Duration>,
-    /// What it says about itself.
-    pub about: Object,
-}
-
-/// The answer to a heartbeat.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Beaten {
-    /// What the worker is to be.
-    pub directive: Directive,
-    /// Those of its jobs that it still has.
-    pub extended: Vec<JobId>,
-}
 
 impl Store {
     /// The worker of that id, which comes into being now if there is none.
@@ -156,7 +113,7 @@ impl Store {
 
     /// Whether the worker still has the job, the reservation of which begins anew if so.
     fn extend(&mut self, now: Moment, job: &str, worker: &WorkerId, extension: Option<Duration>) -> bool {
-        let has = |job: &super::Job| job.state == JobState::Active && job.is_held_by(Some(worker));
+        let has = |job: &Job| job.state == JobState::Active && job.is_held_by(Some(worker));
         if !self.jobs.get(job).is_some_and(has) {
             return false;
         }

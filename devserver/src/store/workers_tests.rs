@@ -2,9 +2,9 @@
 
 use super::Store;
 use super::job::{Directive, End, JobState};
-use super::refusal::Kind;
 use super::tests::{SILENCE, VISIBILITY, secs, store};
-use super::workers::Beat;
+use super::worker::Beat;
+use crate::refusal::Kind;
 
 #[test]
 fn a_beat_makes_the_reservation_begin_anew_in_its_full_length_b_04() {

@@ -31,6 +31,15 @@ pub(super) fn tame(ms: f64) -> f64 {
     if ms.is_nan() { 0.0 } else { ms.clamp(-LATEST, LATEST) }
 }
 
+/// How much later, or earlier.
+pub(super) fn since(ms: f64) -> String {
+    if ms.abs() < 1_000.0 {
+        format!("{ms:+.1} ms")
+    } else {
+        format!("{:+.3} s", ms / 1e3)
+    }
+}
+
 impl Axis {
     /// From one time to another; when that is no time at all, a bit of time from the first on.
     pub fn new(from: f64, to: f64) -> Self {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Mark;
+use super::mark::Mark;
 use crate::events::Event;
 
 /// Events and marks.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::axis::Axis;
+use super::axis::{Axis, tame};
+use super::mark::Mark;
 use super::story::{Beat, Delivery, Job, Story, Trouble, Worker, WorkerEnd};
 use super::symbol::{Ending, Harm, Lasting, Said, Symbol};
+use super::view::View;
 use super::words::{clean, count, tail};
-use super::{Mark, View};
 
 /// Letters by which workers are told apart when there are several.
 const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -77,39 +78,41 @@ pub(super) struct Moment {
     pub is_mark: bool,
 }
 
-/// The rows of these events and marks.
-pub(super) fn rows(story: &Story, marks: &[Mark], view: &View) -> Rows {
-    let moments = moments(story, marks);
-    let of_marks = |pick: fn(f64, f64) -> f64, start: f64| moments.iter().map(|moment| moment.ms).fold(start, pick);
-    let from = view.from.unwrap_or_else(|| of_marks(f64::min, story.first));
-    let to = view.to.unwrap_or_else(|| of_marks(f64::max, story.last));
-    let axis = Axis::new(from, to);
-    let is_alone = story.workers.len() <= 1;
-    let workers = story.workers.iter().enumerate();
-    let workers: Vec<Row> = workers
-        .map(|(index, worker)| worker_row(index, worker, is_alone))
-        .collect();
-    let jobs = story.jobs.iter().map(|job| job_row(story, &axis, job, is_alone));
-    let jobs: Vec<JobRow> = jobs.filter(|job| job.row.is_seen(&axis)).collect();
-    let (moments, more_moments) = numbered(moments, &axis);
-    let heading = format!(
-        "{} to {}: {}, {}, {}",
-        axis.time(axis.from),
-        axis.time(axis.to),
-        count(story.events, "event"),
-        count(workers.len(), "worker"),
-        count(jobs.len(), "job"),
-    );
-    let seen = |row: &Row| row.is_seen(&axis);
-    Rows {
-        heading,
-        moments,
-        more_moments,
-        workers: workers.into_iter().filter(seen).collect(),
-        fetch: fetch_row(story),
-        troubles: trouble_rows(story, &axis).into_iter().filter(seen).collect(),
-        jobs,
-        axis,
+impl Rows {
+    /// The rows of these events and marks.
+    pub fn of(story: &Story, marks: &[Mark], view: &View) -> Self {
+        let moments = moments(story, marks);
+        let of_marks = |pick: fn(f64, f64) -> f64, start: f64| moments.iter().map(|moment| moment.ms).fold(start, pick);
+        let from = view.from.unwrap_or_else(|| of_marks(f64::min, story.first));
+        let to = view.to.unwrap_or_else(|| of_marks(f64::max, story.last));
+        let axis = Axis::new(from, to);
+        let is_alone = story.workers.len() <= 1;
+        let workers = story.workers.iter().enumerate();
+        let workers: Vec<Row> = workers
+            .map(|(index, worker)| worker_row(index, worker, is_alone))
+            .collect();
+        let jobs = story.jobs.iter().map(|job| job_row(story, &axis, job, is_alone));
+        let jobs: Vec<JobRow> = jobs.filter(|job| job.row.is_seen(&axis)).collect();
+        let (moments, more_moments) = numbered(moments, &axis);
+        let heading = format!(
+            "{} to {}: {}, {}, {}",
+            axis.time(axis.from),
+            axis.time(axis.to),
+            count(story.events, "event"),
+            count(workers.len(), "worker"),
+            count(jobs.len(), "job"),
+        );
+        let seen = |row: &Row| row.is_seen(&axis);
+        Self {
+            heading,
+            moments,
+            more_moments,
+            workers: workers.into_iter().filter(seen).collect(),
+            fetch: fetch_row(story),
+            troubles: trouble_rows(story, &axis).into_iter().filter(seen).collect(),
+            jobs,
+            axis,
+        }
     }
 }
 
@@ -292,7 +295,7 @@ fn moments(story: &Story, marks: &[Mark]) -> Vec<Moment> {
     let mut moments: Vec<Moment> = marks
         .iter()
         .map(|mark| Moment {
-            ms: super::axis::tame(mark.ms),
+            ms: tame(mark.ms),
             text: clean(&mark.text),
             is_mark: true,
         })

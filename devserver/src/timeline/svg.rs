@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use super::axis::since;
 use super::rows::{Moment, NUMBERS, Row, Rows, Span, chosen};
 use super::symbol::{Lasting, Symbol, Tone};
-use super::text::since;
 use super::words::{count, head, tail};
 
 /// Width of the picture, of the names and of the margins, in pixels.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::axis::since;
 use super::rows::{NUMBERS, Row, Rows, chosen};
 use super::symbol::{Lasting, Symbol, Tone};
 use super::words::{count, head, pad, tail, width, wrap};
@@ -260,14 +261,5 @@ impl<'a> Paper<'a> {
         for line in wrap(&words, self.columns) {
             self.words(&line, Tone::Dim);
         }
-    }
-}
-
-/// How much later, or earlier.
-pub(super) fn since(ms: f64) -> String {
-    if ms.abs() < 1_000.0 {
-        format!("{ms:+.1} ms")
-    } else {
-        format!("{:+.3} s", ms / 1e3)
     }
 }

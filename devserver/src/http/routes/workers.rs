@@ -1,17 +1,15 @@
 //! What workers ask for.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::json;
 
-use super::Context;
-use super::reply::Reply;
-use super::request::Request;
-use super::routes::{Call, Result, nothing_there, route};
 use crate::dialect::{about, worker_required};
+use crate::http::call::{Call, Result};
+use crate::http::reply::Reply;
+use crate::moment::wall;
 use crate::operation::Operation;
-use crate::store::job::{Envelope, Job, JobState, wall};
+use crate::store::Envelope;
+use crate::store::job::{Job, JobState};
 
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     match call.request.operation {
@@ -30,7 +28,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
         | Operation::Checkpoint
         | Operation::Admin
         | Operation::Dev
-        | Operation::Other => Ok(nothing_there(call.request)),
+        | Operation::Other => Ok(call.request.nothing_there()),
     }
 }
 
@@ -40,7 +38,7 @@ struct Fetched<'a> {
 }
 
 fn fetch(call: &mut Call<'_>) -> Result {
-    let fetch = call.shared.options.dialect.fetch(&call.body()?)?;
+    let fetch = call.shared.options.dialect.fetch(&call.object()?)?;
     let ids = call.state.store.fetch(call.now, &fetch)?;
     let store = &call.state.store;
     let jobs = ids
@@ -89,7 +87,7 @@ fn outcome(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Reply {
 }
 
 fn ack(call: &mut Call<'_>) -> Result {
-    let ack = call.shared.options.dialect.ack(&call.body()?)?;
+    let ack = call.shared.options.dialect.ack(&call.object()?)?;
     let worker = ack.worker.as_deref();
     let epoch = call.state.store.epoch();
     let done = call.state.store.ack(call.now, &ack.job, worker, ack.result);
@@ -97,28 +95,8 @@ fn ack(call: &mut Call<'_>) -> Result {
     Ok(done.map_or_else(refused, |job| outcome(job, epoch, worker)))
 }
 
-/// Who has done the job that somebody else is a moment too late for.
-const RIVAL: &str = "rival";
-
-/// An ACK of a job that another worker has just done; what is no ACK of an active job is answered as usual.
-pub(super) fn overtaken(context: &Arc<Context>, request: &Request, body: &[u8], tells_state: bool) -> Reply {
-    let shared = &context.shared;
-    let ack = request.object(body).and_then(|body| shared.options.dialect.ack(&body));
-    let is_done = ack.as_ref().is_ok_and(|ack| {
-        let mut state = shared.lock();
-        state.store.overtake(shared.clock.now(), &ack.job, RIVAL)
-    });
-    match ack {
-        Ok(ack) if is_done && !tells_state => {
-            let message = format!("the job '{}' is not active", ack.job);
-            Reply::error(409, "conflict", &message, false, None).about_job(&ack.job)
-        }
-        Ok(_) | Err(_) => route(context, request, body),
-    }
-}
-
 fn nack(call: &mut Call<'_>) -> Result {
-    let nack = call.shared.options.dialect.nack(&call.body()?)?;
+    let nack = call.shared.options.dialect.nack(&call.object()?)?;
     let worker = nack.worker.as_deref();
     let epoch = call.state.store.epoch();
     let done = match nack.error {
@@ -131,7 +109,7 @@ fn nack(call: &mut Call<'_>) -> Result {
 
 fn heartbeat(call: &mut Call<'_>) -> Result {
     let dialect = call.shared.options.dialect;
-    let body = call.body()?;
+    let body = call.object()?;
     let beat = dialect.heartbeat(&body)?;
     let beaten = call.state.store.beat(call.now, &beat)?;
     let server_time = wall(call.state.store.epoch(), call.now);
@@ -142,7 +120,7 @@ fn heartbeat(call: &mut Call<'_>) -> Result {
 }
 
 fn register(call: &mut Call<'_>) -> Result {
-    let body = call.body()?;
+    let body = call.object()?;
     let worker = worker_required(&body)?;
     call.state.store.register(call.now, &worker, about(&body))?;
     let options = &call.shared.options;
@@ -170,7 +148,7 @@ fn deregister(call: &mut Call<'_>) -> Result {
     let (worker, state) = if call.request.method == "DELETE" {
         (call.request.path.last().cloned().unwrap_or_default(), None)
     } else {
-        let body = call.body()?;
+        let body = call.object()?;
         (call.shared.options.dialect.deregister(&body)?, body.text("state")?)
     };
     let gone = call.state.store.deregister(&worker);

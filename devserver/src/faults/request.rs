@@ -1,83 +1,95 @@
-//! What somebody asks for at `/dev/faults`.
+//! The body of a request to `/dev/faults`.
 
 use std::time::Duration;
 
-use super::{Backend, Fault, FaultRule, LATE_REPLY, LONGEST, LOSE_REPLY};
+use super::fault::{Backend, FAULT_NAMES, Fault, FaultRule, LATE_REPLY, LONGEST, LOSE_REPLY};
 use crate::json::Object;
 use crate::operation::Operation;
-use crate::store::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// The statuses that send somebody elsewhere with the same request or another one.
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
 /// What somebody asks for at `/dev/faults`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum FaultRequest {
     /// A fault of requests.
     Rule(FaultRule),
     /// Nobody can connect for this long.
     Refuse(Duration),
 }
 
-/// Reads an order.
-pub(crate) fn read(body: &Object) -> Result<Order, Refusal> {
-    const NAMES: &str = "refuse, hang, close, delay, status, lose_reply, late_reply, truncate, page, redirect, store_away, \
-                         limit or overtaken";
-    let name = body
-        .text("fault")?
-        .ok_or_else(|| Refusal::field("fault", &format!("given: {NAMES}")))?;
-    let lasts = duration(body, "for_ms")?;
-    let fault = match name.as_str() {
-        "refuse" => {
-            let lasts = lasts.ok_or_else(|| {
-                Refusal::field(
-                    "for_ms",
-                    "given for refuse: when nobody can connect, nobody can switch it off",
-                )
-            })?;
-            return Ok(Order::Refuse(lasts));
+impl FaultRequest {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    ///
+    /// Something in it is not what it should be; the refusal names the field.
+    pub(crate) fn read(body: &Object) -> Result<Self, Refusal> {
+        let name = body
+            .text("fault")?
+            .ok_or_else(|| Refusal::field("fault", &format!("given: {}", known_faults())))?;
+        let lasts = duration(body, "for_ms")?;
+        let fault = match name.as_str() {
+            "refuse" => {
+                let lasts = lasts.ok_or_else(|| {
+                    Refusal::field(
+                        "for_ms",
+                        "given for refuse: when nobody can connect, nobody can switch it off",
+                    )
+                })?;
+                return Ok(Self::Refuse(lasts));
+            }
+            "hang" => Fault::Hang,
+            "close" => Fault::Close,
+            "delay" => Fault::Delay(delay(body, "delay")?),
+            LATE_REPLY => Fault::LateReply(delay(body, LATE_REPLY)?),
+            "status" => Fault::Status {
+                status: status(body)?,
+                retry_after: retry_after(body)?,
+            },
+            LOSE_REPLY => Fault::LoseReply,
+            "truncate" => Fault::Truncate,
+            "page" => Fault::Page,
+            "redirect" => Fault::Redirect(one_of(body, "status", &REDIRECTS, "301, 302, 303, 307 or 308")?),
+            "store_away" => Fault::StoreAway {
+                backend: backend(body)?,
+                delay: duration(body, "delay_ms")?.unwrap_or_default(),
+            },
+            "limit" => Fault::Limit {
+                bytes: body.get("bytes", "a whole number")?.ok_or_else(|| {
+                    Refusal::field("bytes", "given for the fault limit: most bytes of the ACK and its job")
+                })?,
+                status: one_of(body, "status", &[500, 400], "500 or 400")?,
+            },
+            "overtaken" => Fault::Overtaken {
+                tells_state: body.get("tells_state", "true or false")?.unwrap_or(true),
+            },
+            _ => return Err(Refusal::field("fault", &known_faults())),
+        };
+        let operation = operation(body)?;
+        if operation.is_some_and(|operation| !fault.can_meet(operation)) {
+            return Err(Refusal::field(
+                "operation",
+                &format!("ack (or all) for the fault {fault}"),
+            ));
         }
-        "hang" => Fault::Hang,
-        "close" => Fault::Close,
-        "delay" => Fault::Delay(delay(body, "delay")?),
-        LATE_REPLY => Fault::LateReply(delay(body, LATE_REPLY)?),
-        "status" => Fault::Status {
-            status: status(body)?,
-            retry_after: retry_after(body)?,
-        },
-        LOSE_REPLY => Fault::LoseReply,
-        "truncate" => Fault::Truncate,
-        "page" => Fault::Page,
-        "redirect" => Fault::Redirect(one_of(body, "status", &REDIRECTS, "301, 302, 303, 307 or 308")?),
-        "store_away" => Fault::StoreAway {
-            backend: backend(body)?,
-            delay: duration(body, "delay_ms")?.unwrap_or_default(),
-        },
-        "limit" => Fault::Limit {
-            bytes: body.get("bytes", "a whole number")?.ok_or_else(|| {
-                Refusal::field("bytes", "given for the fault limit: most bytes of the ACK and its job")
-            })?,
-            status: one_of(body, "status", &[500, 400], "500 or 400")?,
-        },
-        "overtaken" => Fault::Overtaken {
-            tells_state: body.get("tells_state", "true or false")?.unwrap_or(true),
-        },
-        _ => return Err(Refusal::field("fault", NAMES)),
-    };
-    let operation = operation(body)?;
-    if operation.is_some_and(|operation| !fault.can_meet(operation)) {
-        return Err(Refusal::field(
-            "operation",
-            &format!("ack (or all) for the fault {fault}"),
-        ));
+        Ok(Self::Rule(FaultRule {
+            fault,
+            operation,
+            every: body.get("every", "a whole number, 1 or more")?.unwrap_or(1).max(1),
+            times: body.get("times", "a whole number, 1 or more")?,
+            lasts,
+        }))
     }
-    Ok(Order::Rule(FaultRule {
-        fault,
-        operation,
-        every: body.get("every", "a whole number, 1 or more")?.unwrap_or(1).max(1),
-        times: body.get("times", "a whole number, 1 or more")?,
-        lasts,
-    }))
+}
+
+/// Everything that can be asked for, for people.
+fn known_faults() -> String {
+    let mut names = vec!["refuse"];
+    names.extend(FAULT_NAMES);
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
 }
 
 fn operation(body: &Object) -> Result<Option<Operation>, Refusal> {
@@ -168,7 +180,9 @@ mod tests {
                 "'retry_after'",
             ),
         ] {
-            let message = read(&Object::read(text.as_bytes()).unwrap()).unwrap_err().message;
+            let message = FaultRequest::read(&Object::read(text.as_bytes()).unwrap())
+                .unwrap_err()
+                .message;
             assert!(message.contains(part), "{text}: {message}");
         }
     }

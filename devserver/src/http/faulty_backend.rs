@@ -1,19 +1,20 @@
-//! What public backends say while the store behind them is away, and of a message that their store does not take.
+//! What public backends say while the store behind them is away, of a message that their store does not take, and of an ACK
+//! that comes too late.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::Context;
 use super::reply::Reply;
 use super::request::Request;
 use super::routes;
 use crate::faults::{Backend, HEARTBEAT_DELAYS};
+use crate::moment::wall;
 use crate::operation::Operation;
-use crate::store::job::{Directive, wall};
-use crate::store::refusal::Refusal;
-use crate::store::workers::Beaten;
+use crate::refusal::Refusal;
+use crate::state::Shared;
+use crate::store::job::Directive;
+use crate::store::worker::Beaten;
 
 /// How late the answer comes.
 pub(super) fn delay(request: &Request, delay: Duration) -> Duration {
@@ -25,9 +26,8 @@ pub(super) fn delay(request: &Request, delay: Duration) -> Duration {
 }
 
 /// The answer while the store of this backend is away. What needs no store is answered as usual.
-pub(super) fn answer(context: &Arc<Context>, request: &Request, body: &[u8], backend: Backend) -> Reply {
-    let shared = &context.shared;
-    if let Some(refused) = routes::check_token(shared, request) {
+pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backend: Backend) -> Reply {
+    if let Some(refused) = request.check_token(shared.options.token.as_deref()) {
         return refused;
     }
     if request.path == ["ojs", "v1", "health"] {
@@ -69,8 +69,8 @@ pub(super) fn answer(context: &Arc<Context>, request: &Request, body: &[u8], bac
             Backend::Postgres => broken("fetching jobs"),
             Backend::Nats | Backend::Redis => Reply::ok(&json!({"jobs": []})).about_worker(fetch.worker.as_deref()),
         }),
-        Operation::Register | Operation::Deregister if !dialect.has_extensions() => Ok(routes::nothing_there(request)),
-        Operation::Progress | Operation::Checkpoint if !dialect.has_extensions() => Ok(routes::nothing_there(request)),
+        Operation::Register | Operation::Deregister if !dialect.has_extensions() => Ok(request.nothing_there()),
+        Operation::Progress | Operation::Checkpoint if !dialect.has_extensions() => Ok(request.nothing_there()),
         Operation::Register
         | Operation::Deregister
         | Operation::Progress
@@ -104,4 +104,23 @@ pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
     }
     let message = "updating completed job state: nats: maximum payload exceeded";
     Reply::error(status, "internal_error", message, true, None)
+}
+
+/// Who has done the job that somebody else is a moment too late for.
+const RIVAL: &str = "rival";
+
+/// An ACK of a job that another worker has just done; what is no ACK of an active job is answered as usual.
+pub(super) fn overtaken(shared: &Shared, request: &Request, body: &[u8], tells_state: bool) -> Reply {
+    let ack = request.object(body).and_then(|body| shared.options.dialect.ack(&body));
+    let is_done = ack.as_ref().is_ok_and(|ack| {
+        let mut state = shared.lock();
+        state.store.overtake(shared.clock.now(), &ack.job, RIVAL)
+    });
+    match ack {
+        Ok(ack) if is_done && !tells_state => {
+            let message = format!("the job '{}' is not active", ack.job);
+            Reply::error(409, "conflict", &message, false, None).about_job(&ack.job)
+        }
+        Ok(_) | Err(_) => routes::route(shared, request, body),
+    }
 }

@@ -3,11 +3,12 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::reply::{OJS_VERSION, Reply};
-use super::routes::{Call, Result, nothing_there};
+use crate::http::call::{Call, Result};
+use crate::http::reply::{OJS_VERSION, Reply};
 use crate::json::Object;
-use crate::server::Shared;
-use crate::store::job::{Directive, JobState, Moment, wall};
+use crate::moment::{Moment, wall};
+use crate::state::Shared;
+use crate::store::job::{Directive, JobState};
 
 /// Alive, as long as it can answer.
 pub(super) fn health(now: Moment) -> Reply {
@@ -128,7 +129,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
             call.state.store.deregister(id)?;
             Ok(Reply::ok(&json!({"ok": true, "worker_id": id})).about_worker(Some(id)))
         }
-        _ => Ok(nothing_there(call.request)),
+        _ => Ok(call.request.nothing_there()),
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use crate::json::{Object, raw};
+use crate::refusal::{Kind, Refusal};
 use crate::store::Fetch;
 use crate::store::job::Directive;
-use crate::store::refusal::{Kind, Refusal};
-use crate::store::workers::{Beat, Beaten};
+use crate::store::worker::{Beat, Beaten};
 
 /// How the server speaks with workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,26 +1,24 @@
 //! Faults and events: what no backend has.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::json;
 
-use super::reply::Reply;
-use super::routes::{Call, Result, nothing_there};
-use super::{Context, Gate};
 use crate::events::{Event, millis};
-use crate::faults::{self, Order};
-use crate::store::refusal::{Kind, Refusal};
+use crate::faults::FaultRequest;
+use crate::http::call::{Call, Result};
+use crate::http::reply::Reply;
+use crate::refusal::{Kind, Refusal};
+use crate::state::Gate;
 
 /// How many events are given at once unless somebody asks for fewer.
 const MAX_EVENTS: u64 = 10_000;
 
 /// Below `/dev`.
-pub(super) fn answer(context: &Arc<Context>, call: &mut Call<'_>) -> Result {
+pub(super) fn answer(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().skip(1).map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
         ("GET", ["faults"]) => Ok(list(call)),
-        ("POST", ["faults"]) => switch_on(context, call),
+        ("POST", ["faults"]) => switch_on(call),
         ("DELETE", ["faults"]) => {
             call.state.faults.clear();
             Ok(Reply::ok(&json!({"cleared": true})))
@@ -34,7 +32,7 @@ pub(super) fn answer(context: &Arc<Context>, call: &mut Call<'_>) -> Result {
             Err(Refusal::new(Kind::NotFound, message))
         }
         ("GET", ["events"]) => events(call),
-        _ => Ok(nothing_there(call.request)),
+        _ => Ok(call.request.nothing_there()),
     }
 }
 
@@ -52,14 +50,14 @@ fn list(call: &mut Call<'_>) -> Reply {
     Reply::ok(&json!({"faults": active.collect::<Vec<_>>()}))
 }
 
-fn switch_on(context: &Arc<Context>, call: &mut Call<'_>) -> Result {
-    match faults::read(&call.body()?)? {
-        Order::Rule(rule) => {
+fn switch_on(call: &mut Call<'_>) -> Result {
+    match FaultRequest::read(&call.object()?)? {
+        FaultRequest::Rule(rule) => {
             let number = call.state.faults.add(call.now, rule)?;
             Ok(Reply::of(201, &json!({"id": number})))
         }
-        Order::Refuse(lasts) => {
-            let _ = context.gate.send(Gate::Closed {
+        FaultRequest::Refuse(lasts) => {
+            let _ = call.shared.gate.send(Gate::Closed {
                 until: Some(call.now + lasts),
             });
             Ok(Reply::of(202, &json!({"refusing_for_ms": lasts.as_millis() as u64})))

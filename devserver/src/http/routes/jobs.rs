@@ -4,13 +4,16 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::reply::Reply;
-use super::routes::{Call, Result, nothing_there};
+use crate::http::call::{Call, Result};
+use crate::http::reply::Reply;
+use crate::ids::new_id;
+use crate::moment::wall;
 use crate::operation::Operation;
-use crate::store::envelope;
-use crate::store::job::{Envelope, Job, JobState, wall};
-use crate::store::refusal::{Kind, Refusal};
-use crate::store::view::Filter;
+use crate::refusal::{Kind, Refusal};
+use crate::store::Envelope;
+use crate::store::job::{Job, JobState};
+use crate::store::new_job;
+use crate::store::snapshot::Filter;
 
 /// How many jobs a list has unless it is told otherwise.
 const DEFAULT_LIMIT: u64 = 50;
@@ -62,7 +65,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
             call.state.store.delete_checkpoint(id)?;
             Ok(Reply::ok(&json!({"deleted": true, "job_id": id})).about_job(id))
         }
-        _ => Ok(nothing_there(call.request)),
+        _ => Ok(call.request.nothing_there()),
     }
 }
 
@@ -77,19 +80,19 @@ fn one(call: &Call<'_>, status: u16, job: &Job) -> Reply {
 }
 
 fn enqueue(call: &mut Call<'_>) -> Result {
-    let new = envelope::read(call.body()?)?;
-    let ids = call.state.store.enqueue(call.now, vec![new], super::new_id)?;
+    let new = new_job::read(call.object()?)?;
+    let ids = call.state.store.enqueue(call.now, vec![new], new_id)?;
     let id = ids.first().cloned().unwrap_or_default();
     let job = call.state.store.expect(&id)?;
     Ok(one(call, 201, job).located(format!("/ojs/v1/jobs/{id}")))
 }
 
 fn enqueue_batch(call: &mut Call<'_>) -> Result {
-    let jobs = envelope::read_batch(&call.body()?)?;
+    let jobs = new_job::read_batch(&call.object()?)?;
     if jobs.len() > MAX_BATCH {
         return Err(Refusal::field("jobs", &format!("an array of at most {MAX_BATCH} jobs")));
     }
-    let ids = call.state.store.enqueue(call.now, jobs, super::new_id)?;
+    let ids = call.state.store.enqueue(call.now, jobs, new_id)?;
     let store = &call.state.store;
     let jobs = ids
         .iter()
@@ -219,7 +222,7 @@ pub(super) fn delete_dead_letter(call: &mut Call<'_>, id: &str) -> Result {
 }
 
 fn report(call: &mut Call<'_>, id: &str) -> Result {
-    let body = call.body()?;
+    let body = call.object()?;
     let fraction = body.get("progress", "a number from 0.0 to 1.0")?;
     let data = body.raw("data").map(ToOwned::to_owned);
     let checkpoint = body.raw("checkpoint").map(ToOwned::to_owned);
@@ -259,7 +262,7 @@ fn progress(call: &mut Call<'_>, id: &str) -> Result {
 }
 
 fn save_checkpoint(call: &mut Call<'_>, id: &str) -> Result {
-    let body = call.body()?;
+    let body = call.object()?;
     // The state may be null, which Object takes for absent.
     let state = body
         .fields()

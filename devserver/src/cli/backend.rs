@@ -1,0 +1,14 @@
+//! The options that say which backend a command is about.
+
+use clap::Args;
+
+/// Which backend a command is about.
+#[derive(Debug, Args)]
+pub(super) struct BackendArgs {
+    /// Where the backend is
+    #[arg(long, value_name = "URL", env = "OJS_URL", default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+    /// What to show it
+    #[arg(long, value_name = "TOKEN", env = "OJS_AUTH_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+}

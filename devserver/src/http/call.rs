@@ -1,0 +1,31 @@
+//! What a route is given, and what it gives.
+
+use super::reply::Reply;
+use super::request::Request;
+use crate::json::Object;
+use crate::moment::Moment;
+use crate::refusal::Refusal;
+use crate::state::{Shared, State};
+
+/// The answer to a request, or the refusal that becomes one.
+pub(super) type Result = std::result::Result<Reply, Refusal>;
+
+/// What a route has to work with.
+pub(super) struct Call<'a> {
+    pub shared: &'a Shared,
+    pub state: &'a mut State,
+    pub now: Moment,
+    pub request: &'a Request,
+    pub body: &'a [u8],
+}
+
+impl Call<'_> {
+    /// The body as a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn object(&self) -> std::result::Result<Object, Refusal> {
+        self.request.object(self.body)
+    }
+}

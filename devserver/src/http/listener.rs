@@ -1,0 +1,162 @@
+//! The port and the connections: opened, closed and opened again as the gate says.
+
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::exchange::answer;
+use crate::state::{Gate, Shared};
+
+/// Most connections at once; more wait in the kernel.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// How often is looked whether something is due when nobody asks for anything.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long a request that is being answered may take when the port is closed.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// How often the port is asked for when it is to be opened again and somebody else has it.
+const REBIND: Duration = Duration::from_millis(20);
+
+/// Serves until the gate is over.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    address: SocketAddr,
+    mut gate_seen: watch::Receiver<Gate>,
+) {
+    let mut listener = tokio::net::TcpListener::from_std(listener).ok();
+    // The port while nobody is let in: another server, of another test say, must not be given it.
+    let mut kept: Option<TcpSocket> = None;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(tick(Arc::clone(&shared)));
+    loop {
+        let now = *gate_seen.borrow_and_update();
+        match now {
+            Gate::Over => return,
+            Gate::Closed { until } => {
+                // It is still there when the gate was closed before anybody was let in.
+                if listener.take().is_some() {
+                    kept = keep(address);
+                }
+                shared.set_listening(false);
+                let wait = until.map(|until| until.saturating_sub(shared.clock.now()));
+                tokio::select! {
+                    _ = gate_seen.changed() => {}
+                    () = sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                        shared.gate.send_if_modified(|gate| std::mem::replace(gate, Gate::Open) == now);
+                    }
+                }
+            }
+            Gate::Open => match listener.take() {
+                Some(open) => {
+                    let mut connections = accept(&shared, &open, &mut gate_seen).await;
+                    // The port first: whoever comes from here on is refused.
+                    drop(open);
+                    kept = keep(address);
+                    let ended = async { while connections.join_next().await.is_some() {} };
+                    // Those that have not ended by then end with the set.
+                    let _ = timeout(CLOSE_PATIENCE * 2, ended).await;
+                }
+                None => match kept.take().map_or_else(|| bind(address), |kept| kept.listen(BACKLOG)) {
+                    Ok(bound) => {
+                        listener = Some(bound);
+                        shared.set_listening(true);
+                    }
+                    Err(_) => sleep(REBIND).await,
+                },
+            },
+        }
+    }
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
+    let bound = TcpListener::bind(address)?;
+    bound.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(bound)
+}
+
+/// Keeps the port without listening: who connects is refused. Without that it is free for a while, which is how it was.
+fn keep(address: SocketAddr) -> Option<TcpSocket> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
+    let socket = socket.ok()?;
+    socket.set_reuseaddr(true).ok()?;
+    socket.bind(address).ok()?;
+    Some(socket)
+}
+
+async fn tick(shared: Arc<Shared>) {
+    loop {
+        sleep(TICK).await;
+        drop(shared.lock());
+    }
+}
+
+/// Takes connections until the gate is no longer open, which ends them all; gives those that are ending.
+async fn accept(
+    shared: &Arc<Shared>,
+    listener: &tokio::net::TcpListener,
+    gate: &mut watch::Receiver<Gate>,
+) -> JoinSet<()> {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let next = async {
+            let place = Arc::clone(&room).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            (place, accepted) = next => match accepted {
+                Ok((stream, _)) => {
+                    let shared = Arc::clone(shared);
+                    let gate = gate.clone();
+                    connections.spawn(async move {
+                        connection(shared, stream, gate).await;
+                        drop(place);
+                    });
+                }
+                // Out of descriptors, most likely: some will be given back.
+                Err(_) => sleep(REBIND).await,
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            () = no_longer_open(gate) => return connections,
+        }
+    }
+}
+
+async fn no_longer_open(gate: &mut watch::Receiver<Gate>) {
+    // An error: the server is gone, and with it the port.
+    let _ = gate.wait_for(|gate| *gate != Gate::Open).await;
+}
+
+async fn connection(shared: Arc<Shared>, stream: TcpStream, mut gate: watch::Receiver<Gate>) {
+    // Small answers to small requests: none of them waits for another one.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| answer(&shared, request));
+    let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        // One that breaks is the other side's business, or was meant to.
+        _ = connection.as_mut() => {}
+        () = no_longer_open(&mut gate) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = timeout(CLOSE_PATIENCE, connection).await;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The body of an answer as it goes out: whole, or half of it and then no more.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+/// How long the first half of an answer is left alone, so that it gets out before the connection is closed.
+const HALF_TIME: Duration = Duration::from_millis(20);
+
+/// The connection is to be closed without an answer.
+#[derive(Debug)]
+pub(super) struct Unanswered;
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fault: no answer")
+    }
+}
+
+impl Error for Unanswered {}
+
+/// The body of an answer.
+pub(super) enum ReplyBody {
+    /// All of it.
+    Whole(Option<Bytes>),
+    /// Half of what the header announces; then it fails.
+    Half {
+        half: Option<Bytes>,
+        announced: u64,
+        wait: Option<Pin<Box<Sleep>>>,
+    },
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Unanswered;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            Self::Whole(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Half { half, wait, .. } => match half.take() {
+                Some(half) => Poll::Ready(Some(Ok(Frame::data(half)))),
+                None => {
+                    let wait = wait.get_or_insert_with(|| Box::pin(sleep(HALF_TIME)));
+                    wait.as_mut().poll(context).map(|()| Some(Err(Unanswered)))
+                }
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(text) => text.is_none(),
+            Self::Half { .. } => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Self::Half { announced, .. } => SizeHint::with_exact(*announced),
+        }
+    }
+}

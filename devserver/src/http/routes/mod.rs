@@ -1,0 +1,63 @@
+//! Which request is answered by whom.
+
+mod admin;
+mod dev;
+mod jobs;
+mod workers;
+
+use super::call::{Call, Result};
+use super::reply::Reply;
+use super::request::Request;
+use crate::operation::Operation;
+use crate::state::Shared;
+
+/// Answers a request.
+pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
+    if let Some(refused) = request.check_token(shared.options.token.as_deref()) {
+        return refused;
+    }
+    let mut state = shared.lock();
+    let now = shared.clock.now();
+    let mut call = Call {
+        shared,
+        state: &mut state,
+        now,
+        request,
+        body,
+    };
+    let result = match request.operation {
+        Operation::Dev => dev::answer(&mut call),
+        Operation::Admin => admin::answer(&mut call),
+        Operation::Fetch
+        | Operation::Ack
+        | Operation::Nack
+        | Operation::Heartbeat
+        | Operation::Register
+        | Operation::Deregister => workers::answer(&mut call),
+        Operation::Enqueue | Operation::Info | Operation::Cancel | Operation::Progress | Operation::Checkpoint => {
+            jobs::answer(&mut call)
+        }
+        Operation::Other => other(&mut call),
+    };
+    drop(state);
+    shared.notify();
+    result.unwrap_or_else(|refusal| Reply::refusal(&refusal))
+}
+
+fn other(call: &mut Call<'_>) -> Result {
+    let path: Vec<&str> = call.request.path.iter().map(String::as_str).collect();
+    match (call.request.method.as_str(), path.as_slice()) {
+        ("GET", ["ojs", "manifest"]) => Ok(admin::manifest(call.shared)),
+        ("GET", ["ojs", "v1", "health"]) => Ok(admin::health(call.now)),
+        ("GET", ["ojs", "v1", "jobs"]) => jobs::list(call),
+        ("POST", ["ojs", "v1", "jobs", id, "activate"]) => jobs::activate(call, id),
+        ("GET", ["ojs", "v1", "queues"]) => Ok(admin::queues(call)),
+        ("GET", ["ojs", "v1", "queues", name, "stats"]) => admin::queue_stats(call, name),
+        ("POST", ["ojs", "v1", "queues", name, "pause"]) => admin::pause(call, name, true),
+        ("POST", ["ojs", "v1", "queues", name, "resume"]) => admin::pause(call, name, false),
+        ("GET", ["ojs", "v1", "dead-letter"]) => jobs::dead_letters(call),
+        ("POST", ["ojs", "v1", "dead-letter", id, "retry"]) => jobs::retry_dead_letter(call, id),
+        ("DELETE", ["ojs", "v1", "dead-letter", id]) => jobs::delete_dead_letter(call, id),
+        _ => Ok(call.request.nothing_there()),
+    }
+}

@@ -1,0 +1,49 @@
+//! What can be chosen about a server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::dialect::Dialect;
+
+/// How a server is to be.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens; port 0: any free one.
+    pub listen: SocketAddr,
+    /// Whether `listen` may be an address that other machines reach.
+    pub allow_remote: bool,
+    /// How it speaks with workers.
+    pub dialect: Dialect,
+    /// What every request but `/ojs/v1/health` must show as its bearer token; `None`: nothing.
+    pub token: Option<String>,
+    /// How long a job is reserved when neither it nor the worker says so.
+    pub visibility_timeout: Duration,
+    /// How often workers are told to beat, when they register.
+    pub heartbeat_interval: Duration,
+    /// How long a worker may be silent before it is declared dead.
+    pub heartbeat_timeout: Duration,
+    /// Most jobs: beyond it finished ones are forgotten, oldest first; when all are unfinished, no more are taken.
+    pub max_jobs: usize,
+    /// Most events; older ones are forgotten.
+    pub max_events: usize,
+    /// Decides the jitter of retries.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// Any free port of 127.0.0.1, the specification's dialect and its times.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            allow_remote: false,
+            dialect: Dialect::Spec,
+            token: None,
+            visibility_timeout: Duration::from_secs(1800),
+            heartbeat_interval: Duration::from_secs(5),
+            heartbeat_timeout: Duration::from_secs(30),
+            max_jobs: 100_000,
+            max_events: 10_000,
+            seed: 0,
+        }
+    }
+}

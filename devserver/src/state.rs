@@ -1,0 +1,150 @@
+//! What the server's thread and its owner both see, and the lock around it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::events::{Event, Events};
+use crate::faults::{Fault, Faults};
+use crate::json::{Object, raw};
+use crate::moment::{Moment, wall};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::store::{Settings, Store};
+
+/// Whether somebody can connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// Yes.
+    Open,
+    /// No, until then.
+    Closed {
+        /// `None`: until somebody says otherwise.
+        until: Option<Moment>,
+    },
+    /// Never again.
+    Over,
+}
+
+/// What the server's thread and its owner both see.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub clock: Clock,
+    pub options: Options,
+    /// Tells the server's thread whether somebody may connect.
+    pub gate: watch::Sender<Gate>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub store: Store,
+    pub faults: Faults,
+    pub events: Events,
+    is_listening: bool,
+}
+
+impl Shared {
+    /// The state of a server that starts now, and what its thread hears of the gate.
+    pub fn new(options: Options) -> (Self, watch::Receiver<Gate>) {
+        let clock = Clock::start();
+        let settings = Settings {
+            visibility_timeout: options.visibility_timeout,
+            heartbeat_timeout: options.heartbeat_timeout,
+            max_jobs: options.max_jobs.max(1),
+        };
+        let state = State {
+            store: Store::new(settings, clock.epoch(), options.seed),
+            faults: Faults::default(),
+            events: Events::new(options.max_events),
+            is_listening: true,
+        };
+        let (gate, gate_seen) = watch::channel(Gate::Open);
+        let shared = Self {
+            clock,
+            options,
+            gate,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        };
+        (shared, gate_seen)
+    }
+
+    /// The state, with everything done that is due.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        for occurrence in state.store.tick(now) {
+            let event = Event {
+                worker: occurrence.worker.map(|worker| worker.to_string()),
+                jobs: occurrence.jobs.iter().map(ToString::to_string).collect(),
+                ..Event::new(occurrence.what)
+            };
+            self.push(&mut state, now, event);
+            self.changed.notify_all();
+        }
+        state
+    }
+
+    /// Notes that something happened.
+    pub fn note(&self, event: Event) {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        self.push(&mut state, now, event);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Notes that something happened, with the state at hand.
+    fn push(&self, state: &mut State, now: Moment, event: Event) {
+        state.events.push(now, wall(self.clock.epoch(), now), event);
+    }
+
+    /// The fault that meets a request with this body.
+    pub fn take_fault(&self, operation: Operation, body: &[u8]) -> Option<Fault> {
+        let mut state = self.lock();
+        if state.faults.are_off() {
+            return None;
+        }
+        let id = Object::read(body)
+            .ok()
+            .and_then(|body| body.text("job_id").ok().flatten());
+        let job = id.filter(|_| operation == Operation::Ack);
+        let job = job
+            .and_then(|id| state.store.job(&id))
+            .map(|job| raw(&job.envelope(state.store.epoch())));
+        let stored = body.len() + job.map_or(0, |job| job.get().len());
+        let now = self.clock.now();
+        state.faults.take(now, operation, stored as u64)
+    }
+
+    /// Whoever waits for something is to look again.
+    pub fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Notes whether somebody can connect.
+    pub fn set_listening(&self, is_listening: bool) {
+        self.lock().is_listening = is_listening;
+        self.note(Event::new(if is_listening { "listening" } else { "refusing" }));
+    }
+
+    /// Waits until somebody can connect, or until nobody can; whether it came to that in time.
+    pub fn wait_listening(&self, is_listening: bool, patience: Duration) -> bool {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, |state| state.is_listening != is_listening);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_listening == is_listening
+    }
+
+    /// Waits until the next event has another number than this one, for so long at most.
+    pub fn wait_for_event(&self, number: u64, patience: Duration) {
+        let is_same = |state: &mut State| state.events.next_number() == number;
+        drop(self.changed.wait_timeout_while(self.lock(), patience, is_same));
+    }
+}

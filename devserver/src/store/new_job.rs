@@ -1,0 +1,284 @@
+//! A job as a producer sends it: the body of an enqueue request, or the envelope itself.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use super::job::Directive;
+use super::retry::RetryPolicy;
+use crate::json::{Object, raw};
+use crate::refusal::{Kind, Refusal};
+
+/// Longest id of a job, in bytes.
+const MAX_ID_BYTES: usize = 255;
+
+/// Longest type of a job, in bytes.
+const MAX_TYPE_BYTES: usize = 255;
+
+/// Longest name of a queue, in bytes.
+const MAX_QUEUE_BYTES: usize = 128;
+
+/// The queue of a job that names none.
+const DEFAULT_QUEUE: &str = "default";
+
+/// What only the backend says about a job; a producer's word on it is dropped.
+const MANAGED: [&str; 20] = [
+    "state",
+    "attempt",
+    "max_attempts",
+    "created_at",
+    "enqueued_at",
+    "started_at",
+    "completed_at",
+    "cancelled_at",
+    "discarded_at",
+    "next_attempt_at",
+    "retry_delay_ms",
+    "worker_id",
+    "error",
+    "errors",
+    "result",
+    "checkpoint",
+    "progress",
+    "progress_data",
+    "previous_state",
+    "pending",
+];
+
+/// A job that was understood and is not yet in the store.
+#[derive(Debug)]
+pub struct NewJob {
+    /// The producer's id, if it gave one.
+    pub id: Option<String>,
+    /// Its type.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// Higher ones first.
+    pub priority: i64,
+    /// Not before this.
+    pub scheduled_at: Option<Timestamp>,
+    /// Not after this.
+    pub expires_at: Option<Timestamp>,
+    /// How long it stays reserved without a sign of life.
+    pub visibility: Option<Duration>,
+    /// When it is tried again.
+    pub policy: RetryPolicy,
+    /// It waits for its activation.
+    pub is_pending: bool,
+    /// What the worker that has it is told (the conformance suite's `meta.test_directive`).
+    pub test_directive: Option<Directive>,
+    /// Everything that the producer said, as it was spelled.
+    pub given: Object,
+}
+
+/// Reads one job.
+///
+/// # Errors
+///
+/// Something in it is not what it should be; the refusal names the field.
+pub fn read(body: Object) -> Result<NewJob, Refusal> {
+    let mut given = flat(body)?;
+    let is_pending = given.get("pending", "true or false")?.unwrap_or(false);
+    for name in MANAGED {
+        given.remove(name);
+    }
+    let id = given.text("id")?;
+    if id.as_deref().is_some_and(|id| !is_id(id)) {
+        return Err(Refusal::field(
+            "id",
+            "1 to 255 letters, digits, '-', '_', '.' or '~' (the specification: a UUIDv7)",
+        ));
+    }
+    let kind = given.text("type")?.filter(|kind| is_type(kind));
+    let kind = kind.ok_or_else(|| {
+        Refusal::field(
+            "type",
+            "given, of dot-separated segments of a-z, 0-9 and _ that start with a letter, such as email.send",
+        )
+    })?;
+    given
+        .get::<Vec<&RawValue>>("args", "a JSON array")?
+        .ok_or_else(|| Refusal::field("args", "given, as a JSON array"))?;
+    let queue = given.text("queue")?.unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
+    check_queue(&queue)?;
+    given.set("queue", raw(&queue));
+    if given.raw("specversion").is_none() {
+        given.set("specversion", raw("1.0"));
+    }
+    let policy = given
+        .get::<Object>("retry", "an object")?
+        .map(|retry| RetryPolicy::read(&retry));
+    let meta = given.get::<Object>("meta", "an object")?;
+    Ok(NewJob {
+        kind,
+        queue,
+        priority: given.get("priority", "a whole number")?.unwrap_or(0),
+        scheduled_at: timestamp(&given, "scheduled_at")?,
+        expires_at: timestamp(&given, "expires_at")?,
+        visibility: visibility(&given)?,
+        policy: policy.transpose()?.unwrap_or_default(),
+        is_pending,
+        test_directive: meta.and_then(|meta| test_directive(&meta)),
+        id,
+        given,
+    })
+}
+
+/// The envelope: the binding's `options` are fields of it.
+fn flat(mut body: Object) -> Result<Object, Refusal> {
+    let options = body.get::<Object>("options", "an object")?;
+    body.remove("options");
+    for (name, value) in options.into_iter().flat_map(Object::into_fields) {
+        let name = if name == "delay_until" { "scheduled_at" } else { &name };
+        body.set(name, value);
+    }
+    Ok(body)
+}
+
+fn is_id(id: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(is_allowed) && id.bytes().any(|byte| byte != b'.')
+}
+
+fn is_type(kind: &str) -> bool {
+    let is_segment = |segment: &str| {
+        segment.starts_with(|first: char| first.is_ascii_lowercase())
+            && segment
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    kind.len() <= MAX_TYPE_BYTES && kind.split('.').all(is_segment)
+}
+
+/// Whether a queue can have this name.
+///
+/// # Errors
+///
+/// It cannot.
+pub fn check_queue(name: &str) -> Result<(), Refusal> {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let starts_well = name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
+    if starts_well && name.len() <= MAX_QUEUE_BYTES && name.bytes().all(is_allowed) {
+        Ok(())
+    } else {
+        let expected = "1 to 128 of a-z, 0-9, '-' and '.', beginning with a letter or digit";
+        Err(Refusal::field("queue", expected))
+    }
+}
+
+fn timestamp(given: &Object, name: &str) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = given.text(name)? else { return Ok(None) };
+    let wrong = |_| Refusal::field(name, "a time with its zone, such as 2026-03-15T09:30:00Z");
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// The envelope has seconds, the binding's options milliseconds.
+fn visibility(given: &Object) -> Result<Option<Duration>, Refusal> {
+    let millis: Option<u64> = given.get("visibility_timeout_ms", "milliseconds, 1 or more")?;
+    let seconds: Option<u64> = given.get("visibility_timeout", "whole seconds, 1 or more")?;
+    let given = millis.map(Duration::from_millis).or(seconds.map(Duration::from_secs));
+    if given == Some(Duration::ZERO) {
+        return Err(Refusal::field("visibility_timeout", "1 or more"));
+    }
+    Ok(given)
+}
+
+fn test_directive(meta: &Object) -> Option<Directive> {
+    match meta.text("test_directive").ok()??.as_str() {
+        "quiet" => Some(Directive::Quiet),
+        "terminate" => Some(Directive::Terminate),
+        _ => None,
+    }
+}
+
+/// Reads the body of a batch: all of its jobs, or the reason why none of them is taken.
+///
+/// # Errors
+///
+/// It has no `jobs`, or one of them is not what it should be; the refusal names its index.
+pub fn read_batch(body: &Object) -> Result<Vec<NewJob>, Refusal> {
+    let jobs: Option<Vec<Object>> = body.get("jobs", "an array of jobs")?;
+    let jobs = jobs.filter(|jobs| !jobs.is_empty());
+    let jobs = jobs.ok_or_else(|| Refusal::field("jobs", "given, as an array of at least one job"))?;
+    let each = jobs.into_iter().enumerate().map(|(index, job)| {
+        read(job).map_err(|refusal| Refusal {
+            message: format!(
+                "no job of the batch is taken: the one at index {index}: {}",
+                refusal.message
+            ),
+            ..refusal
+        })
+    });
+    each.collect()
+}
+
+/// A duplicate id.
+pub fn duplicate(id: &str) -> Refusal {
+    let details = serde_json::json!({"existing_job_id": id});
+    Refusal::new(Kind::Duplicate, format!("there is a job with the id '{id}' already")).with(&details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(text: &str) -> Result<NewJob, Refusal> {
+        read(Object::read(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn options_become_fields_of_the_envelope_and_nothing_is_respelled() {
+        let job = job(r#"{"type":"a.b","args":[1.50],"x_own":{"n":1e2},"options":{"queue":"q","delay_until":"2026-03-15T09:30:00+02:00","timeout_ms":5}}"#).unwrap();
+        assert_eq!(job.queue, "q");
+        assert_eq!(job.scheduled_at.unwrap().to_string(), "2026-03-15T07:30:00Z");
+        let text = serde_json::to_string(&job.given).unwrap();
+        for part in [
+            r#""args":[1.50]"#,
+            r#""x_own":{"n":1e2}"#,
+            r#""timeout_ms":5"#,
+            r#""specversion":"1.0""#,
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_backend_says_is_dropped() {
+        let job = job(r#"{"type":"a","args":[],"state":"completed","attempt":7,"worker_id":"w"}"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&job.given).unwrap(),
+            r#"{"type":"a","args":[],"queue":"default","specversion":"1.0"}"#
+        );
+    }
+
+    #[test]
+    fn a_wrong_field_is_named() {
+        for (text, field) in [
+            (r#"{"args":[]}"#, "type"),
+            (r#"{"type":"A","args":[]}"#, "type"),
+            (r#"{"type":"1a","args":[]}"#, "type"),
+            (r#"{"type":"a..b","args":[]}"#, "type"),
+            (r#"{"type":"a"}"#, "args"),
+            (r#"{"type":"a","args":null}"#, "args"),
+            (r#"{"type":"a","args":{}}"#, "args"),
+            (r#"{"type":"a","args":[],"queue":"Q"}"#, "queue"),
+            (r#"{"type":"a","args":[],"meta":1}"#, "meta"),
+            (r#"{"type":"a","args":[],"scheduled_at":"tomorrow"}"#, "scheduled_at"),
+            (r#"{"type":"a","args":[],"visibility_timeout":0}"#, "visibility_timeout"),
+            (r#"{"type":"a","args":[],"id":"a b"}"#, "id"),
+            (r#"{"type":"a","args":[],"id":".."}"#, "id"),
+            (r#"{"type":"a","args":[],"options":[]}"#, "options"),
+        ] {
+            let message = job(text).unwrap_err().message;
+            assert!(message.contains(&format!("'{field}'")), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn one_wrong_job_refuses_the_batch_and_says_which_it_was() {
+        let body = Object::read(br#"{"jobs":[{"type":"a","args":[]},{"type":"a"}]}"#).unwrap();
+        assert!(read_batch(&body).unwrap_err().message.contains("index 1"));
+    }
+}

@@ -1,0 +1,52 @@
+//! A worker, and what it says in a heartbeat.
+
+use std::time::Duration;
+
+use super::job::{Directive, JobId};
+use crate::json::Object;
+use crate::moment::Moment;
+
+/// A worker that has come and not gone.
+#[derive(Debug)]
+pub struct Worker {
+    /// What it said about itself when it registered or, later, beat.
+    pub about: Object,
+    /// What it was told, by somebody who asked for it.
+    pub directive: Directive,
+    /// What it says that it is.
+    pub reported: Directive,
+    /// When it came.
+    pub since: Moment,
+    /// When it last beat; before the first time, when it came.
+    pub last_beat: Moment,
+}
+
+impl Worker {
+    /// Whether it may have jobs: neither was it told otherwise, nor does it say so.
+    pub fn is_running(&self) -> bool {
+        self.directive.max(self.reported) == Directive::Run
+    }
+}
+
+/// A heartbeat.
+#[derive(Debug, Default)]
+pub struct Beat {
+    pub worker: String,
+    /// What it says that it is; `None`: it says nothing.
+    pub reported: Option<Directive>,
+    /// The jobs that it says that it has.
+    pub jobs: Vec<String>,
+    /// How long they are to be reserved from now on; `None`: as long as they were.
+    pub extension: Option<Duration>,
+    /// What it says about itself.
+    pub about: Object,
+}
+
+/// The answer to a heartbeat.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Beaten {
+    /// What the worker is to be.
+    pub directive: Directive,
+    /// Those of its jobs that it still has.
+    pub extended: Vec<JobId>,
+}

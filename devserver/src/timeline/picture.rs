@@ -1,0 +1,51 @@
+//! A picture, before anybody says how it is to be drawn.
+
+use super::mark::Mark;
+use super::rows::Rows;
+use super::story::Story;
+use super::view::View;
+use super::{svg, text};
+use crate::events::Event;
+
+/// A picture.
+#[derive(Debug)]
+pub struct Picture {
+    rows: Rows,
+}
+
+impl Picture {
+    /// A picture of everything that happened.
+    #[must_use]
+    pub fn new(events: &[Event], marks: &[Mark]) -> Self {
+        Self::of(events, marks, &View::default())
+    }
+
+    /// A picture of a part of it.
+    #[must_use]
+    pub fn of(events: &[Event], marks: &[Mark], view: &View) -> Self {
+        let story = Story::of(events, view.worker.as_deref());
+        Self {
+            rows: Rows::of(&story, marks, view),
+        }
+    }
+
+    /// As lines, each at most so many columns wide; fewer than 40 count as 40, more than 240 as 240. Bounded: at most 60
+    /// jobs and 20 workers are drawn, the others counted.
+    #[must_use]
+    pub fn text(&self, width: usize) -> String {
+        text::draw(&self.rows, width, false)
+    }
+
+    /// The same with the escape sequences that paint it.
+    #[must_use]
+    pub fn painted_text(&self, width: usize) -> String {
+        text::draw(&self.rows, width, true)
+    }
+
+    /// As an SVG document that needs nothing else, for light and for dark surroundings. Bounded: at most 200 jobs and 50
+    /// workers are drawn, the others counted.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        svg::draw(&self.rows)
+    }
+}
