@@ -29,6 +29,8 @@ pub mod wire;
 #[cfg(feature = "os")]
 pub mod cli;
 #[cfg(feature = "os")]
+pub mod commands;
+#[cfg(feature = "os")]
 pub mod config;
 #[cfg(feature = "os")]
 pub mod daemon;

@@ -43,8 +43,8 @@ use std::time::Duration;
 
 use backend::{Behaviour, Endpoint, Outcome};
 use lanes::*;
-use ojs_init::daemon::backend_lanes::Lanes;
-use ojs_init::lifecycle::event::{Directive, Failure, JobState, Reply};
+use ojs_init::daemon::backend::lanes::Lanes;
+use ojs_init::lifecycle::api::event::{Directive, Failure, JobState, Reply};
 
 #[test]
 fn a_job_goes_through_every_call_of_its_life() {

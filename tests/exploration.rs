@@ -29,7 +29,7 @@ mod world;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ojs_init::lifecycle::options::{Leftovers, Options, Restart};
+use ojs_init::lifecycle::api::options::{Leftovers, Options, Restart};
 use world::{Action, Budget, World};
 
 const NOTHING: Budget = Budget {
@@ -154,7 +154,7 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
     for action in way {
         world.seen.clear();
         world.take(&action);
-        let now = ojs_init::lifecycle::time::Moment::new(Duration::ZERO).until(world.now);
+        let now = ojs_init::lifecycle::api::time::Moment::new(Duration::ZERO).until(world.now);
         text.push_str(&format!("{:<9} {action:?}\n", format!("{:.3}", now.as_secs_f64())));
         for effect in &world.seen {
             text.push_str(&format!("          > {}\n", render::effect(effect)));

@@ -18,10 +18,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ojs_init::lifecycle::phase::{Phase, Trigger, Verdict, verdict};
+use ojs_init::lifecycle::shutdown::phase::{Phase, Trigger, Verdict, verdict};
 
 const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test lifecycle_table";
-const TABLE_BEGINS: &str = "<!-- table: rendered from src/lifecycle/phase.rs, do not edit -->\n";
+const TABLE_BEGINS: &str = "<!-- table: rendered from src/lifecycle/shutdown/phase.rs, do not edit -->\n";
 const CLOCK_BEGINS: &str = "<!-- clock: taken from the machine as it runs, do not edit -->\n";
 const CLOCK_ENDS: &str = "<!-- end of clock -->\n";
 const TABLE_ENDS: &str = "<!-- end of table -->\n";
@@ -37,7 +37,7 @@ fn is_renewing() -> bool {
 /// One block for each phase, one line for each trigger.
 fn as_list() -> String {
     let mut text = String::from("# Every phase x every trigger: where it leads, or why nothing happens.\n");
-    writeln!(text, "# Rendered from src/lifecycle/phase.rs; renew: {RENEW}").unwrap();
+    writeln!(text, "# Rendered from src/lifecycle/shutdown/phase.rs; renew: {RENEW}").unwrap();
     for phase in Phase::ALL {
         let stays = if phase.is_terminating() { ", no way back" } else { "" };
         writeln!(text, "\n{phase:?}{stays}").unwrap();
@@ -153,7 +153,7 @@ fn the_longest_shutdown_is_over_by_the_slack_before_the_limit_whatever_the_limit
 
 #[test]
 fn the_diagram_in_the_docs_is_the_codes() {
-    let source = fs::read_to_string(path("src/lifecycle/phase.rs")).unwrap();
+    let source = fs::read_to_string(path("src/lifecycle/shutdown/phase.rs")).unwrap();
     let in_source: Vec<&str> = source
         .lines()
         .skip_while(|line| *line != "//! ```text")
@@ -170,7 +170,10 @@ fn the_diagram_in_the_docs_is_the_codes() {
         .map(str::trim)
         .collect();
     assert!(!in_docs.is_empty());
-    assert_eq!(in_source, in_docs, "copy the diagram of src/lifecycle/phase.rs");
+    assert_eq!(
+        in_source, in_docs,
+        "copy the diagram of src/lifecycle/shutdown/phase.rs"
+    );
 }
 
 #[test]

@@ -21,9 +21,9 @@ use std::path::Path;
 
 use forked::forked;
 use nix::sys::stat::{Mode, umask};
-use ojs_init::daemon::admission::{Allowed, Refusal, may_connect};
-use ojs_init::daemon::runtime_base::Unusable;
-use ojs_init::daemon::runtime_dir::RuntimeDir;
+use ojs_init::daemon::runtime::base::Unusable;
+use ojs_init::daemon::runtime::dir::RuntimeDir;
+use ojs_init::daemon::workers::admission::{Allowed, Refusal, may_connect};
 use runtime::*;
 
 #[test]

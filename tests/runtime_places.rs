@@ -20,8 +20,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use forked::forked;
-use ojs_init::daemon::admission::may_connect;
-use ojs_init::daemon::runtime_dir::{RuntimeDir, candidates, home_name};
+use ojs_init::daemon::runtime::dir::{RuntimeDir, candidates, home_name};
+use ojs_init::daemon::workers::admission::may_connect;
 use runtime::*;
 
 #[test]

@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::keys::{KeyId, Scope};
 use super::sections::Config;
 use super::settings::Source;
-use crate::lifecycle::budget::{LEAST_LIMIT, stop_margin};
+use crate::lifecycle::shutdown::budget::{LEAST_LIMIT, stop_margin};
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
 ///

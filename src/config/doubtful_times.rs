@@ -6,7 +6,7 @@ use super::choice::Mode;
 use super::duration::Human;
 use super::keys::KeyId;
 use super::sections::Config;
-use crate::lifecycle::budget::{LEAST_LIMIT, LimitSource, ShutdownTimes};
+use crate::lifecycle::shutdown::budget::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 
 /// What to do about a guess.
 const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
@@ -98,7 +98,7 @@ fn to_milliseconds(duration: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::config::given::{Given, assert_says};
-    use crate::lifecycle::budget::{Limits, Surroundings};
+    use crate::lifecycle::shutdown::budget::{Limits, Surroundings};
 
     fn doubts(given: &Given, surroundings: Surroundings) -> Vec<String> {
         let config = given.config();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::choice::{Choice, FinalState, Leftovers, LogFormat, LogLevel, Mode, Restart, StopSignalAction};
-use crate::lifecycle::budget::LEAST_LIMIT;
+use crate::lifecycle::shutdown::budget::LEAST_LIMIT;
 
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
 pub const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -11,24 +11,24 @@ use log::{debug, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::daemon::outbound::{Kind, Outbound, Written};
-use crate::daemon::probe_links;
-use crate::daemon::seldom::Seldom;
-use crate::lifecycle::answer::Answer;
-use crate::lifecycle::event::{Event, Request};
-use crate::lifecycle::ids::ClientId;
-use crate::lifecycle::time::Moment;
+use crate::daemon::log::throttle::Seldom;
+use crate::daemon::probes::links;
+use crate::daemon::workers::outbound::{Kind, Outbound, Written};
+use crate::lifecycle::api::answer::Answer;
+use crate::lifecycle::api::event::{Event, Request};
+use crate::lifecycle::api::ids::ClientId;
+use crate::lifecycle::api::time::Moment;
 use crate::os::socket::{AcceptError, Accepted, Listener, Stream};
-use crate::wire::control::{self, MAX_LINE, NoRequest};
 use crate::wire::frame::{Frame, FrameReader};
-use crate::wire::status::MAX_ANSWER;
+use crate::wire::operator::control::{self, MAX_LINE, NoRequest};
+use crate::wire::operator::status::MAX_ANSWER;
 
 /// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
 /// only some of them wait, so there is one.
 const MAX_CLIENTS: usize = 16;
 
 /// Tokens of the clients, one for each slot.
-pub const TOKENS: Range<usize> = probe_links::TOKENS.end..probe_links::TOKENS.end + MAX_CLIENTS;
+pub const TOKENS: Range<usize> = links::TOKENS.end..links::TOKENS.end + MAX_CLIENTS;
 
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;

@@ -11,22 +11,22 @@ use log::{debug, trace, warn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::daemon::backend_lanes::{Heard, Lanes};
+use crate::daemon::backend::lanes::{Heard, Lanes};
 use crate::daemon::control::{self, Control};
 use crate::daemon::descendants::Descendants;
-use crate::daemon::log::LogHandle;
-use crate::daemon::narrate::Narrator;
-use crate::daemon::probe_answers::Sources;
-use crate::daemon::probe_links::{self, ProbeLinks};
-use crate::daemon::termination_log::TerminationLog;
-use crate::daemon::worker_links::WorkerLinks;
+use crate::daemon::log::narrate::Narrator;
+use crate::daemon::log::sink::LogHandle;
+use crate::daemon::log::termination::TerminationLog;
+use crate::daemon::probes::answers::Sources;
+use crate::daemon::probes::links::{self, ProbeLinks};
+use crate::daemon::workers::socket::WorkerLinks;
 use crate::exit::{Ended, Exit};
-use crate::lifecycle::ending::WorkerEnd;
-use crate::lifecycle::event::{Event, Reply};
-use crate::lifecycle::figures::Figures;
-use crate::lifecycle::ids::{CallId, ProcessId};
+use crate::lifecycle::api::event::{Event, Reply};
+use crate::lifecycle::api::ids::{CallId, ProcessId};
+use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::time::Moment;
+use crate::lifecycle::shutdown::end_report::WorkerEnd;
+use crate::lifecycle::view::metrics::Figures;
 use crate::os::cgroup::OomKills;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
@@ -36,7 +36,7 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals;
 use crate::signal::Signal;
-use crate::wire::status::Facts;
+use crate::wire::operator::status::Facts;
 
 /// The signals.
 const SIGNALS: Token = Token(0);
@@ -225,7 +225,7 @@ impl EventLoop {
                 TOKEN_FILE => self.look_at_token_file(),
                 LISTENER => self.links.is_acceptable(),
                 PROBES => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
-                token if probe_links::TOKENS.contains(&token.0) => {
+                token if links::TOKENS.contains(&token.0) => {
                     self.probes.iter_mut().for_each(|probes| probes.is_ready(token));
                 }
                 CONTROL => self.control.is_acceptable(),

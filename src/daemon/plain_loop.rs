@@ -7,15 +7,14 @@ use std::time::Duration;
 use log::{debug, error, info, trace, warn};
 
 use crate::config::Config;
-use crate::daemon::agent_options::{doubtful_times, limits};
 use crate::daemon::descendants::{self, Descendants};
-use crate::daemon::narrate::seconds;
+use crate::daemon::options::{doubtful_times, limits};
 use crate::daemon::prepare::{become_init, install_log, report};
 use crate::daemon::start::{self, NotStarted};
 use crate::exit::Exit;
-use crate::lifecycle::budget::Budget;
+use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, Target};
-use crate::lifecycle::time::Moment;
+use crate::lifecycle::shutdown::budget::Budget;
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
 use crate::os::process::{self, Pid};
@@ -23,6 +22,7 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signals::{self, SignalSet};
 use crate::os::{clock, init, tty};
 use crate::signal::Signal;
+use crate::wire::text::seconds;
 
 /// Most processes reaped in one turn; then pending signals get theirs, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;

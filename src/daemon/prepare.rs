@@ -7,12 +7,12 @@ use log::{LevelFilter, info, warn};
 
 use crate::cli::salvage::{self, Intent};
 use crate::config::{self, Config, Environment, LogFormat, LogLevel};
-use crate::daemon::agent_options::surroundings;
-use crate::daemon::log::{self as log_sink, LogHandle};
-use crate::daemon::log_record::Format;
-use crate::daemon::termination_log::TerminationLog;
+use crate::daemon::log::record::Format;
+use crate::daemon::log::sink::{self as log_sink, LogHandle};
+use crate::daemon::log::termination::TerminationLog;
+use crate::daemon::options::surroundings;
 use crate::exit::Exit;
-use crate::lifecycle::budget::Surroundings;
+use crate::lifecycle::shutdown::budget::Surroundings;
 use crate::os::entry::Environ;
 use crate::os::{init, stdio};
 use crate::wire::termination_log;

@@ -9,14 +9,16 @@ use std::time::Duration;
 use log::{Level, LevelFilter, Log, Metadata, Record, warn};
 
 use crate::config::{self, Config, KeyId, Mode};
-use crate::daemon::admission::Allowed;
-use crate::daemon::agent_options::{announce, doubtful_times, options, surroundings};
-use crate::daemon::backend_token::TokenSource;
-use crate::daemon::instances::{self, NoInstance};
-use crate::daemon::runtime_dir::{RuntimeDir, candidates};
+use crate::daemon::backend::tls;
+use crate::daemon::backend::token::TokenSource;
+use crate::daemon::log::termination::TerminationLog;
+use crate::daemon::options::{announce, doubtful_times, options, surroundings};
+use crate::daemon::probes::listener;
+use crate::daemon::runtime::dir::{RuntimeDir, candidates};
+use crate::daemon::runtime::instances::{self, NoInstance};
 use crate::daemon::start::{self, NotStarted};
-use crate::daemon::termination_log::TerminationLog;
-use crate::daemon::{agent, backend_tls, plain_loop, probe_listener};
+use crate::daemon::workers::admission::Allowed;
+use crate::daemon::{agent, plain_loop};
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
 use crate::os::signals;
@@ -89,7 +91,7 @@ fn agent_steps(
     let allowed = Allowed::new(credentials.cloned(), &config.worker.socket_users);
     note(RuntimeDir::rehearse(&candidates(&config.paths), &allowed));
     note(
-        backend_tls::config(&config.backend)
+        tls::config(&config.backend)
             .map(drop)
             .map_err(|error| error.to_string()),
     );
@@ -106,11 +108,9 @@ fn health_address(config: &Config) -> Result<(), String> {
         Err(NoInstance::None(_)) => None,
     };
     match running {
-        None => probe_listener::listen(config)
-            .map(drop)
-            .map_err(|refused| refused.message),
+        None => listener::listen(config).map(drop).map_err(|refused| refused.message),
         Some(pid) => {
-            if let Some(error) = probe_listener::trouble(config) {
+            if let Some(error) = listener::trouble(config) {
                 warn!(
                     "{}: cannot listen there: {error}; perhaps because ojs-init runs here already (pid {pid})",
                     config.settings.describe(KeyId::Listen)

@@ -34,26 +34,26 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::lifecycle::agent::Agent;
-use crate::lifecycle::backoff::Jitter;
-use crate::lifecycle::capacity::Capacity;
-use crate::lifecycle::connections::Connections;
-use crate::lifecycle::effect::{Call, Effect, Farewell, HeartbeatForm, Remark, Word, WorkerState};
-use crate::lifecycle::ending::Tally;
-use crate::lifecycle::event::{ErrorCode, Event, Failure, Reply};
-use crate::lifecycle::health::Vitals;
-use crate::lifecycle::heartbeats::Beat;
-use crate::lifecycle::ids::{CallId, Claim, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
-use crate::lifecycle::jobs::{Ledger, Place};
-use crate::lifecycle::operators::Operators;
-use crate::lifecycle::options::Options;
-use crate::lifecycle::outage::Outages;
-use crate::lifecycle::phase::Phase;
-use crate::lifecycle::shutdown::Shutdown;
-use crate::lifecycle::snapshot::Snapshot;
-use crate::lifecycle::supervision::Supervision;
-use crate::lifecycle::time::Moment;
+use crate::lifecycle::api::effect::{Call, Effect, Farewell, HeartbeatForm, Remark, Word, WorkerState};
+use crate::lifecycle::api::event::{ErrorCode, Event, Failure, Reply};
+use crate::lifecycle::api::ids::{CallId, Claim, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use crate::lifecycle::api::options::Options;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::backoff::Jitter;
+use crate::lifecycle::backend::fetch::Agent;
+use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::backend::outage::Outages;
+use crate::lifecycle::jobs::ledger::{Ledger, Place};
+use crate::lifecycle::shutdown::end_report::Tally;
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::shutdown::times::Shutdown;
 use crate::lifecycle::timers::Timers;
+use crate::lifecycle::view::health::Vitals;
+use crate::lifecycle::view::operators::Operators;
+use crate::lifecycle::view::snapshot::Snapshot;
+use crate::lifecycle::worker::capacity::Capacity;
+use crate::lifecycle::worker::holders::Connections;
+use crate::lifecycle::worker::supervision::Supervision;
 
 /// How long after its `give_up` a request that was not answered counts as unanswered: the shell should have said so.
 const CALL_LEEWAY: Duration = Duration::from_millis(250);

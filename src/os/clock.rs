@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 
 /// Time on the monotonic clock since some fixed point: never goes back, unaffected by changes of the date.
@@ -26,6 +27,22 @@ pub fn pause(duration: Duration) {
     let timeout = PollTimeout::try_from(duration).unwrap_or(PollTimeout::ZERO);
     // Nothing is watched: only time ends it, or a signal, which is early and does no harm.
     let _ = poll(&mut [], timeout);
+}
+
+/// Waits until this moment on the monotonic clock, whatever signals come, with nothing to wait for.
+pub fn pause_until(end: Duration) {
+    loop {
+        let left = end.saturating_sub(monotonic());
+        if left.is_zero() || matches!(poll(&mut [], poll_timeout(left)), Err(error) if error != Errno::EINTR) {
+            return;
+        }
+    }
+}
+
+/// Rounded up, so that nobody waits for the last part of a millisecond in a busy loop.
+#[must_use]
+pub fn poll_timeout(left: Duration) -> PollTimeout {
+    PollTimeout::try_from(left.saturating_add(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
 }
 
 /// The date, for log records only.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::os::pidfd::ProcessWatch;
 use crate::os::process::Pid;
-use crate::os::watch::ProcessWatch;
 
 /// Longest path of a socket in bytes: what `sockaddr_un` has room for, less the terminating NUL.
 pub const LONGEST_PATH: usize = 107;

@@ -5,16 +5,16 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use crate::lifecycle::effect::{Outcome, WorkerState};
-use crate::lifecycle::figures::{End, Figures, Histogram, Kind, OTHER, OfKind, Status};
-use crate::lifecycle::snapshot::Snapshot;
-use crate::lifecycle::time::Moment;
+use crate::lifecycle::api::effect::{Outcome, WorkerState};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::view::metrics::{End, Figures, Histogram, Kind, OTHER, OfKind, Status};
+use crate::lifecycle::view::snapshot::Snapshot;
 use crate::wire::names;
 
 /// How the text is declared.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Most bytes of the text, whatever was counted: the bounds of [`crate::lifecycle::figures`] leave it no more.
+/// Most bytes of the text, whatever was counted: the bounds of [`crate::lifecycle::view::metrics`] leave it no more.
 pub const MOST_BYTES: usize = 3 << 19;
 
 /// The states that are shown; each is 1 or 0.

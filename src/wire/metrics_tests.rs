@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::effect::{Call, Effect, Remark};
-use crate::lifecycle::event::{Reply, Subject};
-use crate::lifecycle::figures::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
-use crate::lifecycle::ids::{CallId, ConnectionId, JobId, WorkerId};
-use crate::lifecycle::phase::Phase;
+use crate::lifecycle::api::effect::{Call, Effect, Remark};
+use crate::lifecycle::api::event::{Reply, Subject};
+use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, WorkerId};
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {
     Moment::new(Duration::from_secs(seconds))
@@ -97,7 +97,7 @@ fn work(figures: &mut Figures, job: &Arc<Subject>, outcome: Outcome, took: u64) 
         Outcome::Failed => Call::Fail {
             worker,
             job: id,
-            error: crate::lifecycle::event::JobError {
+            error: crate::lifecycle::api::event::JobError {
                 code: None,
                 kind: None,
                 message: "no".into(),
@@ -259,7 +259,7 @@ fn worst() -> Figures {
             worker: worker(),
             count: 1,
             visibility: Duration::from_secs(120),
-            form: crate::lifecycle::effect::FetchForm::Full,
+            form: crate::lifecycle::api::effect::FetchForm::Full,
         },
     ];
     for make in calls {

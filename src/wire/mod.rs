@@ -7,27 +7,15 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
-pub mod control;
-mod delivery;
-pub mod envelope;
 pub mod frame;
+pub mod http;
 mod json;
-mod lenient;
 pub mod metrics;
 pub mod names;
-pub mod probe;
-mod reply;
-pub mod report;
-pub mod screen;
-pub mod status;
+pub mod operator;
 pub mod termination_log;
 pub mod text;
-mod trace;
-mod words;
 pub mod worker;
-mod worker_decode;
-mod worker_encode;
-mod worker_error;
 
 #[cfg(test)]
-mod given;
+mod test_support;

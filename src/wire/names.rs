@@ -1,10 +1,10 @@
 //! What the values of the lifecycle are called on the wire.
 
-use crate::lifecycle::effect::{About, CancelReason, WorkerState};
-use crate::lifecycle::event::ErrorCode;
-use crate::lifecycle::figures::{End, Endpoint};
-use crate::lifecycle::health::Probe;
-use crate::lifecycle::phase::Phase;
+use crate::lifecycle::api::effect::{About, CancelReason, WorkerState};
+use crate::lifecycle::api::event::ErrorCode;
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::view::health::Probe;
+use crate::lifecycle::view::metrics::{End, Endpoint};
 
 /// The `code` of an error frame.
 #[must_use]

@@ -1,6 +1,7 @@
 //! Text that others wrote and that people read on a terminal.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters, line and paragraph
 /// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a
@@ -20,6 +21,13 @@ pub fn escape(to: &mut String, character: char) {
         // A text never fails to be written to.
         let _ = write!(to, "\\u{unit:04x}");
     }
+}
+
+/// For a person: seconds to the millisecond, without zeros at the end.
+#[must_use]
+pub fn seconds(duration: Duration) -> String {
+    let milliseconds = (duration.as_secs_f64() * 1000.0).round();
+    format!("{} s", milliseconds / 1000.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What the lanes make of answers that are not what they seem.
 
-use ojs_init::lifecycle::event::{Failure, Reply};
+use ojs_init::lifecycle::api::event::{Failure, Reply};
 
 use super::backend::{self, Behaviour, Endpoint};
 use super::lanes::*;

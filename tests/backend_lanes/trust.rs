@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use ojs_init::daemon::backend_lanes::LaneSettings;
-use ojs_init::lifecycle::event::{Failure, Reply};
+use ojs_init::daemon::backend::lanes::LaneSettings;
+use ojs_init::lifecycle::api::event::{Failure, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 use crate::lanes::*;

@@ -1,8 +1,8 @@
 //! What may happen next in a world.
 
-use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::Failure;
-use ojs_init::lifecycle::phase::Phase;
+use ojs_init::lifecycle::api::effect::Call;
+use ojs_init::lifecycle::api::event::Failure;
+use ojs_init::lifecycle::shutdown::phase::Phase;
 use ojs_init::signal::Signal;
 
 use crate::promises::Kind;

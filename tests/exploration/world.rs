@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::effect::{Call, Effect, Remark, Word};
-use ojs_init::lifecycle::event::{
+use ojs_init::lifecycle::api::effect::{Call, Effect, Remark, Word};
+use ojs_init::lifecycle::api::event::{
     Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation,
     Said, Subject,
 };
-use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::options::Options;
+use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
-use ojs_init::lifecycle::options::Options;
-use ojs_init::lifecycle::phase::Phase;
-use ojs_init::lifecycle::time::Moment;
+use ojs_init::lifecycle::shutdown::phase::Phase;
 use ojs_init::signal::Signal;
 
 use crate::promises::{Fate, Kind};

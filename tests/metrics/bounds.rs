@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBuf;
-use ojs_init::lifecycle::figures::{MOST_KINDS, MOST_NAME_BYTES};
+use ojs_init::lifecycle::view::metrics::{MOST_KINDS, MOST_NAME_BYTES};
 use ojs_init::wire::metrics::MOST_BYTES;
 
 use crate::ANY_PORT;

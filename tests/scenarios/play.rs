@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Effect, Remark, Word};
-use ojs_init::lifecycle::event::{Event, Failure, Reply};
-use ojs_init::lifecycle::health::Probe;
-use ojs_init::lifecycle::ids::{CallId, ConnectionId};
+use ojs_init::lifecycle::api::effect::{Effect, Remark, Word};
+use ojs_init::lifecycle::api::event::{Event, Failure, Reply};
+use ojs_init::lifecycle::api::ids::{CallId, ConnectionId};
+use ojs_init::lifecycle::api::options::Options;
+use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::{Lifecycle, Timer};
-use ojs_init::lifecycle::options::Options;
-use ojs_init::lifecycle::time::Moment;
+use ojs_init::lifecycle::view::health::Probe;
 
 use crate::render;
 use crate::settings;

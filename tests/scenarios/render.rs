@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::answer::{Answer, Shown, Taken};
-use ojs_init::lifecycle::capacity::CapacityNews;
-use ojs_init::lifecycle::effect::{
+use ojs_init::lifecycle::api::answer::{Answer, Shown, Taken};
+use ojs_init::lifecycle::api::effect::{
     About, Call, CancelReason, Effect, Farewell, FetchForm, HeartbeatForm, Outcome, Remark, Word, WorkerState,
 };
-use ojs_init::lifecycle::ending::{Account, Cause, Manner, StillThere};
-use ojs_init::lifecycle::event::{ErrorCode, Failure, JobError};
-use ojs_init::lifecycle::force::Force;
-use ojs_init::lifecycle::ids::JobId;
-use ojs_init::lifecycle::outage::Outage;
-use ojs_init::lifecycle::status::{ShownPlace, Status};
+use ojs_init::lifecycle::api::event::{ErrorCode, Failure, JobError};
+use ojs_init::lifecycle::api::ids::JobId;
+use ojs_init::lifecycle::backend::outage::Outage;
+use ojs_init::lifecycle::shutdown::end_report::{Account, Cause, Manner, StillThere};
+use ojs_init::lifecycle::shutdown::force::Force;
+use ojs_init::lifecycle::view::status::{ShownPlace, Status};
+use ojs_init::lifecycle::worker::capacity::CapacityNews;
 use ojs_init::wire::termination_log;
 
 use crate::words::OPERATOR;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::event::{
+use ojs_init::lifecycle::api::event::{
     Delivery, Directive, ErrorCode, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Progress, Ready,
     Reply, Request, Reservation, Said, Subject,
 };
-use ojs_init::lifecycle::health::Probe;
-use ojs_init::lifecycle::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::api::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::view::health::Probe;
 use ojs_init::signal::Signal;
 
 /// Why a line is not understood.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, FetchForm, HeartbeatForm};
-use ojs_init::lifecycle::event::{Failure, JobState, Reply};
-use ojs_init::lifecycle::ids::JobId;
+use ojs_init::lifecycle::api::effect::{Call, FetchForm, HeartbeatForm};
+use ojs_init::lifecycle::api::event::{Failure, JobState, Reply};
+use ojs_init::lifecycle::api::ids::JobId;
 
 use crate::plan::ms;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::event::{Directive, Request};
-use ojs_init::lifecycle::health::Probe;
+use ojs_init::lifecycle::api::event::{Directive, Request};
+use ojs_init::lifecycle::view::health::Probe;
 use ojs_init::signal::Signal;
 
 use crate::chance::Chance;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::{
+use ojs_init::lifecycle::api::effect::Call;
+use ojs_init::lifecycle::api::event::{
     Delivery, Directive, Failure, Habits, JobState, JobView, Reply, Reservation, Subject,
 };
-use ojs_init::lifecycle::ids::{JobId, WorkerId};
+use ojs_init::lifecycle::api::ids::{JobId, WorkerId};
 
 use crate::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
 

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::effect::{Call, Effect, Reason, Remark};
-use ojs_init::lifecycle::end_cause::EndCause;
-use ojs_init::lifecycle::event::{Event, NotStarted};
-use ojs_init::lifecycle::ids::{JobId, ProcessId};
-use ojs_init::lifecycle::options::{Options, Restart};
-use ojs_init::lifecycle::phase::Phase;
+use ojs_init::lifecycle::api::effect::{Call, Effect, Reason, Remark};
+use ojs_init::lifecycle::api::event::{Event, NotStarted};
+use ojs_init::lifecycle::api::ids::{JobId, ProcessId};
+use ojs_init::lifecycle::api::options::{Options, Restart};
+use ojs_init::lifecycle::shutdown::phase::Phase;
+use ojs_init::lifecycle::worker::end_cause::EndCause;
 use ojs_init::signal::Signal;
 
 use crate::ledger::{Ledger, Link};

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::answer::Shown;
-use ojs_init::lifecycle::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
-use ojs_init::lifecycle::event::{Directive, Event, NotStarted, Request};
-use ojs_init::lifecycle::ids::ClientId;
-use ojs_init::lifecycle::options::{FinalState, Options, StopSignal};
+use ojs_init::lifecycle::api::answer::Shown;
+use ojs_init::lifecycle::api::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
+use ojs_init::lifecycle::api::event::{Directive, Event, NotStarted, Request};
+use ojs_init::lifecycle::api::ids::ClientId;
+use ojs_init::lifecycle::api::options::{FinalState, Options, StopSignal};
 use ojs_init::signal::Signal;
 
 use crate::promise::{Kept, promise};

@@ -1,6 +1,6 @@
 //! Claims that end without an outcome that the backend took: left, come to nothing, lost.
 
-use ojs_init::lifecycle::ids::{ConnectionId, JobId};
+use ojs_init::lifecycle::api::ids::{ConnectionId, JobId};
 
 use crate::ledger::{Claim, Ledger, broken};
 use crate::plan::Answer;

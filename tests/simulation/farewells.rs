@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::Farewell;
-use ojs_init::lifecycle::event::{Failure, Reply};
-use ojs_init::lifecycle::ids::WorkerId;
+use ojs_init::lifecycle::api::effect::Farewell;
+use ojs_init::lifecycle::api::event::{Failure, Reply};
+use ojs_init::lifecycle::api::ids::WorkerId;
 
 use crate::promise::{Kept, promise};
 

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::effect::Call;
-use ojs_init::lifecycle::event::{Event, JobState, Reply, Request, Said};
-use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
-use ojs_init::lifecycle::phase::Phase;
+use ojs_init::lifecycle::api::effect::Call;
+use ojs_init::lifecycle::api::event::{Event, JobState, Reply, Request, Said};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
+use ojs_init::lifecycle::shutdown::phase::Phase;
 use ojs_init::signal::Signal;
 
 use crate::looks::Shown;

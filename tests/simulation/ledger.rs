@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ojs_init::lifecycle::effect::{Outcome, Remark, WorkerState};
-use ojs_init::lifecycle::event::{Delivery, Event, Ready, Said};
-use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::api::effect::{Outcome, Remark, WorkerState};
+use ojs_init::lifecycle::api::event::{Delivery, Event, Ready, Said};
+use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
 
 use crate::backend::{PADDING, serial_of};
 use crate::looks::Shown;

@@ -1,6 +1,6 @@
 //! What looks at jobs show, and what has to be seen before something is done.
 
-use ojs_init::lifecycle::event::{JobState, JobView};
+use ojs_init::lifecycle::api::event::{JobState, JobView};
 
 use crate::backend::serial_of;
 use crate::ledger::{Claim, broken};

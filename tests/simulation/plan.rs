@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use ojs_init::exit::{Ended, RemapExit};
-use ojs_init::lifecycle::budget::{LimitSource, ShutdownTimes, stop_margin};
-use ojs_init::lifecycle::event::{Directive, NotStarted, Request};
-use ojs_init::lifecycle::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::api::event::{Directive, NotStarted, Request};
+use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::shutdown::budget::{LimitSource, ShutdownTimes, stop_margin};
 use ojs_init::signal::Signal;
 
 use crate::asks::asks;

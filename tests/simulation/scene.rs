@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::event::{ErrorCode, JobError, Progress, Ready, Said};
-use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId};
+use ojs_init::lifecycle::api::event::{ErrorCode, JobError, Progress, Ready, Said};
+use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
 
 use crate::ledger::Claim;
 use crate::plan::{Act, Answer, Habit, LinkPlan, ProcessPlan, RARE_KIND, Stubbornness};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, Effect, Word};
-use ojs_init::lifecycle::event::ErrorCode;
-use ojs_init::lifecycle::event::{Failure, Reply};
-use ojs_init::lifecycle::ids::{CallId, ConnectionId, JobId};
+use ojs_init::lifecycle::api::effect::{Call, Effect, Word};
+use ojs_init::lifecycle::api::event::ErrorCode;
+use ojs_init::lifecycle::api::event::{Failure, Reply};
+use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId};
 use ojs_init::signal::Signal;
 
 use crate::plan::{Answer, Fault, Habit, Stubbornness, Twist};
@@ -380,6 +380,6 @@ impl World {
     }
 
     pub fn process_gone(&mut self, pid: u64) -> Kept {
-        self.tell(ojs_init::lifecycle::event::Event::ProcessGone(process_id(pid)))
+        self.tell(ojs_init::lifecycle::api::event::Event::ProcessGone(process_id(pid)))
     }
 }

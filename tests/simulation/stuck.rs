@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{CancelReason, Effect, Remark};
-use ojs_init::lifecycle::end_cause::EndCause;
-use ojs_init::lifecycle::ids::{ConnectionId, JobId, ProcessId};
+use ojs_init::lifecycle::api::effect::{CancelReason, Effect, Remark};
+use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
+use ojs_init::lifecycle::worker::end_cause::EndCause;
 
 use crate::ledger::{Claim, Ledger, Link};
 use crate::promise::{Kept, promise};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{Call, WorkerState};
-use ojs_init::lifecycle::event::{Failure, JobState, Reply};
-use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::options::{FinalState, Options};
+use ojs_init::lifecycle::api::effect::{Call, WorkerState};
+use ojs_init::lifecycle::api::event::{Failure, JobState, Reply};
+use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
+use ojs_init::lifecycle::api::options::{FinalState, Options};
 
 use crate::absences::Absences;
 use crate::farewells::Farewells;

@@ -5,12 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::effect::{Call, Effect, Remark};
-use ojs_init::lifecycle::event::{Directive, Event, Failure, Reply, Request};
-use ojs_init::lifecycle::figures::Figures;
-use ojs_init::lifecycle::ids::{CallId, ClientId, ConnectionId};
+use ojs_init::lifecycle::api::effect::{Call, Effect, Remark};
+use ojs_init::lifecycle::api::event::{Directive, Event, Failure, Reply, Request};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId};
+use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
-use ojs_init::lifecycle::time::Moment;
+use ojs_init::lifecycle::view::metrics::Figures;
 use ojs_init::signal::Signal;
 
 use crate::accounts::Accounts;

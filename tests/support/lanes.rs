@@ -6,13 +6,13 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use ojs_init::config::{Backend as BackendConfig, BackendUrl, FinalState, Header, Leftovers, Secret};
-use ojs_init::daemon::backend_lanes::{Heard, LaneSettings, Lanes};
-use ojs_init::lifecycle::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
-use ojs_init::lifecycle::event::{Failure, JobError, Progress, Reply};
-use ojs_init::lifecycle::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::time::Moment;
+use ojs_init::daemon::backend::lanes::{Heard, LaneSettings, Lanes};
+use ojs_init::lifecycle::api::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
+use ojs_init::lifecycle::api::event::{Failure, JobError, Progress, Reply};
+use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
+use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::os::clock;
-use ojs_init::wire::backend::Identity;
+use ojs_init::wire::backend::request::Identity;
 
 use super::backend::{self, Endpoint};
 use super::wait;

@@ -6,9 +6,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ojs_init::daemon::admission::Allowed;
-use ojs_init::daemon::runtime_base::Unusable;
-use ojs_init::daemon::runtime_dir::{Candidate, RuntimeDir, home_name};
+use ojs_init::daemon::runtime::base::Unusable;
+use ojs_init::daemon::runtime::dir::{Candidate, RuntimeDir, home_name};
+use ojs_init::daemon::workers::admission::Allowed;
 use ojs_init::os::user::Credentials;
 
 use super::temp::TempDir;

@@ -1,7 +1,7 @@
 //! What each valid vector of a worker means.
 
-use ojs_init::lifecycle::event::{JobError, Progress, Ready, Said};
-use ojs_init::lifecycle::ids::{JobId, Text};
+use ojs_init::lifecycle::api::event::{JobError, Progress, Ready, Said};
+use ojs_init::lifecycle::api::ids::{JobId, Text};
 
 pub fn job() -> JobId {
     JobId("job-1".into())

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::effect::{About, CancelReason, Reason, Word, WorkerState};
-use ojs_init::lifecycle::event::ErrorCode;
-use ojs_init::lifecycle::ids::{JobId, Text, WorkerId};
+use ojs_init::lifecycle::api::effect::{About, CancelReason, Reason, Word, WorkerState};
+use ojs_init::lifecycle::api::event::ErrorCode;
+use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
 use ojs_init::wire::worker::HelloContext;
 
 const MAIL: &str = r#"{"id":"job-1","type":"mail.send"}"#;

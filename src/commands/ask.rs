@@ -1,0 +1,131 @@
+//! A subcommand's side of the control socket: a line there, a line back, never longer than it may take.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::lifecycle::api::event::Request;
+use crate::os::clock;
+use crate::os::socket::Stream;
+use crate::wire::frame::{Frame, FrameReader};
+use crate::wire::operator::control::{self, Told};
+use crate::wire::operator::status::MAX_ANSWER;
+use crate::wire::text::seconds;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 4 << 10;
+
+/// Why there is no answer. `Display` is for the user.
+#[derive(Debug)]
+pub enum NoAnswer {
+    /// None came in time.
+    TooLate(Duration),
+    /// The instance is gone, or has closed the connection.
+    Gone,
+    /// What came is none.
+    Strange,
+    /// A system call failed.
+    Failed(io::Error),
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLate(limit) => write!(
+                f,
+                "ojs-init did not answer within {}; what it has read by now may still be carried out",
+                seconds(*limit)
+            ),
+            Self::Gone => f.write_str("ojs-init ended, or closed the connection, before it answered"),
+            Self::Strange => f.write_str("what ojs-init answered is not understood; is it another version?"),
+            Self::Failed(error) => write!(f, "cannot talk to ojs-init: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
+/// What comes from an instance.
+#[derive(Debug)]
+pub struct Incoming {
+    reader: FrameReader,
+}
+
+impl Incoming {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            reader: FrameReader::new(MAX_ANSWER),
+        }
+    }
+
+    /// The lines that are there without waiting, without their `\n`, in their order; and why no more will come, where
+    /// that is so.
+    pub fn lines(&mut self, mut stream: &Stream) -> (Vec<Vec<u8>>, Option<NoAnswer>) {
+        let mut lines = Vec::new();
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            let count = match stream.read(&mut buffer) {
+                Ok(0) => return (lines, Some(NoAnswer::Gone)),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return (lines, None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return (lines, Some(NoAnswer::Gone)),
+                Err(error) => return (lines, Some(NoAnswer::Failed(error))),
+            };
+            let mut read = buffer.get(..count).unwrap_or_default();
+            while let Some(frame) = self.reader.next_frame(&mut read) {
+                match frame {
+                    Frame::Line(line) => lines.push(line.to_vec()),
+                    Frame::TooLong => return (lines, Some(NoAnswer::Strange)),
+                }
+            }
+        }
+    }
+}
+
+/// Asks for something, and waits for the answer, at most `limit`.
+pub fn ask(stream: &Stream, request: Request, limit: Duration) -> Result<Told, NoAnswer> {
+    control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
+}
+
+/// As [`ask`], with the answer as it was written.
+pub fn exchange(stream: &Stream, request: Request, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
+    let give_up = clock::monotonic().saturating_add(limit);
+    send(stream, request)?;
+    let mut incoming = Incoming::new();
+    loop {
+        let left = give_up.saturating_sub(clock::monotonic());
+        if left.is_zero() {
+            return Err(NoAnswer::TooLate(limit));
+        }
+        wait_readable(stream, left).map_err(NoAnswer::Failed)?;
+        let (lines, over) = incoming.lines(stream);
+        if let Some(line) = lines.into_iter().next() {
+            return Ok(line);
+        }
+        over.map_or(Ok(()), Err)?;
+    }
+}
+
+/// Asks for something.
+pub fn send(mut stream: &Stream, request: Request) -> Result<(), NoAnswer> {
+    // A request always fits into the buffer of a connection that has no other on its way.
+    match stream.write(&control::encode_request(request)) {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Err(NoAnswer::Gone),
+        Err(error) => Err(NoAnswer::Failed(error)),
+    }
+}
+
+/// Returns early when there is something to read, or a signal came.
+fn wait_readable(stream: &Stream, limit: Duration) -> io::Result<()> {
+    let mut waiting = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut waiting, clock::poll_timeout(limit)) {
+        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,285 @@
+//! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it, say in one line what
+//! happened. `status` and `health` are in [`crate::commands::status`].
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use crate::cli::{Order, PrestopWait};
+use crate::commands::ask::{NoAnswer, ask};
+use crate::commands::status::{health, status};
+use crate::config::Paths;
+use crate::daemon::prepare::report;
+use crate::daemon::runtime::dir::candidates;
+use crate::daemon::runtime::instances;
+use crate::exit::Exit;
+use crate::lifecycle::api::event::Request;
+use crate::os::clock;
+use crate::os::signals::SignalSet;
+use crate::os::socket::Stream;
+use crate::os::stdio;
+use crate::signal::Signal;
+use crate::wire::operator::control::Told;
+use crate::wire::text::seconds;
+
+/// Longest search for the instance.
+pub(super) const FIND_WITHIN: Duration = Duration::from_secs(2);
+
+/// Longest wait for an answer that is due at once.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
+/// even if it is told to wait for less.
+const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
+
+/// How much later than its end the answer to a wait may come.
+const WAIT_SLACK: Duration = Duration::from_secs(1);
+
+/// How long a preStop hook waits with nobody to ask how long.
+const USUAL_WAIT: Duration = Duration::from_secs(5);
+
+/// Longest that a line may wait for a slow reader of standard output. Much less than the instance holds back its SIGKILL
+/// for whoever has an answer.
+const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
+
+/// A drain that has no more than this has nothing left.
+const NOTHING_LEFT: Duration = Duration::from_millis(5);
+
+/// Status of a subcommand whose request was not taken.
+pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
+
+/// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
+pub(super) type Places = Result<(Paths, Vec<String>), String>;
+
+/// What the user's terminal can do, or is wanted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terminal {
+    /// Colours.
+    pub has_colour: bool,
+    /// It can be drawn on again.
+    pub moves_cursor: bool,
+}
+
+impl Terminal {
+    /// What these variables of the environment say; empty ones say nothing (<https://no-color.org>).
+    #[must_use]
+    pub fn of(term: &OsStr, no_color: &OsStr) -> Self {
+        let moves_cursor = term != "dumb";
+        Self {
+            has_colour: moves_cursor && no_color.is_empty(),
+            moves_cursor,
+        }
+    }
+}
+
+/// Carries out a subcommand.
+#[must_use]
+pub fn run(order: Order, paths: Places, terminal: Terminal) -> Exit {
+    let begin = clock::monotonic();
+    let request = match order {
+        Order::Quiet => Request::Quiet,
+        Order::Resume => Request::Resume,
+        Order::Terminate => Request::Terminate,
+        Order::Stop => Request::Stop,
+        Order::Prestop(wait) => return prestop(wait, paths, begin),
+        Order::Status { as_json, watches } => return status(as_json, watches, paths, terminal),
+        Order::Health(of) => return health(of, paths, begin),
+    };
+    SignalSet::inherited().set_as_mask();
+    let paths = match paths.map(warned) {
+        Ok(paths) => paths,
+        Err(message) => {
+            report(&message);
+            return Exit::Usage;
+        }
+    };
+    match connect(&paths, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
+        Ok(told) if told.is_ok => say(&happened(request, &told)),
+        Ok(told) => {
+            report(&format!("{}: {}", told.message, where_it_is(&told)));
+            NOT_TAKEN
+        }
+        Err(message) => {
+            report(&message);
+            NOT_TAKEN
+        }
+    }
+}
+
+/// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
+/// for before its SIGKILL.
+pub(super) fn connect(paths: &Paths, limit: Duration) -> Result<&'static Stream, String> {
+    let instance = instances::the_only(&candidates(paths), limit).map_err(|error| error.to_string())?;
+    Ok(Box::leak(Box::new(instance.stream)))
+}
+
+fn told(stream: &'static Stream, request: Request, limit: Duration) -> Result<Told, String> {
+    ask(stream, request, limit).map_err(|error| error.to_string())
+}
+
+/// Says what is wrong and does not matter here.
+pub(super) fn warned((paths, warnings): (Paths, Vec<String>)) -> Paths {
+    for warning in warnings {
+        report(&format!("{warning}; going on without it"));
+    }
+    paths
+}
+
+/// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends well, and not too early.
+fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit {
+    // An init that cannot name its descendants sends SIGTERM to everybody.
+    SignalSet::inherited().with(Signal::TERM).set_as_mask();
+    let usual = match wait {
+        PrestopWait::For(period) => period,
+        PrestopWait::UntilIdle => USUAL_WAIT,
+    };
+    let give_up = begin.saturating_add(usual.max(LEAST_ATTEMPT));
+    let left = || give_up.saturating_sub(clock::monotonic());
+    let asked = paths.map(warned).and_then(|paths| {
+        let stream = connect(&paths, FIND_WITHIN.min(left()))?;
+        Ok((stream, told(stream, Request::Prestop, ANSWER_WITHIN.min(left()))?))
+    });
+    let wait_anyway = |message: &str| {
+        report(&format!("prestop: {message}; waiting {} all the same", seconds(usual)));
+        clock::pause_until(begin.saturating_add(usual));
+        Exit::Success
+    };
+    let (stream, told) = match asked {
+        Ok((stream, told)) if told.is_ok => (stream, told),
+        Ok((_, told)) => return wait_anyway(&told.message),
+        Err(message) => return wait_anyway(&message),
+    };
+    let until_idle = wait == PrestopWait::UntilIdle;
+    let most = match wait {
+        PrestopWait::For(period) => period.saturating_sub(clock::monotonic().saturating_sub(begin)),
+        PrestopWait::UntilIdle => told.left.unwrap_or(USUAL_WAIT),
+    };
+    let limit = most.saturating_add(WAIT_SLACK);
+    let line = match ask(stream, Request::Wait { until_idle, most }, limit) {
+        Ok(told) if told.is_ok => {
+            let waited = clock::monotonic().saturating_sub(begin);
+            format!(
+                "waited {}{}: {}",
+                seconds(waited),
+                why_now(&told, until_idle),
+                where_it_is(&told)
+            )
+        }
+        Ok(told) => return wait_anyway(&told.message),
+        Err(NoAnswer::Gone) => "ojs-init has ended".to_owned(),
+        Err(error) => return wait_anyway(&error.to_string()),
+    };
+    say(&line)
+}
+
+/// Why a wait is over, where its time is not the reason.
+fn why_now(told: &Told, until_idle: bool) -> &'static str {
+    match told.phase.as_str() {
+        "end_game" | "stop" => ", the end has begun",
+        _ if until_idle && told.active == 0 => ", no job is left",
+        _ if told.left.is_some_and(|left| left <= NOTHING_LEFT) => ", all that the drain may take",
+        _ => "",
+    }
+}
+
+fn say(line: &str) -> Exit {
+    if stdio::write_output(format!("{line}\n").as_bytes(), OUTPUT_LIMIT).is_err() {
+        // It was taken all the same. Where standard error takes nothing either, the exit status tells.
+        let _ = stdio::write_error(format!("ojs-init: {line}\n").as_bytes(), Duration::ZERO);
+    }
+    Exit::Success
+}
+
+/// What came of a request that was taken.
+fn happened(request: Request, told: &Told) -> String {
+    let jobs = jobs(told.active);
+    let now = if told.has_changed { "now" } else { "already" };
+    match (request, told.phase.as_str()) {
+        (Request::Quiet, "quiet") => format!("the worker is quiet {now}, {jobs}"),
+        (Request::Resume, "running") if told.has_changed => format!("the worker runs again, {jobs}"),
+        (Request::Resume, "running") => format!("the worker is running already, {jobs}"),
+        (Request::Terminate | Request::Stop, _) if told.has_changed => where_it_is(told),
+        _ => format!("nothing changes: {}", where_it_is(told)),
+    }
+}
+
+/// Where the instance is, in words.
+fn where_it_is(told: &Told) -> String {
+    let jobs = jobs(told.active);
+    let left = told.left.map(seconds).unwrap_or_default();
+    match told.phase.as_str() {
+        "running" => format!("the worker is running, {jobs}"),
+        "quiet" => format!("the worker is quiet, {jobs}"),
+        "delay" | "drain" => format!("the worker is terminating, {jobs}: the drain ends in {left} at the latest"),
+        "end_game" => format!("the worker is terminating, {jobs}: it has {left} to end"),
+        "stop" => format!("the worker is being stopped, {jobs}: ojs-init is gone in {left} at the latest"),
+        other => format!("the worker is in phase {other}, {jobs}"),
+    }
+}
+
+fn jobs(count: u64) -> String {
+    match count {
+        0 => "no job active".to_owned(),
+        1 => "1 job active".to_owned(),
+        count => format!("{count} jobs active"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(has_changed: bool, phase: &str, active: u64, left_ms: Option<u64>) -> Told {
+        Told {
+            is_ok: true,
+            has_changed,
+            phase: phase.to_owned(),
+            active,
+            left: left_ms.map(Duration::from_millis),
+            message: String::new(),
+        }
+    }
+
+    #[test]
+    fn one_line_says_what_happened_or_why_nothing_did() {
+        let cases = [
+            (
+                Request::Quiet,
+                told(true, "quiet", 3, None),
+                "the worker is quiet now, 3 jobs active",
+            ),
+            (
+                Request::Quiet,
+                told(false, "quiet", 1, None),
+                "the worker is quiet already, 1 job active",
+            ),
+            (
+                Request::Quiet,
+                told(false, "drain", 2, Some(12_300)),
+                "nothing changes: the worker is terminating, 2 jobs active: the drain ends in 12.3 s at the latest",
+            ),
+            (
+                Request::Resume,
+                told(true, "running", 0, None),
+                "the worker runs again, no job active",
+            ),
+            (
+                Request::Resume,
+                told(false, "running", 0, None),
+                "the worker is running already, no job active",
+            ),
+            (
+                Request::Terminate,
+                told(true, "drain", 1, Some(25_000)),
+                "the worker is terminating, 1 job active: the drain ends in 25 s at the latest",
+            ),
+            (
+                Request::Stop,
+                told(true, "stop", 1, Some(5_000)),
+                "the worker is being stopped, 1 job active: ojs-init is gone in 5 s at the latest",
+            ),
+        ];
+        for (request, told, expected) in cases {
+            assert_eq!(happened(request, &told), expected);
+        }
+    }
+}

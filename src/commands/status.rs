@@ -1,0 +1,137 @@
+//! The subcommands `status` and `health`: find the instance, ask it, show what it says.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use crate::cli::HealthOf;
+use crate::commands::ask::exchange;
+use crate::commands::operate::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, warned};
+use crate::commands::watch;
+use crate::daemon::prepare::report;
+use crate::exit::Exit;
+use crate::lifecycle::api::event::Request;
+use crate::lifecycle::view::health::Probe;
+use crate::os::signals::SignalSet;
+use crate::os::{clock, stdio, tty};
+use crate::wire::operator::control::decode_answer;
+use crate::wire::operator::screen::{Screen, draw};
+use crate::wire::operator::status_reply::{decode_health, decode_report, printable};
+
+/// Longest that `health` takes in all: the kubelet gives an exec probe 1 s, the start of the process included.
+const HEALTH_WITHIN: Duration = Duration::from_millis(800);
+
+/// Longest that text may wait for a slow reader of standard output.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Status of `health` when there is nobody to ask, or no answer.
+const NOT_ASKED: Exit = Exit::Status(2);
+
+/// Columns and lines where nobody knows them.
+const USUAL_SIZE: (u16, u16) = (80, 24);
+
+/// Shows the instance once, or until it ends.
+pub(super) fn status(as_json: bool, watches: bool, paths: Places, terminal: Terminal) -> Exit {
+    let paths = match paths.map(warned) {
+        Ok(paths) => paths,
+        Err(message) => return told(&message, Exit::Usage),
+    };
+    if watches {
+        return watch::run(&paths, as_json, terminal);
+    }
+    SignalSet::inherited().set_as_mask();
+    let answered = connect(&paths, FIND_WITHIN).and_then(|stream| {
+        let request = Request::Status { until_end: false };
+        exchange(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
+    });
+    let line = match answered {
+        Ok(line) => line,
+        Err(message) => return told(&message, NOT_TAKEN),
+    };
+    let Some(shown) = decode_report(&line) else {
+        return told(&refusal(&line), NOT_TAKEN);
+    };
+    let text = if as_json {
+        json(&line)
+    } else {
+        text(&draw(&shown, &screen(terminal.has_colour)))
+    };
+    match stdio::write_output(text.as_bytes(), OUTPUT_LIMIT) {
+        Ok(()) => Exit::Success,
+        Err(error) => told(&format!("cannot write to standard output: {error}"), NOT_TAKEN),
+    }
+}
+
+/// Says whether the instance is well.
+pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
+    SignalSet::inherited().set_as_mask();
+    let (probe, word) = match of {
+        HealthOf::Both => (Probe::Healthy, "healthy"),
+        HealthOf::Live => (Probe::Live, "live"),
+        HealthOf::Ready => (Probe::Ready, "ready"),
+    };
+    let give_up = begin.saturating_add(HEALTH_WITHIN);
+    let left = || give_up.saturating_sub(clock::monotonic());
+    let answered = paths.map(warned).and_then(|paths| {
+        let stream = connect(&paths, left())?;
+        exchange(stream, Request::Health(probe), left()).map_err(|error| error.to_string())
+    });
+    let line = match answered {
+        Ok(line) => line,
+        Err(message) => return told(&message, NOT_ASKED),
+    };
+    let Some(health) = decode_health(&line) else {
+        return told(&refusal(&line), NOT_ASKED);
+    };
+    let (text, exit) = if health.healthy {
+        (word.to_owned(), Exit::Success)
+    } else {
+        (format!("not {word}: {}", health.messages.join("; ")), NOT_TAKEN)
+    };
+    // The status is the answer; whether anybody reads the line is their business.
+    let _ = stdio::write_output(format!("{}\n", printable(&text)).as_bytes(), left());
+    exit
+}
+
+/// A report as JSON, on one line.
+pub(super) fn json(line: &[u8]) -> String {
+    format!("{}\n", printable(&String::from_utf8_lossy(line)))
+}
+
+/// Lines as a text.
+pub(super) fn text(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+}
+
+/// What standard output is.
+pub(super) fn screen(has_colour: bool) -> Screen {
+    let stdout = io::stdout();
+    let is_terminal = stdout.is_terminal();
+    let (width, height) = tty::size(stdout.as_fd()).filter(|_| is_terminal).unwrap_or(USUAL_SIZE);
+    Screen {
+        width: usize::from(width),
+        // The last line is for what comes after it. Who reads it elsewhere wants every job.
+        height: if is_terminal {
+            usize::from(height).saturating_sub(1)
+        } else {
+            usize::MAX
+        },
+        has_colour: has_colour && is_terminal,
+    }
+}
+
+/// Why it says nothing of itself.
+pub(super) fn refusal(line: &[u8]) -> String {
+    let message = decode_answer(line).map(|told| told.message).unwrap_or_default();
+    if message.is_empty() {
+        "what ojs-init answered is not understood; is it another version?".to_owned()
+    } else {
+        format!("ojs-init says: {message}; is it another version?")
+    }
+}
+
+/// Says what went wrong.
+pub(super) fn told(message: &str, exit: Exit) -> Exit {
+    report(message);
+    exit
+}

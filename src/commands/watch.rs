@@ -1,0 +1,327 @@
+//! `status --watch`: the instance, once a second, until it ends.
+//!
+//! Drawn over what stands there, with nothing to restore afterwards: no alternate screen, no raw mode, no hidden cursor.
+//! In a container the SIGKILL of PID 1 ends us as well, and then nobody would restore anything.
+
+use std::io::{self, ErrorKind, IsTerminal};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::commands::ask::{Incoming, NoAnswer, send};
+use crate::commands::operate::{FIND_WITHIN, NOT_TAKEN, Terminal};
+use crate::commands::status::{json, refusal, screen, told};
+use crate::config::Paths;
+use crate::daemon::prepare::report;
+use crate::daemon::runtime::dir::{Candidate, candidates};
+use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
+use crate::exit::{Exit, SIGNAL_BASE};
+use crate::lifecycle::api::event::Request;
+use crate::os::process::Pid;
+use crate::os::signal_fd::SignalFd;
+use crate::os::signals::SignalSet;
+use crate::os::{clock, stdio};
+use crate::signal::Signal;
+use crate::wire::operator::screen::{draw, farewell};
+use crate::wire::operator::status_reply::{Report, decode_report};
+use crate::wire::text::seconds;
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Without an answer for this long, what stands on the screen is old.
+const OLD_AFTER: Duration = Duration::from_secs(2);
+
+/// How long an instance that has closed the connection is looked for: it may only have taken another in its place.
+const FIND_AGAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Between two attempts at that.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// Longest that a picture may wait for a slow terminal: then the next one is drawn.
+const OUTPUT_LIMIT: Duration = Duration::from_millis(200);
+
+/// From the last word of PID 1 on we live no longer than it waits for us, which is 100 ms.
+const FAREWELL_LIMIT: Duration = Duration::from_millis(30);
+
+/// Clears the screen.
+const CLEAR: &str = "\x1b[2J";
+
+/// To the upper left corner.
+const HOME: &str = "\x1b[H";
+
+/// Clears the rest of a line, and begins the next.
+const NEXT_LINE: &str = "\x1b[K\r\n";
+
+/// Clears everything from here on.
+const CLEAR_REST: &str = "\x1b[J";
+
+/// Signals that end it, and the one that says that the terminal has another size.
+const SIGNALS: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::QUIT, Signal::HUP, Signal::WINCH];
+
+/// What stands on the screen.
+struct View {
+    as_json: bool,
+    has_colour: bool,
+    last: Option<Report>,
+    /// The rest of a line of JSON that its reader had no room for: never followed by anything but itself.
+    unwritten: Vec<u8>,
+    /// Nothing that was there before is wanted.
+    is_clear: bool,
+}
+
+/// The conversation.
+struct Talk {
+    instance: Instance,
+    incoming: Incoming,
+    connected_at: Duration,
+    /// When the question was asked that has no answer yet.
+    asked_at: Option<Duration>,
+    next: Duration,
+}
+
+/// Shows it until it ends, or until we are told to end.
+pub(super) fn run(paths: &Paths, as_json: bool, terminal: Terminal) -> Exit {
+    let why_not = if !io::stdout().is_terminal() {
+        Some("standard output is no terminal")
+    } else if !terminal.moves_cursor {
+        Some("this terminal cannot draw over what stands there (TERM=dumb)")
+    } else {
+        None
+    };
+    if let Some(why) = why_not.filter(|_| !as_json) {
+        let message = format!(
+            "status --watch: {why}; use `status` for one screen, or `status --json --watch` for one line of JSON a second"
+        );
+        return told(&message, Exit::Usage);
+    }
+    let mask = SIGNALS.into_iter().fold(SignalSet::inherited(), SignalSet::with);
+    mask.set_as_mask();
+    let signals = match SignalFd::new(SignalSet::of(&SIGNALS)) {
+        Ok(signals) => signals,
+        Err(error) => return told(&format!("cannot create a signal descriptor: {error}"), NOT_TAKEN),
+    };
+    let instance = match instances::the_only(&candidates(paths), FIND_WITHIN) {
+        Ok(instance) => instance,
+        Err(error) => return told(&error.to_string(), NOT_TAKEN),
+    };
+    let mut view = View {
+        as_json,
+        has_colour: terminal.has_colour,
+        last: None,
+        unwritten: Vec::new(),
+        is_clear: false,
+    };
+    // The connection is closed by the kernel, when we have ended: that is what PID 1 waits for before its SIGKILL.
+    watch(Box::leak(Box::new(Talk::new(instance))), &mut view, &signals)
+}
+
+fn watch(talk: &mut Talk, view: &mut View, signals: &SignalFd) -> Exit {
+    loop {
+        // A connection that breaks here is noticed by its end, below.
+        talk.ask_if_due();
+        if let Err(error) = talk.wait(signals) {
+            return told(&format!("cannot wait: {error}"), NOT_TAKEN);
+        }
+        while let Ok(Some(signal)) = signals.take() {
+            match signal {
+                Signal::WINCH => view.resized(),
+                signal => return view.interrupted(signal),
+            }
+        }
+        let (lines, over) = talk.incoming.lines(&talk.instance.stream);
+        for line in lines {
+            match view.take(&line, talk.instance.pid) {
+                Ok(None) => talk.asked_at = None,
+                Ok(Some(exit)) => return exit,
+                Err(message) => return told(&message, NOT_TAKEN),
+            }
+        }
+        match over {
+            None => view.is_old(talk.silence()),
+            Some(NoAnswer::Gone) => match talk.find_again() {
+                Ok(Some(again)) => *talk = again,
+                Ok(None) => return view.gone(),
+                Err(error) => return told(&error.to_string(), NOT_TAKEN),
+            },
+            Some(error @ (NoAnswer::TooLate(_) | NoAnswer::Strange | NoAnswer::Failed(_))) => {
+                return told(&error.to_string(), NOT_TAKEN);
+            }
+        }
+    }
+}
+
+impl Talk {
+    fn new(instance: Instance) -> Self {
+        let now = clock::monotonic();
+        Self {
+            instance,
+            incoming: Incoming::new(),
+            connected_at: now,
+            asked_at: None,
+            next: now,
+        }
+    }
+
+    fn ask_if_due(&mut self) {
+        let now = clock::monotonic();
+        if self.asked_at.is_none() && now >= self.next {
+            self.asked_at = Some(now);
+            self.next = now.saturating_add(LOOK_EVERY);
+            // A connection that is broken is noticed by its end.
+            let _ = send(&self.instance.stream, Request::Status { until_end: true });
+        }
+    }
+
+    /// For an answer, a signal, or the next look.
+    fn wait(&self, signals: &SignalFd) -> io::Result<()> {
+        let now = clock::monotonic();
+        let left = match self.asked_at {
+            None => self.next.saturating_sub(now),
+            // Once a second the screen says for how long there is no answer.
+            Some(_) => LOOK_EVERY,
+        };
+        let mut waiting = [
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.instance.stream.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut waiting, clock::poll_timeout(left)) {
+            Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// For how long there has been no answer.
+    fn silence(&self) -> Duration {
+        self.asked_at
+            .map_or(Duration::ZERO, |at| clock::monotonic().saturating_sub(at))
+    }
+
+    /// Another connection to the same instance; none when that has ended.
+    fn find_again(&self) -> Result<Option<Self>, NoInstance> {
+        let place = [Candidate {
+            path: self.instance.path.clone(),
+            make: false,
+            is_configured: true,
+        }];
+        // One that takes us again and again only to send us away has other things to do.
+        clock::pause_until(self.connected_at.saturating_add(TRY_AGAIN_AFTER));
+        let give_up = clock::monotonic().saturating_add(FIND_AGAIN_WITHIN);
+        loop {
+            let error = match instances::the_only(&place, TRY_AGAIN_AFTER) {
+                Ok(instance) => {
+                    return Ok(Some(Self {
+                        next: self.next,
+                        ..Self::new(instance)
+                    }));
+                }
+                Err(error) => error,
+            };
+            let is_dead = |why: &Unreachable| matches!(why, Unreachable::Dead);
+            let is_over = match &error {
+                NoInstance::None(reasons) => reasons.iter().any(|(_, why)| is_dead(why)),
+                NoInstance::Several(_) => false,
+            };
+            if is_over || !self.instance.path.exists() {
+                return Ok(None);
+            }
+            if clock::monotonic() >= give_up {
+                return Err(error);
+            }
+            clock::pause_until(clock::monotonic().saturating_add(TRY_AGAIN_AFTER));
+        }
+    }
+}
+
+impl View {
+    /// Shows what was answered; an exit when that was the last word of `pid`.
+    fn take(&mut self, line: &[u8], pid: Pid) -> Result<Option<Exit>, String> {
+        let shown = decode_report(line).ok_or_else(|| refusal(line))?;
+        let ending = shown.ending.clone();
+        self.last = Some(shown);
+        // PID 1 ends us as well.
+        let is_killed = pid == Pid::INIT && ending.as_deref() == Some("kill");
+        let is_last = is_killed || ending.as_deref() == Some("exit");
+        let limit = if is_last { FAREWELL_LIMIT } else { OUTPUT_LIMIT };
+        let written = if self.as_json {
+            self.print(line, is_last, limit)
+        } else {
+            let below = is_last.then(|| farewell(self.last.as_ref(), is_killed));
+            self.draw(below, limit)
+        };
+        Ok(match written {
+            _ if is_last => Some(Exit::Success),
+            // Nobody reads it any more.
+            Err(error) if error.kind() != ErrorKind::TimedOut => Some(NOT_TAKEN),
+            Ok(()) | Err(_) => None,
+        })
+    }
+
+    /// Prints a line of JSON. What its reader has no room for comes first the next time, and the lines meanwhile are left
+    /// out, but for the last one.
+    fn print(&mut self, line: &[u8], is_last: bool, limit: Duration) -> io::Result<()> {
+        if self.unwritten.is_empty() || is_last {
+            self.unwritten.extend_from_slice(json(line).as_bytes());
+        }
+        let (count, result) = stdio::write_output_counted(&self.unwritten, limit);
+        self.unwritten.drain(..count);
+        result
+    }
+
+    fn resized(&mut self) {
+        self.is_clear = false;
+        if !self.as_json && self.last.is_some() {
+            // The next picture comes in a second.
+            let _ = self.draw(None, OUTPUT_LIMIT);
+        }
+    }
+
+    /// What is shown is so old.
+    fn is_old(&mut self, silence: Duration) {
+        if silence >= OLD_AFTER && !self.as_json {
+            let line = format!("no answer for {}", seconds(Duration::from_secs(silence.as_secs())));
+            let _ = self.draw(Some(line), OUTPUT_LIMIT);
+        }
+    }
+
+    /// The instance has ended, and we were not told how.
+    fn gone(&mut self) -> Exit {
+        let farewell = farewell(self.last.as_ref(), false);
+        if self.as_json {
+            report(&farewell);
+        } else {
+            let _ = self.draw(Some(farewell), OUTPUT_LIMIT);
+        }
+        Exit::Success
+    }
+
+    /// Ctrl-C is how a person ends it; the rest is as for any program.
+    fn interrupted(&self, signal: Signal) -> Exit {
+        if !self.as_json {
+            let _ = stdio::write_output(b"\r\n", OUTPUT_LIMIT);
+        }
+        if signal == Signal::INT {
+            return Exit::Success;
+        }
+        Exit::Status(SIGNAL_BASE.saturating_add(u8::try_from(signal.number()).unwrap_or(u8::MAX)))
+    }
+
+    /// Draws what was last said, and below it this line.
+    fn draw(&mut self, below: Option<String>, limit: Duration) -> io::Result<()> {
+        let mut screen = screen(self.has_colour);
+        let width = screen.width;
+        screen.height = screen.height.saturating_sub(usize::from(below.is_some()));
+        let mut lines = self.last.as_ref().map_or(Vec::new(), |last| draw(last, &screen));
+        lines.extend(below.map(|line| line.chars().take(width).collect()));
+        let mut text = if self.is_clear {
+            HOME.to_owned()
+        } else {
+            [CLEAR, HOME].concat()
+        };
+        self.is_clear = true;
+        text.extend(lines.iter().flat_map(|line| [line.as_str(), NEXT_LINE]));
+        text.push_str(CLEAR_REST);
+        stdio::write_output(text.as_bytes(), limit)
+    }
+}

@@ -1,0 +1,142 @@
+//! The way from the lifecycle's calls to the backend and back: a few named threads that wait, so that the loop does not.
+//!
+//! Each kind of call has threads of its own: a FETCH that hangs delays no heartbeat, and a thousand reports delay
+//! neither. Every call is answered exactly once, also when there is no room, no thread, no time or a panic.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::Backend;
+use crate::daemon::backend::http::{Http, Target};
+pub use crate::daemon::backend::pool::Heard;
+use crate::daemon::backend::pool::{IDLE_LIMIT, Job, MakeWork, Plan, Pool, STACK_BYTES, TakeAnswer, Work};
+use crate::lifecycle::api::effect::Call;
+use crate::lifecycle::api::event::Reply;
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::time::Moment;
+use crate::wire::backend::request::Identity;
+
+/// Most report threads that are wanted at once; as many again stand in for those that hang.
+const MOST_REPORTERS: usize = 64;
+
+/// Fewest reports that may wait for a thread.
+const FEWEST_WAITING_REPORTS: usize = 64;
+
+/// The lane of register, heartbeat and deregister: further threads where the first one hangs. A new worker's register, an
+/// old one's deregister and a heartbeat may hang at the same time, and the last heartbeat waits for none of them.
+const BEAT: Plan = Plan {
+    name: "beat",
+    most_threads: 4,
+    kept_threads: 1,
+    most_waiting: 4,
+    idle_limit: IDLE_LIMIT,
+    stack_bytes: STACK_BYTES,
+};
+
+/// The lane of FETCH: there is never a reason for two at once.
+const FETCH: Plan = Plan {
+    name: "fetch",
+    most_threads: 1,
+    kept_threads: 1,
+    most_waiting: 1,
+    idle_limit: IDLE_LIMIT,
+    stack_bytes: STACK_BYTES,
+};
+
+/// The lane of progress, checkpoints and the manifest: it can wait.
+const SIDE: Plan = Plan {
+    name: "side",
+    most_threads: 4,
+    kept_threads: 0,
+    most_waiting: 256,
+    idle_limit: IDLE_LIMIT,
+    stack_bytes: STACK_BYTES,
+};
+
+/// What the lanes need to know.
+#[derive(Debug, Clone)]
+pub struct LaneSettings {
+    /// Where the backend is and how to reach it.
+    pub backend: Backend,
+    /// What the address is, and where it was set, in the words of the configuration: a person is told what to look at.
+    pub url_setting: String,
+    /// Who we are.
+    pub identity: Identity,
+    /// Largest envelope that a worker can be given, in bytes; bounds how much of an answer is read.
+    pub max_frame: u64,
+}
+
+/// Why there are no lanes: one sentence that names setting and file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneError(pub(in crate::daemon) String);
+
+impl fmt::Display for LaneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LaneError {}
+
+/// The threads that talk to the backend. Dropping it ends them, each after the request that it is at.
+pub struct Lanes {
+    beat: Pool,
+    fetch: Pool,
+    report: Pool,
+    side: Pool,
+}
+
+impl Lanes {
+    /// Lanes whose answers go to `answer`, on whatever thread, also that of [`Lanes::send`]; it must not block.
+    /// No thread is started before the first call.
+    ///
+    /// # Errors
+    /// A certificate or key that cannot be used.
+    pub fn start(
+        settings: LaneSettings,
+        answer: impl Fn(CallId, Reply, Heard) + Send + Sync + 'static,
+    ) -> Result<Self, LaneError> {
+        let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
+        let target = Arc::new(Target::new(settings)?);
+        let make: MakeWork = Arc::new(move || -> Box<dyn Work> { Box::new(Http::new(Arc::clone(&target))) });
+        let answer: TakeAnswer = Arc::new(answer);
+        let pool = |plan| Pool::new(plan, Arc::clone(&make), Arc::clone(&answer));
+        Ok(Self {
+            beat: pool(BEAT),
+            fetch: pool(FETCH),
+            report: pool(reports(concurrency)),
+            side: pool(SIDE),
+        })
+    }
+
+    /// Sends a request, without waiting. Its answer comes at `give_up` at the latest.
+    pub fn send(&mut self, id: CallId, call: Call, give_up: Moment) {
+        let pool = match &call {
+            Call::Register { .. } | Call::Heartbeat { .. } | Call::Deregister { .. } => &mut self.beat,
+            Call::Fetch { .. } => &mut self.fetch,
+            Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } | Call::Look { .. } => &mut self.report,
+            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => &mut self.side,
+        };
+        pool.send(Job { id, call, give_up });
+        // An outcome is not to wait for a thread to be had.
+        self.report.keep_one();
+    }
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes").finish_non_exhaustive()
+    }
+}
+
+/// The lanes of ACK, FAIL, requeue and looks: each active job may have one under way and one that hangs.
+fn reports(concurrency: usize) -> Plan {
+    Plan {
+        name: "report",
+        most_threads: concurrency.clamp(1, MOST_REPORTERS) * 2,
+        kept_threads: 1,
+        most_waiting: concurrency.saturating_mul(2).max(FEWEST_WAITING_REPORTS),
+        idle_limit: IDLE_LIMIT,
+        stack_bytes: STACK_BYTES,
+    }
+}

@@ -1,0 +1,62 @@
+//! The bearer token, from its file before each request: secrets rotate.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::config::{Backend, Secret};
+use crate::daemon::backend::small_file;
+use crate::daemon::log::throttle::Seldom;
+
+/// Largest token file, in bytes.
+const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
+
+/// Where the token comes from. All lanes share one, so that they complain with one voice.
+#[derive(Debug)]
+pub(in crate::daemon) struct TokenSource {
+    file: Option<PathBuf>,
+    fixed: Option<Secret>,
+    complaints: Mutex<Seldom>,
+}
+
+/// There shall be a token, and there is none now. The log says why.
+#[derive(Debug)]
+pub(in crate::daemon) struct NoToken;
+
+impl TokenSource {
+    /// The file where there is one, else the token itself, else none.
+    pub(in crate::daemon) fn new(backend: &Backend) -> Self {
+        Self {
+            file: backend.auth_token_file.clone(),
+            fixed: backend.auth_token.clone(),
+            complaints: Mutex::default(),
+        }
+    }
+
+    /// The token as it is now; `None`: requests go without.
+    ///
+    /// # Errors
+    /// The file holds none that can be used.
+    pub(in crate::daemon) fn now(&self) -> Result<Option<Secret>, NoToken> {
+        let Some(path) = &self.file else {
+            return Ok(self.fixed.clone());
+        };
+        let complain = |what: &str| {
+            let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+            complaints.warn(format_args!(
+                "backend.auth_token_file = {}: {what}; nothing is sent to the backend until it holds a token",
+                path.display()
+            ));
+            NoToken
+        };
+        let bytes = small_file::read(path, MAX_TOKEN_FILE_BYTES)
+            .map_err(|error| complain(&format!("cannot be read: {error}")))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(complain("is empty"));
+        }
+        let token = Secret::parse(text)
+            .ok_or_else(|| complain("holds what no header can carry: a token is printable ASCII without blanks"))?;
+        Ok(Some(token))
+    }
+}

@@ -1,0 +1,119 @@
+//! One order of the lifecycle, one call.
+
+use log::{debug, warn};
+use uuid::Uuid;
+
+use crate::daemon::descendants;
+use crate::daemon::event_loop::{EventLoop, Worker, now};
+use crate::daemon::start::{self, NotStartedNow};
+use crate::exit::Exit;
+use crate::lifecycle::api::answer::Shown;
+use crate::lifecycle::api::effect::Effect;
+use crate::lifecycle::api::event::{Event, NotStarted};
+use crate::lifecycle::api::ids::{ClientId, ConnectionId, WorkerId};
+use crate::os::cgroup::OomKills;
+use crate::os::{init, process};
+use crate::signal::Signal;
+use crate::wire::operator::status;
+use crate::wire::termination_log;
+
+impl EventLoop {
+    /// Does what the machine ordered. Returns the exit status when that was the last order.
+    pub(super) fn perform(&mut self) -> Option<Exit> {
+        while let Some(effect) = self.machine.poll_effect() {
+            self.figures.noted(&effect, now());
+            match effect {
+                Effect::StartWorker => self.start_worker(),
+                Effect::SignalWorker(signal) => self.signal_worker(signal),
+                Effect::SignalProcess(process, signal) => self.links.signal(process, signal),
+                Effect::TerminateDescendants => self.descendants.terminate(),
+                Effect::KillDescendants => descendants::kill_children(),
+                Effect::KillEverything => self.kill_everything(),
+                Effect::Tell(connection, word) => {
+                    let registry = self.poll.registry();
+                    self.links.tell(connection, &word, registry, &mut self.happened);
+                }
+                Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
+                Effect::Close(connection, why) => self.close(connection, why),
+                Effect::CallBackend { id, call, give_up } => {
+                    self.narrator.calling(&call);
+                    self.lanes.send(id, call, give_up);
+                }
+                Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.happened),
+                Effect::Show(client, shown) => self.show(client, &shown),
+                Effect::DropClient(client) => self.control.drop_client(client),
+                Effect::Say(remark) => self.narrator.narrate(&remark),
+                Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
+                Effect::Exit(status) => return Some(Exit::Status(status)),
+            }
+        }
+        None
+    }
+
+    fn start_worker(&mut self) {
+        self.oom_kills.iter_mut().for_each(OomKills::begin);
+        let event = match start::try_spawn(&self.plan, &self.facts.program) {
+            Ok(pid) => {
+                let process = self.links.worker_started(pid, self.poll.registry());
+                self.worker = Some(Worker { pid, process });
+                self.figures.worker_started();
+                if let Some(act) = self.on_first_start.take() {
+                    act();
+                }
+                // A child that changed its user shared our memory until then, and the kernel made it readable again.
+                if let Err(error) = init::forbid_dumps() {
+                    debug!("PR_SET_DUMPABLE: {error}");
+                }
+                let worker = WorkerId(Uuid::now_v7().to_string().into());
+                self.narrator.worker_started(pid, &worker);
+                Event::WorkerStarted { process, worker }
+            }
+            Err(NotStartedNow::Shortage(error)) => {
+                debug!("no process to be had: {error}");
+                self.narrator.no_process_yet(start::reason(&error));
+                let shortage = start::no_process(&self.facts.program, &error);
+                self.narrator.worker_not_started(shortage.message);
+                Event::WorkerNotStarted(NotStarted::Shortage)
+            }
+            Err(NotStartedNow::Refused(refused)) => {
+                let status = refused.exit.code();
+                self.narrator.worker_not_started(refused.message);
+                Event::WorkerNotStarted(NotStarted::Refused(status))
+            }
+        };
+        self.happened.push_back(event);
+    }
+
+    fn signal_worker(&self, signal: Signal) {
+        let Some(worker) = self.worker else { return };
+        let result = if self.process_group {
+            process::signal_group(worker.pid, signal)
+        } else {
+            process::signal(worker.pid, signal)
+        };
+        match result {
+            Ok(()) => debug!("{signal} to the worker"),
+            Err(error) => warn!("cannot send {signal} to the worker: {error}"),
+        }
+    }
+
+    fn show(&mut self, client: ClientId, shown: &Shown) {
+        let up = self.started_at.until(now());
+        let line = status::encode(shown, &self.facts, up, self.log.dropped());
+        self.control.write(client, &line, &mut self.happened);
+    }
+
+    fn close(&mut self, connection: ConnectionId, why: &str) {
+        warn!("connection {connection}: closed by us: {why}");
+        let registry = self.poll.registry();
+        self.links.hang_up(connection, registry, &mut self.happened);
+    }
+
+    /// SIGKILL to the worker, unless it was reaped, and to everything else that is ours.
+    pub(super) fn kill_everything(&self) {
+        if let Some(worker) = self.worker {
+            descendants::kill_group(worker.pid);
+        }
+        descendants::kill_everybody();
+    }
+}

@@ -1,0 +1,184 @@
+//! How the worker ended and how we end, as records of the log. The very last record names the cause: it is what
+//! `kubectl logs --tail=1` shows, and what is left of a life at level warn.
+
+use std::fmt;
+
+use log::Level;
+
+use crate::daemon::log::narrate::{info, jobs, warn};
+use crate::daemon::log::record::{Fields, Note};
+use crate::exit::Ended;
+use crate::lifecycle::shutdown::end_report::{Account, Cause, Manner, WorkerEnd};
+use crate::lifecycle::worker::end_cause::EndCause;
+use crate::signal::Signal;
+
+/// What is known of the end before it comes.
+#[derive(Debug, Default)]
+pub struct LastWords {
+    /// Why there is no worker, if the last attempt to start it failed: what is wrong, and what to do.
+    no_worker: Option<String>,
+    /// Why there is no process for it at the moment.
+    shortage: Option<String>,
+}
+
+impl LastWords {
+    /// The worker could not be started, for this reason.
+    pub fn not_started(&mut self, why: String) {
+        self.no_worker = Some(why);
+    }
+
+    /// Whether the last attempt to start it failed for good.
+    pub fn has_none(&self) -> bool {
+        self.no_worker.is_some()
+    }
+
+    /// There is no process for it at the moment, for this reason.
+    pub fn no_process_yet(&mut self, why: String) {
+        self.shortage = Some(why);
+    }
+
+    /// It was started.
+    pub fn started(&mut self) {
+        *self = Self::default();
+    }
+
+    /// There is no process for it at the moment.
+    pub fn start_postponed(&self) -> Note {
+        let why = self.shortage.as_deref().unwrap_or("the system has none");
+        warn(format_args!(
+            "cannot create a process for the worker yet, trying for 10 s: {why}"
+        ))
+    }
+
+    /// The last record of all.
+    pub fn summary(&self, account: &Account, status: u8) -> Note {
+        let left = left_undone(account);
+        if account.is_abandoned {
+            return warn(format_args!("Worker stopped at once{left}; exit status {status}"));
+        }
+        match (account.cause, account.worker) {
+            (Cause::Asked(_), _) if left.is_empty() && account.is_forced() => {
+                info(format_args!("Worker stopped by force; exit status {status}"))
+            }
+            (Cause::Asked(_), _) if left.is_empty() => {
+                info(format_args!("Worker stopped gracefully; exit status {status}"))
+            }
+            (Cause::Asked(_), _) => warn(format_args!(
+                "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
+                jobs(account.cut_off),
+                jobs(account.unreported)
+            )),
+            (Cause::AtOnce, _) => warn(format_args!("Worker stopped at once{left}; exit status {status}")),
+            (Cause::NotStarted(_), _) => self.not_started_at_all(&left, status),
+            (Cause::WorkerEnded, end) => unasked(account, end, &left, status),
+            (Cause::WorkerWasEnded, _) => was_ended(account, &left, status),
+        }
+    }
+
+    fn not_started_at_all(&self, left: &str, status: u8) -> Note {
+        let why = self.no_worker.as_deref().unwrap_or("the worker could not be started");
+        Note::new(Level::Error, format_args!("{why}{left}; exit status {status}"))
+            .fatal()
+            .about(Fields::of_error("not_started", why))
+    }
+}
+
+/// Jobs that the backend did not hear of as it should have; empty when there are none.
+fn left_undone(account: &Account) -> String {
+    let mut left = String::new();
+    if account.cut_off > 0 {
+        left.push_str(&format!(", {} cut off", jobs(account.cut_off)));
+    }
+    if account.unreported > 0 {
+        left.push_str(&format!(", {} finished and not reported", jobs(account.unreported)));
+    }
+    left
+}
+
+fn given_up(account: &Account) -> &'static str {
+    if account.tally.has_ended_too_often {
+        "given up after more than 10 restarts in 10 minutes: "
+    } else {
+        ""
+    }
+}
+
+/// It was ended by us, and there is no other one.
+fn was_ended(account: &Account, left: &str, status: u8) -> Note {
+    let why = account.tally.ended_for.as_ref();
+    let why = why.map_or_else(String::new, |cause| format!(": {cause}"));
+    error(format_args!(
+        "{}the worker was ended{why}{left}; exit status {status}",
+        given_up(account)
+    ))
+}
+
+/// Nobody had asked for the end of the worker, and there is no other one.
+fn unasked(account: &Account, end: Option<WorkerEnd>, left: &str, status: u8) -> Note {
+    let given_up = given_up(account);
+    let how = match end {
+        Some(end) => fate(end, status),
+        None => "not even SIGKILL ends the worker".to_owned(),
+    };
+    if status == 0 {
+        warn(format_args!(
+            "{given_up}{how}, with success{left}; exit status {status}"
+        ))
+    } else {
+        error(format_args!("{given_up}{how}{left}; exit status {status}"))
+    }
+}
+
+/// `the worker was killed by SIGKILL`; the status only where ours is another one.
+fn fate(end: WorkerEnd, status: u8) -> String {
+    match end.ended {
+        Ended::Signalled(_) => format!("the worker was {end}"),
+        Ended::Exited(own) if own == status => format!("the worker ended by itself{}", end.out_of_memory()),
+        Ended::Exited(own) => format!("the worker ended by itself with status {own}{}", end.out_of_memory()),
+    }
+}
+
+/// The worker's process was reaped.
+pub fn worker_ended(end: WorkerEnd, manner: Manner) -> Note {
+    let fields = how_it_ended(end, Fields::default());
+    match manner {
+        Manner::Orderly => info(format_args!("the worker ended: {end}")),
+        Manner::Disorderly => warn(format_args!("the worker ended, but not as it was asked to: {end}")),
+        Manner::Unasked => warn(format_args!("the worker ended by itself, with success: {end}")),
+        Manner::Failed => error(format_args!("the worker failed: {end}{}", hint(end.ended))),
+    }
+    .about(fields)
+}
+
+/// The same, of a worker that was ended by us.
+pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> Note {
+    error(format_args!("the worker was ended: {cause} ({end})")).about(how_it_ended(end, about_cause(cause)))
+}
+
+fn how_it_ended(end: WorkerEnd, fields: Fields) -> Fields {
+    let fields = match end.ended {
+        Ended::Exited(status) => fields.with("exit_status", u64::from(status)),
+        Ended::Signalled(signal) => fields.with("signal", signal.to_string().as_str()),
+    };
+    fields.with_any("oom_kills", Some(end.oom_kills).filter(|kills| *kills > 0))
+}
+
+/// The job that is the cause, where it is one.
+pub fn about_cause(cause: &EndCause) -> Fields {
+    match cause {
+        EndCause::Hung { job, .. } => Fields::of_job(job, None),
+        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Orphaned => Fields::default(),
+    }
+}
+
+/// What a person may not expect.
+fn hint(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Signalled(Signal::HUP) => "; ojs-init passes SIGHUP on, and the worker has no handler for it",
+        Ended::Signalled(_) | Ended::Exited(_) => "",
+    }
+}
+
+fn error(message: impl fmt::Display) -> Note {
+    Note::new(Level::Error, message)
+}

@@ -1,0 +1,473 @@
+//! What the lifecycle has to say, as records of the log; jobs are the business of `narrate_jobs`. Job ids may appear,
+//! arguments and results never.
+
+use std::fmt;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::config::Worker;
+use crate::daemon::log::last_words::{self, LastWords};
+use crate::daemon::log::narrate_answers::Answers;
+use crate::daemon::log::narrate_forms;
+use crate::daemon::log::narrate_jobs::{JobNarrator, milliseconds};
+use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
+use crate::daemon::log::narrate_stop;
+use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::sink::{say, set_worker};
+use crate::lifecycle::api::effect::{Call, Reason, Remark, WorkerState};
+use crate::lifecycle::api::event::{Failure, Subject};
+use crate::lifecycle::api::ids::{ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::shutdown::end_report::Account;
+use crate::lifecycle::worker::capacity::CapacityNews;
+use crate::lifecycle::worker::end_cause::EndCause;
+use crate::os::clock;
+use crate::os::process::Pid;
+use crate::wire::names::worker_state;
+use crate::wire::text::seconds;
+
+/// Characters of a client's name that are logged; it may send a novel.
+const CLIENT_CHARS: usize = 100;
+
+/// Writes to the log what the lifecycle has to say.
+#[derive(Debug)]
+pub struct Narrator {
+    /// When it began, on the monotonic clock.
+    began: Duration,
+    concurrency: u32,
+    queues: String,
+    jobs: JobNarrator,
+    /// What ended it, if that was said.
+    ended_by: Option<Reason>,
+    /// How it ends.
+    last_words: LastWords,
+    /// Requests that failed.
+    outages: OutageNarrator,
+    /// What the backend's answers say.
+    pub answers: Answers,
+}
+
+impl Narrator {
+    /// For a worker that is configured like this, and the backend at this address.
+    pub fn new(worker: &Worker, url: &str) -> Self {
+        Self {
+            began: clock::monotonic(),
+            concurrency: worker.concurrency,
+            queues: worker.queues.join(","),
+            jobs: JobNarrator::default(),
+            ended_by: None,
+            last_words: LastWords::default(),
+            outages: OutageNarrator::new(url),
+            answers: Answers::default(),
+        }
+    }
+
+    /// Writes it to the log.
+    pub fn narrate(&mut self, remark: &Remark) {
+        if let Some(note) = self.note(remark, clock::monotonic()) {
+            say(&note);
+        }
+    }
+
+    /// The worker was started, and this is its name from here on, in every record.
+    pub fn worker_started(&mut self, pid: Pid, worker: &WorkerId) {
+        self.last_words.started();
+        set_worker(&worker.0);
+        say(&self.started(u64::try_from(pid.number()).unwrap_or_default(), worker));
+    }
+
+    /// There is no process for the worker at the moment, for this reason.
+    pub fn no_process_yet(&mut self, why: String) {
+        self.last_words.no_process_yet(why);
+    }
+
+    /// There is no worker, for this reason; the lifecycle decides whether that is the end.
+    pub fn worker_not_started(&mut self, why: String) {
+        self.last_words.not_started(why);
+    }
+
+    /// A request goes to the backend.
+    pub fn calling(&mut self, call: &Call) {
+        if let Some(note) = self.calling_note(call) {
+            say(&note);
+        }
+    }
+
+    fn started(&self, pid: u64, worker: &WorkerId) -> Note {
+        let fields = Fields::default()
+            .with("pid", pid)
+            .with("concurrency", u64::from(self.concurrency))
+            .with("queues", self.queues.as_str());
+        let most = jobs(self.concurrency);
+        info(format_args!(
+            "Worker started with pid {pid}, for up to {most} at once, as {worker}"
+        ))
+        .about(fields)
+    }
+
+    fn calling_note(&mut self, call: &Call) -> Option<Note> {
+        match call {
+            Call::Heartbeat { state, active, .. } => {
+                let fields = Fields::default()
+                    .with("active_jobs", active.len())
+                    .with("worker_state", worker_state(*state));
+                Some(Note::new(Level::Debug, "Worker heartbeat sent").about(fields))
+            }
+            Call::Fail { job, error, .. } => {
+                self.jobs.failing(job, error);
+                None
+            }
+            Call::Register { .. }
+            | Call::Fetch { .. }
+            | Call::Ack { .. }
+            | Call::Requeue { .. }
+            | Call::Look { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Deregister { .. } => None,
+        }
+    }
+
+    /// The record about it, unless there was one like it a moment ago.
+    fn note(&mut self, remark: &Remark, now: Duration) -> Option<Note> {
+        Some(match remark {
+            // A worker that could not be started has no story: the last words say it all.
+            Remark::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
+                return None;
+            }
+            Remark::StateChanged { state, reason } => self.state_changed(*state, *reason),
+            Remark::Stayed { what, why } => stayed(*what, why),
+            Remark::DrainBegan { active, left } | Remark::Draining { active, left } => self.draining(*active, *left),
+            Remark::Drained => info("no job is active: asking the worker to end"),
+            Remark::SameRequest(what, after) => narrate_stop::same_request(*what, *after),
+            Remark::StopBegan { held, forced } => narrate_stop::began(*held, *forced),
+            Remark::GraceEnded(force) => narrate_stop::grace_ended(*force),
+            Remark::EndingAtOnce(force) => narrate_stop::ending_at_once(*force),
+            Remark::Killing => warn("SIGKILL to what is left"),
+            Remark::KillGaveUp(still_there) => narrate_stop::kill_gave_up(*still_there),
+            Remark::WorkerEnded(end, manner) => last_words::worker_ended(*end, *manner),
+            Remark::WorkerWasEnded { end, cause } => last_words::worker_was_ended(*end, cause),
+            Remark::DescendantsLeft(left) => descendants_left(*left),
+            Remark::RestartIn(pause) => restart_in(*pause),
+            Remark::TooManyRestarts => Note::new(Level::Error, TOO_MANY_RESTARTS),
+            Remark::StartPostponed => self.last_words.start_postponed(),
+            Remark::NotReady => warn(NOT_READY),
+            Remark::ConnectionReady {
+                connection,
+                concurrency,
+                client,
+            } => ready(*connection, *concurrency, client.as_deref()),
+            Remark::Capacity(news) => capacity(*news),
+            Remark::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
+            Remark::Claimed(job) => JobNarrator::claimed(job),
+            Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
+            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answers.state(), now),
+            Remark::Abandoned(job, why) => self.jobs.abandoned(job, why),
+            Remark::Void(job, why) => JobNarrator::void(job, why),
+            Remark::Adopted(job) => JobNarrator::adopted(job),
+            Remark::Replaced(job) => JobNarrator::replaced(job),
+            Remark::ReservationLost(job, reason) => self.jobs.reservation_lost(job, *reason, self.answers.failure()),
+            Remark::DoneTwice(job) => self.jobs.done_twice(job, self.answers.failure()),
+            Remark::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
+            Remark::TimedOut(job) => self.jobs.timed_out(job, now),
+            Remark::ResultDropped(job) => JobNarrator::result_dropped(job),
+            Remark::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
+            Remark::CallFailed {
+                what,
+                job,
+                failure,
+                retry_in,
+            } => self.call_failed(what, job.as_deref(), *failure, *retry_in, now),
+            Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
+            Remark::NotRegistered => not_registered(),
+            Remark::HeartbeatForm(form) => narrate_forms::heartbeat(*form),
+            Remark::QuietStays => warn(QUIET_STAYS),
+            Remark::HeartbeatsRefused => narrate_forms::heartbeats_refused(self.answers.failure()),
+            Remark::FetchForm(form) => narrate_forms::fetch(*form),
+            Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
+            Remark::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
+            Remark::BackendIsStillAway(outage) => self.outages.goes_on(outage),
+            Remark::BackendIsBack(outage) => self.outages.is_over(outage),
+            Remark::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
+            Remark::FetchAbandoned => warn(FETCH_ABANDONED),
+            Remark::PrestopRan { left } => prestop_ran(*left),
+            Remark::PrestopLapsed { later } => prestop_lapsed(*later),
+            Remark::Summary(account) => self.summary(account, now),
+        })
+    }
+
+    fn call_failed(
+        &mut self,
+        what: &'static str,
+        job: Option<&Subject>,
+        failure: Failure,
+        retry_in: Option<Duration>,
+        now: Duration,
+    ) -> Note {
+        let failed = Failed {
+            what,
+            job,
+            failure,
+            retry_in,
+        };
+        self.outages.failed(failed, self.answers.failure(), now)
+    }
+
+    fn summary(&self, account: &Account, now: Duration) -> Note {
+        let status = account.status.unwrap_or_default();
+        let last_words = self.last_words.summary(account, status);
+        last_words.and(|fields| self.with_totals(fields, status, now))
+    }
+
+    fn state_changed(&mut self, state: WorkerState, reason: Reason) -> Note {
+        if state == WorkerState::Terminate {
+            self.ended_by = Some(reason);
+        }
+        let fields = because_of(reason).with("worker_state", worker_state(state));
+        let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
+            "a preStop hook came to nothing"
+        } else {
+            reason_of(reason)
+        };
+        info(format_args!("{why}: {}", what_follows(state))).about(fields)
+    }
+
+    fn draining(&self, active: usize, left: Duration) -> Note {
+        let fields = self.ended_by.map(because_of).unwrap_or_default();
+        let fields = fields
+            .with("active_jobs", active)
+            .with("remaining_ms", milliseconds(left));
+        info(format_args!(
+            "Worker draining, {} in progress; {} left",
+            jobs(active),
+            seconds(left)
+        ))
+        .about(fields)
+    }
+
+    fn with_totals(&self, fields: Fields, status: u8, now: Duration) -> Fields {
+        fields
+            .with("exit_status", u64::from(status))
+            .with("total_processed", self.jobs.completed())
+            .with("uptime_seconds", now.saturating_sub(self.began).as_secs())
+    }
+}
+
+const TOO_MANY_RESTARTS: &str = "more than 10 restarts of the worker in 10 minutes: giving up";
+
+const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
+                         does; one that talks to the backend by itself needs --no-agent (OJS_MODE=none)";
+
+const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts: it has to take that back, and where it cannot, a new worker process is needed (it has another worker id)";
+
+const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
+
+pub(in crate::daemon) fn info(message: impl fmt::Display) -> Note {
+    Note::new(Level::Info, message)
+}
+
+pub(in crate::daemon) fn warn(message: impl fmt::Display) -> Note {
+    Note::new(Level::Warn, message)
+}
+
+/// `1 job`, `2 jobs`.
+pub(in crate::daemon) fn jobs(count: impl fmt::Display) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} job{plural}")
+}
+
+/// Who asked for it, and with which signal.
+pub fn because_of(reason: Reason) -> Fields {
+    let signal = match reason {
+        Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
+            Some(reason_of(reason))
+        }
+        Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
+    };
+    Fields::default()
+        .with("reason", reason.name())
+        .with_any("signal", signal)
+}
+
+fn stayed(what: Reason, why: &str) -> Note {
+    info(format_args!("{}: nothing changes: {why}", reason_of(what))).about(because_of(what))
+}
+
+fn prestop_ran(left: Option<Duration>) -> Note {
+    let fields = Fields::default().with_any("remaining_ms", left.map(milliseconds));
+    match left {
+        Some(left) => info(format_args!(
+            "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
+            seconds(left)
+        )),
+        None => info("a preStop hook ran: the orchestrator's clock runs"),
+    }
+    .about(fields)
+}
+
+fn prestop_lapsed(later: Option<Duration>) -> Note {
+    const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
+    let fields = Fields::default().with_any("remaining_ms", later.map(milliseconds));
+    match later {
+        Some(left) => warn(format_args!(
+            "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
+            seconds(left)
+        )),
+        None => warn(format_args!("{LAPSED}: going on without its clock")),
+    }
+    .about(fields)
+}
+
+fn descendants_left(left: Duration) -> Note {
+    let fields = Fields::default().with("remaining_ms", milliseconds(left));
+    info(format_args!(
+        "the worker left processes behind: they have {} to end",
+        seconds(left)
+    ))
+    .about(fields)
+}
+
+fn restart_in(pause: Duration) -> Note {
+    let fields = Fields::default().with("retry_ms", milliseconds(pause));
+    warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
+}
+
+fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> Note {
+    let client: String = client.unwrap_or("unnamed client").chars().take(CLIENT_CHARS).collect();
+    let fields = Fields::default()
+        .with("connection", connection.0)
+        .with("concurrency", u64::from(concurrency))
+        .with("client", client.as_str());
+    info(format_args!(
+        "connection {connection} ({client}) takes up to {}",
+        jobs(concurrency)
+    ))
+    .about(fields)
+}
+
+fn capacity(news: CapacityNews) -> Note {
+    match news {
+        CapacityNews::Lost {
+            lost: Some((connection, process)),
+            more,
+            takes,
+            most,
+        } => {
+            let more = if more == 0 {
+                String::new()
+            } else {
+                format!(" and {more} more")
+            };
+            warn(format_args!(
+                "connection {connection} of process {process}{more} closed: {takes} of {most} jobs can be taken now"
+            ))
+            .about(Fields::default().with("connection", connection.0).with("capacity", takes))
+        }
+        CapacityNews::Lost { takes, most, .. } => info(format_args!(
+            "the worker asks for fewer jobs: {takes} of {most} can be taken now"
+        ))
+        .about(Fields::default().with("capacity", takes)),
+        CapacityNews::Gained { takes, most } => {
+            info(format_args!("{takes} of {most} jobs can be taken now")).about(Fields::default().with("capacity", takes))
+        }
+        CapacityNews::Differs { takes, allowed } if takes < u64::from(allowed) => warn(format_args!(
+            "the worker takes {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes}, or let the worker take more",
+            jobs(takes)
+        ))
+        .about(Fields::default().with("capacity", takes)),
+        CapacityNews::Differs { takes, allowed } => warn(format_args!(
+            "the worker would take {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes} to make use of that",
+            jobs(takes)
+        ))
+        .about(Fields::default().with("capacity", takes)),
+    }
+}
+
+fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> Note {
+    let fields = last_words::about_cause(cause)
+        .with("pid", process.pid())
+        .with("active_jobs", held);
+    warn(format_args!(
+        "ending process {process}, which holds {}: {cause}",
+        jobs(held)
+    ))
+    .about(fields)
+}
+
+fn not_registered() -> Note {
+    Note::new(
+        Level::Debug,
+        "the backend has no registration; the first heartbeat introduces the worker",
+    )
+}
+
+fn interval_cut(configured: Duration, used: Duration) -> Note {
+    warn(format_args!(
+        "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
+        seconds(configured),
+        seconds(used)
+    ))
+}
+
+/// `error.type`, and the same for a person.
+pub(in crate::daemon) fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
+    match failure {
+        Failure::NotSent => ("not_sent", "it did not get to the backend"),
+        Failure::NoRoom => (
+            "no_room",
+            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
+        ),
+        Failure::NoCredentials => (
+            "no_credentials",
+            "there is no token for it; check backend.auth_token_file",
+        ),
+        Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
+        Failure::ServerError => ("server_error", "something is broken at the backend"),
+        Failure::Declined { .. } => ("declined", "the backend does not take it now"),
+        Failure::Redirected => ("redirected", "the backend is said to be somewhere else"),
+        Failure::Unauthorized => (
+            "unauthorized",
+            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
+        ),
+        Failure::NotOffered => ("not_offered", "the backend does not offer it; check backend.url"),
+        Failure::Foreign => (
+            "foreign",
+            "somebody in front of the backend answers, and not the backend",
+        ),
+        Failure::Unregistered => ("unregistered", "the backend does not know this worker"),
+        Failure::NotFound => ("not_found", "the backend says that there is no such job"),
+        Failure::Lost => ("lost", "the job is not ours any more"),
+        Failure::Conflict { .. } => ("conflict", "the job is not active any more"),
+        Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
+        Failure::Refused => ("refused", "the backend refuses the request"),
+    }
+}
+
+pub fn reason_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Sigterm => "SIGTERM",
+        Reason::Sigint => "SIGINT",
+        Reason::Sigquit => "SIGQUIT",
+        Reason::Sigtstp => "SIGTSTP",
+        Reason::Sigcont => "SIGCONT",
+        Reason::Server => "asked by the backend",
+        Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
+        Reason::Worker => "the worker ended",
+    }
+}
+
+fn what_follows(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running, taking jobs",
+        WorkerState::Quiet => "quiet, taking no new jobs",
+        WorkerState::Terminate => "terminating, taking no new jobs",
+        WorkerState::Terminated => "gone",
+    }
+}
+
+#[cfg(test)]
+#[path = "narrate_tests.rs"]
+mod tests;

@@ -1,0 +1,272 @@
+//! What becomes of jobs, as records of the log, in the words of OJS logging 6.1. Ids and types appear, arguments and
+//! results never.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, NAME_BYTES, Note, clipped};
+use crate::daemon::log::throttle::Seldom;
+use crate::lifecycle::api::effect::{CancelReason, Outcome};
+use crate::lifecycle::api::event::{JobError, Subject};
+use crate::lifecycle::api::ids::{ConnectionId, JobId};
+use crate::wire::backend::request::DEFAULT_ERROR_CODE;
+use crate::wire::text::seconds;
+
+/// Most jobs whose time and error are remembered. What comes on top is told without them.
+const MOST_JOBS: usize = 16_384;
+
+/// Most types that are told apart where no connection takes them.
+const MOST_TYPES: usize = 64;
+
+/// A FAIL that is on its way, as far as the log is concerned.
+#[derive(Debug)]
+struct Failing {
+    kind: String,
+    message: String,
+}
+
+/// What is known of a job that is under way.
+#[derive(Debug, Default)]
+struct Known {
+    /// When it was given to a worker, on the monotonic clock.
+    began: Option<Duration>,
+    failing: Option<Failing>,
+}
+
+/// Tells of jobs.
+#[derive(Debug, Default)]
+pub struct JobNarrator {
+    /// By type: jobs that no connection takes come in crowds.
+    unhandled: BTreeMap<String, Seldom>,
+    known: BTreeMap<JobId, Known>,
+    completed: u64,
+}
+
+impl JobNarrator {
+    /// Jobs that were completed since the start.
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// A FAIL goes to the backend.
+    pub fn failing(&mut self, job: &JobId, error: &JobError) {
+        if let Some(known) = self.known(job) {
+            let names = [&error.kind, &error.code];
+            let name = names.into_iter().flatten().find(|name| !name.is_empty());
+            known.failing = Some(Failing {
+                kind: clipped(name.map_or(DEFAULT_ERROR_CODE, |name| name), ERROR_TYPE_BYTES),
+                message: clipped(&error.message, ERROR_MESSAGE_BYTES),
+            });
+        }
+    }
+
+    fn known(&mut self, job: &JobId) -> Option<&mut Known> {
+        let has_room = self.known.len() < MOST_JOBS || self.known.contains_key(job);
+        has_room.then(|| self.known.entry(job.clone()).or_default())
+    }
+
+    /// It was taken from the backend.
+    pub fn claimed(job: &Subject) -> Note {
+        note(Level::Debug, job, Some("active"), "Job fetched by worker")
+    }
+
+    /// It was given to a worker.
+    pub fn handed_over(&mut self, job: &Subject, connection: ConnectionId, now: Duration) -> Note {
+        if let Some(known) = self.known(&job.id) {
+            known.began = Some(now);
+        }
+        let fields = Fields::of_job(job, Some("active")).with("connection", connection.0);
+        Note::new(Level::Debug, "Job given to the worker").about(fields)
+    }
+
+    /// The backend has its outcome.
+    /// `state` is what its answer says that the job has become.
+    pub fn settled(&mut self, job: &Subject, outcome: Outcome, state: Option<&str>, now: Duration) -> Note {
+        let known = self.known.remove(&job.id).unwrap_or_default();
+        let duration = known.began.map(|began| milliseconds(now.saturating_sub(began)));
+        let note = match outcome {
+            Outcome::Acked => {
+                self.completed += 1;
+                note(Level::Info, job, Some("completed"), "Job completed successfully")
+            }
+            Outcome::Requeued => given_back(job, state),
+            Outcome::Failed => failed(job, known.failing, state),
+        };
+        note.and(|fields| fields.with_any("duration_ms", duration))
+    }
+
+    /// Nobody is told what became of it.
+    pub fn abandoned(&mut self, job: &Subject, why: &str) -> Note {
+        self.known.remove(&job.id);
+        note(
+            Level::Warn,
+            job,
+            None,
+            &format!("Job left to its visibility timeout: {why}"),
+        )
+    }
+
+    /// A delivery of it came to nothing.
+    pub fn void(job: &Subject, why: &str) -> Note {
+        note(
+            Level::Info,
+            job,
+            None,
+            &format!("Job delivered again for nothing: {why}"),
+        )
+    }
+
+    /// It was delivered again before a worker had it.
+    pub fn replaced(job: &Subject) -> Note {
+        let message = "Job delivered again while it waits for a worker; the new delivery counts";
+        note(Level::Warn, job, Some("active"), message)
+    }
+
+    /// It was delivered again while a worker has it.
+    pub fn adopted(job: &Subject) -> Note {
+        let message = "Job delivered again; its handler goes on with the new reservation";
+        note(Level::Warn, job, Some("active"), message)
+    }
+
+    /// It is no longer ours.
+    /// `said` is what the answer says that ended it, if one did.
+    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: Option<&str>) -> Note {
+        self.known.remove(&job.id);
+        match reason {
+            CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
+            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+                let message = "Job lost: its reservation is over, and its outcome is not reported";
+                note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
+            }
+        }
+    }
+
+    /// Somebody else did it as well.
+    pub fn done_twice(&mut self, job: &Subject, said: Option<&str>) -> Note {
+        self.known.remove(&job.id);
+        let message = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
+        note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
+    }
+
+    /// Its handler was told to stop, and does not.
+    pub fn unanswered(job: &Subject, reason: CancelReason) -> Note {
+        match reason {
+            CancelReason::Cancelled => note(
+                Level::Warn,
+                job,
+                Some("cancelled"),
+                "Job was cancelled, and its handler has not answered the cancel in time; it holds its place in the worker",
+            ),
+            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
+                let message = "Job was lost, and its handler has not answered the cancel in time; it holds its place in the worker";
+                note(Level::Warn, job, None, message)
+            }
+        }
+    }
+
+    /// Its own timeout is over.
+    pub fn timed_out(&self, job: &Subject, now: Duration) -> Note {
+        let began = self.known.get(&job.id).and_then(|known| known.began);
+        let elapsed = began.map(|began| now.saturating_sub(began));
+        let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
+        let message = format!(
+            "Job execution timed out{}; its handler is told to stop",
+            after.unwrap_or_default()
+        );
+        let fields = Fields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
+        Note::new(Level::Error, message).about(fields)
+    }
+
+    /// It is acked without its result.
+    pub fn result_dropped(job: &Subject) -> Note {
+        let message = "Job's result is not taken by the backend: ACK without it";
+        note(Level::Warn, job, None, message)
+    }
+
+    /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.
+    pub fn no_handler(&mut self, job: &Subject, waits: Option<Duration>, now: Duration) -> Option<Note> {
+        let kind = clipped(&job.kind, NAME_BYTES);
+        let is_known = self.unhandled.contains_key(&kind) || self.unhandled.len() < MOST_TYPES;
+        let seldom = if is_known { kind.clone() } else { String::new() };
+        let more = self.unhandled.entry(seldom).or_default().is_due_at(now)?;
+        let waits = waits.map_or_else(
+            || "it holds the last free place, and is failed, retryable".to_owned(),
+            |time| format!("it waits {} for one that may still come", seconds(time)),
+        );
+        let message = format!("Job of a type that no connection takes, {kind}: {waits}{more}");
+        Some(note(Level::Warn, job, None, &message))
+    }
+}
+
+/// The states of a job (OJS core 4) that a FAIL or a requeue can lead to.
+const STATES: [&str; 7] = [
+    "retryable",
+    "available",
+    "scheduled",
+    "pending",
+    "discarded",
+    "cancelled",
+    "completed",
+];
+
+/// Which of them it is, and whether there will be another attempt.
+fn known(state: Option<&str>) -> (Option<&'static str>, bool) {
+    let known = STATES.into_iter().find(|known| Some(*known) == state);
+    let another = ["retryable", "available", "scheduled", "pending"];
+    (known, known.is_some_and(|known| another.contains(&known)))
+}
+
+/// What becomes of it is the backend's own business, so nothing is said that it has not said.
+fn failed(job: &Subject, failing: Option<Failing>, state: Option<&str>) -> Note {
+    let note = match known(state) {
+        (known @ Some("discarded"), _) => note(Level::Error, job, known, &format!("Job discarded{}", attempts(job))),
+        (known, true) => note(Level::Warn, job, known, "Job failed, will retry"),
+        (known, false) => note(Level::Warn, job, known, &format!("Job failed{}", called(state))),
+    };
+    note.and(|fields| match failing {
+        Some(failing) => fields.error(&failing.kind, &failing.message),
+        None => fields,
+    })
+}
+
+fn given_back(job: &Subject, state: Option<&str>) -> Note {
+    match (known(state).0, state) {
+        (known @ Some("discarded"), _) => note(Level::Error, job, known, "Job discarded when it was given back"),
+        (known, None | Some("available")) => note(Level::Info, job, known, "Job given back to its queue"),
+        (known, Some(_)) => note(Level::Info, job, known, &format!("Job given back{}", called(state))),
+    }
+}
+
+fn in_parentheses(said: Option<&str>) -> String {
+    said.map_or(String::new(), |said| format!(" ({said})"))
+}
+
+/// A state that is no usual one, in the backend's word.
+fn called(state: Option<&str>) -> String {
+    state.map_or(String::new(), |state| format!("; the backend calls it {state}"))
+}
+
+/// How many there were is certain only where none is left, and of the first.
+fn attempts(job: &Subject) -> String {
+    let attempts = match (job.attempt, job.max_attempts) {
+        (Some(0), _) => Some(1),
+        (Some(attempt), Some(most)) if attempt == most => Some(most),
+        (Some(_) | None, _) => None,
+    };
+    match attempts {
+        None => String::new(),
+        Some(1) => " after 1 attempt".to_owned(),
+        Some(attempts) => format!(" after {attempts} attempts"),
+    }
+}
+
+fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> Note {
+    Note::new(level, message).about(Fields::of_job(job, state))
+}
+
+/// Whole ones.
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,342 @@
+//! Requests that failed, as records of the log: an outage in one line a minute, everything else once a minute for each kind,
+//! with its number. At level debug each of them is there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::daemon::log::narrate::{info, kind_and_reason, warn};
+use crate::daemon::log::narrate_jobs::milliseconds;
+use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::throttle::Seldom;
+use crate::lifecycle::api::event::{Failure, Subject};
+use crate::lifecycle::backend::outage::Outage;
+use crate::wire::text::seconds;
+
+/// Between two lines about requests that fail alike.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// A request that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Failed<'a> {
+    /// Which kind.
+    pub what: &'static str,
+    /// About which job, if it is about one.
+    pub job: Option<&'a Subject>,
+    /// How.
+    pub failure: Failure,
+    /// When it is tried again, if it is.
+    pub retry_in: Option<Duration>,
+}
+
+/// Tells of the backend when it is not as it should be.
+#[derive(Debug, Default)]
+pub struct OutageNarrator {
+    /// Where the backend is.
+    url: String,
+    /// An outage goes on, and a person was told.
+    is_away: bool,
+    /// Why the last request of the outage got no answer.
+    cause: Option<String>,
+    /// By request and by kind of failure; both are constants of ours, so there are only so many.
+    failures: BTreeMap<(&'static str, &'static str), Seldom>,
+}
+
+impl OutageNarrator {
+    /// Of the backend at this address.
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The first request of an outage failed.
+    pub fn begins(&mut self, outage: &Outage, words: Option<&str>) -> Note {
+        self.is_away = true;
+        self.cause = words.map(str::to_owned);
+        let (kind, why) = kind_and_reason(outage.failure);
+        let cause = words.unwrap_or(why);
+        warn(format_args!("backend {}: {cause}", self.url)).about(Fields::of_error(kind, cause))
+    }
+
+    /// A minute later.
+    pub fn goes_on(&mut self, outage: &Outage) -> Note {
+        self.is_away = true;
+        let (kind, why) = kind_and_reason(outage.failure);
+        let cause = self.cause.as_deref().unwrap_or(why);
+        let how = state(outage.failure);
+        let mut message = format!("backend {how} for {} ({cause})", roughly(outage.lasted));
+        match outage.waiting {
+            0 => {}
+            1 => message.push_str("; 1 outcome waits"),
+            waiting => message.push_str(&format!("; {waiting} outcomes wait")),
+        }
+        match outage.lapses_in {
+            None => {}
+            Some(Duration::ZERO) => message.push_str("; reservations have lapsed, the backend may give jobs to others"),
+            Some(left) => message.push_str(&format!("; reservations lapse in {}", roughly(left))),
+        }
+        let fields = Fields::of_error(kind, cause)
+            .with("outage_ms", milliseconds(outage.lasted))
+            .with("failed_requests", outage.failed)
+            .with("waiting_outcomes", outage.waiting)
+            .with_any("lapses_ms", outage.lapses_in.map(milliseconds));
+        warn(message).about(fields)
+    }
+
+    /// The backend is there again.
+    pub fn is_over(&mut self, outage: &Outage) -> Note {
+        self.is_away = false;
+        self.cause = None;
+        let failed = match outage.failed {
+            1 => "1 request".to_owned(),
+            failed => format!("{failed} requests"),
+        };
+        let fields = Fields::default()
+            .with("outage_ms", milliseconds(outage.lasted))
+            .with("failed_requests", outage.failed);
+        info(format_args!(
+            "the backend answers again, after {} and {failed} that failed",
+            roughly(outage.lasted)
+        ))
+        .about(fields)
+    }
+
+    /// It came and went.
+    pub fn is_unsteady(&mut self, failed: u32) -> Note {
+        self.is_away = false;
+        let cause = self.cause.take().map_or(String::new(), |cause| format!(" ({cause})"));
+        let plural = if failed == 1 { "" } else { "s" };
+        warn(format_args!(
+            "the backend comes and goes: {failed} request{plural} failed within a minute{cause}"
+        ))
+        .about(Fields::default().with("failed_requests", failed))
+    }
+
+    /// A request failed, and the answer, or whoever did not get one, says this of it.
+    pub fn failed(&mut self, failed: Failed<'_>, words: Option<&str>, now: Duration) -> Note {
+        let Failed {
+            what,
+            job,
+            failure,
+            retry_in,
+        } = failed;
+        let (kind, why) = kind_and_reason(failure);
+        let said = words.map_or(String::new(), |words| format!(" ({words})"));
+        let next = retry_in.map_or(String::new(), |pause| format!("; next attempt in {}", seconds(pause)));
+        let is_of_the_outage = self.is_of_the_outage(what, failure);
+        if is_of_the_outage {
+            self.cause = words.map(str::to_owned).or(self.cause.take());
+        }
+        let level = if failure == Failure::Unauthorized {
+            Level::Error
+        } else {
+            Level::Warn
+        };
+        let seldom = self.failures.entry((what, kind)).or_insert(Seldom::every(EVERY));
+        let due = if is_of_the_outage { None } else { seldom.is_due_at(now) };
+        let (level, more) = due.map_or((Level::Debug, String::new()), |more| (level, more));
+        let fields = Fields::of_error(kind, why)
+            .naming(job)
+            .with("request", what)
+            .with_any("retry_ms", retry_in.map(milliseconds));
+        Note::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields)
+    }
+
+    /// Whether the lines about the outage tell of it. The last words of all are told by themselves: nothing follows them.
+    fn is_of_the_outage(&self, what: &str, failure: Failure) -> bool {
+        let is_last = matches!(what, "deregistration" | "final heartbeat");
+        let is_greeting = matches!(what, "heartbeat" | "registration");
+        let is_part = match failure {
+            Failure::NotSent | Failure::Unanswered => true,
+            // One path may be broken, or one job too much for it: then that is told.
+            Failure::ServerError | Failure::Foreign => self.is_away || is_greeting,
+            Failure::NoRoom
+            | Failure::NoCredentials
+            | Failure::Declined { .. }
+            | Failure::Redirected
+            | Failure::Unauthorized
+            | Failure::NotOffered
+            | Failure::Unregistered
+            | Failure::NotFound
+            | Failure::Lost
+            | Failure::Conflict { .. }
+            | Failure::AlreadyCompleted
+            | Failure::Refused => false,
+        };
+        is_part && !is_last
+    }
+}
+
+/// What the backend is like in an outage of this kind.
+fn state(failure: Failure) -> &'static str {
+    match failure {
+        Failure::NotSent => "unreachable",
+        Failure::ServerError => "broken",
+        Failure::Foreign => "hidden behind somebody else",
+        Failure::Unanswered
+        | Failure::NoRoom
+        | Failure::NoCredentials
+        | Failure::Declined { .. }
+        | Failure::Redirected
+        | Failure::Unauthorized
+        | Failure::NotOffered
+        | Failure::Unregistered
+        | Failure::NotFound
+        | Failure::Lost
+        | Failure::Conflict { .. }
+        | Failure::AlreadyCompleted
+        | Failure::Refused => "silent",
+    }
+}
+
+/// For a person, in the two largest units that matter: `48 s`, `12 min`, `3 h 5 min`.
+fn roughly(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIVE_SECONDS: Duration = Duration::from_secs(5);
+
+    fn beat(failure: Failure) -> Failed<'static> {
+        Failed {
+            what: "heartbeat",
+            job: None,
+            failure,
+            retry_in: None,
+        }
+    }
+
+    fn outage(failure: Failure, lasted: u64) -> Outage {
+        Outage {
+            lasted: Duration::from_secs(lasted),
+            failure,
+            failed: 148,
+            waiting: 3,
+            lapses_in: Some(Duration::from_secs(48)),
+        }
+    }
+
+    /// The lines at level warn and above of an hour in which such a request fails every five seconds.
+    fn lines_of_an_hour(failure: Failure) -> usize {
+        let mut narrator = OutageNarrator::new("http://b");
+        let notes = (0..720).map(|count| narrator.failed(beat(failure), Some("words"), FIVE_SECONDS * count));
+        notes.filter(|note| note.level <= Level::Warn).count()
+    }
+
+    #[test]
+    fn the_requests_of_an_outage_are_told_at_level_debug_only() {
+        for failure in [
+            Failure::NotSent,
+            Failure::Unanswered,
+            Failure::ServerError,
+            Failure::Foreign,
+        ] {
+            assert_eq!(lines_of_an_hour(failure), 0, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn requests_that_fail_alike_without_an_outage_are_told_once_a_minute() {
+        for failure in [
+            Failure::Unauthorized,
+            Failure::NotOffered,
+            Failure::Refused,
+            Failure::Redirected,
+            Failure::Declined { retry_after: None },
+            Failure::NoCredentials,
+            Failure::NoRoom,
+        ] {
+            assert_eq!(lines_of_an_hour(failure), 60, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_fails_in_another_way_is_told_at_once_and_the_others_are_counted() {
+        let mut narrator = OutageNarrator::new("http://b");
+        let refused = narrator.failed(beat(Failure::Refused), Some("status 400"), Duration::ZERO);
+        assert_eq!(refused.level, Level::Warn);
+        assert_eq!(
+            refused.message,
+            "heartbeat failed: the backend refuses the request (status 400)"
+        );
+        narrator.failed(beat(Failure::Refused), None, FIVE_SECONDS);
+        let other = narrator.failed(beat(Failure::Unauthorized), None, FIVE_SECONDS);
+        assert_eq!(other.level, Level::Error);
+        let again = narrator.failed(beat(Failure::Refused), None, Duration::from_secs(61));
+        let said = "heartbeat failed: the backend refuses the request (and once more since this was last said)";
+        assert_eq!(again.message, said);
+    }
+
+    #[test]
+    fn what_breaks_at_one_path_alone_is_no_outage_and_is_told() {
+        let mut narrator = OutageNarrator::new("http://b");
+        let ack = Failed {
+            what: "ACK",
+            ..beat(Failure::ServerError)
+        };
+        assert_eq!(narrator.failed(ack, None, Duration::ZERO).level, Level::Warn);
+        narrator.begins(&outage(Failure::ServerError, 0), None);
+        let later = Duration::from_secs(600);
+        assert_eq!(narrator.failed(ack, None, later).level, Level::Debug);
+    }
+
+    #[test]
+    fn an_outage_is_told_with_its_cause_and_its_numbers() {
+        let mut narrator = OutageNarrator::new("http://b:8080");
+        let begins = narrator.begins(
+            &outage(Failure::NotSent, 0),
+            Some("connection refused: nothing listens there"),
+        );
+        assert_eq!(
+            begins.message,
+            "backend http://b:8080: connection refused: nothing listens there"
+        );
+        let goes_on = narrator.goes_on(&outage(Failure::NotSent, 12 * 60 + 5));
+        let said = "backend unreachable for 12 min (connection refused: nothing listens there); 3 outcomes wait; \
+                    reservations lapse in 48 s";
+        assert_eq!(goes_on.message, said);
+        // The name server has gone as well.
+        narrator.failed(
+            beat(Failure::NotSent),
+            Some("there is no host of this name"),
+            Duration::ZERO,
+        );
+        let goes_on = narrator.goes_on(&outage(Failure::NotSent, 2 * 3600 + 60));
+        let said = "backend unreachable for 2 h 1 min (there is no host of this name); 3 outcomes wait; reservations lapse \
+                    in 48 s";
+        assert_eq!(goes_on.message, said);
+        let is_over = narrator.is_over(&outage(Failure::NotSent, 2 * 3600 + 60));
+        assert_eq!(
+            is_over.message,
+            "the backend answers again, after 2 h 1 min and 148 requests that failed"
+        );
+    }
+
+    #[test]
+    fn the_last_words_that_do_not_get_through_are_told_in_an_outage_too() {
+        let mut narrator = OutageNarrator::new("http://b");
+        narrator.begins(&outage(Failure::NotSent, 0), None);
+        for what in ["final heartbeat", "deregistration"] {
+            let failed = Failed {
+                what,
+                ..beat(Failure::NotSent)
+            };
+            assert_eq!(
+                narrator.failed(failed, None, Duration::ZERO).level,
+                Level::Warn,
+                "{what}"
+            );
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Stop signals and what they force, as records of the log.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::daemon::log::narrate::{because_of, info, jobs, reason_of, warn};
+use crate::daemon::log::record::{Fields, Note};
+use crate::lifecycle::api::effect::Reason;
+#[cfg(test)]
+use crate::lifecycle::api::effect::Remark;
+use crate::lifecycle::shutdown::end_report::StillThere;
+use crate::lifecycle::shutdown::force::Force;
+use crate::wire::text::seconds;
+
+/// `a second SIGTERM, 1.2 s after the first`
+fn name(force: Force) -> String {
+    let by = match force.by {
+        Reason::Control => "`ojs-init stop`",
+        Reason::Sigterm
+        | Reason::Sigint
+        | Reason::Sigquit
+        | Reason::Sigtstp
+        | Reason::Sigcont
+        | Reason::Server
+        | Reason::Prestop
+        | Reason::Worker => reason_of(force.by),
+    };
+    match (force.nth, force.after) {
+        (2, Some((before, after))) if before == force.by => {
+            format!("a second {by}, {} after the first", seconds(after))
+        }
+        (2, Some((before, after))) => format!("{by}, {} after {}", seconds(after), reason_of(before)),
+        (3.., Some((_, after))) => format!("a third stop signal, {by}, {} after the second", seconds(after)),
+        (_, _) => by.to_owned(),
+    }
+}
+
+/// The stop phase begins.
+pub fn began(held: usize, forced: Option<Force>) -> Note {
+    let (why, fields) = match forced {
+        Some(force) => (format!("forced by {}", name(force)), because_of(force.by)),
+        None => ("the grace period is over".to_owned(), Fields::default()),
+    };
+    let fields = fields.with("active_jobs", held);
+    if held == 0 {
+        info(format_args!("stop phase: {why}")).about(fields)
+    } else {
+        warn(format_args!("stop phase: {why}, cancelling {}", jobs(held))).about(fields)
+    }
+}
+
+/// The stop phase runs, and somebody does not want to wait for handlers.
+pub fn grace_ended(force: Force) -> Note {
+    warn(format_args!("{}: no handler gets any more time", name(force))).about(because_of(force.by))
+}
+
+/// Nothing is finished.
+pub fn ending_at_once(force: Force) -> Note {
+    warn(format_args!("{}: ending at once", name(force))).about(because_of(force.by))
+}
+
+/// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant to.
+pub fn same_request(what: Reason, after: Duration) -> Note {
+    let (name, after) = (reason_of(what), seconds(after));
+    if what == Reason::Sigcont {
+        Note::new(
+            Level::Debug,
+            format_args!("{name}, {after} after the stop signal: part of it"),
+        )
+    } else {
+        info(format_args!("{name} again after {after}: the same request"))
+    }
+    .about(because_of(what))
+}
+
+/// Nobody waits for processes that got SIGKILL.
+pub fn kill_gave_up(still_there: StillThere) -> Note {
+    match still_there {
+        StillThere::Held => Note::new(
+            Level::Error,
+            "processes are left that SIGKILL did not end in time; going on without them",
+        ),
+        StillThere::NoTime(waited) => Note::new(
+            Level::Error,
+            format_args!(
+                "SIGKILL was sent {} ago, and no time is left to see whether it ends everything",
+                seconds(waited)
+            ),
+        ),
+        StillThere::Overdue(late) => Note::new(
+            Level::Error,
+            format_args!(
+                "the time for the shutdown was over {} before ojs-init came to it; was it stopped, or the machine? \
+                 SIGKILL is sent and nobody waits for what it ends",
+                seconds(late)
+            ),
+        ),
+    }
+}
+
+/// Each remark of this file, as often as it has texts.
+#[cfg(test)]
+pub fn every_remark() -> Vec<Remark> {
+    let soon = Duration::from_secs(2);
+    let force = |by, nth, after| Force { by, nth, after };
+    let second = force(Reason::Sigterm, 2, Some((Reason::Sigterm, soon)));
+    let other = force(Reason::Sigint, 2, Some((Reason::Sigterm, soon)));
+    let third = force(Reason::Sigterm, 3, Some((Reason::Sigterm, soon)));
+    let began = |held, forced| Remark::StopBegan { held, forced };
+    vec![
+        Remark::SameRequest(Reason::Sigterm, soon),
+        Remark::SameRequest(Reason::Sigcont, soon),
+        began(0, None),
+        began(1, None),
+        began(0, Some(second)),
+        began(1, Some(other)),
+        began(1, Some(Force::BY_OPERATOR)),
+        Remark::GraceEnded(second),
+        Remark::EndingAtOnce(third),
+        Remark::EndingAtOnce(force(Reason::Sigint, 1, None)),
+        Remark::KillGaveUp(StillThere::Held),
+        Remark::KillGaveUp(StillThere::NoTime(soon)),
+        Remark::KillGaveUp(StillThere::Overdue(soon)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_forced_an_end_is_named() {
+        let after = |ms| Duration::from_millis(ms);
+        for (by, nth, before, words) in [
+            (
+                Reason::Sigterm,
+                2,
+                Some((Reason::Sigterm, after(1_200))),
+                "a second SIGTERM, 1.2 s after the first",
+            ),
+            (
+                Reason::Sigint,
+                2,
+                Some((Reason::Sigterm, after(1))),
+                "SIGINT, 0.001 s after SIGTERM",
+            ),
+            (
+                Reason::Sigterm,
+                3,
+                Some((Reason::Sigint, after(300))),
+                "a third stop signal, SIGTERM, 0.3 s after the second",
+            ),
+            (Reason::Sigint, 1, None, "SIGINT"),
+            (Reason::Control, 0, None, "`ojs-init stop`"),
+        ] {
+            let force = Force { by, nth, after: before };
+            assert_eq!(name(force), words);
+        }
+    }
+}

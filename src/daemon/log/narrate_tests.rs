@@ -1,0 +1,494 @@
+//! What is said, against docs/logging.md: each message with its level, category, state and attributes.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose page or record cannot be read has failed"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::daemon::log::record::{Format, Record};
+use crate::exit::Ended;
+use crate::lifecycle::api::effect::{CancelReason, Outcome};
+use crate::lifecycle::api::event::{Event, JobError, Reply, Subject};
+use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
+use crate::lifecycle::api::ids::{CallId, JobId};
+use crate::lifecycle::backend::outage::Outage;
+use crate::lifecycle::shutdown::end_report::{Account, Cause, Manner, Tally, WorkerEnd};
+use crate::signal::Signal;
+use crate::wire::backend::request::Words;
+
+use super::*;
+
+#[path = "narrate_samples.rs"]
+mod samples;
+use samples::{hung, last_words, lost, out_of_memory};
+
+const PAGE: &str = include_str!("../../../docs/logging.md");
+
+/// A row of a table: the message, the level, the job's state, the attributes.
+#[derive(Debug)]
+struct Row {
+    message: String,
+    level: String,
+    state: Option<String>,
+    attributes: BTreeSet<String>,
+}
+
+impl Row {
+    /// The rows of the table below this heading.
+    fn below(heading: &str) -> Vec<Self> {
+        let (_, section) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|line| {
+            let (message, rest) = line.split_once("` |").unwrap();
+            let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
+            let (level, state, attributes) = match cells.as_slice() {
+                [level, state, attributes, _] => (*level, Some((*state).to_owned()), *attributes),
+                [level, attributes, _] => (*level, None, *attributes),
+                _ => unreachable!("{line}"),
+            };
+            let names = attributes.split([',', ' ']).filter(|name| !matches!(*name, "" | "or"));
+            Self {
+                message: message.to_owned(),
+                level: level.to_owned(),
+                state,
+                attributes: names.map(str::to_owned).collect(),
+            }
+        })
+        .collect()
+    }
+
+    /// Whether its message is this one: `{…}` is anything.
+    fn is_of(&self, said: &str) -> bool {
+        let mut rest = said;
+        let mut parts = self
+            .message
+            .split('{')
+            .map(|part| part.split_once('}').map_or(part, |(_, after)| after));
+        let begins = parts.next().is_some_and(|first| match rest.strip_prefix(first) {
+            Some(after) => {
+                rest = after;
+                true
+            }
+            None => false,
+        });
+        let mut ends = !self.message.contains('{');
+        let follows = parts.all(|part| {
+            ends = part.is_empty() || rest.ends_with(part);
+            rest.find(part)
+                .map(|at| rest = rest.get(at + part.len()..).unwrap_or_default())
+                .is_some()
+        });
+        begins && follows && ends && (self.message.contains('{') || rest.is_empty())
+    }
+}
+
+/// The record as a program reads it.
+fn read(note: &Note) -> Value {
+    let record = Record {
+        at: jiff::Timestamp::UNIX_EPOCH,
+        severity: note.severity(),
+        message: &note.message,
+        fields: &note.fields,
+        worker: None,
+    };
+    serde_json::from_str(&record.line(Format::Json)).unwrap()
+}
+
+fn narrator() -> Narrator {
+    Narrator {
+        began: Duration::ZERO,
+        concurrency: 1,
+        queues: String::new(),
+        jobs: JobNarrator::default(),
+        ended_by: None,
+        last_words: LastWords::default(),
+        outages: OutageNarrator::new("http://backend"),
+        answers: Answers::default(),
+    }
+}
+
+fn job(attempt: u64) -> Arc<Subject> {
+    Arc::new(Subject {
+        id: JobId("j1".into()),
+        kind: "t".into(),
+        queue: "q".into(),
+        attempt: Some(attempt),
+        max_attempts: Some(3),
+        trace: None,
+    })
+}
+
+fn error() -> JobError {
+    JobError {
+        code: Some("handler_error".into()),
+        kind: Some("ValueError".into()),
+        message: "no".into(),
+        retryable: true,
+        details: None,
+        backtrace: None,
+    }
+}
+
+/// The machine is told of an answer that says this of the job.
+fn answer(narrator: &mut Narrator, state: Option<&str>) {
+    let words = Words {
+        failure: None,
+        state: state.map(str::to_owned),
+    };
+    narrator.answers.heard(CallId(1), words);
+    narrator
+        .answers
+        .telling(Some(&Event::BackendReplied(CallId(1), Reply::Accepted)));
+}
+
+/// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has texts.
+fn about_jobs() -> Vec<Remark> {
+    let job = job(3);
+    let handed_over = || Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
+    vec![
+        Remark::Claimed(Arc::clone(&job)),
+        handed_over(),
+        Remark::TimedOut(Arc::clone(&job)),
+        Remark::Settled(Arc::clone(&job), Outcome::Acked),
+        Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
+        Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
+        Remark::DoneTwice(Arc::clone(&job)),
+        Remark::Unanswered(Arc::clone(&job), CancelReason::Cancelled),
+        Remark::Unanswered(Arc::clone(&job), CancelReason::Lost),
+        Remark::Adopted(Arc::clone(&job)),
+        Remark::Replaced(Arc::clone(&job)),
+        Remark::Void(Arc::clone(&job), "why"),
+        Remark::NoHandler {
+            job: Arc::clone(&job),
+            waits: Some(Duration::from_secs(5)),
+        },
+        Remark::NoHandler {
+            job: Arc::new(Subject {
+                kind: "u".into(),
+                ..(*job).clone()
+            }),
+            waits: None,
+        },
+        Remark::ResultDropped(Arc::clone(&job)),
+        Remark::Abandoned(job, "why"),
+    ]
+}
+
+/// Every one about the backend.
+fn about_the_backend() -> Vec<Remark> {
+    let soon = Duration::from_secs(1);
+    let failed = |failure| Remark::CallFailed {
+        what: "heartbeat",
+        job: None,
+        failure,
+        retry_in: Some(soon),
+    };
+    vec![
+        Remark::Registered(WorkerId("w1".into())),
+        Remark::NotRegistered,
+        Remark::HeartbeatForm(HeartbeatForm::Bare),
+        Remark::QuietStays,
+        Remark::HeartbeatsRefused,
+        Remark::FetchForm(FetchForm::Full),
+        Remark::FetchForm(FetchForm::WithoutVisibility),
+        Remark::FetchForm(FetchForm::Bare),
+        Remark::HeartbeatIntervalCut {
+            configured: soon,
+            used: soon,
+        },
+        failed(Failure::Declined { retry_after: None }),
+        failed(Failure::Unauthorized),
+        Remark::BackendIsAway(outage(0, None)),
+        Remark::BackendIsStillAway(outage(2, Some(soon))),
+        Remark::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
+        Remark::BackendIsBack(outage(2, None)),
+        Remark::BackendIsUnsteady { failed: 3 },
+    ]
+}
+
+/// Every other one.
+fn about_the_worker() -> Vec<Remark> {
+    let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
+    let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
+    let hung = hung();
+    vec![
+        Remark::ConnectionReady {
+            connection: ConnectionId(1),
+            concurrency: 2,
+            client: Some("c".into()),
+        },
+        Remark::NotReady,
+        Remark::FetchAbandoned,
+        Remark::StateChanged {
+            state: WorkerState::Terminate,
+            reason,
+        },
+        Remark::Stayed {
+            what: reason,
+            why: "why",
+        },
+        Remark::PrestopRan { left: Some(soon) },
+        Remark::PrestopRan { left: None },
+        Remark::PrestopLapsed { later: Some(soon) },
+        Remark::PrestopLapsed { later: None },
+        Remark::DrainBegan { active: 2, left: soon },
+        Remark::Draining { active: 1, left: soon },
+        Remark::Drained,
+        Remark::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 0)),
+        Remark::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 2)),
+        Remark::Capacity(lost(None, 0)),
+        Remark::Capacity(CapacityNews::Gained { takes: 6, most: 6 }),
+        Remark::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 }),
+        Remark::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 }),
+        Remark::EndingProcess {
+            process: ProcessId(7),
+            cause: hung.clone(),
+            jobs: 1,
+        },
+        Remark::WorkerWasEnded {
+            end: Ended::Exited(143).into(),
+            cause: hung,
+        },
+        Remark::WorkerWasEnded {
+            end: Ended::Signalled(Signal::KILL).into(),
+            cause: EndCause::Silent,
+        },
+        Remark::Killing,
+        ended(Ended::Exited(0), Manner::Orderly),
+        ended(Ended::Signalled(Signal::TERM), Manner::Orderly),
+        ended(Ended::Exited(1), Manner::Disorderly),
+        ended(Ended::Signalled(Signal::HUP), Manner::Disorderly),
+        ended(Ended::Signalled(Signal::HUP), Manner::Failed),
+        ended(Ended::Exited(0), Manner::Unasked),
+        ended(Ended::Exited(1), Manner::Failed),
+        Remark::WorkerEnded(out_of_memory(), Manner::Failed),
+        Remark::DescendantsLeft(soon),
+        Remark::RestartIn(soon),
+        Remark::TooManyRestarts,
+        Remark::StartPostponed,
+    ]
+    .into_iter()
+    .chain(narrate_stop::every_remark())
+    .chain(
+        last_words()
+            .into_iter()
+            .map(|account| Remark::Summary(Box::new(account))),
+    )
+    .collect()
+}
+
+/// An outage of an hour.
+fn outage(waiting: usize, lapses_in: Option<Duration>) -> Outage {
+    Outage {
+        lasted: Duration::from_secs(3600),
+        failure: Failure::NotSent,
+        failed: 20,
+        waiting,
+        lapses_in,
+    }
+}
+
+fn names(object: Option<&Value>) -> BTreeSet<String> {
+    let object = object.and_then(Value::as_object);
+    object.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
+/// Holds records against the rows: each has one row, each row a record, and together they have its attributes.
+fn assert_in_step(rows: &[Row], records: &[Value]) {
+    let mut seen = vec![BTreeSet::new(); rows.len()];
+    let mut is_said = vec![false; rows.len()];
+    for record in records {
+        let message = record["message"].as_str().unwrap();
+        // The more a row has of the message, the more it is the one that is meant.
+        let row = (0..rows.len())
+            .filter(|at| rows[*at].is_of(message))
+            .max_by_key(|at| rows[*at].message.len());
+        let at = row.unwrap_or_else(|| unreachable!("{message:?} is not on the page"));
+        let row = &rows[at];
+        assert_eq!(record["severity"], row.level.to_uppercase(), "{message}");
+        let state = record.pointer("/ojs/state").and_then(Value::as_str).unwrap_or_default();
+        assert_eq!(state, row.state.as_deref().unwrap_or_default(), "{message}");
+        is_said[at] = true;
+        seen[at].append(&mut names(record.get("attributes")));
+    }
+    for (at, row) in rows.iter().enumerate() {
+        assert!(is_said[at], "nobody says {:?}", row.message);
+        assert_eq!(seen[at], row.attributes, "{}", row.message);
+    }
+}
+
+#[test]
+fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
+    let mut narrator = narrator();
+    let now = Duration::from_secs(5);
+    let mut records: Vec<Value> = about_jobs()
+        .iter()
+        .map(|remark| read(&narrator.note(remark, now).unwrap()))
+        .collect();
+    // Whatever the error and the number of attempts may suggest, it is what the answer says.
+    let states = [Some("retryable"), Some("discarded"), Some("parked"), None];
+    for (attempt, state) in [1, 3]
+        .into_iter()
+        .flat_map(|attempt| states.map(|state| (attempt, state)))
+    {
+        let (job, handed_over) = (job(attempt), |job| Remark::HandedOver(job, ConnectionId(1)));
+        narrator.note(&handed_over(Arc::clone(&job)), now).unwrap();
+        narrator.jobs.failing(&job.id, &error());
+        answer(&mut narrator, state);
+        let failed = read(
+            &narrator
+                .note(&Remark::Settled(Arc::clone(&job), Outcome::Failed), now)
+                .unwrap(),
+        );
+        assert_eq!(failed["error"]["type"], "ValueError");
+        assert_eq!(failed["error"]["message"], "no");
+        let expected = state
+            .filter(|state| *state != "parked")
+            .map_or(Value::Null, Value::from);
+        assert_eq!(failed["ojs"]["state"], expected, "{failed}");
+        records.push(failed);
+    }
+    for state in ["available", "discarded", "parked"] {
+        narrator
+            .note(&Remark::HandedOver(job(1), ConnectionId(1)), now)
+            .unwrap();
+        answer(&mut narrator, Some(state));
+        let given_back = Remark::Settled(job(1), Outcome::Requeued);
+        records.push(read(&narrator.note(&given_back, now).unwrap()));
+    }
+    answer(&mut narrator, None);
+    let given_back = read(&narrator.note(&Remark::Settled(job(1), Outcome::Requeued), now).unwrap());
+    assert_eq!(given_back["message"], "Job given back to its queue");
+    assert_eq!(given_back["ojs"].get("state"), None, "the backend has not said it");
+    assert!(records.iter().all(|record| record["category"] == "lifecycle"));
+    assert!(records.iter().all(|record| record["ojs"]["job_id"] == "j1"));
+    assert_in_step(&Row::below("Jobs"), &records);
+}
+
+#[test]
+fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
+    let mut narrator = narrator();
+    let now = Duration::from_secs(5);
+    let notes: Vec<Note> = about_the_worker()
+        .into_iter()
+        .chain(about_the_backend())
+        .map(|remark| narrator.note(&remark, now).unwrap())
+        .collect();
+    let mut records: Vec<Value> = notes.iter().map(read).collect();
+    for record in &records {
+        let is_error = record.get("error").is_some();
+        assert_eq!(record["category"] == "error", is_error, "{record}");
+    }
+    let heartbeat = Call::Heartbeat {
+        worker: WorkerId("w1".into()),
+        state: WorkerState::Running,
+        active: Vec::new(),
+        visibility: now,
+        form: HeartbeatForm::Full,
+    };
+    records.extend(narrator.calling_note(&heartbeat).as_ref().map(read));
+    records.push(read(&narrator.started(1, &WorkerId("w1".into()))));
+    assert_in_step(&Row::below("The worker"), &records);
+}
+
+#[test]
+fn no_remark_is_left_out_here() {
+    let source = include_str!("../../lifecycle/api/effect.rs");
+    let (_, remarks) = source.split_once("pub enum Remark {\n").unwrap();
+    let remarks = remarks.split("\n}\n").next().unwrap();
+    let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());
+    let name = |text: &str| {
+        text.split(|c: char| !c.is_ascii_alphabetic())
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let all: BTreeSet<String> = remarks
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(is_name)
+        .map(name)
+        .collect();
+    let samples = about_jobs()
+        .into_iter()
+        .chain(about_the_worker())
+        .chain(about_the_backend());
+    let here: BTreeSet<String> = samples.map(|remark| name(&format!("{remark:?}"))).collect();
+    assert_eq!(all, here);
+}
+
+#[test]
+fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
+    let mut narrator = narrator();
+    let failed = Remark::CallFailed {
+        what: "ACK",
+        job: Some(job(1)),
+        failure: Failure::ServerError,
+        retry_in: None,
+    };
+    let words = Words {
+        failure: Some("status 500 internal_error: no room\u{1b}[2J".to_owned()),
+        state: None,
+    };
+    let reply = || Reply::Failed(Failure::ServerError);
+    narrator.answers.heard(CallId(7), words);
+    narrator.answers.heard(CallId(8), Words::default());
+    narrator
+        .answers
+        .telling(Some(&Event::BackendReplied(CallId(7), reply())));
+    let record = read(&narrator.note(&failed, Duration::ZERO).unwrap());
+    let said = "ACK failed: something is broken at the backend (status 500 internal_error: no room\u{1b}[2J)";
+    assert_eq!(record["message"], said, "in a record, escapes keep it from a terminal");
+    assert_eq!(record["ojs"]["job_id"], "j1");
+    assert_eq!(record["error"]["type"], "server_error");
+    for (hours, silence) in [(1, true), (2, false)] {
+        if silence {
+            narrator.answers.telling(None);
+        } else {
+            narrator
+                .answers
+                .telling(Some(&Event::BackendReplied(CallId(8), reply())));
+        }
+        let later = Duration::from_secs(3600 * hours);
+        let record = read(&narrator.note(&failed, later).unwrap());
+        assert_eq!(record["message"], "ACK failed: something is broken at the backend");
+    }
+}
+
+#[test]
+fn a_drain_names_the_signal_that_began_it() {
+    let mut narrator = narrator();
+    let now = Duration::ZERO;
+    let state = |state, reason| Remark::StateChanged { state, reason };
+    narrator.note(&state(WorkerState::Quiet, Reason::Sigtstp), now).unwrap();
+    narrator
+        .note(&state(WorkerState::Terminate, Reason::Sigint), now)
+        .unwrap();
+    let drain = Remark::Draining { active: 3, left: now };
+    let record = read(&narrator.note(&drain, now).unwrap());
+    assert_eq!(record["attributes"]["signal"], "SIGINT");
+    assert_eq!(record["attributes"]["active_jobs"], 3);
+    assert_eq!(record["message"], "Worker draining, 3 jobs in progress; 0 s left");
+}
+
+#[test]
+fn a_job_s_time_is_from_its_hand_over_to_its_outcome() {
+    let mut narrator = narrator();
+    let job = job(1);
+    let handed_over = Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
+    narrator.note(&handed_over, Duration::from_secs(5)).unwrap();
+    let settled = Remark::Settled(job, Outcome::Acked);
+    let record = read(&narrator.note(&settled, Duration::from_millis(6250)).unwrap());
+    assert_eq!(record["attributes"]["duration_ms"], 1250);
+    let record = read(&narrator.note(&settled, Duration::from_secs(9)).unwrap());
+    assert_eq!(
+        record.pointer("/attributes/duration_ms"),
+        None,
+        "what was settled is forgotten"
+    );
+}

@@ -1,0 +1,495 @@
+//! One log record: what it consists of, how long that may be, and how it is written. The shape is that of the OJS
+//! logging extension, chapter 5.
+//!
+//! Each part has room of its own, counted as it is written, escapes included: the sum is less than what a pipe takes in
+//! one piece, so no line of the child gets into the middle of a record, whatever the backend or a worker sends us.
+
+use std::fmt::{self, Write};
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::lifecycle::api::event::{Subject, Trace};
+use crate::wire::text::seconds;
+use crate::wire::text::{escape, is_active};
+
+/// Most bytes of a whole record, its line end included: `PIPE_BUF`.
+pub const RECORD_BYTES: usize = 4096;
+
+/// Most bytes of the message, as it is written.
+const MESSAGE_BYTES: usize = 1400;
+
+/// Most bytes of each id and name in `ojs`, as it is written.
+pub const NAME_BYTES: usize = 200;
+
+/// Most bytes of an error's type, as it is written.
+pub const ERROR_TYPE_BYTES: usize = 200;
+
+/// Most bytes of an error's message, as it is written.
+pub const ERROR_MESSAGE_BYTES: usize = 700;
+
+/// Most bytes of one text among the attributes, as it is written.
+const ATTRIBUTE_BYTES: usize = 200;
+
+/// Most bytes of all attributes together. One that has no room is left out.
+const ATTRIBUTES_BYTES: usize = 500;
+
+/// Stands for what was cut off.
+const CUT: char = '…';
+
+/// How records look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For a person at a terminal.
+    Text,
+    /// One JSON object a line, in the shape of the OJS logging extension.
+    Json,
+}
+
+/// How bad it is. The log crate has no word for the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// One of the usual levels.
+    Usual(Level),
+    /// We cannot go on.
+    Fatal,
+}
+
+impl Severity {
+    /// Its name in a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fatal => "FATAL",
+            Self::Usual(Level::Error) => "ERROR",
+            Self::Usual(Level::Warn) => "WARN",
+            Self::Usual(Level::Info) => "INFO",
+            Self::Usual(Level::Debug) => "DEBUG",
+            Self::Usual(Level::Trace) => "TRACE",
+        }
+    }
+
+    /// OJS logging 5.4: the numbers are OpenTelemetry's.
+    fn number(self) -> u8 {
+        match self {
+            Self::Fatal => 21,
+            Self::Usual(Level::Error) => 17,
+            Self::Usual(Level::Warn) => 13,
+            Self::Usual(Level::Info) => 9,
+            Self::Usual(Level::Debug) => 5,
+            Self::Usual(Level::Trace) => 1,
+        }
+    }
+}
+
+/// What a record is about (OJS logging 6).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Category {
+    /// What becomes of a job.
+    Lifecycle,
+    /// Everything else about the worker and ourselves.
+    #[default]
+    Worker,
+    /// Something failed that is not a job.
+    Error,
+}
+
+impl Category {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lifecycle => "lifecycle",
+            Self::Worker => "worker",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A job, as far as the log is concerned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct About {
+    id: String,
+    kind: String,
+    queue: String,
+    attempt: Option<u64>,
+    trace: Option<Trace>,
+    state: Option<&'static str>,
+}
+
+impl About {
+    fn new(job: &Subject, state: Option<&'static str>) -> Self {
+        Self {
+            id: clipped(&job.id.0, NAME_BYTES),
+            kind: clipped(&job.kind, NAME_BYTES),
+            queue: clipped(&job.queue, NAME_BYTES),
+            attempt: job.attempt,
+            trace: job.trace,
+            state,
+        }
+    }
+}
+
+/// What an attribute can be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attribute {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(u64),
+}
+
+impl From<&str> for Attribute {
+    fn from(text: &str) -> Self {
+        Self::Text(clipped(text, ATTRIBUTE_BYTES))
+    }
+}
+
+impl From<u32> for Attribute {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<u64> for Attribute {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<usize> for Attribute {
+    fn from(number: usize) -> Self {
+        Self::Number(u64::try_from(number).unwrap_or(u64::MAX))
+    }
+}
+
+/// What a record says besides its message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    category: Category,
+    job: Option<About>,
+    error: Option<(String, String)>,
+    attributes: Vec<(&'static str, Attribute)>,
+}
+
+impl Fields {
+    /// About a job, which is in this state now (OJS core's words), or is about to be.
+    pub fn of_job(job: &Subject, state: Option<&'static str>) -> Self {
+        Self {
+            category: Category::Lifecycle,
+            job: Some(About::new(job, state)),
+            ..Self::default()
+        }
+    }
+
+    /// Names a job that it is about, too, if there is one.
+    pub fn naming(mut self, job: Option<&Subject>) -> Self {
+        self.job = job.map(|job| About::new(job, None));
+        self
+    }
+
+    /// Of this category, and nothing else yet.
+    pub fn of(category: Category) -> Self {
+        Self {
+            category,
+            ..Self::default()
+        }
+    }
+
+    /// About something that failed.
+    pub fn of_error(kind: &str, message: &str) -> Self {
+        Self::of(Category::Error).error(kind, message)
+    }
+
+    /// Adds what went wrong: the kind in a word, and the same for a person.
+    pub fn error(mut self, kind: &str, message: &str) -> Self {
+        self.error = Some((clipped(kind, ERROR_TYPE_BYTES), clipped(message, ERROR_MESSAGE_BYTES)));
+        self
+    }
+
+    /// How long the job took, for a person.
+    fn duration(&self) -> Option<String> {
+        let is_it = |(name, _): &&(&str, Attribute)| *name == "duration_ms";
+        match self.attributes.iter().find(is_it) {
+            Some((_, Attribute::Number(milliseconds))) => Some(seconds(Duration::from_millis(*milliseconds))),
+            Some((_, Attribute::Text(_))) | None => None,
+        }
+    }
+
+    /// Adds an attribute.
+    pub fn with(mut self, name: &'static str, value: impl Into<Attribute>) -> Self {
+        self.attributes.push((name, value.into()));
+        self
+    }
+
+    /// Adds an attribute if there is one.
+    pub fn with_any(self, name: &'static str, value: Option<impl Into<Attribute>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+}
+
+/// Everything that a record is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// When.
+    pub at: jiff::Timestamp,
+    /// How bad.
+    pub severity: Severity,
+    /// For a person.
+    pub message: &'a str,
+    /// For a program.
+    pub fields: &'a Fields,
+    /// The present incarnation's name, if there was one yet.
+    pub worker: Option<&'a str>,
+}
+
+impl Record<'_> {
+    /// One line, its end included.
+    pub fn line(&self, format: Format) -> String {
+        match format {
+            Format::Text => self.text(),
+            Format::Json => self.json(),
+        }
+    }
+
+    /// `12:34:56.789Z ojs-init: warn: message`, and the job and the error that the message does not name.
+    fn text(&self) -> String {
+        let severity = self.severity.name().to_lowercase();
+        let moment = format!("{:.3}", self.at);
+        let time = moment.split_once('T').map_or(moment.as_str(), |(_, time)| time);
+        let mut said = self.message.to_owned();
+        if let Some((kind, message)) = &self.fields.error
+            && !said.contains(message.as_str())
+        {
+            let separator = if kind.is_empty() { "" } else { ": " };
+            // Writing to a text cannot fail.
+            let _ = write!(said, ": {kind}{separator}{message}");
+        }
+        if let Some(job) = &self.fields.job {
+            let _ = write!(said, " [job {}", job.id);
+            if !job.kind.is_empty() {
+                let _ = write!(said, ", {}", job.kind);
+            }
+            if let Some(attempt) = job.attempt {
+                let _ = write!(said, ", attempt {attempt}");
+            }
+            if let Some(took) = self.fields.duration() {
+                let _ = write!(said, ", took {took}");
+            }
+            said.push(']');
+        }
+        format!("{time} ojs-init: {severity}: {}\n", printable(&said))
+    }
+
+    /// By hand, because the fields come in the order of the document.
+    fn json(&self) -> String {
+        let mut line = String::with_capacity(512);
+        let timestamp = self.at;
+        let (severity, number) = (self.severity.name(), self.severity.number());
+        let _ = write!(
+            line,
+            r#"{{"timestamp":"{timestamp:.3}","severity":"{severity}","severity_number":{number},"message":"#
+        );
+        quote(&mut line, self.message, MESSAGE_BYTES);
+        let category = self.fields.category.name();
+        let _ = write!(line, r#","category":"{category}","component":"worker""#);
+        self.put_ojs(&mut line);
+        if let Some(trace) = self.fields.job.as_ref().and_then(|job| job.trace) {
+            let (trace, span) = (trace.trace, trace.span);
+            let _ = write!(
+                line,
+                r#","trace":{{"trace_id":"{trace:032x}","span_id":"{span:016x}"}}"#
+            );
+        }
+        if let Some((kind, message)) = &self.fields.error {
+            line.push_str(r#","error":{"type":"#);
+            quote(&mut line, kind, ERROR_TYPE_BYTES);
+            line.push_str(r#","message":"#);
+            quote(&mut line, message, ERROR_MESSAGE_BYTES);
+            line.push('}');
+        }
+        self.put_attributes(&mut line);
+        line.push_str("}\n");
+        line
+    }
+
+    fn put_ojs(&self, line: &mut String) {
+        let mut object = Members::default();
+        if let Some(job) = &self.fields.job {
+            object.text("job_id", &job.id, NAME_BYTES);
+            for (name, text) in [("job_type", &job.kind), ("queue", &job.queue)] {
+                if !text.is_empty() {
+                    object.text(name, text, NAME_BYTES);
+                }
+            }
+            if let Some(attempt) = job.attempt {
+                object.number("attempt", attempt);
+            }
+            if let Some(state) = job.state {
+                object.text("state", state, NAME_BYTES);
+            }
+        }
+        if let Some(worker) = self.worker {
+            object.text("worker_id", worker, NAME_BYTES);
+        }
+        object.end("ojs", line);
+    }
+
+    fn put_attributes(&self, line: &mut String) {
+        let mut object = Members::default();
+        for (name, value) in &self.fields.attributes {
+            let before = object.0.len();
+            match value {
+                Attribute::Text(text) => object.text(name, text, ATTRIBUTE_BYTES),
+                Attribute::Number(number) => object.number(name, *number),
+            }
+            if object.0.len() > ATTRIBUTES_BYTES {
+                object.0.truncate(before);
+            }
+        }
+        object.end("attributes", line);
+    }
+}
+
+/// The members of a JSON object, without its braces.
+#[derive(Debug, Default)]
+struct Members(String);
+
+impl Members {
+    fn name(&mut self, name: &str) {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        let _ = write!(self.0, "{comma}\"{name}\":");
+    }
+
+    fn text(&mut self, name: &str, text: &str, most: usize) {
+        self.name(name);
+        quote(&mut self.0, text, most);
+    }
+
+    fn number(&mut self, name: &str, number: u64) {
+        self.name(name);
+        let _ = write!(self.0, "{number}");
+    }
+
+    /// Adds the object under this name to a record, unless it is empty.
+    fn end(self, name: &str, line: &mut String) {
+        if !self.0.is_empty() {
+            let _ = write!(line, ",\"{name}\":{{{}}}", self.0);
+        }
+    }
+}
+
+/// Adds a JSON string of at most so many bytes, quotes included.
+fn quote(to: &mut String, text: &str, most: usize) {
+    let start = to.len();
+    let most = most.saturating_sub(1 + CUT.len_utf8());
+    to.push('"');
+    for c in text.chars() {
+        let before = to.len();
+        match c {
+            '"' | '\\' => to.extend(['\\', c]),
+            '\n' => to.push_str("\\n"),
+            '\t' => to.push_str("\\t"),
+            '\r' => to.push_str("\\r"),
+            // Those above 0x7f, too: a terminal that shows the record may obey them.
+            c if is_active(c) => escape(to, c),
+            c => to.push(c),
+        }
+        if to.len() - start > most {
+            to.truncate(before);
+            to.push(CUT);
+            break;
+        }
+    }
+    to.push('"');
+}
+
+/// The beginning of a text, of at most so many bytes.
+pub fn clipped(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let most = most.saturating_sub(CUT.len_utf8());
+    let cut = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}{CUT}", text.get(..cut).unwrap_or_default())
+}
+
+/// A line stays a line, of bounded length, and a terminal stays as it is, whatever a job's id or a client's name
+/// consists of.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        let before = shown.len();
+        if is_active(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+        if shown.len() > TEXT_BYTES {
+            shown.truncate(before);
+            shown.push(CUT);
+            break;
+        }
+    }
+    shown
+}
+
+/// Most bytes of a line's text.
+const TEXT_BYTES: usize = RECORD_BYTES - 64;
+
+/// A record that is put together in one place and said in another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Its level.
+    pub level: Level,
+    /// Its message.
+    pub message: String,
+    /// What it says besides.
+    pub fields: Fields,
+    /// We cannot go on: worse than any level.
+    pub is_fatal: bool,
+}
+
+impl Note {
+    /// About the worker or ourselves.
+    pub fn new(level: Level, message: impl fmt::Display) -> Self {
+        Self {
+            level,
+            message: message.to_string(),
+            fields: Fields::default(),
+            is_fatal: false,
+        }
+    }
+
+    /// We cannot go on after this.
+    pub fn fatal(mut self) -> Self {
+        self.is_fatal = true;
+        self
+    }
+
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        if self.is_fatal {
+            Severity::Fatal
+        } else {
+            Severity::Usual(self.level)
+        }
+    }
+
+    /// With these fields in place of none.
+    pub fn about(mut self, fields: Fields) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// With what `add` makes of its fields.
+    pub fn and(mut self, add: impl FnOnce(Fields) -> Fields) -> Self {
+        self.fields = add(self.fields);
+        self
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

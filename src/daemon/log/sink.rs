@@ -1,0 +1,318 @@
+//! Log records, one a line, on standard error; without ever making PID 1 wait.
+//!
+//! Before there is a child, records are written directly, if there is room for them right now. Once the child shares
+//! standard error it could fill the pipe between our look and our write, and O_NONBLOCK would change the child's
+//! descriptor too; so from then on records go into a bounded queue that a thread of its own writes out. The first of
+//! them starts that thread: an init with nothing to say stays a single thread. What a record looks like is
+//! `log_record`.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::thread;
+use std::time::Duration;
+
+use log::{Level, LevelFilter, Metadata};
+
+use crate::daemon::log::record::{Category, Fields, Format, Note, Record, Severity};
+use crate::os::clock;
+use crate::os::signals::{self, SignalSet};
+use crate::os::stdio;
+
+/// Most records waiting for the writer. What comes on top is dropped and counted.
+const QUEUE_RECORDS: usize = 1024;
+
+/// Most bytes waiting for the writer.
+const QUEUE_BYTES: usize = 256 * 1024;
+
+/// So much of the queue, one part in this many, is for warnings and errors alone: a flood of jobs that went well must
+/// not keep out what went wrong.
+const RESERVED_PART: usize = 4;
+
+/// Longest that we wait at exit for the writer to finish.
+const FLUSH_LIMIT: Duration = Duration::from_millis(100);
+
+/// Longest that a record may take before there is a child, and when no writer thread can be had.
+const DIRECT_LIMIT: Duration = Duration::ZERO;
+
+/// Stack of the writer thread in bytes.
+const WRITER_STACK_BYTES: usize = 32 * 1024;
+
+/// The log of this process, once there is one.
+static LOG: OnceLock<Sink> = OnceLock::new();
+
+/// The running log; dropping it changes nothing, [`LogHandle::flush`] is for the end.
+#[derive(Debug, Clone, Copy)]
+pub struct LogHandle(&'static Sink);
+
+/// Sends every record of `level` and above to standard error from here on, as text on a terminal and as JSON elsewhere
+/// unless `format` says so. Only the first call has an effect.
+#[must_use]
+pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
+    let sink = LOG.get_or_init(|| Sink::new(self::format(format), level));
+    // An error here means that a logger is installed already: then that one stays.
+    if log::set_logger(&Macros).is_ok() {
+        log::set_max_level(sink.level);
+    }
+    LogHandle(sink)
+}
+
+/// This format, or what fits standard error.
+#[must_use]
+pub fn format(configured: Option<Format>) -> Format {
+    configured.unwrap_or_else(|| {
+        if io::stderr().is_terminal() {
+            Format::Text
+        } else {
+            Format::Json
+        }
+    })
+}
+
+/// Writes a record that was put together elsewhere, if its level is wanted.
+pub fn say(note: &Note) {
+    if let Some(sink) = LOG.get().filter(|sink| note.level <= sink.level) {
+        sink.add(sink.line(note.severity(), &note.message, &note.fields), note.level);
+    }
+}
+
+/// From here on each record names this incarnation of the worker.
+pub fn set_worker(worker: &str) {
+    if let Some(sink) = LOG.get() {
+        *sink.worker.write().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());
+    }
+}
+
+/// What we cannot go on after, as a line of the log; none before there is a log.
+pub fn fatal(message: &str) -> Option<String> {
+    let fields = Fields::of(Category::Error);
+    LOG.get().map(|sink| sink.line(Severity::Fatal, message, &fields))
+}
+
+impl LogHandle {
+    /// From here on somebody else may fill the pipe: a write of ours could block.
+    pub fn stderr_is_shared(&self) {
+        self.0.lock().is_shared = true;
+    }
+
+    /// Records that were lost since the start: there was no room for them, or standard error did not take them.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.lock().dropped
+    }
+
+    /// Waits until everything was written, at most 100 ms.
+    pub fn flush(&self) {
+        let queue = self.0.lock();
+        let result = self
+            .0
+            .written
+            .wait_timeout_while(queue, FLUSH_LIMIT, |queue| queue.writing || !queue.records.is_empty());
+        drop(result);
+    }
+}
+
+#[derive(Debug)]
+struct Sink {
+    format: Format,
+    level: LevelFilter,
+    /// The present incarnation's name, if there was one yet.
+    worker: RwLock<Option<Arc<str>>>,
+    queue: Mutex<Queue>,
+    /// Told when a record was added.
+    added: Condvar,
+    /// Told when the queue was written out.
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    records: VecDeque<String>,
+    bytes: usize,
+    /// Since the start.
+    dropped: u64,
+    /// Those of them that nobody was told of.
+    unsaid: u64,
+    is_shared: bool,
+    writer_started: bool,
+    writing: bool,
+}
+
+impl Queue {
+    fn drop_one(&mut self) {
+        self.dropped = self.dropped.saturating_add(1);
+        self.unsaid = self.unsaid.saturating_add(1);
+    }
+
+    /// Whether a record of this length and level has room.
+    fn has_room_for(&self, length: usize, level: Level) -> bool {
+        let of = |most: usize| match level {
+            Level::Error | Level::Warn => most,
+            Level::Info | Level::Debug | Level::Trace => most - most / RESERVED_PART,
+        };
+        self.records.len() < of(QUEUE_RECORDS) && self.bytes.saturating_add(length) <= of(QUEUE_BYTES)
+    }
+}
+
+/// What the log crate's macros end in.
+struct Macros;
+
+impl log::Log for Macros {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        LOG.get().is_some_and(|sink| sink.wants(metadata))
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if let Some(sink) = LOG.get().filter(|sink| sink.wants(record.metadata())) {
+            sink.say(record.level(), &record.args().to_string(), &Fields::default());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+impl Sink {
+    fn new(format: Format, level: LevelFilter) -> Self {
+        Self {
+            format,
+            level,
+            worker: RwLock::default(),
+            queue: Mutex::default(),
+            added: Condvar::new(),
+            written: Condvar::new(),
+        }
+    }
+
+    /// Not the records of dependencies: at the finest level they show every byte of a request, token included.
+    fn wants(&self, metadata: &Metadata<'_>) -> bool {
+        let crate_name = metadata.target().split("::").next();
+        metadata.level() <= self.level && crate_name == Some(env!("CARGO_CRATE_NAME"))
+    }
+
+    /// A panic elsewhere does not end logging: the queue is valid after each statement.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, severity: Severity, message: &str, fields: &Fields) -> String {
+        // Nobody waits for this one: a panic may be what is told of, and its thread may have it.
+        let worker = match self.worker.try_read() {
+            Ok(worker) => worker.clone(),
+            Err(TryLockError::Poisoned(worker)) => worker.into_inner().clone(),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let record = Record {
+            at: clock::wall(),
+            severity,
+            message,
+            fields,
+            worker: worker.as_deref(),
+        };
+        record.line(self.format)
+    }
+
+    fn say(&'static self, level: Level, message: &str, fields: &Fields) {
+        self.add(self.line(Severity::Usual(level), message, fields), level);
+    }
+
+    fn add(&'static self, line: String, level: Level) {
+        let mut queue = self.lock();
+        if !queue.writer_started {
+            // No thread to be had, as at a process limit: better said directly than not at all.
+            if !queue.is_shared || !self.start_writer() {
+                if stdio::write_error(line.as_bytes(), DIRECT_LIMIT).is_err() {
+                    queue.drop_one();
+                }
+                return;
+            }
+            queue.writer_started = true;
+        }
+        if !queue.has_room_for(line.len(), level) {
+            queue.drop_one();
+            return;
+        }
+        queue.bytes += line.len();
+        queue.records.push_back(line);
+        self.added.notify_one();
+    }
+
+    /// The next batch for the writer, waiting for one; and how many were dropped before it.
+    fn take(&self) -> (VecDeque<String>, u64) {
+        let mut queue = self.lock();
+        queue.writing = false;
+        while queue.records.is_empty() {
+            self.written.notify_all();
+            queue = self.added.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.writing = true;
+        queue.bytes = 0;
+        (std::mem::take(&mut queue.records), std::mem::take(&mut queue.unsaid))
+    }
+
+    fn start_writer(&'static self) -> bool {
+        let write = move || {
+            SignalSet::ALL.set_as_mask();
+            loop {
+                let (records, dropped) = self.take();
+                let mut stderr = io::stderr();
+                for record in records {
+                    // A closed or broken standard error is nobody's problem but the reader's.
+                    if stderr.write_all(record.as_bytes()).is_err() {
+                        self.lock().drop_one();
+                    }
+                }
+                if dropped > 0 {
+                    let _ = stderr.write_all(self.loss(dropped).as_bytes());
+                }
+            }
+        };
+        let writer = thread::Builder::new()
+            .name("log".to_owned())
+            .stack_size(WRITER_STACK_BYTES);
+        signals::around_thread_start(|| writer.spawn(write).is_ok())
+    }
+
+    /// The record about those that are not there.
+    fn loss(&self, dropped: u64) -> String {
+        let plural = if dropped == 1 { "" } else { "s" };
+        let message = format!("{dropped} log record{plural} dropped: standard error is too slow");
+        let fields = Fields::default().with("dropped", dropped);
+        self.line(Severity::Usual(Level::Warn), &message, &fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_level_lets_the_records_of_dependencies_through() {
+        let log = Sink::new(Format::Json, LevelFilter::Trace);
+        let is_written = |target, level| log.wants(&Metadata::builder().target(target).level(level).build());
+        for target in ["ureq_proto::util", "ureq", "rustls::conn", "mio", "ojs_initial", ""] {
+            assert!(
+                !is_written(target, Level::Trace) && !is_written(target, Level::Error),
+                "{target}"
+            );
+        }
+        assert!(is_written("ojs_init::daemon::backend::http", Level::Trace) && is_written("ojs_init", Level::Trace));
+    }
+
+    #[test]
+    fn what_went_wrong_has_room_when_what_went_well_has_none_left() {
+        let mut queue = Queue::default();
+        while queue.has_room_for(100, Level::Info) {
+            queue.records.push_back(String::new());
+            queue.bytes += 100;
+        }
+        assert_eq!(queue.records.len(), QUEUE_RECORDS - QUEUE_RECORDS / RESERVED_PART);
+        assert!(queue.has_room_for(100, Level::Warn));
+        let mut queue = Queue {
+            bytes: QUEUE_BYTES - QUEUE_BYTES / RESERVED_PART,
+            ..Queue::default()
+        };
+        assert!(queue.has_room_for(100, Level::Error) && !queue.has_room_for(100, Level::Debug));
+        queue.bytes = QUEUE_BYTES;
+        assert!(!queue.has_room_for(100, Level::Error));
+    }
+}

@@ -1,0 +1,135 @@
+//! From the configuration to what the lifecycle and the lanes are told.
+
+use std::path::Path;
+use std::time::Duration;
+
+use log::{info, warn};
+
+use crate::config::{self, Config};
+use crate::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use crate::lifecycle::shutdown::budget::{LimitSource, Limits, ShutdownTimes, Surroundings};
+use crate::os::entry::Environ;
+use crate::os::init;
+use crate::wire::text::seconds;
+
+/// Files that container engines leave in a container.
+const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
+/// Set by Kubernetes in each container.
+const KUBERNETES_MARK: &str = "KUBERNETES_SERVICE_HOST";
+
+/// Where we run, as far as it can be seen.
+pub fn surroundings(environ: &Environ) -> Surroundings {
+    if environ.value(KUBERNETES_MARK).is_some_and(|host| !host.is_empty()) {
+        Surroundings::Kubernetes
+    } else if init::is_pid_1() || CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
+        Surroundings::Container
+    } else {
+        Surroundings::None
+    }
+}
+
+/// The limits of a shutdown as they were configured.
+pub fn limits(config: &Config) -> Limits {
+    Limits {
+        grace_period: config.shutdown.grace_period,
+        grace_period_is_explicit: config.shutdown.grace_period_is_explicit,
+        termination_grace_period: config.shutdown.termination_grace_period,
+        stop_margin: config.shutdown.stop_margin,
+        prestop_time: config.shutdown.prestop_time,
+    }
+}
+
+/// What a start would doubt of the times of a shutdown.
+#[must_use]
+pub fn doubtful_times(config: &Config, environ: &Environ) -> Vec<String> {
+    let times = ShutdownTimes::of_agent(&limits(config), surroundings(environ));
+    config::doubtful_times(config, &times)
+}
+
+/// What the lifecycle is told.
+pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Options {
+    let worker = &config.worker;
+    let shutdown = &config.shutdown;
+    Options {
+        concurrency: worker.concurrency,
+        max_frame: usize::try_from(worker.max_frame).unwrap_or(usize::MAX),
+        restart: match worker.restart {
+            config::Restart::Never => Restart::Never,
+            config::Restart::Hung => Restart::Hung,
+            config::Restart::OnFailure => Restart::OnFailure,
+            config::Restart::Always => Restart::Always,
+        },
+        ready_timeout: worker.ready_timeout,
+        type_wait: worker.type_wait,
+        timeout_grace: worker.timeout_grace,
+        poll_interval: worker.poll_interval,
+        heartbeat_interval: worker.heartbeat_interval,
+        heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
+        visibility_timeout: worker.visibility_timeout,
+        request_timeout: config.backend.request_timeout,
+        final_state: match config.backend.final_state {
+            config::FinalState::Terminate => FinalState::Terminate,
+            config::FinalState::Terminated => FinalState::Terminated,
+            config::FinalState::Both => FinalState::Both,
+        },
+        server_resume: worker.server_resume,
+        times: ShutdownTimes::of_agent(&limits(config), surroundings),
+        cancel_grace: shutdown.cancel_grace,
+        term_delay: shutdown.term_delay,
+        tstp_starts_clock: surroundings == Surroundings::Kubernetes,
+        sigint: stop_signal(shutdown.sigint),
+        sigquit: stop_signal(shutdown.sigquit),
+        signals: TransitionSignals {
+            on_quiet: config.signals.on_quiet,
+            on_resume: config.signals.on_resume,
+            on_terminate: config.signals.on_terminate,
+        },
+        rewrite: config.init.rewrite.clone(),
+        remap_exit: config.init.remap_exit.clone(),
+        interrupted_exit: shutdown.interrupted_exit,
+        leftovers: match config.backend.leftovers {
+            config::Leftovers::Fail => Leftovers::Fail,
+            config::Leftovers::Requeue => Leftovers::Requeue,
+        },
+        shutdown_error_type: config.backend.shutdown_error_type.as_str().into(),
+        shutdown_error_code: config.backend.shutdown_error_code.as_str().into(),
+        seed,
+    }
+}
+
+fn stop_signal(action: config::StopSignalAction) -> StopSignal {
+    match action {
+        config::StopSignalAction::Graceful => StopSignal::Graceful,
+        config::StopSignalAction::Stop => StopSignal::Stop,
+        config::StopSignalAction::Exit => StopSignal::Exit,
+    }
+}
+
+/// The start-up line about the end: how long jobs will have, who decided that, and what to set if it is wrong.
+pub fn announce(times: &ShutdownTimes, grace_is_explicit: bool) {
+    let drain = seconds(times.drain(Duration::ZERO));
+    let is_cut = times.drain(Duration::ZERO) < times.grace_period;
+    let grace = seconds(times.grace_period);
+    let margin = seconds(times.stop_margin);
+    let limit = times.limit.map(seconds).unwrap_or_default();
+    match times.source {
+        LimitSource::Configured if is_cut && grace_is_explicit => warn!(
+            "after a stop signal jobs get {drain}, not the grace period of {grace}: the termination grace period leaves \
+             {limit}, and {margin} of that are for the stop phase"
+        ),
+        LimitSource::Configured if is_cut => {
+            info!("after a stop signal jobs get {drain}: what is allowed, {limit}, less {margin} for the stop phase");
+        }
+        LimitSource::Configured => info!("after a stop signal jobs get {drain}"),
+        LimitSource::Assumed => info!(
+            "after a stop signal jobs get {drain}; assuming that the orchestrator allows {limit}: set \
+             shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD) if it is another"
+        ),
+        LimitSource::Kubernetes | LimitSource::Container => warn!(
+            "after a stop signal jobs get {drain}, guessing that the orchestrator allows {limit}: set \
+             shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD) to what it really allows"
+        ),
+        LimitSource::Nobody => info!("after a stop signal jobs get {drain}; no orchestrator seems to limit that"),
+    }
+}

@@ -1,0 +1,125 @@
+//! What whoever asks over HTTP is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::trace;
+
+use crate::daemon::log::sink::LogHandle;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::view::metrics::Figures;
+use crate::wire::http::probe::{Asked, Request, answer, metrics as metrics_response, refuse, show};
+use crate::wire::metrics::{self, Observed};
+
+/// How long the status stays as it is: it is made of every job, and whoever asks for it again and again shall not take the
+/// loop's time.
+const STATUS_STAYS: Duration = Duration::from_millis(100);
+
+/// How long the metrics stay as they are. Whoever asks for them again and again takes little of the loop's time, and all
+/// who read slowly what was asked for in one such time read the same copy: with the five seconds that a response may take
+/// there are six copies at most, of [`metrics::MOST_BYTES`] each.
+const METRICS_STAY: Duration = Duration::from_secs(1);
+
+/// Where the answers come from.
+#[derive(Debug)]
+pub struct Sources<'a> {
+    /// How it is.
+    pub machine: &'a Lifecycle,
+    /// What was counted.
+    pub figures: &'a Figures,
+    /// Counts what it drops.
+    pub log: &'a LogHandle,
+}
+
+/// Makes answers.
+#[derive(Debug, Default)]
+pub struct ProbeAnswers {
+    metrics: Option<Shared>,
+    status: Option<Shared>,
+}
+
+/// What many may read, as it was at some time, as responses.
+#[derive(Debug)]
+struct Shared {
+    at: Moment,
+    to_get: Arc<[u8]>,
+    to_head: Arc<[u8]>,
+}
+
+impl ProbeAnswers {
+    /// The response to a request.
+    pub fn respond(&mut self, request: Request, sources: &Sources<'_>, now: Moment) -> Arc<[u8]> {
+        match request.asks {
+            Ok(Asked::Probe(probe)) => {
+                let health = sources.machine.health(probe, now);
+                trace!("{probe:?}: {health:?}");
+                answer(&health, request.wants_body).into()
+            }
+            Ok(Asked::Status) => {
+                let make = || {
+                    let status = sources.machine.status(now);
+                    [true, false].map(|wants_body| show(&status, wants_body))
+                };
+                shared(&mut self.status, STATUS_STAYS, request.wants_body, now, make)
+            }
+            Ok(Asked::Metrics) => {
+                let make = || {
+                    let text = metrics_text(sources, now);
+                    [true, false].map(|wants_body| metrics_response(&text, wants_body))
+                };
+                shared(&mut self.metrics, METRICS_STAY, request.wants_body, now, make)
+            }
+            Err(refusal) => refuse(refusal, request.wants_body).into(),
+        }
+    }
+}
+
+/// What there is, or what is made now when there is nothing or it has stayed for long enough: the response to GET, and
+/// that to HEAD.
+fn shared(
+    kept: &mut Option<Shared>,
+    stays: Duration,
+    wants_body: bool,
+    now: Moment,
+    make: impl FnOnce() -> [Vec<u8>; 2],
+) -> Arc<[u8]> {
+    let fresh = kept.take().filter(|shared| shared.at.until(now) < stays);
+    let shared = kept.insert(fresh.unwrap_or_else(|| {
+        let [to_get, to_head] = make().map(Arc::from);
+        Shared {
+            at: now,
+            to_get,
+            to_head,
+        }
+    }));
+    Arc::clone(if wants_body { &shared.to_get } else { &shared.to_head })
+}
+
+fn metrics_text(sources: &Sources<'_>, now: Moment) -> String {
+    metrics::text(&Observed {
+        figures: sources.figures,
+        snapshot: &sources.machine.snapshot(),
+        log_records_dropped: sources.log.dropped(),
+        now,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_again_within_its_time_reads_the_same_and_later_something_new() {
+        let at = |millis| Moment::new(Duration::from_millis(millis));
+        let mut kept = None;
+        let mut read = |now, text: &str| {
+            let make = || [text.as_bytes().to_vec(), Vec::new()];
+            let read = shared(&mut kept, Duration::from_millis(100), true, at(now), make);
+            String::from_utf8(read.to_vec()).unwrap()
+        };
+        assert_eq!(read(5_000, "first"), "first");
+        assert_eq!(read(5_099, "second"), "first");
+        assert_eq!(read(5_100, "third"), "third");
+    }
+}

@@ -1,0 +1,128 @@
+//! One connection of somebody who probes: one request, one response, closed. Nothing here waits, and everything is bounded.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+
+use crate::wire::http::probe::{MAX_HEAD, Request, read};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 1 << 10;
+
+/// Reads and writes in one turn; then the others get theirs.
+const STEPS_PER_TURN: usize = 8;
+
+/// Bytes that are read and dropped behind a request: closed with bytes unread, a connection is reset, and the client may
+/// not get to see the response.
+const MOST_DROPPED: usize = 256 << 10;
+
+/// Where it stands.
+#[derive(Debug)]
+enum Stage {
+    /// The head of the request comes; never more than [`MAX_HEAD`].
+    Reading(Vec<u8>),
+    /// The response goes out, of which so many bytes are sent. Several connections may share it.
+    Writing(Arc<[u8]>, usize),
+    /// The client closes; so many bytes are still dropped until then.
+    Closing(usize),
+}
+
+/// What is to be done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// More comes, or there is more to do.
+    Open,
+    /// It has its response, and is closed soon.
+    Answered,
+    /// It is over.
+    Over,
+}
+
+/// Where a client comes from, as far as one may be told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// An address.
+    V4([u8; 4]),
+    /// A network of 64 bits.
+    V6([u16; 4]),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct ProbeLink {
+    /// The socket.
+    pub stream: TcpStream,
+    /// From where it comes.
+    pub origin: Origin,
+    stage: Stage,
+    /// There may be something to do: the kernel tells only once.
+    pub is_ready: bool,
+}
+
+impl ProbeLink {
+    /// A connection that was just accepted.
+    pub fn new(stream: TcpStream, origin: Origin) -> Self {
+        Self {
+            stream,
+            origin,
+            stage: Stage::Reading(Vec::new()),
+            is_ready: true,
+        }
+    }
+
+    /// Goes as far as it can in one turn. `answer` gives the response to a request.
+    pub fn proceed(&mut self, mut answer: impl FnMut(Request) -> Arc<[u8]>) -> Progress {
+        let was_closing = matches!(self.stage, Stage::Closing(_));
+        for _ in 0..STEPS_PER_TURN {
+            match self.step(&mut answer) {
+                Ok(true) => {}
+                Ok(false) => return Progress::Over,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_ready = false;
+                    break;
+                }
+                // Gone: nobody waits for a response any more.
+                Err(_) => return Progress::Over,
+            }
+        }
+        if !was_closing && matches!(self.stage, Stage::Closing(_)) {
+            Progress::Answered
+        } else {
+            Progress::Open
+        }
+    }
+
+    /// One read or write; false: it is over.
+    fn step(&mut self, answer: &mut impl FnMut(Request) -> Arc<[u8]>) -> std::io::Result<bool> {
+        match &mut self.stage {
+            Stage::Reading(head) => {
+                let mut buffer = [0; READ_BYTES];
+                let room = READ_BYTES.min(MAX_HEAD.saturating_sub(head.len()));
+                let count = self.stream.read(buffer.get_mut(..room).unwrap_or_default())?;
+                head.extend(buffer.iter().take(count));
+                if let Some(request) = read(head) {
+                    self.stage = Stage::Writing(answer(request), 0);
+                } else if count == 0 {
+                    return Ok(false);
+                }
+            }
+            Stage::Writing(response, sent) => {
+                *sent += self.stream.write(response.get(*sent..).unwrap_or_default())?;
+                if *sent >= response.len() {
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.stage = Stage::Closing(MOST_DROPPED);
+                }
+            }
+            Stage::Closing(left) => {
+                let mut buffer = [0; READ_BYTES];
+                let count = self.stream.read(&mut buffer)?;
+                *left = left.saturating_sub(count);
+                return Ok(count > 0 && *left > 0);
+            }
+        }
+        Ok(true)
+    }
+}

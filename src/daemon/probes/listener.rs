@@ -1,0 +1,120 @@
+//! The TCP socket of the health endpoints: where it listens, and what happens when it cannot.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use log::{info, warn};
+use mio::net::TcpListener;
+use socket2::{Domain, Socket, Type};
+
+use crate::config::{Config, KeyId, Listen};
+use crate::daemon::start::NotStarted;
+use crate::exit::Exit;
+use crate::os::clock;
+
+/// Bytes of a response that the kernel keeps for each connection; it takes twice as much for itself. Left alone it would keep
+/// megabytes of metrics for each who does not read them, at the expense of the container's memory.
+const SEND_BUFFER: usize = 32 << 10;
+
+/// Where an orchestrator looks when nobody said anything (GS 8.1).
+const DEFAULT_PORT: u16 = 8081;
+
+/// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 1024;
+
+/// How long an address that somebody set may be in use at the start: an ojs-init that was just told to stop has it until its
+/// end, and whoever starts the next one at once need not fail.
+const IN_USE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Between two attempts to have an address that is in use.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// Listens where it was configured. At the default address it does without when there is nothing to be had: nobody asked
+/// for it, and another container of the pod may have the port.
+///
+/// # Errors
+///
+/// An address that somebody set is in use, or not to be had: a matter of configuration.
+pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
+    let Some(address) = address(config) else {
+        return Ok(None);
+    };
+    let patience = if config.health.listen.is_some() {
+        IN_USE_LIMIT
+    } else {
+        Duration::ZERO
+    };
+    match patient(address, patience).and_then(|listener| listener.local_addr().map(|address| (listener, address))) {
+        Ok((listener, address)) => {
+            info!("listening for probes on {address}");
+            Ok(Some(listener))
+        }
+        Err(error) if config.health.listen.is_none() => {
+            warn!(
+                "there are no health endpoints: cannot listen on {address}: {error}; set health.listen \
+                 (OJS_HEALTH_LISTEN) to another address, or to off"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(NotStarted {
+            message: format!(
+                "{}: cannot listen there: {error}; set another address, port 0 for any free one, or off",
+                config.settings.describe(KeyId::Listen)
+            ),
+            exit: Exit::Usage,
+        }),
+    }
+}
+
+fn patient(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
+    let give_up = clock::monotonic().saturating_add(patience);
+    loop {
+        match listener(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && clock::monotonic() < give_up => {
+                clock::pause_until(clock::monotonic().saturating_add(TRY_AGAIN_AFTER));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Why nobody could listen where it is configured; `None`: somebody could, or nobody shall.
+pub(in crate::daemon) fn trouble(config: &Config) -> Option<io::Error> {
+    address(config).and_then(|address| listener(address).err())
+}
+
+fn address(config: &Config) -> Option<SocketAddr> {
+    match config.health.listen {
+        Some(Listen::Off) => None,
+        Some(Listen::At(address)) => Some(address),
+        None => Some(SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT))),
+    }
+}
+
+/// Every address means those of IPv4 too, also where there is no IPv6.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let is_every = address.ip() == Ipv6Addr::UNSPECIFIED;
+    match socket(address) {
+        Err(error) if is_every && error.kind() != ErrorKind::AddrInUse => {
+            let every_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            socket(every_v4).map_err(|_| error)
+        }
+        result => result,
+    }
+}
+
+fn socket(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // Connections of a former life that are being closed do not hold the port.
+    socket.set_reuse_address(true)?;
+    // Connections have it from the listener.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}

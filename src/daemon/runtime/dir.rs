@@ -1,0 +1,396 @@
+//! The runtime directory: where the sockets of this instance are.
+//!
+//! `BASE/ojs-init-UID/PID-RANDOM/`, where BASE is the first of several places that works. The last one is the
+//! instance's own: made by us, locked for as long as we run, removed at the end. What an instance that was killed left
+//! behind is not locked any more, so the next one removes it.
+
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::config::Paths;
+use crate::daemon::runtime::base::{self, NoRuntimeDir, Unusable};
+use crate::daemon::workers::admission::Allowed;
+use crate::os::dirs::{Directory, Lock};
+use crate::os::process::Pid;
+use crate::os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
+
+/// The socket for the worker.
+const WORKER_SOCKET: &str = "worker.sock";
+
+/// The socket for the subcommands.
+pub(in crate::daemon) const CONTROL_SOCKET: &str = "control.sock";
+
+/// Locked by the instance for as long as it runs.
+pub(in crate::daemon) const LOCK: &str = "lock";
+
+/// Begins the name of the directory of all instances of one user.
+const HOME: &str = "ojs-init-";
+
+/// Mode of the directory of all instances of one user: others may pass, and see only what they know the name of.
+const HOME_MODE: u32 = 0o711;
+
+/// Most directories of dead instances that one start removes.
+const MOST_REMOVED: usize = 64;
+
+/// Most instances, and most users, of one directory that are looked at.
+pub(in crate::daemon) const MOST_LOOKED_AT: usize = 1024;
+
+/// Most files in a directory of an instance; there are three.
+const MOST_FILES: usize = 64;
+
+/// Names that are tried before we say that there is none.
+const MOST_NAMES: usize = 16;
+
+/// A place where the runtime directory may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The directory.
+    pub path: PathBuf,
+    /// Whether to make it where it is missing.
+    pub make: bool,
+    /// Whether somebody named it: then it is taken with a warning where others may write, as in every volume of type
+    /// emptyDir under Kubernetes, whose mode only root can change.
+    pub is_configured: bool,
+}
+
+/// The places to try: the configured one alone, else the usual ones in order.
+#[must_use]
+pub fn candidates(paths: &Paths) -> Vec<Candidate> {
+    if let Some(configured) = &paths.runtime_dir {
+        return vec![Candidate {
+            path: configured.clone(),
+            make: true,
+            is_configured: true,
+        }];
+    }
+    let candidate = |path: &Path, make| Candidate {
+        path: path.to_owned(),
+        make,
+        is_configured: false,
+    };
+    let usual = [
+        Some(candidate(Path::new("/run/ojs-init"), true)),
+        paths.user_runtime_dir.as_deref().map(|path| candidate(path, false)),
+        Some(candidate(Path::new("/tmp"), false)),
+        Some(candidate(Path::new("/dev/shm"), false)),
+    ];
+    usual.into_iter().flatten().collect()
+}
+
+/// The name of the directory, in each candidate, that holds the instances of one user.
+#[must_use]
+pub fn home_name(uid: u32) -> String {
+    format!("{HOME}{uid}")
+}
+
+/// Whose directory of instances this is the name of.
+pub(in crate::daemon) fn uid_of_home(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix(HOME)?.parse().ok()
+}
+
+/// The directory of this instance. It goes away with this.
+#[derive(Debug)]
+pub struct RuntimeDir {
+    home: Directory,
+    directory: Directory,
+    name: OsString,
+    path: PathBuf,
+    allowed: Allowed,
+    is_removed: bool,
+    /// Held until the directory is gone: fields are dropped after `drop` has run.
+    _lock: Lock,
+}
+
+impl RuntimeDir {
+    /// Makes the directory in the first candidate that works, and removes there what dead instances left.
+    ///
+    /// # Errors
+    ///
+    /// None of them works: one error that says for each what is wrong.
+    pub fn open(candidates: &[Candidate], allowed: &Allowed) -> Result<Self, NoRuntimeDir> {
+        let mut tried = Vec::new();
+        for candidate in candidates {
+            // Once more, because a rehearsal that was going on may have removed what it had made and we had found.
+            match Self::open_in(candidate, allowed).or_else(|_| Self::open_in(candidate, allowed)) {
+                Ok(found) => return Ok(found),
+                Err(unusable) => tried.push((candidate.path.clone(), unusable)),
+            }
+        }
+        Err(NoRuntimeDir {
+            tried,
+            uid: allowed.own(),
+        })
+    }
+
+    /// Makes the directory and its sockets as a start does, and removes all of it again.
+    ///
+    /// # Errors
+    ///
+    /// What a start would say.
+    pub fn rehearse(candidates: &[Candidate], allowed: &Allowed) -> Result<(), String> {
+        let mut made = Vec::new();
+        for candidate in candidates {
+            // Innermost first. One that is there already stays.
+            let both = [candidate.path.join(home_name(allowed.own())), candidate.path.clone()];
+            made.extend(both.into_iter().filter(|path| path.symlink_metadata().is_err()));
+        }
+        let result = Self::open(candidates, allowed)
+            .map_err(|error| error.to_string())
+            .and_then(|directory| {
+                let listens = |listener: Result<Listener, SocketError>| listener.map(drop).map_err(|e| e.to_string());
+                listens(directory.worker_socket()).and_then(|()| listens(directory.control_socket()))
+            });
+        for path in made {
+            // Removes nothing but an empty directory: another instance may have found it meanwhile.
+            let _ = std::fs::remove_dir(path);
+        }
+        result
+    }
+
+    fn open_in(candidate: &Candidate, allowed: &Allowed) -> Result<Self, Unusable> {
+        let (base, path) = base::open(candidate, allowed)?;
+        let home_name = home_name(allowed.own());
+        let home_path = path.join(&home_name);
+        let home = open_home(&base, OsStr::new(&home_name), &home_path, allowed.own())?;
+        remove_dead(&home, allowed.own());
+        for _ in 0..MOST_NAMES {
+            let name = OsString::from(instance_name());
+            let path = home_path.join(&name);
+            check_length(&path)?;
+            let made = Self::make(&home, &name, allowed).map_err(Unusable::because("making", &path))?;
+            if let Some((directory, lock)) = made {
+                return Ok(Self {
+                    home,
+                    directory,
+                    name,
+                    path,
+                    allowed: allowed.clone(),
+                    is_removed: false,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(Unusable::because("making a directory in", &home_path)(
+            Errno::EEXIST.into(),
+        ))
+    }
+
+    /// Makes and locks the directory of an instance. `None`: the name was taken, or another instance, which looked
+    /// between the two steps, took it for a dead one's; try another name.
+    fn make(home: &Directory, name: &OsStr, allowed: &Allowed) -> io::Result<Option<(Directory, Lock)>> {
+        let is_for_others = allowed.other_child().is_some() || allowed.has_others();
+        let mode = if is_for_others { 0o711 } else { 0o700 };
+        let made = home.create_in(name, mode).and_then(|()| home.open_in(name));
+        let locked = made.and_then(|directory| {
+            let lock = directory.make_and_lock(OsStr::new(LOCK));
+            if lock.is_err() {
+                // Best effort: the error that counts is the other one.
+                let _ = directory.remove(OsStr::new(LOCK));
+                let _ = home.remove_directory(name);
+            }
+            Ok(lock?.map(|lock| (directory, lock)))
+        });
+        match locked.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(None),
+            Ok(_) | Err(_) => locked,
+        }
+    }
+
+    /// Where it is: an absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Listens for workers: for the child's user, by the socket's owner where that can be set, else by letting everybody
+    /// connect who then has to pass [`may_connect`](crate::daemon::workers::admission::may_connect).
+    ///
+    /// # Errors
+    ///
+    /// See [`SocketError`].
+    pub fn worker_socket(&self) -> Result<Listener, SocketError> {
+        let socket = BoundSocket::bind(&self.path.join(WORKER_SOCKET))?;
+        let is_given = |uid: u32| socket.give_to(uid).is_ok();
+        let is_enough = self.allowed.other_child().is_none_or(|child| is_given(child.uid));
+        if self.allowed.has_others() || !is_enough {
+            socket.open_to_all()?;
+        }
+        socket.listen()
+    }
+
+    /// Listens for subcommands: for our own user alone.
+    ///
+    /// # Errors
+    ///
+    /// See [`SocketError`].
+    pub fn control_socket(&self) -> Result<Listener, SocketError> {
+        BoundSocket::bind(&self.path.join(CONTROL_SOCKET))?.listen()
+    }
+
+    /// Removes it with what is in it, as dropping does, and says what came of that.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    pub fn remove(mut self) -> io::Result<()> {
+        self.is_removed = true;
+        clear(&self.home, &self.directory, &self.name)
+    }
+}
+
+impl Drop for RuntimeDir {
+    fn drop(&mut self) {
+        if !self.is_removed {
+            // The next instance tries again.
+            let _ = clear(&self.home, &self.directory, &self.name);
+        }
+    }
+}
+
+/// Opens the directory of our instances in a base, which is made where it is missing.
+fn open_home(base: &Directory, name: &OsStr, path: &Path, own: u32) -> Result<Directory, Unusable> {
+    match base.create_in(name, HOME_MODE) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Unusable::because("making", path)(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let home = base.open_in(name).map_err(|error| base::not_opened(path, error))?;
+    let owner = home.owner().map_err(Unusable::because("looking at", path))?;
+    if owner.uid != own {
+        return Err(Unusable::Foreign {
+            path: path.to_owned(),
+            uid: owner.uid,
+        });
+    }
+    if owner.mode != HOME_MODE {
+        base.set_mode_of(name, HOME_MODE)
+            .map_err(Unusable::because("changing the mode of", path))?;
+    }
+    Ok(home)
+}
+
+/// A name that no other instance has: the pid is for people, for it is the same in every container.
+fn instance_name() -> String {
+    let random = RandomState::new().build_hasher().finish() & u64::from(u32::MAX);
+    format!("{}-{random:08x}", Pid::own())
+}
+
+/// Whether a name is one of `instance_name`.
+pub(in crate::daemon) fn is_instance(name: &OsStr) -> bool {
+    let parts = name.to_str().and_then(|name| name.split_once('-'));
+    parts.is_some_and(|(pid, random)| {
+        !pid.is_empty()
+            && pid.bytes().all(|byte| byte.is_ascii_digit())
+            && random.len() == 8
+            && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+fn check_length(path: &Path) -> Result<(), Unusable> {
+    let longest = path.join(CONTROL_SOCKET);
+    let length = longest.as_os_str().len();
+    if length > LONGEST_PATH {
+        return Err(Unusable::TooLong { path: longest, length });
+    }
+    Ok(())
+}
+
+/// Removes the directories of instances that are not running any more. Best effort: what cannot be removed stays.
+fn remove_dead(home: &Directory, own: u32) {
+    let instances = home.names(is_instance, MOST_LOOKED_AT).unwrap_or_default();
+    let removed = instances
+        .iter()
+        .filter(|name| remove_if_dead(home, name, own).unwrap_or(false));
+    removed.take(MOST_REMOVED).for_each(drop);
+}
+
+fn remove_if_dead(home: &Directory, name: &OsStr, own: u32) -> io::Result<bool> {
+    let directory = home.open_in(name)?;
+    if directory.owner()?.uid != own {
+        return Ok(false);
+    }
+    match directory.lock(OsStr::new(LOCK)) {
+        Ok(Some(_lock)) => clear(home, &directory, name).map(|()| true),
+        Ok(None) => Ok(false),
+        // The first file that is made and the last one that is removed. Its owner may be between two steps: one that
+        // has just made the directory takes another name, one that is about to remove it does not mind.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => home.remove_directory(name).map(|()| true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the directory of an instance whose lock we have.
+fn clear(home: &Directory, directory: &Directory, name: &OsStr) -> io::Result<()> {
+    for file in directory.names(|name| name != LOCK, MOST_FILES)? {
+        directory.remove(&file)?;
+    }
+    // Last: as long as it is there, it is locked by us, and nobody else touches the directory.
+    directory.remove(OsStr::new(LOCK))?;
+    match home.remove_directory(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(runtime: Option<&str>, user: Option<&str>) -> Paths {
+        Paths {
+            runtime_dir: runtime.map(PathBuf::from),
+            user_runtime_dir: user.map(PathBuf::from),
+            termination_log: None,
+        }
+    }
+
+    #[test]
+    fn the_usual_places_are_tried_in_order() {
+        let found = candidates(&paths(None, Some("/run/user/7")));
+        let found: Vec<_> = found.iter().map(|c| (c.path.to_str().unwrap(), c.make)).collect();
+        assert_eq!(
+            found,
+            [
+                ("/run/ojs-init", true),
+                ("/run/user/7", false),
+                ("/tmp", false),
+                ("/dev/shm", false)
+            ]
+        );
+        assert_eq!(candidates(&paths(None, None)).len(), 3);
+    }
+
+    #[test]
+    fn a_configured_place_is_the_only_one() {
+        let expected = Candidate {
+            path: PathBuf::from("/x"),
+            make: true,
+            is_configured: true,
+        };
+        assert_eq!(candidates(&paths(Some("/x"), Some("/run/user/7"))), [expected]);
+    }
+
+    #[test]
+    fn the_name_of_an_instance_is_known_again_and_others_are_not() {
+        assert!(is_instance(instance_name().as_ref()));
+        assert_ne!(instance_name(), instance_name());
+        for name in [
+            "",
+            "-",
+            "7-",
+            "-00000000",
+            "7-0000000",
+            "7-000000000",
+            "x-00000000",
+            "7-0000000g",
+            "lock",
+        ] {
+            assert!(!is_instance(name.as_ref()), "{name}");
+        }
+    }
+}

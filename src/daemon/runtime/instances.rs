@@ -1,0 +1,286 @@
+//! The instances that run, as a subcommand finds them: by their runtime directories.
+//!
+//! Our own user's come first. Root may talk to everybody's, but looks at what belongs to others only when there is none
+//! of its own: a job's process, which may be another user's, could put anything there.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::daemon::runtime::base::{Unusable, not_opened};
+use crate::daemon::runtime::dir::{
+    CONTROL_SOCKET, Candidate, LOCK, MOST_LOOKED_AT, home_name, is_instance, uid_of_home,
+};
+use crate::os::clock;
+use crate::os::dirs::Directory;
+use crate::os::process::Pid;
+use crate::os::socket::Stream;
+
+/// Between two attempts to connect to an instance whose queue is full.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Most reasons that are told why there is no instance.
+const MOST_REASONS: usize = 16;
+
+/// An instance that runs, and a connection to it.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its runtime directory.
+    pub path: PathBuf,
+    /// Its pid.
+    pub pid: Pid,
+    /// The connection to its control socket.
+    pub stream: Stream,
+}
+
+/// Why there is no instance to talk to. `Display` is for the user.
+#[derive(Debug)]
+pub enum NoInstance {
+    /// None is there that we may talk to: where one was looked for, and what was found instead.
+    None(Vec<(PathBuf, Unreachable)>),
+    /// There are several, and only one can be meant.
+    Several(Vec<(PathBuf, Pid)>),
+}
+
+/// Why there is no instance to talk to in a place.
+#[derive(Debug)]
+pub enum Unreachable {
+    /// The place cannot be looked into.
+    Place(Unusable),
+    /// No instance of this user has a directory there.
+    Empty(u32),
+    /// It does not run any more.
+    Dead,
+    /// It has no pid here: it is another container's.
+    Elsewhere,
+    /// Somebody else listens there.
+    Foreign(u32),
+    /// So many wait for it already that there is no room for one more.
+    Full,
+    /// It does not take the connection.
+    Failed(io::Error),
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Place(unusable) => unusable.fmt(f),
+            Self::Empty(uid) => write!(f, "there is no instance of user {uid}"),
+            Self::Dead => f.write_str("it does not run any more"),
+            Self::Elsewhere => f.write_str("it belongs to another container"),
+            Self::Foreign(uid) => write!(f, "user {uid} listens there"),
+            Self::Full => f.write_str("it does not answer: too many others wait for it"),
+            Self::Failed(error) => write!(f, "it cannot be reached: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for NoInstance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None(reasons) => {
+                f.write_str("no ojs-init with an agent runs here: ")?;
+                for (path, why) in reasons {
+                    write!(f, "{}: {why}; ", path.display())?;
+                }
+                f.write_str(
+                    "if it was started with another runtime directory, name that with --runtime-dir, and use the user that \
+                     it runs as",
+                )
+            }
+            Self::Several(several) => {
+                f.write_str("several instances run here:")?;
+                for (path, pid) in several {
+                    write!(f, " {} (pid {pid})", path.display())?;
+                }
+                f.write_str(
+                    "; name one of these directories with --runtime-dir, or, for hooks, give each container an \
+                     OJS_RUNTIME_DIR of its own",
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoInstance {}
+
+/// The one instance in these places that we can talk to, found within `limit`. Each candidate may also be the directory of
+/// one user's instances, or of an instance itself.
+///
+/// # Errors
+///
+/// There is none, or more than one.
+pub fn the_only(candidates: &[Candidate], limit: Duration) -> Result<Instance, NoInstance> {
+    let give_up = clock::monotonic().saturating_add(limit);
+    let own = nix::unistd::geteuid().as_raw();
+    loop {
+        let mut search = Search::new(give_up);
+        for candidate in candidates {
+            search.look_for_own(&candidate.path, own);
+        }
+        // Root may talk to everybody's.
+        if own == 0 && search.found.is_empty() && !search.is_any_full {
+            for candidate in candidates {
+                search.look_for_others(&candidate.path, own);
+            }
+        }
+        // Not after the last moment: a search that finds its time over says nothing.
+        let next = clock::monotonic().saturating_add(TRY_AGAIN_AFTER);
+        if search.is_any_full && search.found.is_empty() && next.saturating_add(TRY_AGAIN_AFTER) < give_up {
+            clock::pause_until(next);
+        } else {
+            return search.decide();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Search {
+    give_up: Duration,
+    found: Vec<Instance>,
+    /// PID 1 was found, which nobody else can be: there is nothing left to look for.
+    is_over: bool,
+    is_any_full: bool,
+    reasons: Vec<(PathBuf, Unreachable)>,
+}
+
+impl Search {
+    fn new(give_up: Duration) -> Self {
+        Self {
+            give_up,
+            found: Vec::new(),
+            is_over: false,
+            is_any_full: false,
+            reasons: Vec::new(),
+        }
+    }
+
+    fn decide(mut self) -> Result<Instance, NoInstance> {
+        if let Some(init) = self.found.iter().position(|instance| instance.pid == Pid::INIT) {
+            return Ok(self.found.swap_remove(init));
+        }
+        match (self.found.pop(), self.found.is_empty()) {
+            (Some(instance), true) => Ok(instance),
+            (Some(last), false) => {
+                let all = self.found.iter().chain([&last]);
+                Err(NoInstance::Several(
+                    all.map(|one| (one.path.clone(), one.pid)).collect(),
+                ))
+            }
+            (None, _) => Err(NoInstance::None(self.reasons)),
+        }
+    }
+
+    fn note(&mut self, path: &Path, why: Unreachable) {
+        self.is_any_full |= matches!(why, Unreachable::Full);
+        if self.reasons.len() < MOST_REASONS {
+            self.reasons.push((path.to_owned(), why));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over || clock::monotonic() >= self.give_up
+    }
+
+    /// Instances of our user; any user's where the place is itself what belongs to them.
+    fn look_for_own(&mut self, place: &Path, own: u32) {
+        let base = match Directory::open(place) {
+            Ok(base) => base,
+            Err(error) => return self.note(place, Unreachable::Place(not_opened(place, error))),
+        };
+        let is_ours = |uid: &u32| own == 0 || own == *uid;
+        let resolved = place.canonicalize().ok();
+        let name = resolved.as_deref().and_then(Path::file_name).unwrap_or_default();
+        if is_instance(name) {
+            let uid = base.owner().map_or(own, |owner| owner.uid);
+            return self.look_at(&base, place, Some(uid).filter(is_ours).unwrap_or(own));
+        }
+        if let Some(uid) = uid_of_home(name).filter(is_ours) {
+            self.look_at_all(&base, place, uid);
+        }
+        self.look_at_home(&base, place, own);
+    }
+
+    fn look_for_others(&mut self, place: &Path, own: u32) {
+        let Ok(base) = Directory::open(place) else { return };
+        let other = |name: &OsStr| uid_of_home(name).filter(|uid| *uid != own);
+        match base.names(|name| other(name).is_some(), MOST_LOOKED_AT) {
+            Ok(names) => {
+                for uid in names.iter().filter_map(|name| other(name)) {
+                    self.look_at_home(&base, place, uid);
+                }
+            }
+            Err(error) => self.note(place, Unreachable::Place(Unusable::because("reading", place)(error))),
+        }
+    }
+
+    fn look_at_home(&mut self, base: &Directory, place: &Path, uid: u32) {
+        let name = OsString::from(home_name(uid));
+        let path = place.join(&name);
+        match base.open_in(&name) {
+            Ok(home) => self.look_at_all(&home, &path, uid),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.note(place, Unreachable::Empty(uid)),
+            Err(error) => self.note(&path, Unreachable::Place(not_opened(&path, error))),
+        }
+    }
+
+    /// The instances of one user.
+    fn look_at_all(&mut self, home: &Directory, path: &Path, uid: u32) {
+        if let Some(other) = other_owner(home, uid) {
+            return self.note(path, Unreachable::Foreign(other));
+        }
+        let names = match home.names(is_instance, MOST_LOOKED_AT) {
+            Ok(names) => names,
+            Err(error) => return self.note(path, Unreachable::Place(Unusable::because("reading", path)(error))),
+        };
+        if names.is_empty() {
+            self.note(path, Unreachable::Empty(uid));
+        }
+        for name in names {
+            if self.is_over() {
+                return;
+            }
+            let path = path.join(&name);
+            match home.open_in(&name) {
+                Ok(directory) => self.look_at(&directory, &path, uid),
+                Err(error) => self.note(&path, Unreachable::Place(not_opened(&path, error))),
+            }
+        }
+    }
+
+    /// Only the directory of an instance that runs is locked.
+    fn look_at(&mut self, directory: &Directory, path: &Path, uid: u32) {
+        if let Some(other) = other_owner(directory, uid) {
+            return self.note(path, Unreachable::Foreign(other));
+        }
+        match directory.lock(OsStr::new(LOCK)) {
+            Ok(None) => {}
+            Ok(Some(_lock)) => return self.note(path, Unreachable::Dead),
+            Err(error) => {
+                let unusable = Unusable::because("looking at the lock in", path)(error);
+                return self.note(path, Unreachable::Place(unusable));
+            }
+        }
+        match Stream::connect(&path.join(CONTROL_SOCKET)).and_then(|stream| Ok((stream.peer()?, stream))) {
+            Ok((peer, _)) if peer.uid != uid => self.note(path, Unreachable::Foreign(peer.uid)),
+            Ok((peer, stream)) => match peer.pid {
+                Some(pid) => {
+                    self.is_over |= pid == Pid::INIT;
+                    let path = path.to_owned();
+                    self.found.push(Instance { path, pid, stream });
+                }
+                None => self.note(path, Unreachable::Elsewhere),
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.note(path, Unreachable::Full),
+            Err(error) => self.note(path, Unreachable::Failed(error)),
+        }
+    }
+}
+
+/// Whose it is, when it is not this user's.
+fn other_owner(directory: &Directory, uid: u32) -> Option<u32> {
+    let owner = directory.owner().ok()?.uid;
+    (owner != uid).then_some(owner)
+}

@@ -1,0 +1,5 @@
+//! The runtime directory: where the sockets are, and whose it is.
+
+pub mod base;
+pub mod dir;
+pub mod instances;

@@ -1,0 +1,242 @@
+//! One connection of a worker: bytes in, events out; words in, bytes out. Nothing here waits, and everything is bounded.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read};
+use std::ops::RangeInclusive;
+
+use log::{debug, warn};
+
+use crate::daemon::workers::outbound::{Kind, Outbound, Written};
+use crate::lifecycle::api::effect::Word;
+use crate::lifecycle::api::event::Event;
+use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::os::socket::Stream;
+use crate::wire::frame::{Frame, FrameReader};
+use crate::wire::worker::{HelloContext, decode, encode, too_long};
+
+/// Bytes read from all connections together in one turn; then signals, timers and the backend get theirs.
+const BYTES_PER_TURN: usize = 256 << 10;
+
+/// Frames taken from all connections together in one turn. One read may go beyond it, and brings no more of them than
+/// it has bytes.
+const FRAMES_PER_TURN: usize = 1024;
+
+/// Least and most bytes read from one connection in one turn: the more connections have something to say, the shorter
+/// each of them is heard, and the sooner it is its turn again.
+const SHARE: RangeInclusive<usize> = 1 << 10..=64 << 10;
+
+/// Bytes read at a time.
+pub const READ_BYTES: usize = 16 << 10;
+
+/// What is read at the end where the kernel does not say how much is there: more than a socket's buffer holds.
+const MOST_LEFT: usize = 16 << 20;
+
+/// With more than this waiting to be read by the worker we read nothing from it: its questions make our answers. The
+/// rest of a job does not count: a worker may have to get rid of a result before it reads on.
+const HIGH_WATER: usize = 64 << 10;
+
+/// Bytes of small frames that may wait behind a job.
+const CONTROL_BYTES: usize = 4 << 20;
+
+/// What may still be read in this turn.
+#[derive(Debug)]
+pub struct Budget {
+    bytes: usize,
+    frames: usize,
+    share: usize,
+}
+
+impl Budget {
+    /// That of a whole turn in which so many connections are to be read.
+    pub fn of_a_turn(connections: usize) -> Self {
+        let share = BYTES_PER_TURN / connections.max(1);
+        Self {
+            share: share.clamp(*SHARE.start(), *SHARE.end()),
+            bytes: BYTES_PER_TURN,
+            frames: FRAMES_PER_TURN,
+        }
+    }
+
+    /// Whether nothing more is to be read in this turn.
+    pub fn is_spent(&self) -> bool {
+        self.bytes == 0 || self.frames == 0
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct WorkerLink {
+    id: ConnectionId,
+    /// Who opened it.
+    pub process: ProcessId,
+    /// The socket.
+    pub stream: Stream,
+    reader: FrameReader,
+    max_frame: usize,
+    outbound: Outbound,
+    /// The kernel may have something to read: it tells only once.
+    may_read: bool,
+    /// It ends behind so many more bytes, and nothing is written to it any more.
+    last_bytes: Option<usize>,
+    /// The machine knows that nothing is read from it.
+    is_unheard: bool,
+}
+
+/// Whether a connection is still worth having.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// There may be more.
+    Open,
+    /// It is over.
+    Closed,
+}
+
+impl WorkerLink {
+    /// A connection that was just accepted.
+    pub fn new(id: ConnectionId, process: ProcessId, stream: Stream, max_frame: usize) -> Self {
+        Self {
+            id,
+            process,
+            stream,
+            reader: FrameReader::new(max_frame),
+            max_frame,
+            outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
+            may_read: true,
+            last_bytes: None,
+            is_unheard: false,
+        }
+    }
+
+    /// The kernel says that there is something to read.
+    pub fn is_readable(&mut self) {
+        self.may_read = true;
+    }
+
+    /// Whether to read from it in this turn.
+    pub fn wants_read(&self) -> bool {
+        self.is_ending() || self.may_read && self.outbound.control() <= HIGH_WATER
+    }
+
+    /// Whether it is closed as soon as what is there was read.
+    pub fn is_ending(&self) -> bool {
+        self.last_bytes.is_some()
+    }
+
+    /// Nothing is written any more, and only what is there now is read: everything that a process has written which is
+    /// gone. Whoever has inherited the socket from it may write on, so the end of the stream is not waited for.
+    pub fn end(&mut self) {
+        self.last_bytes = Some(self.stream.readable().unwrap_or(MOST_LEFT));
+        self.outbound = Outbound::new(0);
+    }
+
+    /// Reads its share of this turn.
+    pub fn read(&mut self, budget: &mut Budget, buffer: &mut [u8], events: &mut VecDeque<Event>) -> Link {
+        let mut share = budget.share;
+        while share > 0 && !budget.is_spent() {
+            let most = share.min(budget.bytes).min(self.last_bytes.unwrap_or(usize::MAX));
+            let room = buffer.len().min(most);
+            match self.stream.read(buffer.get_mut(..room).unwrap_or_default()) {
+                Ok(0) => return self.closed(),
+                Ok(count) => {
+                    share -= count;
+                    budget.bytes -= count;
+                    self.last_bytes = self.last_bytes.map(|last| last - count);
+                    let frames = self.take_frames(buffer.get(..count).unwrap_or_default(), events);
+                    budget.frames = budget.frames.saturating_sub(frames);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.may_read = false;
+                    return if self.is_ending() { self.closed() } else { Link::Open };
+                }
+                // A worker that went with words of ours unread resets the connection after all that it had said.
+                Err(error) => {
+                    debug!("connection {}: {error}", self.id);
+                    return self.closed();
+                }
+            }
+        }
+        if self.last_bytes == Some(0) {
+            self.closed()
+        } else {
+            Link::Open
+        }
+    }
+
+    fn closed(&self) -> Link {
+        if let Some(rest) = self.reader.unfinished() {
+            debug!(
+                "connection {}: {} bytes of an unfinished frame are dropped",
+                self.id,
+                rest.len()
+            );
+        }
+        Link::Closed
+    }
+
+    /// Returns how many there were.
+    fn take_frames(&mut self, mut bytes: &[u8], events: &mut VecDeque<Event>) -> usize {
+        let mut count = 0;
+        while let Some(frame) = self.reader.next_frame(&mut bytes) {
+            let said = match frame {
+                Frame::Line(line) => decode(line),
+                Frame::TooLong => too_long(self.max_frame),
+            };
+            events.push_back(Event::Said(self.id, said));
+            count += 1;
+        }
+        count
+    }
+
+    /// Writes a word, or as much of it as the worker's buffer takes.
+    pub fn tell(&mut self, word: &Word, hello: &HelloContext, events: &mut VecDeque<Event>) -> Link {
+        if self.is_ending() {
+            return Link::Open;
+        }
+        let is_job = matches!(word, Word::Job { .. });
+        let kind = if is_job { Kind::Job } else { Kind::Control };
+        let was_waiting = self.outbound.len() > 0;
+        match self.outbound.send(&encode(word, hello), kind, &mut self.stream) {
+            Written::All if is_job => events.push_back(Event::OutboundEmptied(self.id)),
+            Written::All => {}
+            Written::Some if was_waiting => {}
+            Written::Some => events.push_back(Event::OutboundFilled(self.id)),
+            Written::Overflow => {
+                warn!(
+                    "connection {}: closed: the worker does not read, and more than {CONTROL_BYTES} bytes wait for it",
+                    self.id
+                );
+                return Link::Closed;
+            }
+            // What the worker had said before is still there to be read.
+            Written::Closed => self.end(),
+        }
+        self.tell_whether_heard(events);
+        Link::Open
+    }
+
+    /// The worker's buffer has room again.
+    pub fn flush(&mut self, events: &mut VecDeque<Event>) {
+        if self.outbound.len() == 0 || self.is_ending() {
+            return;
+        }
+        match self.outbound.flush(&mut self.stream) {
+            Written::All => events.push_back(Event::OutboundEmptied(self.id)),
+            Written::Some | Written::Overflow => {}
+            // What the worker had said before is still there to be read.
+            Written::Closed => self.end(),
+        }
+        self.tell_whether_heard(events);
+    }
+
+    fn tell_whether_heard(&mut self, events: &mut VecDeque<Event>) {
+        let is_unheard = self.outbound.control() > HIGH_WATER;
+        if std::mem::replace(&mut self.is_unheard, is_unheard) != is_unheard {
+            events.push_back(if is_unheard {
+                Event::ReadingStopped(self.id)
+            } else {
+                Event::ReadingResumed(self.id)
+            });
+        }
+    }
+}

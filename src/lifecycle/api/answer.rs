@@ -1,0 +1,46 @@
+//! What operators are answered, on the control socket.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::WorkerState;
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::view::health::{Health, Probe};
+use crate::lifecycle::view::status::Status;
+
+/// What an operator is answered. How it is spelled is the business of `wire::control`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// What became of the request.
+    pub taken: Taken,
+    /// What the worker and the backend are told about where we are.
+    pub state: WorkerState,
+    /// Where we are.
+    pub phase: Phase,
+    /// Jobs that are active.
+    pub active: usize,
+    /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before terminate: the longest that
+    /// a drain could last, but only when the orchestrator's clock runs.
+    pub left: Option<Duration>,
+}
+
+/// What an operator is shown. How it is spelled is the business of `wire::status`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Shown {
+    /// Where we are and what everybody is doing.
+    Status(Box<Status>),
+    /// The answer to a probe.
+    Health(Probe, Health),
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Taken {
+    /// It is done.
+    Done,
+    /// It was so already, or we are further than that.
+    Already,
+    /// It cannot be, for this reason.
+    Refused(&'static str),
+    /// Too many others wait already, for this reason.
+    Busy(&'static str),
+}

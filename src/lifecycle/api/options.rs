@@ -1,0 +1,123 @@
+//! How a lifecycle is configured. Every period is a duration, every limit says its unit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::exit::RemapExit;
+use crate::lifecycle::api::ids::Text;
+use crate::lifecycle::shutdown::budget::ShutdownTimes;
+use crate::signal::Signal;
+
+/// The configuration of one lifecycle.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Most jobs active at once, over all connections (`worker.concurrency`).
+    pub concurrency: u32,
+    /// Largest frame to a worker, in bytes (`worker.max_frame`).
+    pub max_frame: usize,
+    /// Whether a worker that ended is started again.
+    pub restart: Restart,
+    /// Warn when nobody has said ready by then.
+    pub ready_timeout: Duration,
+    /// How long a job whose type no connection takes waits for one that may still come.
+    pub type_wait: Duration,
+    /// From a job's timeout to the end of the process that holds it.
+    pub timeout_grace: Duration,
+    /// The longest pause after an empty FETCH.
+    pub poll_interval: Duration,
+    /// Time between heartbeats until the backend recommends another.
+    pub heartbeat_interval: Duration,
+    /// Whether a recommendation may change it.
+    pub heartbeat_interval_is_fixed: bool,
+    /// How long a heartbeat keeps a job reserved.
+    pub visibility_timeout: Duration,
+    /// Longest that any request may take.
+    pub request_timeout: Duration,
+    /// What the last heartbeat says (requirements C-04).
+    pub final_state: FinalState,
+    /// Whether a server's `running` lifts a quiet that the server made (requirements C-20).
+    pub server_resume: bool,
+    /// The times of a shutdown.
+    pub times: ShutdownTimes,
+    /// From `cancel` to SIGKILL.
+    pub cancel_grace: Duration,
+    /// Pause between not-ready and the first step of the drain.
+    pub term_delay: Duration,
+    /// Whether a SIGTSTP starts the orchestrator's clock when a SIGTERM follows: the preStop hook of GS 8.1.
+    pub tstp_starts_clock: bool,
+    /// What SIGINT means.
+    pub sigint: StopSignal,
+    /// What SIGQUIT means.
+    pub sigquit: StopSignal,
+    /// Signals for a worker that knows no protocol.
+    pub signals: TransitionSignals,
+    /// Signals to replace before anything is decided; none drops them (`-r`).
+    pub rewrite: BTreeMap<Signal, Option<Signal>>,
+    /// Statuses of the worker that become 0 (`-e`).
+    pub remap_exit: RemapExit,
+    /// Exit status when a shutdown cut jobs off.
+    pub interrupted_exit: u8,
+    /// What a job that was cut off becomes.
+    pub leftovers: Leftovers,
+    /// Error type in its FAIL.
+    pub shutdown_error_type: Text,
+    /// Error code in its FAIL.
+    pub shutdown_error_code: Text,
+    /// Where pseudo-random pauses start. The same seed and the same events give the same effects.
+    pub seed: u64,
+}
+
+/// Whether a worker that ended is started again (`worker.restart`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Restart {
+    /// Never: we end with it.
+    Never,
+    /// When we ended it: a handler that hung, pings that were not answered.
+    Hung,
+    /// Then, and when its status was not 0.
+    OnFailure,
+    /// Always.
+    Always,
+}
+
+/// What a stop signal means (`shutdown.sigint`, `shutdown.sigquit`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopSignal {
+    /// As SIGTERM.
+    Graceful,
+    /// The stop phase now.
+    Stop,
+    /// Exit at once.
+    Exit,
+}
+
+/// Signals for the worker at a transition (`signals.on_*`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct TransitionSignals {
+    /// No new jobs will come.
+    pub on_quiet: Option<Signal>,
+    /// Jobs come again.
+    pub on_resume: Option<Signal>,
+    /// The drain begins.
+    pub on_terminate: Option<Signal>,
+}
+
+/// What the last heartbeat says (`backend.final_state`): the documents name two words (requirements C-04).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FinalState {
+    /// `terminate`.
+    Terminate,
+    /// `terminated`.
+    Terminated,
+    /// One after the other; the second one only if the first was answered in time.
+    Both,
+}
+
+/// What a job that a shutdown cut off becomes (`backend.leftovers`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Leftovers {
+    /// FAIL, retryable.
+    Fail,
+    /// Back into its queue.
+    Requeue,
+}

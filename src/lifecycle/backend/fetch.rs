@@ -1,0 +1,305 @@
+//! The conversation with the backend: what we know of it, FETCH, and how often it is asked again. Registration and
+//! heartbeats have files of their own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, FetchForm, Remark};
+use crate::lifecycle::api::event::{Directive, Failure, Habits, Reply};
+use crate::lifecycle::api::ids::WorkerId;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::fetch_forms::FetchForms;
+use crate::lifecycle::backend::heartbeats::Beats;
+use crate::lifecycle::backend::retry_state::{Setbacks, asked_for, is_of_an_outage, is_of_credentials};
+use crate::lifecycle::jobs::ledger::LookStep;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::shutdown::phase::Phase;
+
+/// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
+const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
+
+/// Longest pause in a drain, unless the backend asks for more: whoever waits for the last ACK shall not wait long.
+pub(in crate::lifecycle) const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
+
+/// Least time between two moments at which what waits is brought forward.
+const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Within this time after an outage what it held up is tried again.
+const BACK_WITHIN: Duration = Duration::from_secs(1);
+
+/// The backend's store has shown itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct StoreSeen {
+    /// When the request went out that showed it: the store was there at that time or later.
+    pub(in crate::lifecycle) asked_at: Moment,
+    /// When it was answered.
+    pub(in crate::lifecycle) at: Moment,
+}
+
+/// What we know of the backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Agent {
+    /// Our name; another one for each incarnation of the worker.
+    pub(in crate::lifecycle) worker: Option<WorkerId>,
+    /// Whether registration was answered, one way or the other.
+    pub(in crate::lifecycle) is_settled: bool,
+    /// Whether the backend has accepted anything from this incarnation: only then does it have to hear of our end.
+    pub(in crate::lifecycle) is_known: bool,
+    /// When and how heartbeats go out.
+    pub(in crate::lifecycle) beats: Beats,
+    /// What this kind of backend does differently.
+    pub(in crate::lifecycle) habits: Habits,
+    /// Whether it was asked, and did answer, or does not answer.
+    pub(in crate::lifecycle) knows_habits: bool,
+    /// How often it was asked in vain.
+    pub(in crate::lifecycle) manifest_failures: u32,
+    /// When it refused the full form of an ACK and took the bare one (requirements C-24).
+    pub(in crate::lifecycle) bare_acks_since: Option<Moment>,
+    /// FETCHes in a row that failed.
+    fetches: Setbacks,
+    /// How they are spelled.
+    pub(in crate::lifecycle) fetch_forms: FetchForms,
+    /// Registrations in a row that failed.
+    pub(in crate::lifecycle) registrations: Setbacks,
+    /// What the last heartbeat's reply asked for.
+    pub(in crate::lifecycle) last_directive: Option<Directive>,
+    /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
+    pub(in crate::lifecycle) store_seen: Option<StoreSeen>,
+    /// When it last took an outcome.
+    pub(in crate::lifecycle) outcome_taken_at: Option<Moment>,
+    /// When something was last brought forward.
+    brought_forward_at: Option<Moment>,
+    /// The backend takes no progress.
+    pub(in crate::lifecycle) has_no_progress: bool,
+    /// The backend saves no checkpoints.
+    pub(in crate::lifecycle) has_no_checkpoints: bool,
+    /// The present incarnation was deregistered: a late answer does not make it known again.
+    pub(in crate::lifecycle) has_left: bool,
+    /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
+    /// knows them.
+    pub(in crate::lifecycle) retired: BTreeMap<WorkerId, bool>,
+}
+
+impl Agent {
+    pub(in crate::lifecycle) fn new(interval: Duration) -> Self {
+        Self {
+            worker: None,
+            is_settled: false,
+            is_known: false,
+            beats: Beats::new(interval),
+            habits: Habits::default(),
+            knows_habits: false,
+            manifest_failures: 0,
+            bare_acks_since: None,
+            fetches: Setbacks::default(),
+            fetch_forms: FetchForms::default(),
+            registrations: Setbacks::default(),
+            last_directive: None,
+            store_seen: None,
+            outcome_taken_at: None,
+            brought_forward_at: None,
+            has_no_progress: false,
+            has_no_checkpoints: false,
+            has_left: false,
+            retired: BTreeMap::new(),
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Asks for as many jobs as can be taken, and for none outside running.
+    pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
+        if !self.agent.is_settled || self.agent.beats.resumed.is_some() {
+            return;
+        }
+        let is_pausing = [Timer::Fetch, Timer::FetchAgain]
+            .iter()
+            .any(|timer| self.timers.due(*timer).is_some());
+        if is_pausing || self.is_fetching() {
+            return;
+        }
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        if let Ok(count @ 1..) = u32::try_from(self.credit()) {
+            let purpose = Purpose::Fetch(worker.clone(), now);
+            let call = Call::Fetch {
+                worker,
+                count,
+                visibility: self.options.visibility_timeout,
+                form: self.agent.fetch_forms.next(),
+            };
+            self.call(call, purpose, self.options.request_timeout, now);
+        }
+    }
+
+    /// Jobs that can be taken now: none outside running, and no more than connections and concurrency have room for.
+    pub(in crate::lifecycle) fn credit(&self) -> usize {
+        if !self.is_taking_jobs() {
+            return 0;
+        }
+        let room = self.most_active().saturating_sub(self.jobs.reserved());
+        room.min(self.connections.free().saturating_sub(self.jobs.waiting().len()))
+    }
+
+    pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
+        self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(..)))
+    }
+
+    /// No FETCH before this pause is over; in terminate there is none anyway.
+    pub(in crate::lifecycle) fn pause_fetch(&mut self, pause: Duration, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        let until = now.after(pause);
+        if self.timers.due(Timer::Fetch).is_none_or(|due| due < until) {
+            self.timers.arm(Timer::Fetch, until);
+        }
+    }
+
+    pub(in crate::lifecycle) fn fetch_replied(
+        &mut self,
+        worker: WorkerId,
+        asked_at: Moment,
+        reply: Reply,
+        now: Moment,
+    ) {
+        match reply {
+            Reply::Fetched(deliveries) => {
+                self.agent.fetches = Setbacks::default();
+                if !deliveries.is_empty() {
+                    self.store_was_seen(asked_at, now);
+                }
+                if let Some(form) = self.agent.fetch_forms.accepted(now) {
+                    self.say(Remark::FetchForm(form));
+                }
+                if !self.claim(deliveries, worker.clone(), now) {
+                    let pause = self.jitter.poll_pause(self.options.poll_interval);
+                    self.pause_fetch(pause, now);
+                } else if self.agent.fetch_forms.sent() != FetchForm::Full {
+                    // They are reserved for as long as the backend likes, until a heartbeat names them.
+                    self.beat_for_worker(now);
+                }
+                self.is_known_now(&worker, now);
+            }
+            // Without a pause, if there is still room for jobs.
+            Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => {}
+            Reply::Failed(failure) => self.fetch_failed(failure, now),
+            Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Accepted
+            | Reply::Looked(_)
+            | Reply::Described(_) => {
+                self.fetch_failed(Failure::Unanswered, now);
+            }
+        }
+    }
+
+    fn fetch_failed(&mut self, failure: Failure, now: Moment) {
+        if self.phase.is_terminating() {
+            if matches!(failure, Failure::Unanswered | Failure::ServerError) {
+                self.say(Remark::FetchAbandoned);
+            }
+            return;
+        }
+        let before = self.agent.fetches.add(failure, now);
+        let pause = self.retry_pause(before, failure);
+        self.timers.arm(Timer::FetchAgain, now.after(pause));
+        self.say(Remark::CallFailed {
+            what: "FETCH",
+            job: None,
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    /// How long to wait before a request is repeated that has failed so often before, and like this now.
+    pub(in crate::lifecycle) fn retry_pause(&mut self, before: u32, failure: Failure) -> Duration {
+        let asked_for = asked_for(failure);
+        let pause = self.jitter.retry_pause(before, asked_for);
+        match self.phase {
+            Phase::Running | Phase::Quiet => pause,
+            Phase::Delay | Phase::Drain => pause.min(LONGEST_RETRY_IN_A_DRAIN.max(asked_for.unwrap_or_default())),
+            Phase::EndGame | Phase::Stop | Phase::Exited => pause.min(LONGEST_RETRY_AT_THE_END),
+        }
+    }
+
+    /// What was refused, or could not be sent for want of credentials, gets its next chance now.
+    pub(in crate::lifecycle) fn credentials_changed(&mut self, now: Moment) {
+        self.bring_forward(is_of_credentials, Duration::ZERO, now);
+    }
+
+    /// A heartbeat got through again: so may what failed as the last ones did, but not from all workers at once.
+    pub(in crate::lifecycle) fn outage_is_over(&mut self, now: Moment) {
+        let spread = self.jitter.up_to(BACK_WITHIN);
+        self.bring_forward(is_of_an_outage, spread, now);
+    }
+
+    /// Ends the pauses that such failures began, so much later; for one attempt, and no more often than once a second:
+    /// neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
+    fn bring_forward(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
+        let last = self.agent.brought_forward_at;
+        let is_soon = last.is_some_and(|last| last.after(BRING_FORWARD_EVERY).from_now(now) > Duration::ZERO);
+        let at = match last {
+            Some(last) if last.from_now(now) > Duration::ZERO => last,
+            Some(last) => now.after(later.max(last.after(BRING_FORWARD_EVERY).from_now(now))),
+            None => now.after(later),
+        };
+        let mut timers = Vec::new();
+        let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
+        let is_fetching = self.is_fetching();
+        let mut is_news = false;
+        let mut look_at = |setbacks: &mut Setbacks, is_in_flight: bool, timer: Timer| {
+            if setbacks.were(such) && is_in_flight && !is_soon {
+                // It may fail in the same way once more; that shall not be followed by a long pause.
+                setbacks.begin_anew();
+                is_news = true;
+            } else if setbacks.were(such) && !is_in_flight {
+                timers.push(timer);
+            }
+        };
+        look_at(&mut self.agent.registrations, is_registering, Timer::Register);
+        look_at(&mut self.agent.fetches, is_fetching, Timer::FetchAgain);
+        for (claim, report) in self.jobs.reports() {
+            let is_in_flight = !report.step.is_pause();
+            look_at(&mut report.setbacks, is_in_flight, Timer::Report(claim));
+        }
+        for (claim, again) in self.jobs.agains() {
+            let is_in_flight = again.step != LookStep::Pausing;
+            look_at(&mut again.setbacks, is_in_flight, Timer::LookAgain(claim));
+        }
+        if is_news {
+            self.agent.brought_forward_at = Some(at);
+        }
+        for timer in timers {
+            if self.timers.due(timer).is_some() {
+                self.timers.arm_at_latest(timer, at);
+                self.agent.brought_forward_at = Some(at);
+            }
+        }
+    }
+
+    /// Whether the backend is there. What somebody else answers, or that something broke, can be a matter of one job or of
+    /// one path: it tells something about the backend where a worker introduces itself or says that it is there.
+    pub(in crate::lifecycle) fn note_backend_health(&mut self, purpose: &Purpose, reply: &Reply, now: Moment) {
+        let is_greeting = matches!(
+            purpose,
+            Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
+        );
+        if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials))
+            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::Foreign)) && !is_greeting)
+        {
+            return;
+        }
+        match reply {
+            Reply::Failed(failure) if is_of_an_outage(*failure) => self.request_lost(*failure, now),
+            Reply::Failed(_)
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::Looked(_)
+            | Reply::Described(_) => self.request_answered(now),
+        }
+    }
+}

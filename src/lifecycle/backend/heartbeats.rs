@@ -1,0 +1,336 @@
+//! Heartbeats: what they say, in which form, and what their answers mean.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, HeartbeatForm, Remark, WorkerState};
+use crate::lifecycle::api::event::{Failure, Reply};
+use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::resume::Resumed;
+use crate::lifecycle::backend::retry_state::{Setbacks, is_of_an_outage};
+use crate::lifecycle::jobs::ledger::Job;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::shutdown::phase::Phase;
+
+/// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
+const MAX_BEATS_IN_FLIGHT: usize = 2;
+
+/// How long a form other than the full one is used before the full one is tried again.
+const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// So many heartbeats in a row without an answer are an outage.
+const LOST_IN_AN_OUTAGE: u32 = 2;
+
+/// Least time between two heartbeats that workers ask for.
+const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a job for ever.
+const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// When and how heartbeats go out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Beats {
+    /// Time between two.
+    pub(in crate::lifecycle) interval: Duration,
+    /// The next one says quiet although we are further already (GS 5.1).
+    says_quiet_first: bool,
+    /// One has said terminate: from there no way leads back to quiet.
+    has_said_terminate: bool,
+    /// Another one is wanted as soon as there is room for it.
+    again: bool,
+    /// When a worker last asked for one.
+    asked_at: Option<Moment>,
+    /// Whether this backend tells which reservations a heartbeat extended.
+    pub(in crate::lifecycle) extends: bool,
+    /// How they are spelled; what worked is remembered.
+    form: HeartbeatForm,
+    /// When one in this form was first accepted; none: not yet.
+    form_since: Option<Moment>,
+    /// Forms in a row that were refused.
+    refusals: u32,
+    /// Every form was, and that was said.
+    are_refused: bool,
+    /// How many in a row did not get through, or their answers did not.
+    lost: u32,
+    /// A resume that none of them has been answered since.
+    pub(in crate::lifecycle) resumed: Option<Resumed>,
+    /// Somebody else than the backend answered the last one.
+    is_answered_by_others: bool,
+}
+
+/// What a heartbeat said that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Beat {
+    pub(in crate::lifecycle) worker: WorkerId,
+    /// When it went out.
+    pub(in crate::lifecycle) at: Moment,
+    pub(in crate::lifecycle) named: Vec<(JobId, Claim)>,
+    pub(in crate::lifecycle) form: HeartbeatForm,
+    /// It says quiet on the way to terminate.
+    says_quiet_first: bool,
+    /// How long it keeps what it names.
+    pub(in crate::lifecycle) kept_for: Duration,
+    /// It went out after a resume that was not answered until then.
+    pub(in crate::lifecycle) is_after_resume: bool,
+}
+
+impl Beats {
+    pub(in crate::lifecycle) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            says_quiet_first: false,
+            has_said_terminate: false,
+            again: false,
+            asked_at: None,
+            extends: false,
+            form: HeartbeatForm::Full,
+            form_since: None,
+            refusals: 0,
+            are_refused: false,
+            lost: 0,
+            resumed: None,
+            is_answered_by_others: false,
+        }
+    }
+
+    /// What was learnt about a backend may not be so with the next one.
+    pub(in crate::lifecycle) fn forget_backend(&mut self) {
+        self.extends = false;
+        self.try_full_form();
+    }
+
+    /// How the next one is spelled.
+    pub(in crate::lifecycle) fn form(&self) -> HeartbeatForm {
+        self.form
+    }
+
+    fn try_full_form(&mut self) {
+        self.form = HeartbeatForm::Full;
+        self.form_since = None;
+        self.refusals = 0;
+    }
+
+    /// One in this form was accepted. The full form is tried again now and then: a single refusal may have been nobody's
+    /// last word, and the other forms say less.
+    fn accepted(&mut self, form: HeartbeatForm, may_try: bool, now: Moment) {
+        if form != self.form {
+            self.form = form;
+            self.form_since = None;
+        }
+        self.refusals = 0;
+        self.are_refused = false;
+        self.is_answered_by_others = false;
+        let since = *self.form_since.get_or_insert(now);
+        if may_try && form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
+            self.try_full_form();
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.
+    pub(in crate::lifecycle) fn beat_now(&mut self, now: Moment) {
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
+            return;
+        }
+        self.timers.arm(Timer::Heartbeat, now.after(self.agent.beats.interval));
+        // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
+        let has_reserved = || self.jobs.iter().any(|(_, job)| job.is_kept_reserved());
+        if self.phase.is_terminating() && !self.agent.is_known && !has_reserved() {
+            return;
+        }
+        if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
+            self.agent.beats.again = true;
+            return;
+        }
+        let says_quiet = std::mem::take(&mut self.agent.beats.says_quiet_first);
+        let state = if says_quiet { WorkerState::Quiet } else { self.state() };
+        self.agent.beats.has_said_terminate |= state == WorkerState::Terminate;
+        let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
+        let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
+        let call = self.heartbeat(worker.clone(), state, &named, now);
+        let kept_for = self.kept_for(&named);
+        let form = self.agent.beats.form;
+        let patience = self.options.request_timeout.min(self.agent.beats.interval);
+        let beat = Beat {
+            worker,
+            at: now,
+            named,
+            form,
+            says_quiet_first: says_quiet,
+            kept_for,
+            is_after_resume: self.agent.beats.resumed.is_some(),
+        };
+        self.call(call, Purpose::Heartbeat(beat), patience, now);
+        self.agent.beats.again = says_quiet;
+    }
+
+    /// A heartbeat that names these jobs, each once.
+    pub(in crate::lifecycle) fn heartbeat(
+        &self,
+        worker: WorkerId,
+        state: WorkerState,
+        named: &[(JobId, Claim)],
+        now: Moment,
+    ) -> Call {
+        let mut seen = BTreeSet::new();
+        let ids = named.iter().map(|(id, _)| id.clone());
+        Call::Heartbeat {
+            worker,
+            state,
+            active: ids.filter(|id| seen.insert(id.clone())).collect(),
+            visibility: self.visibility(named, now),
+            form: self.agent.beats.form,
+        }
+    }
+
+    /// How long the named jobs shall stay reserved: a heartbeat says one time for all of them, so the longest. It is
+    /// said always: without it backends cut every job to 30 s.
+    fn kept_for(&self, named: &[(JobId, Claim)]) -> Duration {
+        let configured = self.options.visibility_timeout;
+        let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
+        let own = jobs.filter_map(|job| job.delivery.visibility).max();
+        own.map_or(configured, |own| own.min(LONGEST_VISIBILITY).max(configured))
+    }
+
+    /// How that is said. Where the time counts from the start of each job, the oldest one decides.
+    fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
+        let age = |job: &Job| job.claimed_at.until(now);
+        let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
+        let oldest = jobs.map(age).max().filter(|_| self.agent.habits.extends_from_start);
+        self.kept_for(named).saturating_add(oldest.unwrap_or_default())
+    }
+
+    pub(in crate::lifecycle) fn beats_in_flight(&self) -> usize {
+        let is_beat = |purpose: &&Purpose| matches!(purpose, Purpose::Heartbeat(_));
+        self.calls.values().filter(is_beat).count()
+    }
+
+    /// A handler said that it is alive: that counts as often as once a second.
+    pub(in crate::lifecycle) fn beat_for_worker(&mut self, now: Moment) {
+        let asked_at = self.agent.beats.asked_at;
+        let is_soon = asked_at.is_some_and(|asked| asked.until(now) < WORKER_BEAT_EVERY);
+        if is_soon {
+            self.timers
+                .arm_at_latest(Timer::Heartbeat, now.after(WORKER_BEAT_EVERY));
+        } else {
+            self.agent.beats.asked_at = Some(now);
+            self.beat_now(now);
+        }
+    }
+
+    /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements C-03).
+    pub(in crate::lifecycle) fn beat_for_terminate(&mut self, from: Phase, now: Moment) {
+        if self.agent.is_known {
+            self.agent.beats.says_quiet_first = from == Phase::Running;
+            self.beat_now(now);
+        }
+    }
+
+    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, beat: &Beat, reply: Reply, now: Moment) {
+        // One that this very answer causes is not sent twice.
+        let mut beats_again = std::mem::take(&mut self.agent.beats.again);
+        self.resume_is_answered(beat, &reply);
+        match reply {
+            Reply::Beaten { directive, extended } => {
+                self.is_known_now(&beat.worker, now);
+                if self.agent.worker.as_ref() == Some(&beat.worker) {
+                    self.vitals.heartbeat_accepted(now);
+                }
+                self.reservations_secured(beat.at, beat.kept_for);
+                self.agent.registrations = Setbacks::default();
+                // The last heartbeats are no time to try something.
+                let may_try = !self.phase.is_terminating();
+                self.agent.beats.accepted(beat.form, may_try, now);
+                // One that is lost now and then is no outage.
+                if std::mem::take(&mut self.agent.beats.lost) >= LOST_IN_AN_OUTAGE {
+                    self.outage_is_over(now);
+                }
+                self.note_extended(beat, extended.as_deref(), now);
+                self.look_for_lost(beat, extended, now);
+                self.directed(directive, now);
+                // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
+                self.ask_for_manifest(now);
+            }
+            Reply::Failed(failure @ Failure::Unregistered) => {
+                let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
+                if !is_registering && self.timers.due(Timer::Register).is_none() && !self.phase.is_terminating() {
+                    self.register_again(failure, now);
+                }
+            }
+            Reply::Failed(Failure::Refused) => {
+                if self.is_trying_another_form(beat.form) {
+                    // Its answer decides what is said next.
+                    self.agent.beats.again = beats_again;
+                    return;
+                }
+                let is_tried_again = self.form_refused(beat.form);
+                self.agent.beats.says_quiet_first |= is_tried_again && self.has_not_been_heard_to_be_quiet(beat);
+                beats_again |= is_tried_again;
+            }
+            Reply::Failed(failure) => self.heartbeat_failed(failure),
+            Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
+            }
+        }
+        if beats_again {
+            self.beat_now(now);
+        }
+    }
+
+    /// Whether a heartbeat in the present form is on its way, and that is not the one that was refused.
+    fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
+        let form = self.agent.beats.form;
+        refused != form
+            && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.form == form))
+    }
+
+    /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
+    fn has_not_been_heard_to_be_quiet(&self, refused: &Beat) -> bool {
+        let is_on_its_way = |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.says_quiet_first);
+        let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
+        was_to_be_said && !self.agent.beats.has_said_terminate
+    }
+
+    fn heartbeat_failed(&mut self, failure: Failure) {
+        let lost = self.agent.beats.lost.saturating_add(1);
+        self.agent.beats.lost = if is_of_an_outage(failure) { lost } else { 0 };
+        // Who stands in for the backend, or answers in its place by mistake, does so every time.
+        let was_foreign = std::mem::replace(&mut self.agent.beats.is_answered_by_others, failure == Failure::Foreign);
+        if !(was_foreign && self.agent.beats.is_answered_by_others) {
+            self.note_failure("heartbeat", &Reply::Failed(failure));
+        }
+    }
+
+    /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
+    /// then the next attempt is at the next interval.
+    pub(in crate::lifecycle) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
+        let beats = &mut self.agent.beats;
+        // Another one is being tried already.
+        if refused != beats.form {
+            return false;
+        }
+        beats.form = refused.next();
+        beats.form_since = None;
+        beats.refusals += 1;
+        let is_to_be_tried = beats.refusals < HeartbeatForm::COUNT;
+        let was_said = beats.are_refused;
+        if !is_to_be_tried {
+            beats.refusals = 0;
+            beats.are_refused = true;
+            beats.lost = 0;
+        }
+        // Once, and not with each of the forms that are tried again at every interval.
+        if !was_said {
+            self.say(if is_to_be_tried {
+                Remark::HeartbeatForm(refused.next())
+            } else {
+                Remark::HeartbeatsRefused
+            });
+        }
+        is_to_be_tried
+    }
+}

@@ -1,0 +1,10 @@
+//! The backend: registration, heartbeats, FETCH, and what is done when it fails.
+
+pub(super) mod backoff;
+pub(super) mod fetch;
+pub(super) mod fetch_forms;
+pub(super) mod heartbeats;
+pub mod outage;
+pub(super) mod registration;
+pub(super) mod resume;
+pub(super) mod retry_state;

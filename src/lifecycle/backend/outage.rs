@@ -1,0 +1,153 @@
+//! An outage of the backend, told in few lines: one when it begins, one a minute while it goes on, one when it is over.
+//! Each request that fails in between is for whoever looks at every request.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::Remark;
+use crate::lifecycle::api::event::Failure;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::machine::{Lifecycle, Timer};
+
+/// Between two lines about an outage that goes on, and between two that say that one begins.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// An outage, as a person is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Outage {
+    /// Since its first failed request.
+    pub lasted: Duration,
+    /// How the last request failed.
+    pub failure: Failure,
+    /// Requests that failed.
+    pub failed: u32,
+    /// Outcomes that wait for the backend.
+    pub waiting: usize,
+    /// Until the first of the jobs that we have may be given to others, as far as the last heartbeat that was accepted and
+    /// the FETCH secured it. None: we have none.
+    pub lapses_in: Option<Duration>,
+}
+
+/// What is remembered of outages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Outages {
+    now: Option<Present>,
+    /// Before this moment no other beginning is told: a network that comes and goes is told once a minute.
+    tells_again_at: Option<Moment>,
+    /// Requests that failed in outages that nobody was told of.
+    untold: u32,
+    /// When the last heartbeat that was accepted went out, and until when the jobs that it named are reserved.
+    secured: Option<(Moment, Moment)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Present {
+    since: Moment,
+    failure: Failure,
+    failed: u32,
+    is_told: bool,
+}
+
+impl Lifecycle {
+    /// A request failed as requests do in an outage.
+    pub(in crate::lifecycle) fn request_lost(&mut self, failure: Failure, now: Moment) {
+        if let Some(present) = &mut self.outages.now {
+            present.failure = failure;
+            present.failed = present.failed.saturating_add(1);
+            return;
+        }
+        let tells_again_at = self
+            .outages
+            .tells_again_at
+            .filter(|at| at.from_now(now) > Duration::ZERO);
+        self.outages.now = Some(Present {
+            since: now,
+            failure,
+            failed: 1,
+            is_told: tells_again_at.is_none(),
+        });
+        if let Some(at) = tells_again_at {
+            self.timers.arm_at_latest(Timer::Outage, at);
+        } else {
+            self.outages.tells_again_at = Some(now.after(TOLD_EVERY));
+            self.timers.arm(Timer::Outage, now.after(TOLD_EVERY));
+            if let Some(outage) = self.outage(now) {
+                self.say(Remark::BackendIsAway(outage));
+            }
+        }
+    }
+
+    /// A request was answered by the backend.
+    pub(in crate::lifecycle) fn request_answered(&mut self, now: Moment) {
+        let outage = self.outage(now);
+        let (Some(present), Some(outage)) = (self.outages.now.take(), outage) else {
+            return;
+        };
+        if present.is_told {
+            self.timers.cancel(Timer::Outage);
+            self.say(Remark::BackendIsBack(outage));
+        } else {
+            self.outages.untold = self.outages.untold.saturating_add(present.failed);
+        }
+    }
+
+    /// A minute of it is over, or a minute in which it came and went.
+    pub(in crate::lifecycle) fn outage_goes_on(&mut self, now: Moment) {
+        let untold = std::mem::take(&mut self.outages.untold);
+        let is_one = if let Some(present) = &mut self.outages.now {
+            present.is_told = true;
+            present.failed = present.failed.saturating_add(untold);
+            true
+        } else {
+            false
+        };
+        if !is_one && untold == 0 {
+            return;
+        }
+        self.outages.tells_again_at = Some(now.after(TOLD_EVERY));
+        if let Some(outage) = self.outage(now) {
+            self.timers.arm(Timer::Outage, now.after(TOLD_EVERY));
+            self.say(Remark::BackendIsStillAway(outage));
+        } else {
+            self.say(Remark::BackendIsUnsteady { failed: untold });
+        }
+    }
+
+    /// A heartbeat that went out then was accepted: it keeps the jobs that it named for so long.
+    pub(in crate::lifecycle) fn reservations_secured(&mut self, sent_at: Moment, visibility: Duration) {
+        let until = sent_at.after(visibility);
+        let is_newer = self.outages.secured.is_none_or(|(before, _)| before <= sent_at);
+        if is_newer {
+            self.outages.secured = Some((sent_at, until));
+        }
+    }
+
+    /// Whether requests to the backend get no answer at the moment.
+    pub(in crate::lifecycle) fn is_in_outage(&self) -> bool {
+        self.outages.now.is_some()
+    }
+
+    fn outage(&self, now: Moment) -> Option<Outage> {
+        let present = self.outages.now?;
+        Some(Outage {
+            lasted: present.since.until(now),
+            failure: present.failure,
+            failed: present.failed,
+            waiting: self.jobs.iter().filter(|(_, job)| job.is_reporting()).count(),
+            lapses_in: self.first_lapse().map(|lapse| lapse.from_now(now)),
+        })
+    }
+
+    /// When the first reservation is over if no further heartbeat is accepted.
+    fn first_lapse(&self) -> Option<Moment> {
+        let reserved = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
+        let lapses = reserved.map(|(_, job)| {
+            let own = job.delivery.visibility.unwrap_or_default();
+            let claimed = job.claimed_at.after(own.max(self.options.visibility_timeout));
+            match self.outages.secured {
+                Some((sent_at, until)) if job.claimed_at <= sent_at => until.max(claimed),
+                Some(_) | None => claimed,
+            }
+        });
+        lapses.min()
+    }
+}

@@ -1,0 +1,297 @@
+//! Who we are to the backend: registered, known, gone; and what kind of backend it is.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, Farewell, Remark};
+use crate::lifecycle::api::event::{Failure, Reply};
+use crate::lifecycle::api::ids::WorkerId;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::backend::retry_state::{Setbacks, is_of_an_outage};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+
+/// However short the heartbeat interval is, pauses between registrations may become this long.
+const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the next registration.
+const MANIFEST_ATTEMPTS: u32 = 10;
+
+impl Lifecycle {
+    /// A new incarnation introduces itself (worker protocol 3.1).
+    pub(in crate::lifecycle) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
+        self.retire();
+        self.agent.worker = Some(worker);
+        self.agent.is_settled = false;
+        self.agent.is_known = false;
+        self.agent.has_left = false;
+        self.agent.registrations = Setbacks::default();
+        self.vitals.begin_anew();
+        self.register(now);
+    }
+
+    pub(in crate::lifecycle) fn register(&mut self, now: Moment) {
+        let Some(worker) = self.agent.worker.clone() else {
+            return;
+        };
+        if self.phase.is_terminating() {
+            return;
+        }
+        let purpose = Purpose::Register(worker.clone());
+        self.call(Call::Register { worker }, purpose, self.options.request_timeout, now);
+    }
+
+    /// The backend has accepted something from this incarnation, perhaps a former one by now.
+    pub(in crate::lifecycle) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
+        if self.agent.worker.as_ref() == Some(worker) {
+            let was_known = std::mem::replace(&mut self.agent.is_known, !self.agent.has_left);
+            // Its first answer came after the end had begun: what was held back until then is due.
+            if self.phase.is_terminating() && self.agent.is_known && !was_known {
+                self.beat_now(now);
+            }
+        } else if let Some(is_known) = self.agent.retired.get_mut(worker) {
+            *is_known = true;
+        }
+    }
+
+    pub(in crate::lifecycle) fn register_replied(&mut self, worker: &WorkerId, reply: Reply, now: Moment) {
+        // An earlier attempt may have got through, and its answer not.
+        let is_accepted = matches!(
+            reply,
+            Reply::Registered { .. } | Reply::Failed(Failure::AlreadyCompleted)
+        );
+        if self.agent.worker.as_ref() != Some(worker) {
+            if is_accepted {
+                self.is_known_now(worker, now);
+            }
+            return;
+        }
+        match reply {
+            Reply::Registered {
+                heartbeat_interval,
+                longest_interval,
+            } => {
+                self.set_interval(heartbeat_interval, longest_interval, now);
+                self.registration_is_settled(now);
+            }
+            // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
+            Reply::Failed(Failure::NotOffered) => {
+                self.say(Remark::NotRegistered);
+                self.registration_is_settled(now);
+                if self.phase.is_terminating() {
+                    self.beat_now(now);
+                }
+            }
+            Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(now),
+            Reply::Failed(failure) => self.register_again(failure, now),
+            Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
+                self.register_again(Failure::Unanswered, now);
+            }
+        }
+        // After it is settled: what is due to a backend that knows us goes out only then.
+        if is_accepted {
+            self.say(Remark::Registered(worker.clone()));
+            // Even after its deregistration: then it is undone by another one.
+            self.agent.has_left = false;
+            self.is_known_now(worker, now);
+        }
+    }
+
+    /// What was configured, else recommended; but never more than the backend and the reservations bear (WP 10.3).
+    fn set_interval(&mut self, recommended: Option<Duration>, longest: Option<Duration>, now: Moment) {
+        let configured = self.options.heartbeat_interval;
+        let is_fixed = self.options.heartbeat_interval_is_fixed;
+        let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
+        let longest = longest.unwrap_or(wanted).min(self.options.visibility_timeout / 3);
+        let used = wanted.min(longest);
+        let was = std::mem::replace(&mut self.agent.beats.interval, used);
+        if is_fixed && used < configured && used != was {
+            self.say(Remark::HeartbeatIntervalCut { configured, used });
+        }
+        if self.timers.due(Timer::Heartbeat).is_some() {
+            self.timers.arm_at_latest(Timer::Heartbeat, now.after(used));
+        }
+    }
+
+    pub(in crate::lifecycle) fn register_again(&mut self, failure: Failure, now: Moment) {
+        if self.phase.is_terminating() {
+            return;
+        }
+        let before = self.agent.registrations.add(failure, now);
+        let mut pause = self.retry_pause(before, failure);
+        if is_of_an_outage(failure) {
+            // No heartbeat tells yet that it is over.
+            let longest = self.agent.beats.interval.max(SHORTEST_LONG_PAUSE);
+            pause = pause.min(self.jitter.poll_pause(longest));
+        }
+        self.timers.arm(Timer::Register, now.after(pause));
+        self.say(Remark::CallFailed {
+            what: "registration",
+            job: None,
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
+    /// registrations and then knows nobody must not be asked without a pause.
+    fn registration_is_settled(&mut self, now: Moment) {
+        let was_settled = std::mem::replace(&mut self.agent.is_settled, true);
+        // It may be another backend by now, or another version.
+        self.agent.knows_habits = false;
+        self.agent.manifest_failures = 0;
+        self.agent.bare_acks_since = None;
+        self.agent.has_no_progress = false;
+        self.agent.has_no_checkpoints = false;
+        self.agent.beats.forget_backend();
+        self.agent.fetch_forms.forget_backend();
+        if !was_settled && !self.phase.is_terminating() {
+            self.beat_now(now);
+        }
+    }
+
+    /// The incarnation is over: it is deregistered as soon as its last outcome is delivered.
+    fn retire(&mut self) {
+        self.timers.cancel(Timer::Register);
+        if let Some(worker) = self.agent.worker.take() {
+            self.agent.retired.insert(worker, self.agent.is_known);
+        }
+    }
+
+    pub(in crate::lifecycle) fn retire_workers(&mut self, now: Moment) {
+        if self.phase.is_terminating() || self.agent.retired.is_empty() {
+            return;
+        }
+        let done = |worker: &&WorkerId| {
+            self.jobs.iter().all(|(_, job)| job.worker != **worker) && !self.is_waiting_for_answers(worker)
+        };
+        let done: Vec<WorkerId> = self.agent.retired.keys().filter(done).cloned().collect();
+        for worker in done {
+            if self.agent.retired.remove(&worker) != Some(true) {
+                continue;
+            }
+            self.deregister(worker, Farewell::Full, now);
+        }
+    }
+
+    /// Whether an answer may still make this incarnation known, or bring it a job.
+    fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
+        self.calls.values().any(|purpose| match purpose {
+            Purpose::Register(worker) | Purpose::Fetch(worker, _) | Purpose::Heartbeat(Beat { worker, .. }) => {
+                worker == former
+            }
+            Purpose::FinalHeartbeat { .. }
+            | Purpose::Report(_)
+            | Purpose::LookBeforeRepeat(_)
+            | Purpose::LookAgain(_)
+            | Purpose::LookForLost(_)
+            | Purpose::Progress(_)
+            | Purpose::Checkpoint(_)
+            | Purpose::Manifest
+            | Purpose::Deregister(..) => false,
+        })
+    }
+
+    /// Everybody whom the backend knows and who has not been deregistered.
+    pub(in crate::lifecycle) fn take_registered(&mut self) -> Vec<WorkerId> {
+        let former = self.agent.retired.iter().filter(|(_, is_known)| **is_known);
+        let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
+        self.agent.retired.retain(|_, is_known| !*is_known);
+        if let Some(worker) = self.agent.worker.clone()
+            && std::mem::take(&mut self.agent.is_known)
+        {
+            self.agent.has_left = true;
+            all.push(worker);
+        }
+        all
+    }
+
+    pub(in crate::lifecycle) fn deregister(&mut self, worker: WorkerId, way: Farewell, now: Moment) {
+        let purpose = Purpose::Deregister(worker.clone(), way);
+        let call = Call::Deregister { worker, way };
+        self.call(call, purpose, self.options.request_timeout, now);
+    }
+
+    /// Some backends take nothing but our name, and most have no such operation (requirements C-16): then the other ways are
+    /// tried, and that the last one is missing too is nothing to speak of. Who is not there is gone.
+    pub(in crate::lifecycle) fn deregister_replied(
+        &mut self,
+        worker: WorkerId,
+        way: Farewell,
+        reply: &Reply,
+        now: Moment,
+    ) {
+        let is_refused = *reply == Reply::Failed(Failure::Refused);
+        let is_missing = *reply == Reply::Failed(Failure::NotOffered);
+        let is_gone = matches!(
+            reply,
+            Reply::Failed(Failure::NotOffered | Failure::AlreadyCompleted | Failure::Unregistered)
+        );
+        match way {
+            Farewell::Full if is_refused => self.deregister(worker, Farewell::Bare, now),
+            Farewell::Full | Farewell::Bare if is_refused || is_missing => {
+                self.deregister(worker, Farewell::Delete, now);
+            }
+            Farewell::Full | Farewell::Bare | Farewell::Delete if is_gone => {}
+            Farewell::Full | Farewell::Bare | Farewell::Delete => self.note_failure("deregistration", reply),
+        }
+    }
+
+    pub(in crate::lifecycle) fn note_failure(&mut self, what: &'static str, reply: &Reply) {
+        if let Reply::Failed(failure) = *reply {
+            self.say(Remark::CallFailed {
+                what,
+                job: None,
+                failure,
+                retry_in: None,
+            });
+        }
+    }
+
+    /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a backend that is down
+    /// is asked no more often than that.
+    pub(in crate::lifecycle) fn ask_for_manifest(&mut self, now: Moment) {
+        let is_asking = self.is_waiting_for(|purpose| *purpose == Purpose::Manifest);
+        if !self.agent.knows_habits && !is_asking && !self.phase.is_terminating() {
+            self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);
+        }
+    }
+
+    pub(in crate::lifecycle) fn manifest_replied(&mut self, reply: &Reply) {
+        match reply {
+            Reply::Described(habits) => {
+                self.agent.habits = *habits;
+                self.agent.knows_habits = true;
+            }
+            // The next heartbeat asks again, a few times.
+            Reply::Failed(
+                Failure::NotSent
+                | Failure::NoRoom
+                | Failure::NoCredentials
+                | Failure::Unanswered
+                | Failure::ServerError
+                | Failure::Foreign
+                | Failure::Redirected
+                | Failure::Declined { .. },
+            ) => {
+                self.agent.manifest_failures += 1;
+                self.agent.knows_habits = self.agent.manifest_failures >= MANIFEST_ATTEMPTS;
+            }
+            // It does not tell, or not us: then it is as any other.
+            Reply::Failed(
+                Failure::Unauthorized
+                | Failure::NotOffered
+                | Failure::Unregistered
+                | Failure::NotFound
+                | Failure::Lost
+                | Failure::Conflict { .. }
+                | Failure::AlreadyCompleted
+                | Failure::Refused,
+            )
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::Looked(_) => self.agent.knows_habits = true,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What a resume waits for: the backend may have asked for quiet, and only the answer to a heartbeat tells whether it still does.
+//!
+//! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
+
+use crate::lifecycle::api::effect::{Reason, Remark};
+use crate::lifecycle::api::event::{Directive, Reply};
+use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::machine::Lifecycle;
+
+/// A resume that the backend has not answered yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Resumed {
+    /// An operator asked for it, and the backend's last word was quiet: it may not agree.
+    is_contested: bool,
+}
+
+impl Lifecycle {
+    /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
+    pub(in crate::lifecycle) fn resumed(&mut self, reason: Reason) {
+        let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
+        let was_asked = self.agent.last_directive == Some(Directive::Quiet);
+        self.agent.beats.resumed = Some(Resumed {
+            is_contested: is_operators && was_asked,
+        });
+    }
+
+    /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
+    pub(in crate::lifecycle) fn resume_is_answered(&mut self, beat: &Beat, reply: &Reply) {
+        if !beat.is_after_resume {
+            return;
+        }
+        let Some(resumed) = self.agent.beats.resumed.take() else {
+            return;
+        };
+        let asks_for_quiet = matches!(
+            reply,
+            Reply::Beaten {
+                directive: Some(Directive::Quiet),
+                ..
+            }
+        );
+        if resumed.is_contested && asks_for_quiet {
+            self.say(Remark::QuietStays);
+        }
+    }
+}

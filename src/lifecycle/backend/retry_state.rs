@@ -1,0 +1,143 @@
+//! How often an attempt has failed, and how.
+
+use std::mem;
+use std::time::Duration;
+
+use crate::lifecycle::api::event::Failure;
+use crate::lifecycle::api::time::Moment;
+
+/// Failures in a row of the same thing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Setbacks {
+    count: u32,
+    last: Option<Failure>,
+    /// When the last ones in a row that were of one kind began.
+    alike_since: Option<Moment>,
+}
+
+impl Setbacks {
+    /// Another one. How many there were before.
+    pub fn add(&mut self, failure: Failure, now: Moment) -> u32 {
+        let is_alike = |last: Failure| mem::discriminant(&last) == mem::discriminant(&failure);
+        if !self.last.is_some_and(is_alike) {
+            self.alike_since = Some(now);
+        }
+        self.last = Some(failure);
+        let before = self.count;
+        self.count = before.saturating_add(1);
+        before
+    }
+
+    /// Since when every one of them has been of the kind of the last one.
+    #[must_use]
+    pub fn alike_since(&self) -> Option<Moment> {
+        self.alike_since
+    }
+
+    /// For how long every one of them has been of the kind of the last one.
+    #[must_use]
+    pub fn alike_for(&self, now: Moment) -> Duration {
+        self.alike_since.map_or(Duration::ZERO, |since| since.until(now))
+    }
+
+    /// The pause that the backend asked for after the last one.
+    #[must_use]
+    pub fn asked_for(&self) -> Option<Duration> {
+        self.last.and_then(asked_for)
+    }
+
+    /// Whether the last one was such a failure.
+    #[must_use]
+    pub fn were(&self, such: fn(Failure) -> bool) -> bool {
+        self.last.is_some_and(such)
+    }
+
+    /// The next pause is a short one again. What the last one was is still known.
+    pub fn begin_anew(&mut self) {
+        self.count = 0;
+    }
+}
+
+/// When the backend wants to be asked again, if it said so.
+#[must_use]
+pub fn asked_for(failure: Failure) -> Option<Duration> {
+    match failure {
+        Failure::Declined { retry_after } => retry_after,
+        Failure::NotSent
+        | Failure::NoRoom
+        | Failure::NoCredentials
+        | Failure::Unanswered
+        | Failure::ServerError
+        | Failure::Redirected
+        | Failure::Unauthorized
+        | Failure::NotOffered
+        | Failure::Foreign
+        | Failure::Unregistered
+        | Failure::NotFound
+        | Failure::Lost
+        | Failure::Conflict { .. }
+        | Failure::AlreadyCompleted
+        | Failure::Refused => None,
+    }
+}
+
+/// No connection, no answer, or one of somebody who stands in for the backend or of what is broken behind it: over when the
+/// backend is back.
+#[must_use]
+pub fn is_of_an_outage(failure: Failure) -> bool {
+    matches!(
+        failure,
+        Failure::NotSent | Failure::Unanswered | Failure::ServerError | Failure::Foreign
+    )
+}
+
+/// Over when there are other credentials.
+#[must_use]
+pub fn is_of_credentials(failure: Failure) -> bool {
+    matches!(failure, Failure::Unauthorized | Failure::NoCredentials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_counted_and_those_of_one_kind_are_timed() {
+        let at = |seconds| Moment::new(Duration::from_secs(seconds));
+        let mut setbacks = Setbacks::default();
+        assert_eq!(setbacks.add(Failure::Foreign, at(10)), 0);
+        assert_eq!(setbacks.add(Failure::Foreign, at(20)), 1);
+        assert_eq!(setbacks.alike_for(at(20)), Duration::from_secs(10));
+        assert_eq!(setbacks.add(Failure::NotSent, at(30)), 2);
+        assert_eq!(setbacks.alike_for(at(35)), Duration::from_secs(5));
+        assert_eq!(setbacks.add(Failure::NotSent, at(40)), 3);
+    }
+
+    #[test]
+    fn after_a_new_beginning_pauses_are_short_and_the_last_failure_is_still_known() {
+        let mut setbacks = Setbacks::default();
+        let now = Moment::new(Duration::ZERO);
+        assert!(!setbacks.were(is_of_an_outage));
+        setbacks.add(Failure::NotSent, now);
+        assert!(setbacks.were(is_of_an_outage) && !setbacks.were(is_of_credentials));
+        assert_eq!(setbacks.add(Failure::NotSent, now), 1);
+        setbacks.begin_anew();
+        assert!(setbacks.were(is_of_an_outage));
+        assert_eq!(setbacks.add(Failure::NotSent, now), 0);
+    }
+
+    #[test]
+    fn only_the_last_failure_may_have_asked_for_a_pause() {
+        let mut setbacks = Setbacks::default();
+        let (now, pause) = (Moment::new(Duration::ZERO), Duration::from_secs(9));
+        setbacks.add(
+            Failure::Declined {
+                retry_after: Some(pause),
+            },
+            now,
+        );
+        assert_eq!(setbacks.asked_for(), Some(pause));
+        setbacks.add(Failure::Declined { retry_after: None }, now);
+        assert_eq!(setbacks.asked_for(), None);
+    }
+}

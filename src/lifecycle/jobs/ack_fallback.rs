@@ -1,0 +1,82 @@
+//! Outcomes that the backend does not take as they are: the bare form, or an ACK without its result.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::Remark;
+use crate::lifecycle::api::event::ErrorCode;
+use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::jobs::ledger::{Place, Step, What};
+use crate::lifecycle::machine::{Lifecycle, Timer};
+
+/// How long the worker may answer differently when the backend does not take its result.
+const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long an ACK goes out in the bare form without another attempt in the full one.
+const BARE_FOR: Duration = Duration::from_secs(10 * 60);
+
+impl Lifecycle {
+    pub(in crate::lifecycle) fn is_bare_at_first(&self, what: &What, now: Moment) -> bool {
+        let takes_bare = self
+            .agent
+            .bare_acks_since
+            .is_some_and(|since| since.until(now) < BARE_FOR);
+        takes_bare && matches!(what, What::Ack { .. })
+    }
+
+    /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
+    pub(in crate::lifecycle) fn note_ack_form(&mut self, is_bare: bool, now: Moment) {
+        let since = self.agent.bare_acks_since.filter(|since| since.until(now) < BARE_FOR);
+        self.agent.bare_acks_since = is_bare.then(|| since.unwrap_or(now));
+    }
+
+    /// The backend will never accept this request as it is: the bare form may do, or a smaller result.
+    pub(in crate::lifecycle) fn report_is_refused(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = &job.place else { return };
+        let (id, listener) = (job.id().clone(), report.connection);
+        match report.what {
+            What::Ack { .. } | What::Fail { .. } if !report.is_bare => {
+                if let Some(report) = self.jobs.report_mut(claim) {
+                    report.is_bare = true;
+                }
+                self.jobs.step(claim, Step::Due);
+            }
+            What::Ack { result: Some(_) } => {
+                self.jobs.step(claim, Step::ResultRefused);
+                match listener.filter(|id| self.connections.is_open(*id)) {
+                    Some(connection) => {
+                        let message = "the backend does not take this result; ack with a smaller one, or fail";
+                        self.refuse(connection, ErrorCode::Refused, message, Some(id));
+                        self.timers
+                            .arm(Timer::WithoutResult(claim), now.after(OTHER_ANSWER_WITHIN));
+                    }
+                    None => self.drop_result(claim, now),
+                }
+            }
+            What::Ack { result: None } | What::Fail { .. } | What::Requeue { .. } => {
+                if let Some(connection) = listener {
+                    let message = "the backend refuses the outcome";
+                    self.refuse(connection, ErrorCode::Refused, message, Some(id));
+                }
+                self.leave_to_lapse(claim, "the backend refuses its outcome in every form");
+            }
+        }
+    }
+
+    /// Nobody answered differently: better an ACK without its result than none.
+    pub(in crate::lifecycle) fn drop_result(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let subject = job.subject();
+        let what = What::Ack { result: None };
+        let is_bare = self.is_bare_at_first(&what, now);
+        if let Some(report) = self.jobs.report_mut(claim)
+            && report.step == Step::ResultRefused
+        {
+            report.what = what;
+            report.is_bare = is_bare;
+            self.jobs.step(claim, Step::Due);
+            self.say(Remark::ResultDropped(subject));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Which job goes to which connection, and what becomes of one that takes too long.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{CancelReason, Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES, Remark, Word};
+use crate::lifecycle::api::event::{Delivery, JobError};
+use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, WorkerId};
+use crate::lifecycle::api::options::Leftovers;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::jobs::ledger::{Held, Place, Suspicion, What};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::worker::end_cause::EndCause;
+
+impl Lifecycle {
+    /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now. Whether
+    /// anything of it is new to us.
+    pub(in crate::lifecycle) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) -> bool {
+        let mut is_news = false;
+        let is_former = self.agent.worker.as_ref() != Some(&worker);
+        let mut seen: BTreeSet<JobId> = BTreeSet::new();
+        for delivery in deliveries {
+            let subject = Arc::clone(&delivery.subject);
+            let id = &subject.id;
+            if !seen.insert(id.clone()) || self.adopt(id, &delivery, &worker, now) {
+                continue;
+            }
+            let is_surplus = is_former || !self.is_taking_jobs() || self.jobs.active() >= self.most_active();
+            let claim = self.jobs.add(delivery, worker.clone(), now);
+            is_news = true;
+            if is_surplus {
+                let reason = "not started: more than was asked for, or no longer taking jobs";
+                self.requeue(claim, reason, now);
+            } else if !self.is_refused_as_too_large(claim, now) {
+                self.say(Remark::Claimed(subject));
+            }
+        }
+        is_news
+    }
+
+    pub(in crate::lifecycle) fn most_active(&self) -> usize {
+        usize::try_from(self.options.concurrency).unwrap_or(usize::MAX)
+    }
+
+    /// Fails a job that no worker can be given, or could not answer: another attempt would end in the same way.
+    fn is_refused_as_too_large(&mut self, claim: Claim, now: Moment) -> bool {
+        let why = self.jobs.get(claim).and_then(|job| self.too_large(&job.delivery));
+        if let Some(why) = &why {
+            self.fail(claim, error("job_too_large", why, false), now);
+        }
+        why.is_some()
+    }
+
+    fn too_large(&self, delivery: &Delivery) -> Option<String> {
+        let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
+        let (most, id) = (self.options.max_frame, delivery.subject.id.0.len());
+        if delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES > most {
+            Some(format!("the envelope is larger than {most} bytes (worker.max_frame)"))
+        } else if id > MOST_JOB_ID_BYTES {
+            Some(format!(
+                "the id has {id} bytes, and a worker can answer at most {MOST_JOB_ID_BYTES}"
+            ))
+        } else {
+            None
+        }
+    }
+
+    /// A job that is here was delivered again: its handler goes on, with the new reservation. Where nobody has it yet,
+    /// everything is new.
+    fn adopt(&mut self, id: &JobId, delivery: &Delivery, worker: &WorkerId, now: Moment) -> bool {
+        let held = self.jobs.claims_of(id).find(|claim| {
+            self.jobs.get(*claim).is_some_and(|job| match job.place {
+                Place::Waiting | Place::Held(_) => true,
+                Place::Reporting(_) => false,
+            })
+        });
+        let Some(claim) = held else { return false };
+        if self.jobs.waiting().contains(&claim) {
+            self.replace_waiting(claim, delivery, worker, now);
+            if !self.is_refused_as_too_large(claim, now) {
+                self.say(Remark::Replaced(Arc::clone(&delivery.subject)));
+            }
+            return true;
+        }
+        if self.is_regained_beyond_credit(claim) {
+            let why = "more than was asked for, and its handler has not stopped since it was lost";
+            self.say(Remark::Abandoned(Arc::clone(&delivery.subject), why));
+            return true;
+        }
+        // A look that is on its way may still show what came before this reservation.
+        self.calls.retain(|_, purpose| *purpose != Purpose::LookForLost(claim));
+        self.regain(claim, now);
+        let Some(job) = self.jobs.get_mut(claim) else {
+            return false;
+        };
+        job.suspicion = Suspicion::default();
+        job.delivery.reservation = delivery.reservation.clone();
+        job.delivery.subject = Arc::clone(&delivery.subject);
+        job.claimed_at = now;
+        job.worker = worker.clone();
+        self.say(Remark::Adopted(Arc::clone(&delivery.subject)));
+        true
+    }
+
+    /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
+    /// connections together take.
+    pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
+        let keep = if self.is_taking_jobs() {
+            self.connections.free()
+        } else {
+            0
+        };
+        let surplus: Vec<Claim> = self.jobs.waiting().iter().skip(keep).copied().collect();
+        for claim in surplus {
+            self.requeue(claim, "not started: no worker can take it now", now);
+        }
+    }
+
+    /// Gives each job that waits to the connection with most room for it.
+    pub(in crate::lifecycle) fn hand_over(&mut self, now: Moment) {
+        if !self.is_taking_jobs() {
+            return;
+        }
+        let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
+        let mut unhandled = Vec::new();
+        for claim in waiting {
+            let Some(job) = self.jobs.get(claim) else { continue };
+            // Whether an earlier outcome of the same job has ended this claim as well is not known yet.
+            if job.again.is_some() {
+                continue;
+            }
+            if !self.connections.take(&job.delivery.subject.kind) {
+                unhandled.push(claim);
+                continue;
+            }
+            self.timers.cancel(Timer::NoHandler(claim));
+            if let Some(connection) = self.connections.choose(&job.delivery.subject.kind) {
+                self.give(claim, connection, now);
+            }
+        }
+        self.nobody_takes(&unhandled, now);
+    }
+
+    fn give(&mut self, claim: Claim, connection: ConnectionId, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
+        let checkpoint = job.delivery.checkpoint.take();
+        let (subject, timeout) = (job.subject(), job.delivery.timeout);
+        let held = Held {
+            connection,
+            cancelled: None,
+            is_told_of_shutdown: false,
+        };
+        self.jobs.place(claim, Place::Held(held));
+        self.connections.serve(connection, claim);
+        self.order(Effect::Tell(connection, Word::Job { envelope, checkpoint }));
+        self.say(Remark::HandedOver(subject, connection));
+        self.outbound(connection, true, now);
+        if let Some(timeout) = timeout {
+            self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
+        }
+    }
+
+    /// The job's own timeout is over (contract of the worker socket: `cancel`, reason timeout).
+    pub(in crate::lifecycle) fn job_timed_out(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        if job.is_lost {
+            // It has been told of already, and its handler was told to stop.
+            return self.end_if_stuck(claim, now);
+        }
+        self.say(Remark::TimedOut(job.subject()));
+        self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
+        self.timers
+            .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));
+    }
+
+    /// The handler went on for all of the grace: nothing but the end of its process stops it.
+    pub(in crate::lifecycle) fn job_outlived_grace(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(held) = job.place else { return };
+        let cause = EndCause::Hung {
+            job: job.subject(),
+            told: held.cancelled.unwrap_or(CancelReason::Timeout),
+            grace: self.options.timeout_grace,
+        };
+        if let Some(holder) = self.connections.get(held.connection) {
+            self.end_process(holder.process, cause, now);
+        }
+    }
+
+    /// Tells whoever holds the job to stop working on it. The first reason stays; and whom the shutdown has told is told no
+    /// second time, for that is the shortest grace of all.
+    pub(in crate::lifecycle) fn cancel(&mut self, claim: Claim, reason: CancelReason, grace: Duration, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(mut held) = job.place.clone() else {
+            return;
+        };
+        if held.is_told_of_shutdown {
+            return;
+        }
+        let id = job.id().clone();
+        held.cancelled = held.cancelled.or(Some(reason));
+        held.is_told_of_shutdown = reason == CancelReason::Shutdown;
+        let end = self.shutdown.plan.map(|plan| plan.cancel.from_now(now));
+        let grace = end.map_or(grace, |end| grace.min(end));
+        self.jobs.place(claim, Place::Held(held));
+        self.tell(held.connection, Word::Cancel { job: id, reason, grace });
+    }
+
+    /// Nobody works on this job any more and nobody answered it.
+    pub(in crate::lifecycle) fn cut_off(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(held) = job.place else { return };
+        let is_lost = job.is_lost;
+        // In a drain the earlier of the two ends decides.
+        let has_time_left = self.phase == Phase::Stop && self.timers.due(Timer::JobGrace(claim)).is_some();
+        self.let_go(claim);
+        if is_lost {
+            self.finish(claim);
+        } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {
+            let message = "the handler did not end within the job's timeout";
+            self.fail(claim, error("timeout", message, true), now);
+        } else if self.phase == Phase::Stop {
+            self.cut_off_by_shutdown(claim, now);
+        } else if self.ended_for_another_job(held.connection) {
+            self.requeue(claim, "its process was ended because another job of it hung", now);
+        } else {
+            let message = "the worker process ended while it held the job";
+            self.fail(claim, error("worker_death", message, true), now);
+        }
+    }
+
+    /// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.
+    fn ended_for_another_job(&self, connection: ConnectionId) -> bool {
+        let of_process = self
+            .connections
+            .get(connection)
+            .and_then(|connection| self.connections.ending(connection.process));
+        let of_worker = self.worker.ended_for();
+        [of_process, of_worker]
+            .into_iter()
+            .flatten()
+            .any(|cause| matches!(cause, EndCause::Hung { .. }))
+    }
+
+    fn cut_off_by_shutdown(&mut self, claim: Claim, now: Moment) {
+        self.count_cut_off(claim);
+        match self.options.leftovers {
+            Leftovers::Requeue => self.requeue(claim, "interrupted by a shutdown", now),
+            Leftovers::Fail => {
+                let error = self.shutdown_error(now);
+                self.fail(claim, error, now);
+            }
+        }
+    }
+
+    pub(in crate::lifecycle) fn fail(&mut self, claim: Claim, error: JobError, now: Moment) {
+        self.decide(claim, What::Fail { error }, None, false, now);
+    }
+
+    pub(in crate::lifecycle) fn requeue(&mut self, claim: Claim, reason: &str, now: Moment) {
+        let was_waiting = self.jobs.get(claim).is_some_and(|job| job.place == Place::Waiting);
+        self.decide(claim, What::Requeue { reason: reason.into() }, None, was_waiting, now);
+    }
+}
+
+/// An error of ours: code and type are the same word (requirements C-05, E-01).
+pub(in crate::lifecycle) fn error(word: &str, message: &str, retryable: bool) -> JobError {
+    JobError {
+        code: Some(word.into()),
+        kind: Some(word.into()),
+        message: message.into(),
+        retryable,
+        details: None,
+        backtrace: None,
+    }
+}

@@ -1,0 +1,251 @@
+//! Answers to an outcome that leave open what became of the job, and how that is found out.
+//!
+//! | the answer | what it can mean | what decides |
+//! |---|---|---|
+//! | none, or 5xx, to a FAIL or a requeue | it was carried out | a look |
+//! | 404 in the backend's own words | the job is gone, or the backend's store is away | time, and whether the store has shown itself since |
+//! | 409 to an ACK, without the job's state | an earlier ACK got through, or the job is somebody else's | a look |
+//! | 5xx and nothing else to an ACK with a result, for minutes | the store is broken, or never takes this result | another outcome, or a look |
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, CancelReason, FetchForm, HeartbeatForm, Remark};
+use crate::lifecycle::api::event::{ErrorCode, Failure, JobState, JobView, Reply};
+use crate::lifecycle::api::ids::{Claim, JobId};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::fetch::StoreSeen;
+use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::jobs::ledger::{Job, Missing, Place, Question, Report, Step, What};
+use crate::lifecycle::jobs::reports::is_ours;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+
+/// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does
+/// not know the job, and says so in its own way.
+const FOREIGN_FOR_GOOD: Duration = Duration::from_secs(6 * 60);
+
+/// A store that is away for longer than this will not have the job's reservation when it is back.
+const MISSING_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
+
+/// When every attempt to deliver a result has met an error of the backend for this long, it may be the result.
+const BROKEN_FOR_GOOD: Duration = Duration::from_secs(2 * 60);
+
+/// How long backends reserve a job whose visibility timeout nobody has said.
+const UNSAID_VISIBILITY: Duration = Duration::from_secs(30);
+
+/// Why the look at a FAIL or a requeue that may have been carried out decides nothing.
+const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told";
+
+impl Lifecycle {
+    /// The backend's store is there: to a request of that moment another outcome was taken, jobs came, a reservation was
+    /// extended. An answer that comes late tells of the time before the store went away.
+    pub(in crate::lifecycle) fn store_was_seen(&mut self, asked_at: Moment, now: Moment) {
+        self.agent.store_seen = Some(StoreSeen { asked_at, at: now });
+    }
+
+    /// The backend took an outcome; None: it is not known which of its requests brought that about.
+    pub(in crate::lifecycle) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
+        self.agent.outcome_taken_at = Some(now);
+        if let Some(asked_at) = asked_at {
+            self.store_was_seen(asked_at, now);
+        }
+    }
+
+    /// A heartbeat was accepted: until when what it named is reserved.
+    pub(in crate::lifecycle) fn note_extended(&mut self, beat: &Beat, extended: Option<&[JobId]>, now: Moment) {
+        if extended.is_some_and(|extended| !extended.is_empty()) {
+            self.store_was_seen(beat.at, now);
+        }
+        let kept_for = match beat.form {
+            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => beat.kept_for,
+            HeartbeatForm::Protocol => UNSAID_VISIBILITY,
+        };
+        for (id, claim) in &beat.named {
+            let is_extended = extended.is_none_or(|extended| extended.contains(id));
+            if let Some(job) = self.jobs.get_mut(*claim).filter(|_| is_extended) {
+                job.extended_until = Some(now.after(kept_for));
+            }
+        }
+    }
+
+    /// Until when a job is reserved, as far as we were told.
+    fn reserved_until(&self, job: &Job) -> Moment {
+        let granted = match self.agent.fetch_forms.sent() {
+            FetchForm::Full => self.options.visibility_timeout,
+            FetchForm::WithoutVisibility | FetchForm::Bare => job.delivery.visibility.unwrap_or(UNSAID_VISIBILITY),
+        };
+        let claimed_until = job.claimed_at.after(granted);
+        job.extended_until
+            .map_or(claimed_until, |extended| extended.max(claimed_until))
+    }
+
+    /// The backend says that there is no such job, to a request of this moment. It is believed when the reservation is over,
+    /// and sooner when the store has shown itself since the first time and says the same afterwards.
+    pub(in crate::lifecycle) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let until = self.reserved_until(job).min(now.after(MISSING_FOR_GOOD));
+        let seen = self.agent.store_seen;
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let missing = *report.missing.get_or_insert(Missing { since: now, until });
+        let is_backed = seen.is_some_and(|seen| missing.since < seen.asked_at && seen.at < asked_at);
+        if now >= missing.until || is_backed {
+            return self.report_is_lost(claim);
+        }
+        let step = match (&report.what, report.question) {
+            (What::Ack { .. }, Question::Done | Question::ResultTaken) => Step::Pausing,
+            (What::Ack { .. }, Question::Completed) | (What::Fail { .. } | What::Requeue { .. }, _) => Step::Doubtful,
+        };
+        self.pause_report(claim, step, Failure::NotFound, now);
+    }
+
+    /// A conflict that does not say the job's state: only a look tells whether an earlier ACK got through.
+    pub(in crate::lifecycle) fn ack_is_in_conflict(&mut self, claim: Claim, was_sent_twice: bool, now: Moment) {
+        if let Some(report) = self.jobs.report_mut(claim) {
+            report.sent = report.sent.saturating_add(u32::from(was_sent_twice));
+            report.question = Question::Completed;
+        }
+        let conflict = Failure::Conflict { was_sent_twice };
+        self.pause_report(claim, Step::Doubtful, conflict, now);
+    }
+
+    /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by somebody else.
+    pub(in crate::lifecycle) fn job_is_completed(&mut self, claim: Claim, now: Moment) {
+        let is_repeat = self.jobs.report_mut(claim).is_some_and(|report| report.sent > 1);
+        if is_repeat {
+            self.settled(claim, now);
+        } else if let Some(job) = self.finish(claim) {
+            self.say(Remark::DoneTwice(job.subject()));
+            let message = "the job was completed by somebody else: the backend takes no other outcome of it";
+            self.tell_of_loss(&job, message);
+        }
+    }
+
+    pub(in crate::lifecycle) fn report_is_lost(&mut self, claim: Claim) {
+        let Some(job) = self.finish(claim) else { return };
+        self.say(Remark::ReservationLost(job.subject(), CancelReason::Lost));
+        let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
+        self.tell_of_loss(&job, message);
+    }
+
+    fn tell_of_loss(&mut self, job: &Job, message: &str) {
+        if let Place::Reporting(Report {
+            connection: Some(connection),
+            ..
+        }) = job.place
+        {
+            self.refuse(connection, ErrorCode::Lost, message, Some(job.id().clone()));
+        }
+    }
+
+    /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend takes other outcomes or shows
+    /// this very job, it is the result that it never takes.
+    pub(in crate::lifecycle) fn ack_meets_server_error(&mut self, claim: Claim, now: Moment) {
+        self.pause_report(claim, Step::Pausing, Failure::ServerError, now);
+        let taken_at = self.agent.outcome_taken_at;
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let has_result = matches!(report.what, What::Ack { result: Some(_) });
+        let Some(since) = report.setbacks.alike_since() else {
+            return;
+        };
+        if !has_result || since.until(now) < BROKEN_FOR_GOOD {
+            return;
+        }
+        if taken_at.is_some_and(|taken| taken > since) {
+            self.go_without_result(claim, now);
+        } else {
+            report.question = Question::ResultTaken;
+            self.jobs.step(claim, Step::Doubtful);
+        }
+    }
+
+    fn go_without_result(&mut self, claim: Claim, now: Moment) {
+        self.timers.cancel(Timer::Report(claim));
+        self.jobs.step(claim, Step::ResultRefused);
+        self.drop_result(claim, now);
+    }
+
+    pub(in crate::lifecycle) fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
+        let is_over = |report: &mut Report| report.setbacks.alike_for(now) >= FOREIGN_FOR_GOOD;
+        if self.jobs.report_mut(claim).is_some_and(is_over) {
+            self.report_is_lost(claim);
+        }
+    }
+
+    pub(in crate::lifecycle) fn look_before_repeat(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let call = Call::Look { job: job.id().clone() };
+        let purpose = Purpose::LookBeforeRepeat(claim);
+        let sent = self.call(call, purpose, self.options.request_timeout, now);
+        self.jobs.step(claim, Step::Looking(sent, now));
+    }
+
+    pub(in crate::lifecycle) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = &job.place else { return };
+        let Step::Looking(_, asked_at) = report.step else {
+            return;
+        };
+        let question = report.question;
+        match reply {
+            Reply::Looked(view) => self.looked_at_report(claim, question, &view, asked_at, now),
+            // Whatever a look meets: the ACK itself is tried again, with its result.
+            Reply::Failed(_) if question == Question::ResultTaken => self.jobs.step(claim, Step::Due),
+            Reply::Failed(
+                failure @ (Failure::NotSent
+                | Failure::NoRoom
+                | Failure::NoCredentials
+                | Failure::Unanswered
+                | Failure::ServerError
+                | Failure::Declined { .. }
+                | Failure::Redirected
+                | Failure::Unauthorized),
+            ) => {
+                self.pause_report(claim, Step::Doubtful, failure, now);
+            }
+            Reply::Failed(failure @ Failure::Foreign) => {
+                self.pause_report(claim, Step::Doubtful, failure, now);
+                self.give_up_on_foreign(claim, now);
+            }
+            Reply::Failed(
+                Failure::NotOffered
+                | Failure::Unregistered
+                | Failure::NotFound
+                | Failure::Lost
+                | Failure::Conflict { .. }
+                | Failure::AlreadyCompleted
+                | Failure::Refused,
+            )
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Described(_)
+            | Reply::Accepted => self.nobody_shows_it(claim, question),
+        }
+    }
+
+    fn looked_at_report(&mut self, claim: Claim, question: Question, view: &JobView, asked_at: Moment, now: Moment) {
+        let is_ours = self.jobs.get(claim).is_some_and(|job| is_ours(job, view));
+        match (question, view.state) {
+            (Question::Done | Question::Completed, JobState::Missing) => self.job_not_found(claim, asked_at, now),
+            (Question::Completed | Question::ResultTaken, JobState::Completed) => self.job_is_completed(claim, now),
+            // A FAIL or a requeue without an answer: repeated only if the job is as it was before.
+            (Question::Done, JobState::Active) if is_ours => self.jobs.step(claim, Step::Due),
+            (Question::ResultTaken, JobState::Active) if is_ours => self.go_without_result(claim, now),
+            (Question::ResultTaken, _) => self.jobs.step(claim, Step::Due),
+            (Question::Done | Question::Completed, _) => self.nobody_shows_it(claim, question),
+        }
+    }
+
+    /// A look that does not show what the outcome hangs on.
+    fn nobody_shows_it(&mut self, claim: Claim, question: Question) {
+        match question {
+            Question::Done => self.leave_to_lapse(claim, CANNOT_BE_TOLD),
+            // The conflict stands.
+            Question::Completed => self.report_is_lost(claim),
+            Question::ResultTaken => self.jobs.step(claim, Step::Due),
+        }
+    }
+}

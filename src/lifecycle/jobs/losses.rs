@@ -1,0 +1,225 @@
+//! Reservations that are ours no more: what proves it, and what becomes of the handlers that work on nothing.
+//!
+//! A heartbeat's reply names the reservations that it extended. What is missing there is looked at (requirements C-32), and only
+//! the look is believed; and the word that there is no such job only when nothing speaks for a store that is away.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, CancelReason, Remark};
+use crate::lifecycle::api::event::{JobState, Reply};
+use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::jobs::ledger::{Held, Job, Place};
+use crate::lifecycle::jobs::reports::is_ours;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::worker::holders::Connection;
+
+/// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
+const MAX_LOOKS_IN_FLIGHT: usize = 8;
+
+/// After this time a second look that finds no such job is believed. A store that is away for longer has lost more than this.
+const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
+
+impl Lifecycle {
+    /// Looks at the reservations that a heartbeat did not extend, where the backend is known to tell. Once it is, a reply
+    /// without that list is an empty list: there are languages that leave one out.
+    pub(in crate::lifecycle) fn look_for_lost(&mut self, beat: &Beat, extended: Option<Vec<JobId>>, now: Moment) {
+        let tells = extended.is_some();
+        let was_told_before = self.agent.beats.extends;
+        self.agent.beats.extends |= tells;
+        let extended: BTreeSet<JobId> = extended.unwrap_or_default().into_iter().collect();
+        let (kept, missing): (Vec<_>, Vec<_>) = beat.named.iter().partition(|(id, _)| extended.contains(id));
+        for (_, claim) in &kept {
+            if let Some(job) = self.jobs.get_mut(*claim) {
+                job.suspicion.missing_since = None;
+            }
+        }
+        if !was_told_before {
+            return;
+        }
+        let is_backed = !kept.is_empty();
+        let looks = self
+            .calls
+            .values()
+            .filter(|call| matches!(call, Purpose::LookForLost(_)));
+        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(looks.count());
+        let suspects = missing.into_iter().filter_map(|(_, claim)| {
+            let job = self
+                .jobs
+                .get(*claim)
+                .filter(|job| may_be_lost(job, beat.at, is_backed, now))?;
+            Some((job.suspicion.looked_at, *claim))
+        });
+        // Whom nobody has looked at for the longest time comes first.
+        let mut suspects: Vec<(Option<Moment>, Claim)> = suspects.collect();
+        suspects.sort();
+        for (_, claim) in suspects.into_iter().take(room) {
+            self.look_at_suspect(claim, is_backed, now);
+        }
+    }
+
+    fn look_at_suspect(&mut self, claim: Claim, is_backed: bool, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        job.suspicion.is_looked_at = true;
+        job.suspicion.looked_at = Some(now);
+        job.suspicion.is_backed = is_backed;
+        let call = Call::Look { job: job.id().clone() };
+        self.call(call, Purpose::LookForLost(claim), self.options.request_timeout, now);
+    }
+
+    pub(in crate::lifecycle) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        job.suspicion.is_looked_at = false;
+        let Reply::Looked(view) = reply else { return };
+        if view.state == JobState::Missing && !is_missed_for_good(job, now) {
+            return;
+        }
+        if is_ours(job, &view) {
+            job.suspicion.missing_since = None;
+            return;
+        }
+        match view.state {
+            JobState::Hidden => {}
+            JobState::Cancelled => self.is_lost(claim, CancelReason::Cancelled, now),
+            JobState::Active | JobState::Completed | JobState::Elsewhere | JobState::Missing => {
+                self.is_lost(claim, CancelReason::Lost, now);
+            }
+        }
+    }
+
+    fn is_lost(&mut self, claim: Claim, reason: CancelReason, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let subject = job.subject();
+        match job.place {
+            Place::Reporting(_) => {}
+            Place::Waiting => {
+                self.finish(claim);
+                self.say(Remark::ReservationLost(subject, reason));
+            }
+            Place::Held(_) => {
+                self.jobs.lose(claim);
+                self.say(Remark::ReservationLost(subject, reason));
+                let grace = self.options.timeout_grace;
+                self.cancel(claim, reason, grace, now);
+                self.timers.arm(Timer::LostGrace(claim), now.after(grace));
+            }
+        }
+    }
+
+    /// A job that was lost is ours again, with a new reservation. When its own timeout was over meanwhile nothing has been made of
+    /// that yet.
+    pub(in crate::lifecycle) fn regain(&mut self, claim: Claim, now: Moment) {
+        self.timers.cancel(Timer::LostGrace(claim));
+        self.jobs.regain(claim);
+        if let Some(Place::Held(held)) = self.jobs.get(claim).map(|job| job.place.clone()) {
+            // What it is told from here on is about the new reservation.
+            let cancelled = None;
+            self.jobs.place(claim, Place::Held(Held { cancelled, ..held }));
+        }
+        let is_due = |timer| self.timers.due(timer).is_some();
+        let is_timed = is_due(Timer::JobTimeout(claim)) || is_due(Timer::JobGrace(claim));
+        let has_a_timeout = self.jobs.get(claim).is_some_and(|job| job.delivery.timeout.is_some());
+        if has_a_timeout && !is_timed {
+            self.timers.arm(Timer::JobTimeout(claim), now);
+        }
+    }
+
+    /// Whether a delivery of a job that was lost is more than was asked for, since its credit was used for another one.
+    pub(in crate::lifecycle) fn is_regained_beyond_credit(&self, claim: Claim) -> bool {
+        let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
+        is_lost && self.jobs.active() >= self.most_active()
+    }
+
+    /// The handler of a lost job has had its time. It holds a slot of its connection, and nobody but its process can be ended
+    /// for that.
+    pub(in crate::lifecycle) fn lost_job_outlived_grace(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Held(held) = job.place else { return };
+        // Whoever has it is being ended already.
+        let is_ending = |holder: &Connection| holder.is_given_up || holder.is_closed;
+        if self.phase == Phase::Stop || self.connections.get(held.connection).is_none_or(is_ending) {
+            return;
+        }
+        let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));
+        self.jobs.is_overdue(claim);
+        self.say(Remark::Unanswered(subject, reason));
+        self.end_if_stuck(claim, now);
+    }
+
+    /// Ends the process that has a job whose handler has not answered in time, when the job's own timeout is over as well, or
+    /// when the process can take no other job.
+    pub(in crate::lifecycle) fn end_if_stuck(&mut self, claim: Claim, now: Moment) {
+        if !self.jobs.unanswered().contains(&claim) {
+            return;
+        }
+        let Some(job) = self.jobs.get(claim) else { return };
+        let has_a_timeout = job.delivery.timeout.is_some();
+        let is_timed_out = has_a_timeout && self.timers.due(Timer::JobTimeout(claim)).is_none();
+        let holder = job.holder().and_then(|holder| self.connections.get(holder));
+        if is_timed_out || holder.is_some_and(|holder| self.is_stuck(holder.process)) {
+            self.job_outlived_grace(claim, now);
+        }
+    }
+
+    /// The same when the slots of a connection have changed.
+    pub(in crate::lifecycle) fn end_if_a_handler_is_stuck(&mut self, id: ConnectionId, now: Moment) {
+        if let Some(process) = self.connections.get(id).map(|connection| connection.process) {
+            self.end_process_if_stuck(process, now);
+        }
+    }
+
+    /// The same when one of its connections is over.
+    pub(in crate::lifecycle) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
+        if let Some(claim) = self.overdue_of(process) {
+            self.end_if_stuck(claim, now);
+        }
+    }
+
+    fn overdue_of(&self, process: ProcessId) -> Option<Claim> {
+        let unanswered = self.jobs.unanswered();
+        // Seldom is there any, and this is asked often.
+        if unanswered.is_empty() {
+            return None;
+        }
+        let open = self
+            .connections
+            .of(process)
+            .filter(|(_, connection)| !connection.is_closed);
+        let mut held = open.flat_map(|(_, connection)| &connection.held);
+        held.find(|claim| unanswered.contains(claim)).copied()
+    }
+
+    /// Whether each slot of this process is held by a job that nobody waits for.
+    fn is_stuck(&self, process: ProcessId) -> bool {
+        let unanswered = self.jobs.unanswered();
+        self.connections
+            .of(process)
+            .filter(|(_, connection)| !connection.is_closed)
+            .all(|(_, connection)| {
+                connection.free() == 0 && connection.held.iter().all(|claim| unanswered.contains(claim))
+            })
+    }
+}
+
+/// Whether what a heartbeat of that time did not extend may be lost, and a look could prove it now.
+fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bool {
+    let suspicion = &job.suspicion;
+    let can_be_proved = |since: Moment| is_backed || since.until(now) >= MISSING_FOR_GOOD;
+    let is_here = matches!(job.place, Place::Waiting | Place::Held(_)) && job.again.is_none();
+    // What was delivered since then is another reservation.
+    is_here
+        && !job.is_lost
+        && !suspicion.is_looked_at
+        && job.claimed_at <= beaten_at
+        && suspicion.missing_since.is_none_or(can_be_proved)
+}
+
+/// Whether it is believed that there is no such job.
+fn is_missed_for_good(job: &mut Job, now: Moment) -> bool {
+    let suspicion = &mut job.suspicion;
+    let since = *suspicion.missing_since.get_or_insert(now);
+    suspicion.is_backed || since.until(now) >= MISSING_FOR_GOOD
+}

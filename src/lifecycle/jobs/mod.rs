@@ -1,0 +1,11 @@
+//! The jobs: who has each, to whom it goes, and its outcome's way to the backend.
+
+pub(super) mod ack_fallback;
+pub(super) mod dispatch;
+pub(super) mod doubts;
+pub(super) mod ledger;
+pub(super) mod losses;
+pub(super) mod progress;
+pub(super) mod redelivery;
+pub(super) mod reports;
+pub(super) mod unhandled;

@@ -1,0 +1,189 @@
+//! Progress and checkpoints: passed on when the backend takes them, never a reason to touch the job.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{About, Call, Word};
+use crate::lifecycle::api::event::{ErrorCode, Failure, Progress, Reply};
+use crate::lifecycle::api::ids::{Claim, Text};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::jobs::ledger::Place;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+
+/// Least time between two updates of one job's progress (progress extension 10).
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// Attempts to save a checkpoint before the worker is told that it is not saved.
+const CHECKPOINT_ATTEMPTS: u32 = 4;
+
+impl Lifecycle {
+    /// The newest wins; at most one a second goes out.
+    pub(in crate::lifecycle) fn progress(&mut self, claim: Claim, progress: Progress, now: Moment) {
+        let holder = self.jobs.get(claim).and_then(|job| job.holder());
+        if self.agent.has_no_progress {
+            if let (Some(connection), Some(job)) = (holder, self.jobs.get(claim)) {
+                let id = job.id().clone();
+                self.refuse(
+                    connection,
+                    ErrorCode::NotOffered,
+                    "the backend takes no progress",
+                    Some(id),
+                );
+            }
+            return;
+        }
+        if let Some(job) = self.jobs.get_mut(claim) {
+            job.news.progress = Some(progress);
+        }
+        if self.timers.due(Timer::Progress(claim)).is_none() {
+            self.send_progress(claim, now);
+        }
+    }
+
+    pub(in crate::lifecycle) fn send_progress(&mut self, claim: Claim, now: Moment) {
+        let has_no_progress = self.agent.has_no_progress;
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
+            return;
+        }
+        let Some(progress) = job.news.progress.take() else {
+            return;
+        };
+        let call = Call::Progress {
+            job: job.id().clone(),
+            progress,
+        };
+        let sent = self.call(call, Purpose::Progress(claim), self.options.request_timeout, now);
+        if let Some(job) = self.jobs.get_mut(claim) {
+            job.news.progress_call = Some(sent);
+        }
+        self.timers.arm(Timer::Progress(claim), now.after(PROGRESS_EVERY));
+    }
+
+    pub(in crate::lifecycle) fn progress_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
+        if *reply == Reply::Failed(Failure::NotOffered) {
+            self.agent.has_no_progress = true;
+        }
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        job.news.progress_call = None;
+        let (id, holder) = (job.id().clone(), job.holder());
+        if let (Reply::Accepted, Some(connection)) = (reply, holder) {
+            self.tell(
+                connection,
+                Word::Ok {
+                    job: id,
+                    about: About::Progress,
+                },
+            );
+        }
+        if self.timers.due(Timer::Progress(claim)).is_none() {
+            self.send_progress(claim, now);
+        }
+    }
+
+    /// The newest wins.
+    pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
+        if self.agent.has_no_checkpoints {
+            return self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
+        }
+        if let Some(job) = self.jobs.get_mut(claim) {
+            job.news.checkpoint = Some(state);
+            job.news.checkpoint_failures = 0;
+        }
+        self.timers.cancel(Timer::Checkpoint(claim));
+        self.send_checkpoint(claim, now);
+    }
+
+    pub(in crate::lifecycle) fn send_checkpoint(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        if job.news.checkpoint_call.is_some() || job.is_lost {
+            return;
+        }
+        let Some(state) = job.news.checkpoint.take() else {
+            return;
+        };
+        let call = Call::Checkpoint {
+            job: job.id().clone(),
+            state: state.clone(),
+        };
+        let sent = self.call(call, Purpose::Checkpoint(claim), self.options.request_timeout, now);
+        if let Some(job) = self.jobs.get_mut(claim) {
+            job.news.checkpoint_call = Some((sent, state));
+        }
+    }
+
+    pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
+        if *reply == Reply::Failed(Failure::NotOffered) {
+            self.agent.has_no_checkpoints = true;
+        }
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let Some((_, state)) = job.news.checkpoint_call.take() else {
+            return;
+        };
+        let (id, is_held) = (job.id().clone(), matches!(job.place, Place::Held(_)));
+        let holder = job.holder();
+        match reply {
+            Reply::Accepted => {
+                if let Some(connection) = holder {
+                    self.tell(
+                        connection,
+                        Word::Ok {
+                            job: id,
+                            about: About::Checkpoint,
+                        },
+                    );
+                }
+            }
+            Reply::Failed(
+                failure @ (Failure::NotSent
+                | Failure::NoRoom
+                | Failure::NoCredentials
+                | Failure::Unanswered
+                | Failure::ServerError
+                | Failure::Declined { .. }
+                | Failure::Redirected
+                | Failure::Foreign
+                | Failure::Unauthorized),
+            ) => {
+                let failure = *failure;
+                job.news.checkpoint_failures += 1;
+                if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {
+                    let message = "the backend could not be reached; the checkpoint is not saved";
+                    self.checkpoint_is_not_saved(claim, ErrorCode::Unavailable, message);
+                } else if is_held && job.news.checkpoint.is_none() {
+                    let failures = job.news.checkpoint_failures;
+                    job.news.checkpoint = Some(state);
+                    let pause = self.retry_pause(failures, failure);
+                    self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
+                    return;
+                }
+            }
+            Reply::Failed(Failure::NotOffered) => {
+                self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
+            }
+            Reply::Failed(
+                Failure::Unregistered
+                | Failure::NotFound
+                | Failure::Lost
+                | Failure::Conflict { .. }
+                | Failure::AlreadyCompleted
+                | Failure::Refused,
+            )
+            | Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Looked(_)
+            | Reply::Described(_) => {
+                self.checkpoint_is_not_saved(claim, ErrorCode::Refused, "the backend refuses the checkpoint");
+            }
+        }
+        self.send_checkpoint(claim, now);
+    }
+
+    fn checkpoint_is_not_saved(&mut self, claim: Claim, code: ErrorCode, message: &str) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        if let Some(connection) = job.holder() {
+            let id = job.id().clone();
+            self.refuse(connection, code, message, Some(id));
+        }
+    }
+}

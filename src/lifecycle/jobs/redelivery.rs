@@ -1,0 +1,195 @@
+//! A job that comes again while an outcome of it is on its way to the backend.
+//!
+//! After an ACK it is done. After a FAIL or a requeue it is most often that very outcome which brought it back: the new
+//! delivery is a job like any other. Or the reservation had lapsed before, the outcome hit the new one, and somebody else
+//! has the job by now. Nothing but a look tells which: so it waits until the outcome before it is settled, is looked at,
+//! and is started or given back only if it is ours. Meanwhile heartbeats name it: it was given to us, and nothing has shown
+//! yet that it is not ours.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, Remark};
+use crate::lifecycle::api::event::{Delivery, Failure, JobState, JobView, Reply};
+use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
+use crate::lifecycle::backend::retry_state::is_of_an_outage;
+use crate::lifecycle::jobs::ledger::{Again, Job, LookStep, Suspicion};
+use crate::lifecycle::jobs::reports::is_ours;
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+
+/// How long it is tried to look at such a delivery.
+const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
+
+/// What a look at such a delivery means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is ours.
+    Ours,
+    /// It is not, for this reason.
+    Void(&'static str),
+    /// It may be: nobody is to touch it.
+    Unknown,
+}
+
+impl Lifecycle {
+    /// What came while an ACK was on its way is done as well: the backend decides by id.
+    pub(in crate::lifecycle) fn done_as_well(&mut self, id: &JobId) {
+        let later: Vec<Claim> = self.jobs.claims_of(id).collect();
+        for claim in later {
+            self.comes_to_nothing(claim, "the ACK that was on its way is for it as well");
+        }
+    }
+
+    fn comes_to_nothing(&mut self, claim: Claim, why: &'static str) {
+        if let Some(job) = self.finish(claim) {
+            self.say(Remark::Void(job.subject(), why));
+        }
+    }
+
+    /// Looks at what waited behind an outcome that is settled now, as far as there is room.
+    pub(in crate::lifecycle) fn look_at_redelivered(&mut self, now: Moment) {
+        if self.jobs.to_look().is_empty() {
+            return;
+        }
+        let room = self.report_room().saturating_sub(self.reports_in_flight());
+        let due: Vec<Claim> = self.jobs.to_look().iter().copied().take(room).collect();
+        for claim in due {
+            let Some(job) = self.jobs.get_mut(claim) else { continue };
+            if let Some(again) = &mut job.again {
+                again.since.get_or_insert(now);
+            }
+            let call = Call::Look { job: job.id().clone() };
+            let sent = self.call(call, Purpose::LookAgain(claim), self.options.request_timeout, now);
+            self.jobs.look_step(claim, LookStep::Looking(sent));
+        }
+    }
+
+    pub(in crate::lifecycle) fn look_again_is_due(&mut self, claim: Claim) {
+        self.jobs.look_step(claim, LookStep::Due);
+    }
+
+    /// A look at what came again was answered, or not.
+    pub(in crate::lifecycle) fn looked_again(&mut self, claim: Claim, reply: Reply, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let verdict = match reply {
+            Reply::Looked(view) => by_look(job, &view),
+            Reply::Failed(Failure::NotOffered | Failure::Refused) => by_itself(job),
+            Reply::Failed(failure) => return self.look_failed(claim, failure, now),
+            Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::Described(_) => return self.look_failed(claim, Failure::Unanswered, now),
+        };
+        self.judge_redelivered(claim, verdict);
+    }
+
+    fn judge_redelivered(&mut self, claim: Claim, verdict: Verdict) {
+        match verdict {
+            Verdict::Ours => self.jobs.is_by_itself(claim),
+            Verdict::Void(why) => self.comes_to_nothing(claim, why),
+            Verdict::Unknown => self.leave_to_lapse(
+                claim,
+                "it came again while its outcome was on its way, and whether it is ours cannot be told",
+            ),
+        }
+    }
+
+    fn look_failed(&mut self, claim: Claim, failure: Failure, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let Some(again) = &mut job.again else { return };
+        let before = again.setbacks.add(failure, now);
+        if again.since.is_some_and(|since| since.until(now) >= LOOK_FOR) {
+            // In an outage of this length the reservation is over: heartbeats did not get through either.
+            let verdict = if is_of_an_outage(failure) {
+                Verdict::Unknown
+            } else {
+                by_itself(job)
+            };
+            return self.judge_redelivered(claim, verdict);
+        }
+        let subject = job.subject();
+        let pause = self.retry_pause(before, failure);
+        self.jobs.look_step(claim, LookStep::Pausing);
+        self.timers.arm(Timer::LookAgain(claim), now.after(pause));
+        self.say(Remark::CallFailed {
+            what: "look",
+            job: Some(subject),
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
+    /// another time.
+    pub(in crate::lifecycle) fn replace_waiting(
+        &mut self,
+        claim: Claim,
+        delivery: &Delivery,
+        worker: &WorkerId,
+        now: Moment,
+    ) {
+        // A look that is on its way may still show what came before this reservation.
+        let looks = [Purpose::LookAgain(claim), Purpose::LookForLost(claim)];
+        self.calls.retain(|_, purpose| !looks.contains(purpose));
+        // What it waits for begins anew.
+        self.timers.cancel(Timer::NoHandler(claim));
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        job.delivery = delivery.clone();
+        job.worker = worker.clone();
+        job.claimed_at = now;
+        job.suspicion = Suspicion::default();
+        if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
+            self.timers.cancel(Timer::LookAgain(claim));
+            self.jobs.look_step(claim, LookStep::Due);
+        }
+    }
+
+    /// Somebody waits for the last outcome: see [`Self::shorten_pauses`].
+    pub(in crate::lifecycle) fn shorten_look_pauses(&mut self, now: Moment) {
+        let pausing = self.jobs.agains().filter(|(_, again)| again.step == LookStep::Pausing);
+        let longest = pausing.map(|(claim, again)| {
+            let asked_for = again.setbacks.asked_for().unwrap_or_default();
+            (claim, asked_for.max(LONGEST_RETRY_IN_A_DRAIN))
+        });
+        let longest: Vec<(Claim, Duration)> = longest.collect();
+        for (claim, longest) in longest {
+            self.timers.arm_at_latest(Timer::LookAgain(claim), now.after(longest));
+        }
+    }
+
+    /// Time is short: what waits to be looked at again is looked at now.
+    pub(in crate::lifecycle) fn hurry_looks(&mut self, now: Moment) {
+        let pausing = self.jobs.agains().filter(|(_, again)| again.step == LookStep::Pausing);
+        let pausing: Vec<Claim> = pausing.map(|(claim, _)| claim).collect();
+        for claim in pausing {
+            self.timers.arm_at_latest(Timer::LookAgain(claim), now);
+        }
+    }
+}
+
+/// What the backend shows.
+fn by_look(job: &Job, view: &JobView) -> Verdict {
+    let is_new = |before| view.reservation.differs_from(before);
+    match view.state {
+        JobState::Active if !is_ours(job, view) => Verdict::Void("another reservation of it is the one that counts"),
+        JobState::Active if job.again.as_ref().is_some_and(|again| is_new(&again.before)) => Verdict::Ours,
+        // Active, and nothing says since when; or we may not look, or the backend does not find it.
+        JobState::Active | JobState::Hidden | JobState::Missing => by_itself(job),
+        JobState::Cancelled => Verdict::Void("it was cancelled"),
+        JobState::Completed | JobState::Elsewhere => {
+            Verdict::Void("the outcome that was on its way has ended it as well")
+        }
+    }
+}
+
+/// Where nobody shows anything, the delivery decides: whether it is another reservation than the one before.
+fn by_itself(job: &Job) -> Verdict {
+    let is_new = |again: &Again| job.delivery.reservation.differs_from(&again.before);
+    if job.again.as_ref().is_none_or(is_new) {
+        Verdict::Ours
+    } else {
+        Verdict::Unknown
+    }
+}

@@ -1,0 +1,405 @@
+//! Outcomes on their way to the backend: each job exactly one, however often the network fails.
+//!
+//! An ACK may be repeated: a backend that has it already says so. A FAIL or a requeue may not: if the first one was
+//! carried out, the job may already run elsewhere, and nobody checks whose job a second one hits. It is repeated only
+//! after a look shows that the job is still active and still ours.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{About, Call, Outcome, Remark, Word};
+use crate::lifecycle::api::event::{Failure, JobState, JobView, Reply};
+use crate::lifecycle::api::ids::{CallId, Claim, ConnectionId};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
+use crate::lifecycle::backend::retry_state::Setbacks;
+use crate::lifecycle::jobs::ledger::{Job, Place, Question, Report, Step, What};
+use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+
+/// Most reports on their way at the same time.
+const MAX_REPORTS_IN_FLIGHT: usize = 64;
+
+/// When the end is near, an ACK without an answer for this long is sent again on a fresh connection.
+const HANGS_AFTER: Duration = Duration::from_millis(500);
+
+impl Lifecycle {
+    /// The outcome of a job is decided.
+    pub(in crate::lifecycle) fn decide(
+        &mut self,
+        claim: Claim,
+        what: What,
+        connection: Option<ConnectionId>,
+        is_surplus: bool,
+        now: Moment,
+    ) {
+        let is_requeue = matches!(what, What::Requeue { .. });
+        let is_ack = matches!(what, What::Ack { .. });
+        if is_requeue {
+            // What went back must not come straight back to us.
+            self.pause_fetch(self.options.poll_interval, now);
+        }
+        let Some(job) = self.jobs.get(claim) else { return };
+        if let Some(why) = job.why_not_requeue(self.agent.habits).filter(|_| is_requeue) {
+            let id = job.id().clone();
+            self.leave_to_lapse(claim, why);
+            if let Some(connection) = connection {
+                self.tell(
+                    connection,
+                    Word::Ok {
+                        job: id,
+                        about: About::Release,
+                    },
+                );
+            }
+            return;
+        }
+        self.put_report(claim, what, connection, is_surplus, now);
+        // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
+        self.timers.cancel(Timer::Checkpoint(claim));
+        if !is_ack {
+            self.send_checkpoint(claim, now);
+        }
+    }
+
+    fn put_report(
+        &mut self,
+        claim: Claim,
+        what: What,
+        connection: Option<ConnectionId>,
+        is_surplus: bool,
+        now: Moment,
+    ) {
+        self.forget_timers(claim);
+        let report = Report {
+            is_bare: self.is_bare_at_first(&what, now),
+            what,
+            step: Step::Due,
+            setbacks: Setbacks::default(),
+            connection,
+            is_surplus,
+            sent: 0,
+            question: Question::Done,
+            missing: None,
+        };
+        self.jobs.place(claim, Place::Reporting(report));
+    }
+
+    /// Clears what only matters while a job waits or is held.
+    pub(in crate::lifecycle) fn forget_timers(&mut self, claim: Claim) {
+        let timers = [
+            Timer::JobTimeout(claim),
+            Timer::JobGrace(claim),
+            Timer::LostGrace(claim),
+            Timer::NoHandler(claim),
+            Timer::WithoutResult(claim),
+            Timer::Report(claim),
+            Timer::Progress(claim),
+        ];
+        for timer in timers {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// Strikes a job out, for good.
+    pub(in crate::lifecycle) fn finish(&mut self, claim: Claim) -> Option<Job> {
+        self.forget_timers(claim);
+        self.timers.cancel(Timer::Checkpoint(claim));
+        self.timers.cancel(Timer::LookAgain(claim));
+        self.jobs.remove(claim)
+    }
+
+    /// Sends what is due, as far as there is room.
+    pub(in crate::lifecycle) fn send_reports(&mut self, now: Moment) {
+        if self.jobs.due().is_empty() {
+            return;
+        }
+        let room = self.report_room().saturating_sub(self.reports_in_flight());
+        let due: Vec<Claim> = self
+            .jobs
+            .due()
+            .iter()
+            .copied()
+            .filter(|claim| self.may_go(*claim))
+            .collect();
+        for claim in due.into_iter().take(room) {
+            let Some(job) = self.jobs.get(claim) else { continue };
+            let Place::Reporting(report) = &job.place else { continue };
+            let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
+            let call = match report.what.clone() {
+                What::Ack { result } => Call::Ack {
+                    worker,
+                    job: id,
+                    result,
+                    is_bare,
+                },
+                What::Fail { error } => Call::Fail {
+                    worker,
+                    job: id,
+                    error,
+                    is_bare,
+                },
+                What::Requeue { reason } => Call::Requeue {
+                    worker,
+                    job: id,
+                    reason,
+                },
+            };
+            let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
+            self.jobs.step(claim, Step::Sent(sent, now));
+            if let Some(report) = self.jobs.report_mut(claim) {
+                report.sent = report.sent.saturating_add(1);
+            }
+        }
+    }
+
+    /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved. And as long as
+    /// an earlier outcome of the same job is on its way, a second one could only undo it. When the end is near the outcome
+    /// does not wait for the checkpoint any more: see [`Timer::WithoutCheckpoints`].
+    fn may_go(&self, claim: Claim) -> bool {
+        self.jobs.get(claim).is_some_and(|job| match &job.place {
+            Place::Reporting(report) => {
+                job.again.is_none()
+                    && (matches!(report.what, What::Ack { .. })
+                        || job.news.checkpoint_call.is_none()
+                        || self.shutdown.goes_without_checkpoints)
+            }
+            Place::Waiting | Place::Held(_) => false,
+        })
+    }
+
+    /// When the end is near there is room for as many again: those that hang must not hold up the others.
+    pub(in crate::lifecycle) fn report_room(&self) -> usize {
+        let room = self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
+        if self.shutdown.is_reporting() { room * 2 } else { room }
+    }
+
+    /// Requests that somebody still waits for; those that a shutdown stopped waiting for do not count.
+    pub(in crate::lifecycle) fn reports_in_flight(&self) -> usize {
+        let is_report = |purpose: &&Purpose| match purpose {
+            Purpose::Report(_) | Purpose::LookBeforeRepeat(_) | Purpose::LookAgain(_) => true,
+            Purpose::Register(_)
+            | Purpose::Heartbeat(_)
+            | Purpose::FinalHeartbeat { .. }
+            | Purpose::Fetch(..)
+            | Purpose::LookForLost(_)
+            | Purpose::Progress(_)
+            | Purpose::Checkpoint(_)
+            | Purpose::Manifest
+            | Purpose::Deregister(..) => false,
+        };
+        self.calls.values().filter(is_report).count()
+    }
+
+    pub(in crate::lifecycle) fn report_replied(&mut self, claim: Claim, call: CallId, reply: Reply, now: Moment) {
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let asked_at = match report.step {
+            Step::Sent(sent, at) if sent == call => Some(at),
+            Step::Sent(..) | Step::Due | Step::Pausing | Step::Doubtful | Step::Looking(..) | Step::ResultRefused => {
+                None
+            }
+        };
+        let failure = match reply {
+            // Whichever of two attempts brings the good news.
+            Reply::Accepted => {
+                self.outcome_was_taken(asked_at, now);
+                return self.settled(claim, now);
+            }
+            Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
+                return self.job_is_completed(claim, now);
+            }
+            Reply::Failed(failure) => failure,
+            Reply::Registered { .. }
+            | Reply::Beaten { .. }
+            | Reply::Fetched(_)
+            | Reply::Looked(_)
+            | Reply::Described(_) => Failure::Unanswered,
+        };
+        if let Some(asked_at) = asked_at {
+            self.report_failed(claim, failure, asked_at, now);
+        }
+    }
+
+    fn report_failed(&mut self, claim: Claim, failure: Failure, asked_at: Moment, now: Moment) {
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let is_ack = matches!(report.what, What::Ack { .. });
+        if matches!(failure, Failure::NotSent | Failure::NoRoom | Failure::NoCredentials) {
+            // Certainly not: nothing of it can have got through.
+            report.sent = report.sent.saturating_sub(1);
+        }
+        report.question = Question::Done;
+        match failure {
+            Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
+            Failure::NotFound => self.job_not_found(claim, asked_at, now),
+            Failure::Conflict { was_sent_twice } if is_ack => self.ack_is_in_conflict(claim, was_sent_twice, now),
+            Failure::Conflict { .. } => self.report_is_lost(claim),
+            Failure::ServerError if is_ack => self.ack_meets_server_error(claim, now),
+            Failure::Refused => self.report_is_refused(claim, now),
+            Failure::Unanswered | Failure::ServerError if !is_ack => {
+                self.pause_report(claim, Step::Doubtful, failure, now);
+            }
+            Failure::NotSent
+            | Failure::NoRoom
+            | Failure::NoCredentials
+            | Failure::Unanswered
+            | Failure::ServerError
+            | Failure::Declined { .. }
+            | Failure::Redirected
+            | Failure::Unauthorized
+            | Failure::Unregistered => self.pause_report(claim, Step::Pausing, failure, now),
+            Failure::NotOffered | Failure::Foreign => {
+                self.pause_report(claim, Step::Pausing, failure, now);
+                self.give_up_on_foreign(claim, now);
+            }
+        }
+    }
+
+    /// The next attempt, or the look before it, comes after a pause.
+    pub(in crate::lifecycle) fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
+        let job = self.jobs.get(claim).map(Job::subject);
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let before = report.setbacks.add(failure, now);
+        let (what, missing) = (name(&report.what), report.missing);
+        let pause = self.retry_pause(before, failure);
+        // The last attempt of those that are made while the backend's store may be away.
+        let last = missing.filter(|_| failure == Failure::NotFound);
+        let pause = last.map_or(pause, |missing| pause.min(missing.until.from_now(now)));
+        self.jobs.step(claim, step);
+        self.timers.arm(Timer::Report(claim), now.after(pause));
+        self.say(Remark::CallFailed {
+            what,
+            job,
+            failure,
+            retry_in: Some(pause),
+        });
+    }
+
+    pub(in crate::lifecycle) fn report_is_due(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = &job.place else { return };
+        match report.step {
+            Step::Pausing => self.jobs.step(claim, Step::Due),
+            Step::Doubtful => self.look_before_repeat(claim, now),
+            Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
+            Step::Due | Step::Looking(..) | Step::ResultRefused => {}
+        }
+    }
+
+    pub(in crate::lifecycle) fn leave_to_lapse(&mut self, claim: Claim, why: &'static str) {
+        if let Some(job) = self.finish(claim) {
+            self.say(Remark::Abandoned(job.subject(), why));
+        }
+    }
+
+    /// The backend has it.
+    pub(in crate::lifecycle) fn settled(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.finish(claim) else { return };
+        let (id, subject) = (job.id().clone(), job.subject());
+        let Place::Reporting(report) = job.place else { return };
+        let (about, outcome) = match report.what {
+            What::Ack { .. } => {
+                self.note_ack_form(report.is_bare, now);
+                (About::Ack, Outcome::Acked)
+            }
+            What::Fail { .. } => (About::Fail, Outcome::Failed),
+            What::Requeue { .. } => (About::Release, Outcome::Requeued),
+        };
+        self.say(Remark::Settled(subject, outcome));
+        if outcome == Outcome::Acked {
+            self.done_as_well(&id);
+        }
+        if let Some(connection) = report.connection {
+            self.tell(connection, Word::Ok { job: id, about });
+        }
+    }
+
+    /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
+    pub(in crate::lifecycle) fn shorten_pauses(&mut self, now: Moment) {
+        let pausing = self.jobs.reports().filter(|(_, report)| report.step.is_pause());
+        let longest = |report: &Report| {
+            report
+                .setbacks
+                .asked_for()
+                .unwrap_or_default()
+                .max(LONGEST_RETRY_IN_A_DRAIN)
+        };
+        let pausing: Vec<(Claim, Duration)> = pausing.map(|(claim, report)| (claim, longest(report))).collect();
+        for (claim, longest) in pausing {
+            self.timers.arm_at_latest(Timer::Report(claim), now.after(longest));
+        }
+    }
+
+    /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent again beside it.
+    pub(in crate::lifecycle) fn hurry_reports(&mut self, now: Moment) {
+        let all: Vec<(Claim, Step)> = self
+            .jobs
+            .iter()
+            .filter_map(|(claim, job)| match &job.place {
+                Place::Reporting(report) => Some((claim, report.step)),
+                Place::Waiting | Place::Held(_) => None,
+            })
+            .collect();
+        for (claim, step) in all {
+            match step {
+                Step::Pausing => self.jobs.step(claim, Step::Due),
+                Step::ResultRefused => self.drop_result(claim, now),
+                Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
+                // A look does no harm, however often.
+                Step::Doubtful => self.timers.arm_at_latest(Timer::Report(claim), now),
+                Step::Due | Step::Looking(..) => {}
+            }
+        }
+    }
+
+    /// Sends an ACK again beside one that hangs, or looks again when it may be said to hang. Only an ACK may be
+    /// repeated like that.
+    fn overtake(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
+        let is_ack = |report: &mut Report| matches!(report.what, What::Ack { .. });
+        if !self.jobs.report_mut(claim).is_some_and(is_ack) {
+            return;
+        }
+        if sent_at.until(now) < HANGS_AFTER {
+            self.timers.arm(Timer::Report(claim), sent_at.after(HANGS_AFTER));
+            return;
+        }
+        // The answer of the first attempt still counts if it comes; it no longer holds a place.
+        self.calls.remove(&call);
+        self.timers.cancel(Timer::Call(call));
+        self.shutdown.overtaken.insert(call, claim);
+        self.jobs.step(claim, Step::Due);
+    }
+
+    /// The answer to a request that nobody waits for any more.
+    pub(in crate::lifecycle) fn late_reply(&mut self, call: CallId, reply: &Reply, now: Moment) {
+        let Some(claim) = self.shutdown.overtaken.remove(&call) else {
+            return;
+        };
+        if self.jobs.report_mut(claim).is_none() {
+            return;
+        }
+        if *reply == Reply::Accepted {
+            self.outcome_was_taken(None, now);
+            self.settled(claim, now);
+        } else if *reply == Reply::Failed(Failure::AlreadyCompleted) {
+            self.job_is_completed(claim, now);
+        }
+    }
+}
+
+/// Whether what the backend shows is the very reservation that we have.
+pub(in crate::lifecycle) fn is_ours(job: &Job, view: &JobView) -> bool {
+    let same_worker = view.worker.as_ref().is_none_or(|worker| *worker == job.worker);
+    view.state == JobState::Active && same_worker && !view.reservation.differs_from(&job.delivery.reservation)
+}
+
+fn name(what: &What) -> &'static str {
+    match what {
+        What::Ack { .. } => "ACK",
+        What::Fail { .. } => "FAIL",
+        What::Requeue { .. } => "requeue",
+    }
+}

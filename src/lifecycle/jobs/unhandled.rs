@@ -1,0 +1,101 @@
+//! Jobs whose type no connection takes: how long they wait for one that may still come, and which of them do not.
+
+use crate::lifecycle::api::effect::Remark;
+use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::jobs::dispatch::error;
+use crate::lifecycle::jobs::ledger::Place;
+use crate::lifecycle::machine::{Lifecycle, Timer};
+
+impl Lifecycle {
+    /// These wait, and nobody takes them. One that holds the last free credit would stop the whole worker: the newest of them is
+    /// failed instead. The others wait until `worker.type_wait` after they were found to be without a taker, which is their
+    /// delivery or the end of the last connection that took them.
+    pub(in crate::lifecycle) fn nobody_takes(&mut self, claims: &[Claim], now: Moment) {
+        let Some(newest) = claims.last().copied() else {
+            return;
+        };
+        let given_up = self.holds_last_credit().then_some(newest);
+        for claim in claims.iter().copied() {
+            if given_up != Some(claim) {
+                self.waits_for_type(claim, now);
+            }
+        }
+        if let Some(claim) = given_up {
+            self.fail_unhandled(claim, now);
+        }
+    }
+
+    /// Whether nothing could be fetched and handed over, however soon the backend takes the outcomes that are on their way.
+    fn holds_last_credit(&self) -> bool {
+        let is_taken = |place: &Place, is_lost: bool| match place {
+            Place::Waiting => true,
+            Place::Held(_) => !is_lost,
+            Place::Reporting(_) => false,
+        };
+        let taken = self.jobs.iter().filter(|(_, job)| is_taken(&job.place, job.is_lost));
+        taken.count() >= self.most_active() || self.jobs.waiting().len() >= self.connections.free()
+    }
+
+    fn waits_for_type(&mut self, claim: Claim, now: Moment) {
+        if self.timers.due(Timer::NoHandler(claim)).is_some() {
+            return;
+        }
+        let Some(job) = self.jobs.get(claim) else { return };
+        let subject = job.subject();
+        let until = if self.worker.has_been_ready() {
+            now.after(self.options.type_wait)
+        } else {
+            self.worker.ready_by(self.options.ready_timeout)
+        };
+        self.timers.arm(Timer::NoHandler(claim), until);
+        self.say(Remark::NoHandler {
+            job: subject,
+            waits: Some(until.from_now(now)),
+        });
+    }
+
+    /// A connection said ready: others may follow it, so that what waits begins to wait anew; but never longer than the worker
+    /// itself may take to say ready, however often it says so.
+    pub(in crate::lifecycle) fn wait_anew_for_types(&mut self, now: Moment) {
+        let is_first = !self.worker.has_been_ready();
+        let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
+        for claim in waiting {
+            let timer = Timer::NoHandler(claim);
+            let (Some(due), Some(job)) = (self.timers.due(timer), self.jobs.get(claim)) else {
+                continue;
+            };
+            let longest = self.options.ready_timeout.max(self.options.type_wait);
+            let until = now.after(self.options.type_wait).min(job.claimed_at.after(longest));
+            self.timers.arm(timer, if is_first { until } else { until.max(due) });
+        }
+    }
+
+    /// Its time is over.
+    pub(in crate::lifecycle) fn no_handler(&mut self, claim: Claim, now: Moment) {
+        if self.is_unhandled(claim) {
+            self.fail_for_type(claim, now);
+        }
+    }
+
+    fn fail_unhandled(&mut self, claim: Claim, now: Moment) {
+        let has_waited = self.timers.due(Timer::NoHandler(claim)).is_some();
+        if let Some(job) = self.jobs.get(claim).filter(|_| !has_waited) {
+            let job = job.subject();
+            self.say(Remark::NoHandler { job, waits: None });
+        }
+        self.fail_for_type(claim, now);
+    }
+
+    fn is_unhandled(&self, claim: Claim) -> bool {
+        self.jobs
+            .get(claim)
+            .is_some_and(|job| job.place == Place::Waiting && !self.connections.take(&job.delivery.subject.kind))
+    }
+
+    fn fail_for_type(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let message = format!("no worker here takes jobs of type {}", job.delivery.subject.kind);
+        self.fail(claim, error("handler_not_found", &message, true), now);
+    }
+}

@@ -1,0 +1,419 @@
+//! What is counted, for metrics: everything that the machine orders and everything that comes back passes through here.
+//!
+//! It decides nothing, and the machine does not know of it. However many kinds of jobs there are and whatever a backend
+//! answers, it stays small: what is beyond a bound is counted together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Call, CancelReason, Effect, Outcome, Remark};
+use crate::lifecycle::api::event::{Reply, Subject};
+use crate::lifecycle::api::ids::{CallId, JobId, Text};
+use crate::lifecycle::api::time::Moment;
+
+/// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
+pub const MOST_KINDS: usize = 64;
+
+/// Most bytes of the name of a queue or of a job type; what is longer is cut, and counts with what begins alike.
+pub const MOST_NAME_BYTES: usize = 64;
+
+/// Ends a name that was cut.
+const CUT: &str = "...";
+
+/// Most statuses of one endpoint that are told apart; further ones count as [`Status::Other`].
+pub const MOST_STATUSES: usize = 16;
+
+/// Queue and type of everything beyond [`MOST_KINDS`].
+pub const OTHER: &str = "other";
+
+/// Upper bounds of the classes of a job's duration: those that the observability document recommends (its section
+/// 8.2), and two for the jobs that a grace period is chosen by.
+pub const BUCKETS: [Duration; 17] = [
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(300),
+    Duration::from_secs(600),
+    Duration::from_secs(3600),
+];
+
+/// What kind of work a job is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// The queue that it came from; empty where the backend does not say.
+    pub queue: Text,
+    /// Its type.
+    pub kind: Text,
+}
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// The backend has its ACK.
+    Acked,
+    /// The backend has its FAIL.
+    Failed,
+    /// It was given back.
+    Requeued,
+    /// The backend was told nothing: it waits for its visibility timeout.
+    Left,
+    /// It was lost: the backend gave the job to somebody else, or takes no outcome from us.
+    Lost,
+    /// The job was cancelled at the backend.
+    Cancelled,
+}
+
+impl End {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Acked,
+        Self::Failed,
+        Self::Requeued,
+        Self::Left,
+        Self::Lost,
+        Self::Cancelled,
+    ];
+}
+
+/// What a request to the backend asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// Registration.
+    Register,
+    /// A heartbeat.
+    Heartbeat,
+    /// FETCH.
+    Fetch,
+    /// ACK.
+    Ack,
+    /// FAIL, and giving back.
+    Nack,
+    /// A look at a job.
+    Info,
+    /// Progress.
+    Progress,
+    /// A checkpoint.
+    Checkpoint,
+    /// What kind of backend it is.
+    Manifest,
+    /// Goodbye.
+    Deregister,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Register,
+        Self::Heartbeat,
+        Self::Fetch,
+        Self::Ack,
+        Self::Nack,
+        Self::Info,
+        Self::Progress,
+        Self::Checkpoint,
+        Self::Manifest,
+        Self::Deregister,
+    ];
+
+    fn of(call: &Call) -> Self {
+        match call {
+            Call::Register { .. } => Self::Register,
+            Call::Heartbeat { .. } => Self::Heartbeat,
+            Call::Fetch { .. } => Self::Fetch,
+            Call::Ack { .. } => Self::Ack,
+            Call::Fail { .. } | Call::Requeue { .. } => Self::Nack,
+            Call::Look { .. } => Self::Info,
+            Call::Progress { .. } => Self::Progress,
+            Call::Checkpoint { .. } => Self::Checkpoint,
+            Call::Manifest => Self::Manifest,
+            Call::Deregister { .. } => Self::Deregister,
+        }
+    }
+}
+
+/// How a request was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// Not at all.
+    None,
+    /// With this HTTP status.
+    Http(u16),
+    /// With one beyond [`MOST_STATUSES`].
+    Other,
+}
+
+/// How long jobs of one kind with one outcome took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Those that took so long at most, by the number of the bucket in [`BUCKETS`]; each job counts in one.
+    buckets: [u64; BUCKETS.len()],
+    /// All of them.
+    pub count: u64,
+    /// All of their durations.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    fn observe(&mut self, duration: Duration) {
+        let fits = BUCKETS.iter().position(|most| duration <= *most);
+        if let Some(bucket) = fits.and_then(|index| self.buckets.get_mut(index)) {
+            *bucket += 1;
+        }
+        self.count += 1;
+        self.sum = self.sum.saturating_add(duration);
+    }
+
+    /// Each upper bound with the number of those that took so long at most.
+    pub fn cumulated(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let sums = self.buckets.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        BUCKETS.into_iter().zip(sums)
+    }
+}
+
+/// What is counted of one kind of work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OfKind {
+    ends: BTreeMap<End, u64>,
+    /// Jobs whose own timeout was over.
+    pub timed_out: u64,
+    /// From the hand-over to the first request that tells the backend the outcome.
+    pub durations: BTreeMap<Outcome, Histogram>,
+}
+
+impl OfKind {
+    /// Reservations that ended like this.
+    #[must_use]
+    pub fn ends(&self, end: End) -> u64 {
+        self.ends.get(&end).copied().unwrap_or_default()
+    }
+}
+
+/// Everything that is counted since the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    kinds: BTreeMap<Kind, OfKind>,
+    /// Jobs that a worker has: since when. Never more than are active.
+    began: BTreeMap<JobId, (Moment, Kind)>,
+    /// Requests on their way; each is answered.
+    calls: BTreeMap<CallId, Endpoint>,
+    requests: BTreeMap<(Endpoint, Status), u64>,
+    /// When the backend last accepted a heartbeat; the start, before it has.
+    heartbeat_at: Moment,
+    /// Heartbeats that it did not accept.
+    pub heartbeats_failed: u64,
+    /// Jobs that are done and whose result the backend did not take.
+    pub results_dropped: u64,
+    workers_started: u64,
+    /// Processes that were reaped and are not the worker.
+    pub orphans_reaped: u64,
+    /// The start, since the beginning of 1970.
+    pub started_at: Duration,
+}
+
+impl Figures {
+    /// Nothing yet. It is `now`, which is so long after the beginning of 1970.
+    #[must_use]
+    pub fn new(now: Moment, since_1970: Duration) -> Self {
+        Self {
+            kinds: BTreeMap::new(),
+            began: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            heartbeat_at: now,
+            heartbeats_failed: 0,
+            results_dropped: 0,
+            workers_started: 0,
+            orphans_reaped: 0,
+            started_at: since_1970,
+        }
+    }
+
+    /// The machine orders this.
+    pub fn noted(&mut self, effect: &Effect, now: Moment) {
+        if let Effect::CallBackend { id, call, .. } = effect {
+            self.calls.insert(*id, Endpoint::of(call));
+            if let Some((job, outcome)) = decided(call) {
+                self.measure(job, outcome, now);
+            }
+        } else if let Effect::Say(remark) = effect {
+            self.remarked(remark, now);
+        }
+    }
+
+    fn remarked(&mut self, remark: &Remark, now: Moment) {
+        if let Remark::Claimed(job) = remark {
+            // From here on its figures are shown: who watches one of them sees it leave zero.
+            self.of(job);
+        } else if let Remark::HandedOver(job, _) = remark {
+            self.of(job);
+            let kind = self.kind(job);
+            self.began.insert(job.id.clone(), (now, kind));
+        } else if let Remark::TimedOut(job) = remark {
+            self.of(job).timed_out += 1;
+        } else if let Remark::ResultDropped(_) = remark {
+            self.results_dropped += 1;
+        } else if let Some((job, end)) = end(remark) {
+            self.began.remove(&job.id);
+            *self.of(job).ends.entry(end).or_default() += 1;
+        }
+    }
+
+    /// The worker is done with this job, if it had it; a repetition of the request measures nothing.
+    fn measure(&mut self, job: &JobId, outcome: Outcome, now: Moment) {
+        if let Some((since, kind)) = self.began.remove(job) {
+            let figures = self.kinds.entry(kind).or_default();
+            figures.durations.entry(outcome).or_default().observe(since.until(now));
+        }
+    }
+
+    /// A request was answered, with this HTTP status if anybody answered.
+    pub fn answered(&mut self, call: CallId, reply: &Reply, status: Option<u16>, now: Moment) {
+        let Some(endpoint) = self.calls.remove(&call) else {
+            return;
+        };
+        let status = self.status(endpoint, status);
+        *self.requests.entry((endpoint, status)).or_default() += 1;
+        if endpoint == Endpoint::Heartbeat {
+            if matches!(reply, Reply::Beaten { .. }) {
+                self.heartbeat_at = now;
+            } else {
+                self.heartbeats_failed += 1;
+            }
+        }
+    }
+
+    fn status(&self, endpoint: Endpoint, status: Option<u16>) -> Status {
+        let status = status.map_or(Status::None, Status::Http);
+        let of_endpoint = (endpoint, Status::None)..=(endpoint, Status::Other);
+        let is_known = status == Status::None || self.requests.contains_key(&(endpoint, status));
+        if is_known || self.requests.range(of_endpoint).count() < MOST_STATUSES {
+            status
+        } else {
+            Status::Other
+        }
+    }
+
+    /// A worker was started.
+    pub fn worker_started(&mut self) {
+        self.workers_started += 1;
+    }
+
+    /// Workers that were started after the first one.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.workers_started.saturating_sub(1)
+    }
+
+    /// Since the backend last accepted a heartbeat, or since the start.
+    #[must_use]
+    pub fn heartbeat_age(&self, now: Moment) -> Duration {
+        self.heartbeat_at.until(now)
+    }
+
+    /// Each kind of work that was seen.
+    pub fn kinds(&self) -> impl Iterator<Item = (&Kind, &OfKind)> {
+        self.kinds.iter()
+    }
+
+    /// How often each endpoint was answered with each status.
+    pub fn requests(&self) -> impl Iterator<Item = (Endpoint, Status, u64)> {
+        self.requests
+            .iter()
+            .map(|((endpoint, status), count)| (*endpoint, *status, *count))
+    }
+
+    /// Jobs whose duration is being measured.
+    #[must_use]
+    pub fn measured(&self) -> usize {
+        self.began.len()
+    }
+
+    fn of(&mut self, job: &Subject) -> &mut OfKind {
+        let kind = self.kind(job);
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn kind(&self, job: &Subject) -> Kind {
+        let kind = Kind {
+            queue: cut(&job.queue),
+            kind: cut(&job.kind),
+        };
+        if self.kinds.contains_key(&kind) || self.kinds.len() < MOST_KINDS {
+            return kind;
+        }
+        Kind {
+            queue: OTHER.into(),
+            kind: OTHER.into(),
+        }
+    }
+}
+
+/// The job whose outcome this request tells.
+fn decided(call: &Call) -> Option<(&JobId, Outcome)> {
+    match call {
+        Call::Ack { job, .. } => Some((job, Outcome::Acked)),
+        Call::Fail { job, .. } => Some((job, Outcome::Failed)),
+        Call::Requeue { job, .. } => Some((job, Outcome::Requeued)),
+        Call::Register { .. }
+        | Call::Heartbeat { .. }
+        | Call::Fetch { .. }
+        | Call::Look { .. }
+        | Call::Progress { .. }
+        | Call::Checkpoint { .. }
+        | Call::Manifest
+        | Call::Deregister { .. } => None,
+    }
+}
+
+/// The reservation that ended with this.
+fn end(remark: &Remark) -> Option<(&Subject, End)> {
+    if let Remark::Settled(job, outcome) = remark {
+        let end = match outcome {
+            Outcome::Acked => End::Acked,
+            Outcome::Failed => End::Failed,
+            Outcome::Requeued => End::Requeued,
+        };
+        Some((job, end))
+    } else if let Remark::Abandoned(job, _) = remark {
+        Some((job, End::Left))
+    } else if let Remark::DoneTwice(job) = remark {
+        Some((job, End::Lost))
+    } else if let Remark::ReservationLost(job, reason) = remark {
+        let end = match reason {
+            CancelReason::Cancelled => End::Cancelled,
+            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => End::Lost,
+        };
+        Some((job, end))
+    } else {
+        None
+    }
+}
+
+/// A name of at most [`MOST_NAME_BYTES`].
+fn cut(name: &Text) -> Text {
+    if name.len() <= MOST_NAME_BYTES {
+        return name.clone();
+    }
+    let most = MOST_NAME_BYTES - CUT.len();
+    let end = (0..=most).rev().find(|end| name.is_char_boundary(*end));
+    let begin = name.get(..end.unwrap_or_default()).unwrap_or_default();
+    format!("{begin}{CUT}").into()
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -1,0 +1,299 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test without its figures has failed")]
+
+use std::sync::Arc;
+
+use super::*;
+use crate::lifecycle::api::event::{Failure, JobError};
+use crate::lifecycle::api::ids::{ConnectionId, WorkerId};
+
+fn at(millis: u64) -> Moment {
+    Moment::new(Duration::from_millis(millis))
+}
+
+fn figures() -> Figures {
+    Figures::new(at(0), Duration::from_secs(1_800_000_000))
+}
+
+fn job(id: &str, queue: &str, kind: &str) -> Arc<Subject> {
+    Arc::new(Subject {
+        id: JobId(id.into()),
+        kind: kind.into(),
+        queue: queue.into(),
+        attempt: None,
+        max_attempts: None,
+        trace: None,
+    })
+}
+
+fn kind(queue: &str, kind: &str) -> Kind {
+    Kind {
+        queue: queue.into(),
+        kind: kind.into(),
+    }
+}
+
+fn say(figures: &mut Figures, remark: Remark, millis: u64) {
+    figures.noted(&Effect::Say(remark), at(millis));
+}
+
+fn hand_over(figures: &mut Figures, job: &Arc<Subject>, millis: u64) {
+    say(figures, Remark::Claimed(Arc::clone(job)), millis);
+    say(figures, Remark::HandedOver(Arc::clone(job), ConnectionId(1)), millis);
+}
+
+fn call(figures: &mut Figures, id: u64, call: Call, millis: u64) {
+    let order = Effect::CallBackend {
+        id: CallId(id),
+        call,
+        give_up: at(millis + 1000),
+    };
+    figures.noted(&order, at(millis));
+}
+
+fn worker() -> WorkerId {
+    WorkerId("w".into())
+}
+
+fn ack(job: &Arc<Subject>) -> Call {
+    Call::Ack {
+        worker: worker(),
+        job: job.id.clone(),
+        result: None,
+        is_bare: false,
+    }
+}
+
+fn fail(job: &Arc<Subject>) -> Call {
+    Call::Fail {
+        worker: worker(),
+        job: job.id.clone(),
+        error: JobError {
+            code: None,
+            kind: None,
+            message: "no".into(),
+            retryable: true,
+            details: None,
+            backtrace: None,
+        },
+        is_bare: false,
+    }
+}
+
+fn of(figures: &Figures, queue: &str, name: &str) -> OfKind {
+    let wanted = kind(queue, name);
+    figures.kinds().find(|(kind, _)| **kind == wanted).unwrap().1.clone()
+}
+
+#[test]
+fn a_job_takes_from_its_hand_over_to_the_first_request_with_its_outcome() {
+    let mut figures = figures();
+    let one = job("1", "q", "t");
+    hand_over(&mut figures, &one, 1000);
+    call(&mut figures, 1, ack(&one), 1040);
+    // The first was not answered.
+    call(&mut figures, 2, ack(&one), 9000);
+    let durations = of(&figures, "q", "t").durations;
+    let histogram = durations.get(&Outcome::Acked).unwrap();
+    assert_eq!((histogram.count, histogram.sum), (1, Duration::from_millis(40)));
+    let counts: Vec<u64> = histogram.cumulated().map(|(_, count)| count).collect();
+    assert_eq!(counts, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(figures.measured(), 0);
+}
+
+#[test]
+fn what_takes_exactly_as_long_as_a_bucket_is_in_it_and_what_takes_longest_is_in_none() {
+    let mut histogram = Histogram::default();
+    for duration in BUCKETS {
+        histogram.observe(duration);
+    }
+    histogram.observe(Duration::from_secs(3601));
+    let counts: Vec<u64> = histogram.cumulated().map(|(_, count)| count).collect();
+    assert_eq!(counts, (1..=17).collect::<Vec<u64>>());
+    assert_eq!(histogram.count, 18);
+}
+
+#[test]
+fn a_fail_counts_as_failed_and_its_duration_too() {
+    let mut figures = figures();
+    let one = job("1", "q", "t");
+    hand_over(&mut figures, &one, 0);
+    call(&mut figures, 1, fail(&one), 7);
+    say(&mut figures, Remark::Settled(one, Outcome::Failed), 9);
+    let of = of(&figures, "q", "t");
+    assert_eq!((of.ends(End::Failed), of.ends(End::Acked)), (1, 0));
+    assert_eq!(of.durations.keys().copied().collect::<Vec<_>>(), [Outcome::Failed]);
+}
+
+#[test]
+fn each_way_that_a_reservation_ends_is_counted_as_itself_and_measures_nothing_more() {
+    let one = job("1", "q", "t");
+    let lost = |reason| Remark::ReservationLost(Arc::clone(&one), reason);
+    let settled = |outcome| Remark::Settled(Arc::clone(&one), outcome);
+    let ends = [
+        (End::Acked, settled(Outcome::Acked)),
+        (End::Failed, settled(Outcome::Failed)),
+        (End::Requeued, settled(Outcome::Requeued)),
+        (End::Left, Remark::Abandoned(Arc::clone(&one), "so")),
+        (End::Lost, lost(CancelReason::Lost)),
+        (End::Cancelled, lost(CancelReason::Cancelled)),
+    ];
+    for (end, remark) in ends {
+        let mut figures = figures();
+        hand_over(&mut figures, &one, 0);
+        say(&mut figures, remark, 1);
+        let counted: Vec<u64> = End::ALL.map(|end| of(&figures, "q", "t").ends(end)).to_vec();
+        let expected: Vec<u64> = End::ALL.map(|other| u64::from(other == end)).to_vec();
+        assert_eq!(counted, expected, "{end:?}");
+        assert_eq!(figures.measured(), 0, "{end:?}");
+    }
+}
+
+#[test]
+fn what_goes_straight_back_took_no_time() {
+    let mut figures = figures();
+    let one = job("1", "q", "t");
+    let requeue = Call::Requeue {
+        worker: worker(),
+        job: one.id.clone(),
+        reason: "surplus".into(),
+    };
+    call(&mut figures, 1, requeue, 5);
+    say(&mut figures, Remark::Settled(one, Outcome::Requeued), 9);
+    let of = of(&figures, "q", "t");
+    assert_eq!((of.ends(End::Requeued), of.durations.len()), (1, 0));
+}
+
+#[test]
+fn a_job_whose_time_is_over_counts_as_timed_out_before_it_ends() {
+    let mut figures = figures();
+    let one = job("1", "q", "t");
+    hand_over(&mut figures, &one, 0);
+    say(&mut figures, Remark::TimedOut(one), 1);
+    assert_eq!(of(&figures, "q", "t").timed_out, 1);
+    assert_eq!(figures.measured(), 1);
+}
+
+#[test]
+fn kinds_beyond_the_bound_are_counted_together_and_known_ones_as_ever() {
+    let mut figures = figures();
+    for number in 0..1000 {
+        let name = format!("t{number}");
+        let one = job("1", "q", &name);
+        hand_over(&mut figures, &one, 0);
+        call(&mut figures, number, ack(&one), 1);
+        say(&mut figures, Remark::Settled(one, Outcome::Acked), 1);
+    }
+    say(&mut figures, Remark::Settled(job("1", "q", "t3"), Outcome::Acked), 1);
+    assert_eq!(figures.kinds().count(), MOST_KINDS + 1);
+    let other = of(&figures, OTHER, OTHER);
+    let beyond = 1000 - u64::try_from(MOST_KINDS).unwrap();
+    assert_eq!(other.ends(End::Acked), beyond);
+    assert_eq!(other.durations.get(&Outcome::Acked).unwrap().count, beyond);
+    assert_eq!(of(&figures, "q", "t3").ends(End::Acked), 2);
+}
+
+#[test]
+fn a_long_name_is_cut_between_two_characters() {
+    for (name, length) in [("a", 64), ("\u{20ac}", 63)] {
+        let mut figures = figures();
+        let long = name.repeat(100);
+        say(&mut figures, Remark::Claimed(job("1", &long, &long)), 0);
+        say(&mut figures, Remark::Claimed(job("2", &long, &format!("{long}b"))), 0);
+        let kinds: Vec<&Kind> = figures.kinds().map(|(kind, _)| kind).collect();
+        let [only] = kinds.as_slice() else { panic!("{kinds:?}") };
+        assert_eq!(only.queue.len(), length);
+        assert!(only.kind.starts_with(name) && only.kind.ends_with("..."), "{only:?}");
+    }
+    let mut figures = figures();
+    let just = "a".repeat(MOST_NAME_BYTES);
+    say(&mut figures, Remark::Claimed(job("1", &just, "t")), 0);
+    of(&figures, &just, "t");
+}
+
+#[test]
+fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
+    let mut figures = figures();
+    let fetch = || Call::Fetch {
+        worker: worker(),
+        count: 1,
+        visibility: Duration::from_secs(120),
+        form: crate::lifecycle::api::effect::FetchForm::Full,
+    };
+    let answers = [Some(200), Some(503), None, Some(200)];
+    for (id, status) in (1..).zip(answers) {
+        call(&mut figures, id, fetch(), 0);
+        figures.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(1));
+        figures.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(2));
+    }
+    let one = job("1", "q", "t");
+    call(&mut figures, 9, fail(&one), 0);
+    figures.answered(CallId(9), &Reply::Accepted, Some(200), at(1));
+    let counted: Vec<_> = figures.requests().collect();
+    let expected = [
+        (Endpoint::Fetch, Status::None, 1),
+        (Endpoint::Fetch, Status::Http(200), 2),
+        (Endpoint::Fetch, Status::Http(503), 1),
+        (Endpoint::Nack, Status::Http(200), 1),
+    ];
+    assert_eq!(counted, expected);
+}
+
+#[test]
+fn statuses_beyond_the_bound_are_counted_together() {
+    let mut figures = figures();
+    for status in 200..600 {
+        call(&mut figures, u64::from(status), Call::Manifest, 0);
+        figures.answered(CallId(u64::from(status)), &Reply::Accepted, Some(status), at(1));
+    }
+    call(&mut figures, 1, Call::Manifest, 0);
+    figures.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(1));
+    let counted: Vec<_> = figures.requests().collect();
+    // Those that came first, all the others, and no answer.
+    assert_eq!(counted.len(), MOST_STATUSES + 2);
+    assert_eq!(counted.first(), Some(&(Endpoint::Manifest, Status::None, 1)));
+    let others = 400 - u64::try_from(MOST_STATUSES).unwrap();
+    assert_eq!(counted.last(), Some(&(Endpoint::Manifest, Status::Other, others)));
+}
+
+#[test]
+fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_the_start() {
+    let mut figures = figures();
+    let beat = || Call::Heartbeat {
+        worker: worker(),
+        state: crate::lifecycle::api::effect::WorkerState::Running,
+        active: Vec::new(),
+        visibility: Duration::from_secs(30),
+        form: crate::lifecycle::api::effect::HeartbeatForm::Full,
+    };
+    let accepted = Reply::Beaten {
+        directive: None,
+        extended: None,
+    };
+    call(&mut figures, 1, beat(), 0);
+    figures.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(10));
+    assert_eq!(figures.heartbeat_age(at(1000)), Duration::from_secs(1));
+    assert_eq!(figures.heartbeats_failed, 1);
+    call(&mut figures, 2, beat(), 1000);
+    figures.answered(CallId(2), &accepted, Some(200), at(1100));
+    assert_eq!(figures.heartbeat_age(at(1600)), Duration::from_millis(500));
+    assert_eq!(figures.heartbeats_failed, 1);
+}
+
+#[test]
+fn a_result_that_the_backend_did_not_take_is_counted() {
+    let mut figures = figures();
+    say(&mut figures, Remark::ResultDropped(job("a", "t", "q")), 1);
+    assert_eq!(figures.results_dropped, 1);
+}
+
+#[test]
+fn the_first_worker_is_no_restart() {
+    let mut figures = figures();
+    let restarts: Vec<u64> = (0..3)
+        .map(|_| {
+            figures.worker_started();
+            figures.restarts()
+        })
+        .collect();
+    assert_eq!(restarts, [0, 1, 2]);
+}

@@ -1,0 +1,205 @@
+//! The programs on the control socket: what each asked for, what it is answered, and how long it may stay.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::lifecycle::api::answer::{Answer, Shown, Taken};
+use crate::lifecycle::api::effect::{Effect, Reason};
+use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::ids::ClientId;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::shutdown::force::Force;
+use crate::lifecycle::shutdown::phase::{Phase, Trigger, Verdict, verdict};
+
+/// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
+/// that silent clients keep nobody out for long.
+const ASK_WITHIN: Duration = Duration::from_secs(1);
+
+/// As `ASK_WITHIN`, between two looks of who watches: once a second is enough for a person, and one may come late.
+const LOOK_WITHIN: Duration = Duration::from_secs(3);
+
+/// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is always room for those
+/// that want something done.
+const MOST_WAITING: usize = 8;
+
+/// Who is connected. The shell bounds how many that are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Operators {
+    clients: BTreeMap<ClientId, Client>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Client {
+    /// It has asked for nothing yet.
+    Silent,
+    /// It has its answer.
+    Answered,
+    /// It has its answer, and is shown the end as well.
+    Watching,
+    /// It waits.
+    Waiting {
+        /// For the moment when no job is active; otherwise for its time to be over.
+        until_idle: bool,
+    },
+}
+
+impl Operators {
+    /// Whether nobody who asked for something is left.
+    pub(in crate::lifecycle) fn have_left(&self) -> bool {
+        self.clients.values().all(|client| *client == Client::Silent)
+    }
+
+    fn waiting(&self) -> usize {
+        let is_waiting = |client: &&Client| matches!(client, Client::Waiting { .. });
+        self.clients.values().filter(is_waiting).count()
+    }
+}
+
+impl Lifecycle {
+    pub(in crate::lifecycle) fn operator_connected(&mut self, client: ClientId, now: Moment) {
+        self.operators.clients.insert(client, Client::Silent);
+        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+    }
+
+    pub(in crate::lifecycle) fn operator_left(&mut self, client: ClientId) {
+        self.operators.clients.remove(&client);
+        self.timers.cancel(Timer::Client(client));
+    }
+
+    pub(in crate::lifecycle) fn operator_asked(&mut self, client: ClientId, request: Request, now: Moment) {
+        let trigger = match request {
+            Request::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
+            Request::Status { until_end } => return self.show_status(client, until_end, now),
+            Request::Health(probe) => {
+                let health = self.health(probe, now);
+                return self.show(client, Shown::Health(probe, health), Client::Answered, now);
+            }
+            Request::Quiet | Request::Prestop => Trigger::Quiet,
+            Request::Resume => Trigger::Resume,
+            Request::Terminate => Trigger::Terminate,
+            Request::Stop => Trigger::Force,
+        };
+        let verdict = verdict(self.phase, trigger);
+        let before = (self.shutdown.has_clock(), self.shutdown.is_hurried);
+        match request {
+            Request::Quiet => self.quiet(Reason::Control, now),
+            Request::Resume => self.resume(Reason::Control, now),
+            Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
+            Request::Stop => self.force(Force::BY_OPERATOR, now),
+            Request::Prestop => self.prestop(now),
+            Request::Wait { .. } | Request::Status { .. } | Request::Health(_) => {}
+        }
+        let taken = match verdict {
+            Verdict::Move(_) => Taken::Done,
+            // The clock started, or the cancel grace is over: something has changed, though no phase did.
+            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.is_hurried) => Taken::Done,
+            Verdict::Stay(why) if request == Request::Resume && self.phase.is_terminating() => Taken::Refused(why),
+            // In terminate no jobs are taken either: who wanted quiet has got it.
+            Verdict::Stay(_) => Taken::Already,
+        };
+        self.answer(client, taken, now);
+    }
+
+    /// A preStop hook may hold up the orchestrator only for as long as a drain may take.
+    fn wait(&mut self, client: ClientId, until_idle: bool, most: Duration, now: Moment) {
+        if self.operators.waiting() >= MOST_WAITING {
+            return self.answer(client, Taken::Busy("8 others wait already"), now);
+        }
+        let latest = match self.phase {
+            Phase::Running | Phase::Quiet => self.latest_deadline(now),
+            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
+                now.after(self.time_to_deadline(now))
+            }
+        };
+        self.operators.clients.insert(client, Client::Waiting { until_idle });
+        self.timers.arm(Timer::Client(client), latest.min(now.after(most)));
+    }
+
+    /// A wait is over, or nothing was asked for in time.
+    pub(in crate::lifecycle) fn client_is_due(&mut self, client: ClientId, now: Moment) {
+        match self.operators.clients.get(&client) {
+            Some(Client::Waiting { .. }) => self.answer(client, Taken::Done, now),
+            Some(Client::Silent | Client::Answered | Client::Watching) => {
+                self.operators.clients.remove(&client);
+                self.order(Effect::DropClient(client));
+            }
+            None => {}
+        }
+    }
+
+    /// Answers everybody whose wait is over: no job is active, or we are about to go.
+    pub(in crate::lifecycle) fn answer_waits(&mut self, now: Moment) {
+        let is_ending = match self.phase {
+            Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain => false,
+            Phase::EndGame | Phase::Stop | Phase::Exited => true,
+        };
+        let is_idle = self.is_idle();
+        let is_over =
+            |client: &Client| matches!(client, Client::Waiting { until_idle } if is_ending || is_idle && *until_idle);
+        let over: Vec<ClientId> = self
+            .operators
+            .clients
+            .iter()
+            .filter(|(_, client)| is_over(client))
+            .map(|(id, _)| *id)
+            .collect();
+        for client in over {
+            self.answer(client, Taken::Done, now);
+        }
+    }
+
+    /// The end comes, and with it the end of those who would like to see it.
+    pub(in crate::lifecycle) fn show_end(&mut self, now: Moment) {
+        let watches = |(id, client): (&ClientId, &Client)| (*client == Client::Watching).then_some(*id);
+        let watching: Vec<ClientId> = self.operators.clients.iter().filter_map(watches).collect();
+        for client in watching {
+            self.show_status(client, true, now);
+        }
+    }
+
+    fn show_status(&mut self, client: ClientId, until_end: bool, now: Moment) {
+        let then = if until_end { Client::Watching } else { Client::Answered };
+        let status = self.status(now);
+        self.show(client, Shown::Status(Box::new(status)), then, now);
+    }
+
+    fn show(&mut self, client: ClientId, shown: Shown, then: Client, now: Moment) {
+        self.order(Effect::Show(client, shown));
+        let within = if then == Client::Watching {
+            LOOK_WITHIN
+        } else {
+            ASK_WITHIN
+        };
+        self.operators.clients.insert(client, then);
+        self.timers.arm(Timer::Client(client), now.after(within));
+    }
+
+    fn answer(&mut self, client: ClientId, taken: Taken, now: Moment) {
+        let answer = Answer {
+            taken,
+            state: self.state(),
+            phase: self.phase,
+            active: self.jobs.unfinished(),
+            left: self.time_left(now),
+        };
+        self.order(Effect::Answer(client, answer));
+        self.operators.clients.insert(client, Client::Answered);
+        self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
+    }
+
+    /// See [`Answer::left`].
+    pub(in crate::lifecycle) fn time_left(&self, now: Moment) -> Option<Duration> {
+        match self.phase {
+            Phase::Running | Phase::Quiet => self
+                .shutdown
+                .has_clock()
+                .then(|| self.latest_deadline(now).from_now(now)),
+            Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
+                let end = self.timers.due(Timer::Deadline).or(self.shutdown.exit_by());
+                Some(end.map_or(Duration::ZERO, |end| end.from_now(now)))
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What can be seen from outside: for the log, probes, metrics, and for tests that check promises.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::WorkerState;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::shutdown::phase::Phase;
+
+/// A view of the machine at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Where we are.
+    pub phase: Phase,
+    /// What the worker and the backend are told about that.
+    pub state: WorkerState,
+    /// Most jobs that may be active.
+    pub concurrency: u32,
+    /// Jobs that count against the concurrency: claimed, not yet settled; not those that go straight back,
+    /// and not those that were cancelled or lost.
+    pub active: usize,
+    /// Of these, in our buffer.
+    pub waiting: usize,
+    /// Of these, with a worker.
+    pub held: usize,
+    /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered in time.
+    pub unanswered: usize,
+    /// Of these, on their way to the backend.
+    pub reporting: usize,
+    /// Open connections that take jobs.
+    pub ready_connections: usize,
+    /// Jobs that they take at a time, together.
+    pub capacity: u64,
+    /// Jobs that a FETCH would ask for now; none outside running.
+    pub free_credit: usize,
+    /// Whether the worker runs.
+    pub worker_is_alive: bool,
+    /// Time between two heartbeats.
+    pub heartbeat_interval: Duration,
+    /// When terminate began.
+    pub terminating_since: Option<Moment>,
+    /// When the stop phase begins at the latest; set in terminate until it does.
+    pub stop_by: Option<Moment>,
+    /// Jobs that the shutdown has cut off.
+    pub cut_off: usize,
+    /// When we are gone at the latest; set from terminate on.
+    pub exit_by: Option<Moment>,
+    /// Deadlines that are set: bounded by the jobs, the requests and the connections.
+    pub deadlines: usize,
+}

@@ -1,0 +1,394 @@
+//! What a worker says, and whether it is still there.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::effect::{Effect, Remark, Word};
+use crate::lifecycle::api::event::{ErrorCode, Ready, Said};
+use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId, Text};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::jobs::ledger::{Place, Step, What};
+use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::worker::end_cause::EndCause;
+use crate::signal::Signal;
+
+/// Malformed frames in a row that close a connection.
+const MALFORMED_LIMIT: u8 = 3;
+
+/// Silence after which a connection is asked whether it is there.
+const PING_AFTER: Duration = Duration::from_secs(10);
+
+/// Pings without an answer that make a connection unresponsive.
+const PING_LIMIT: u8 = 3;
+
+/// How long a process may take to end by itself after it has closed a connection on which it holds jobs.
+const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
+
+/// How long a connection may leave a job unread that was written to it.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+impl Lifecycle {
+    pub(in crate::lifecycle) fn connected(&mut self, connection: ConnectionId, process: ProcessId, now: Moment) {
+        self.connections.open(connection, process);
+        match self.agent.worker.clone() {
+            Some(worker) => {
+                let state = self.state();
+                self.tell(connection, Word::Hello { worker, state });
+            }
+            // Somebody else, while there is no worker.
+            None => self.give_up(connection, "nobody may connect while no worker runs", now),
+        }
+    }
+
+    pub(in crate::lifecycle) fn said(&mut self, id: ConnectionId, said: Said, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.pings = 0;
+        if !matches!(said, Said::Garbage { .. }) {
+            connection.malformed = 0;
+        }
+        match said {
+            Said::Ready(ready) => self.ready(id, ready, now),
+            Said::Ack { job, result } => self.answered(id, &job, What::Ack { result }, now),
+            Said::Fail { job, error } => self.answered(id, &job, What::Fail { error }, now),
+            Said::Release { job, reason } => {
+                let reason = reason.unwrap_or_else(|| "released by the worker".into());
+                self.answered(id, &job, What::Requeue { reason }, now);
+            }
+            Said::Progress { job, progress } => {
+                if let Some(claim) = self.held_by(id, &job) {
+                    self.progress(claim, progress, now);
+                }
+            }
+            Said::Checkpoint { job, state } => {
+                if let Some(claim) = self.held_by(id, &job) {
+                    self.checkpoint(claim, state, now);
+                }
+            }
+            Said::Heartbeat { job } => {
+                if self.held_by(id, &job).is_some() {
+                    self.beat_for_worker(now);
+                }
+            }
+            Said::Pong { .. } => {}
+            Said::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
+        }
+        self.expect_life(id, now);
+    }
+
+    fn ready(&mut self, id: ConnectionId, ready: Ready, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let remark = Remark::ConnectionReady {
+            connection: id,
+            concurrency: ready.concurrency,
+            client: ready.client.clone(),
+        };
+        let is_news = connection.ready.as_ref() != Some(&ready);
+        let is_first = connection.ready.is_none();
+        connection.ready = Some(ready);
+        if is_news {
+            self.capacity_is_said(remark, is_first, now);
+        }
+        self.timers.cancel(Timer::Ready);
+        self.wait_anew_for_types(now);
+        self.worker.said_ready(now);
+        self.end_if_a_handler_is_stuck(id, now);
+    }
+
+    /// The claim on this job that the connection holds; tells it when it holds none.
+    fn held_by(&mut self, id: ConnectionId, job: &JobId) -> Option<Claim> {
+        let held = self
+            .jobs
+            .claims_of(job)
+            .find(|claim| self.jobs.get(*claim).and_then(|job| job.holder()) == Some(id));
+        if held.is_none() {
+            let message = "this connection does not hold that job; it was answered already, or never given to it";
+            self.refuse(id, ErrorCode::NotHeld, message, Some(job.clone()));
+        }
+        held
+    }
+
+    /// The one answer to a job.
+    fn answered(&mut self, id: ConnectionId, job: &JobId, what: What, now: Moment) {
+        if self.answered_differently(id, job, &what, now) {
+            return;
+        }
+        let Some(claim) = self.held_by(id, job) else { return };
+        self.let_go(claim);
+        if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
+            self.finish(claim);
+            let message = "the reservation was lost; the backend takes no outcome from us";
+            self.refuse(id, ErrorCode::Lost, message, Some(job.clone()));
+        } else {
+            self.decide(claim, what, Some(id), false, now);
+        }
+        // A connection that pauses gets no slot back by its answer.
+        self.end_if_a_handler_is_stuck(id, now);
+    }
+
+    /// Whether this is another answer to a job whose result the backend does not take.
+    fn answered_differently(&mut self, id: ConnectionId, job: &JobId, what: &What, now: Moment) -> bool {
+        let refused = self.jobs.claims_of(job).find(|claim| {
+            self.jobs.get(*claim).is_some_and(|job| {
+                matches!(&job.place, Place::Reporting(report)
+                    if report.step == Step::ResultRefused && report.connection == Some(id))
+            })
+        });
+        let Some(claim) = refused else { return false };
+        self.decide(claim, what.clone(), Some(id), false, now);
+        true
+    }
+
+    /// The connection no longer holds this job.
+    pub(in crate::lifecycle) fn let_go(&mut self, claim: Claim) {
+        let Some(holder) = self.jobs.get(claim).and_then(|job| job.holder()) else {
+            return;
+        };
+        if let Some(connection) = self.connections.get_mut(holder) {
+            connection.held.remove(&claim);
+        }
+    }
+
+    fn garbage(&mut self, id: ConnectionId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
+        self.refuse(id, code, message, job);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if code.is_malformed() {
+            connection.malformed = connection.malformed.saturating_add(1);
+        }
+        if connection.malformed == MALFORMED_LIMIT {
+            self.give_up(id, "three malformed frames in a row", now);
+        }
+    }
+
+    /// Closes a connection from our side.
+    fn give_up(&mut self, id: ConnectionId, why: &'static str, now: Moment) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_closed
+        {
+            let (was_ready, process) = (connection.takes_jobs(), connection.process);
+            connection.is_given_up = true;
+            self.order(Effect::Close(id, why));
+            if was_ready {
+                self.capacity_is_lost(id, process, now);
+            }
+        }
+    }
+
+    pub(in crate::lifecycle) fn close_all_connections(&mut self, now: Moment) {
+        let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
+        for connection in open {
+            self.give_up(connection, "the worker that it belongs to is over", now);
+        }
+    }
+
+    /// Arms the next question whether a connection is there.
+    fn expect_life(&mut self, id: ConnectionId, now: Moment) {
+        if let Some(connection) = self.connections.get(id)
+            && connection.ready.is_some()
+            && !connection.is_closed
+            && !connection.is_given_up
+        {
+            self.timers.arm(Timer::Ping(id), now.after(PING_AFTER));
+        }
+    }
+
+    pub(in crate::lifecycle) fn ping(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if !connection.answers_pings() {
+            // It works and need not listen meanwhile.
+            connection.pings = 0;
+        } else if connection.pings == PING_LIMIT {
+            let process = connection.process;
+            self.end_process(process, EndCause::Silent, now);
+            return;
+        } else {
+            connection.pings += 1;
+            let number = u64::from(connection.pings);
+            self.tell(id, Word::Ping { id: number });
+        }
+        self.expect_life(id, now);
+    }
+
+    pub(in crate::lifecycle) fn outbound(&mut self, id: ConnectionId, is_busy: bool, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.is_busy = is_busy;
+        connection.has_unread_job &= is_busy;
+        if is_busy {
+            self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
+        } else {
+            self.timers.cancel(Timer::Stalled(id));
+        }
+    }
+
+    /// While nothing is read from it nobody can tell whether it works.
+    pub(in crate::lifecycle) fn unheard(&mut self, id: ConnectionId, is_unheard: bool, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.is_unheard = is_unheard;
+        if is_unheard {
+            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+        }
+    }
+
+    /// It has not read what was written to it. One that works on a job may do that without reading; one that has
+    /// nothing else to do may not, nor one whose answers we do not read before it does.
+    pub(in crate::lifecycle) fn stalled(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let works = !connection.is_unheard
+            && connection.held.len() > usize::from(connection.has_unread_job)
+            && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
+        if works {
+            self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
+        } else {
+            let process = connection.process;
+            self.end_process(process, EndCause::Deaf, now);
+        }
+    }
+
+    pub(in crate::lifecycle) fn hung_up(&mut self, id: ConnectionId, now: Moment) {
+        self.timers.cancel(Timer::Ping(id));
+        self.timers.cancel(Timer::Stalled(id));
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let was_ready = connection.takes_jobs();
+        connection.is_closed = true;
+        let process = connection.process;
+        let holds_none = connection.held.is_empty();
+        if was_ready {
+            self.capacity_is_lost(id, process, now);
+        }
+        if holds_none {
+            self.connections.forget(id);
+        } else if !self.connections.is_gone(process) {
+            // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
+            self.timers
+                .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
+        }
+        self.end_process_if_stuck(process, now);
+        if self.connections.ready() == 0 && self.worker.is_alive() && !self.phase.is_terminating() {
+            self.timers
+                .arm_at_latest(Timer::Ready, now.after(self.options.ready_timeout));
+        }
+    }
+
+    pub(in crate::lifecycle) fn outlived_connection(&mut self, process: ProcessId, now: Moment) {
+        self.end_process(process, EndCause::Disconnected, now);
+    }
+
+    /// Asks a process to end, and sees to it. A stopped one is woken up for that.
+    pub(in crate::lifecycle) fn end_process(&mut self, id: ProcessId, cause: EndCause, now: Moment) {
+        let jobs = self
+            .connections
+            .of(id)
+            .map(|(_, connection)| connection.held.len())
+            .sum();
+        let Some(process) = self.connections.process_mut(id) else {
+            return;
+        };
+        if process.ending.is_some() || process.is_gone {
+            return;
+        }
+        process.ending = Some(cause.clone());
+        self.give_up_on(id, now);
+        self.blame(id, &cause, now);
+        self.say(Remark::EndingProcess {
+            process: id,
+            cause,
+            jobs,
+        });
+        self.order(Effect::SignalProcess(id, Signal::TERM));
+        self.order(Effect::SignalProcess(id, Signal::CONT));
+        self.timers
+            .arm(Timer::KillProcess(id), now.after(self.options.cancel_grace));
+    }
+
+    pub(in crate::lifecycle) fn kill_process(&mut self, id: ProcessId) {
+        if self.connections.process(id).is_some_and(|process| !process.is_gone) {
+            self.order(Effect::SignalProcess(id, Signal::KILL));
+            self.connections.forget_process(id);
+        }
+    }
+
+    /// It gets no more jobs, on none of its connections.
+    fn give_up_on(&mut self, id: ProcessId, now: Moment) {
+        let ready = self
+            .connections
+            .of(id)
+            .filter(|(_, connection)| connection.takes_jobs());
+        let ready: Vec<ConnectionId> = ready.map(|(connection, _)| connection).collect();
+        self.connections.give_up_on(id);
+        for connection in ready {
+            self.capacity_is_lost(connection, id, now);
+        }
+    }
+
+    /// It is gone: whatever it had written is there to be read now.
+    pub(in crate::lifecycle) fn process_gone(&mut self, id: ProcessId, now: Moment) {
+        self.timers.cancel(Timer::KillProcess(id));
+        self.timers.cancel(Timer::HungUp(id));
+        let Some(process) = self.connections.process_mut(id) else {
+            return;
+        };
+        process.is_gone = true;
+        self.give_up_on(id, now);
+        let open: Vec<ConnectionId> = self
+            .connections
+            .of(id)
+            .filter(|(_, connection)| !connection.is_closed)
+            .map(|(id, _)| id)
+            .collect();
+        for connection in open {
+            self.order(Effect::ReadToEnd(connection));
+        }
+        self.connections.forget_process(id);
+    }
+
+    /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
+    /// being ended nothing is decided: one of them may be doing the work.
+    pub(in crate::lifecycle) fn resolve_gone_processes(&mut self, now: Moment) {
+        if self.worker.is_clearing() {
+            return;
+        }
+        let over: Vec<(ConnectionId, Vec<Claim>)> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.is_closed && !self.is_the_running_worker(connection.process))
+            .filter(|(_, connection)| self.connections.is_gone(connection.process))
+            .map(|(id, connection)| (id, connection.held.iter().copied().collect()))
+            .collect();
+        for (connection, held) in over {
+            for claim in held {
+                self.cut_off(claim, now);
+            }
+            self.connections.forget(connection);
+        }
+    }
+
+    /// Whether this is the worker's own process, which has not been reaped yet: its descendants are not ended yet.
+    fn is_the_running_worker(&self, process: ProcessId) -> bool {
+        self.worker.process() == Some(process)
+    }
+
+    /// Whether jobs are with processes that may still work on them.
+    pub(in crate::lifecycle) fn has_held_jobs(&self) -> bool {
+        self.connections.holders().next().is_some()
+    }
+
+    /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.
+    pub(in crate::lifecycle) fn is_taking_jobs(&self) -> bool {
+        self.phase == Phase::Running && self.worker.is_alive()
+    }
+}

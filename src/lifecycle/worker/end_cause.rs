@@ -1,0 +1,142 @@
+//! Why ojs-init ends a process of the worker, outside of a stop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::exit::Ended;
+use crate::lifecycle::api::effect::CancelReason;
+use crate::lifecycle::api::event::Subject;
+use crate::lifecycle::api::ids::ProcessId;
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::shutdown::end_report::WorkerEnd;
+use crate::signal::Signal;
+
+/// Most characters of a job's name or type in the text of a cause; nothing but the backend bounds them.
+const MOST_NAME_CHARS: usize = 100;
+
+/// The status of a worker that ends in order when it is told to by SIGTERM, and leaves jobs unanswered.
+const TERMINATED: u8 = 143;
+
+/// What a process did, or did not do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EndCause {
+    /// A handler did not stop working on this job within the grace (`worker.timeout_grace`).
+    Hung {
+        /// The job.
+        job: Arc<Subject>,
+        /// Why it was told to stop.
+        told: CancelReason,
+        /// The grace.
+        grace: Duration,
+    },
+    /// Three pings were not answered.
+    Silent,
+    /// It does not read what is written to it.
+    Deaf,
+    /// It closed a connection on which it holds jobs, and did not end.
+    Disconnected,
+    /// The worker that it belongs to ended: nothing of its own.
+    Orphaned,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hung { job, told, grace } => {
+                let clipped = |name: &str| -> String { name.chars().take(MOST_NAME_CHARS).collect() };
+                let (id, kind) = (clipped(&job.id.0), clipped(&job.kind));
+                let grace = (grace.as_secs_f64() * 10.0).round() / 10.0;
+                let what = match told {
+                    CancelReason::Timeout => return write!(f, "job {id} ({kind}) ran {grace} s past its timeout"),
+                    CancelReason::Cancelled => "it was cancelled",
+                    CancelReason::Lost | CancelReason::Shutdown => "its reservation was lost",
+                };
+                write!(f, "job {id} ({kind}) did not stop within {grace} s after {what}")
+            }
+            Self::Silent => f.write_str("it did not answer three pings"),
+            Self::Deaf => f.write_str("it does not read what it is sent"),
+            Self::Disconnected => f.write_str("its connection was closed while it holds jobs"),
+            Self::Orphaned => f.write_str("the worker that it belongs to ended"),
+        }
+    }
+}
+
+/// A process that was ended, as long as the end of the worker may be a consequence of that.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Blame {
+    /// Which process.
+    pub(in crate::lifecycle) process: ProcessId,
+    /// Why it was ended.
+    pub(in crate::lifecycle) cause: EndCause,
+    /// How long the end of a worker that is another process counts as a consequence.
+    pub(in crate::lifecycle) until: Moment,
+}
+
+impl Blame {
+    /// Whether a worker that is the process `main`, and ended like this, was ended by ojs-init.
+    pub(in crate::lifecycle) fn explains(&self, main: ProcessId, end: WorkerEnd, now: Moment) -> bool {
+        // Where memory ran out the kernel is a better explanation than a child's end.
+        let is_consequence = self.process == main || self.is_recent(now) && end.oom_kills == 0;
+        let is_of_our_signal = match end.ended {
+            Ended::Signalled(signal) => signal == Signal::TERM || signal == Signal::KILL,
+            Ended::Exited(status) => status == TERMINATED,
+        };
+        match self.cause {
+            // Most often it was on its way out by itself: then its own status says why.
+            EndCause::Disconnected => is_of_our_signal && is_consequence,
+            EndCause::Hung { .. } | EndCause::Silent | EndCause::Deaf => is_consequence,
+            EndCause::Orphaned => false,
+        }
+    }
+
+    /// Whether what happens now may still be a consequence.
+    pub(in crate::lifecycle) fn is_recent(&self, now: Moment) -> bool {
+        self.until > now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::new(Duration::from_secs(seconds))
+    }
+
+    fn blame(cause: EndCause) -> Blame {
+        Blame {
+            process: ProcessId(7),
+            cause,
+            until: at(10),
+        }
+    }
+
+    #[test]
+    fn the_worker_that_was_ended_is_ended_by_us_however_late_and_with_whatever_status() {
+        for ended in [Ended::Exited(0), Ended::Exited(3), Ended::Signalled(Signal::KILL)] {
+            assert!(blame(EndCause::Silent).explains(ProcessId(7), ended.into(), at(60)));
+        }
+    }
+
+    #[test]
+    fn a_parent_that_ends_right_after_the_process_that_was_ended_is_ended_by_us_and_a_later_one_is_not() {
+        let blame = blame(EndCause::Deaf);
+        assert!(blame.explains(ProcessId(1), Ended::Exited(1).into(), at(9)));
+        assert!(!blame.explains(ProcessId(1), Ended::Exited(1).into(), at(10)));
+        let out_of_memory = WorkerEnd {
+            ended: Ended::Signalled(Signal::KILL),
+            oom_kills: 1,
+        };
+        assert!(!blame.explains(ProcessId(1), out_of_memory, at(9)));
+    }
+
+    #[test]
+    fn a_worker_that_closed_its_connection_and_ends_with_a_status_of_its_own_ended_by_itself() {
+        let blame = blame(EndCause::Disconnected);
+        assert!(!blame.explains(ProcessId(7), Ended::Exited(3).into(), at(1)));
+        assert!(!blame.explains(ProcessId(7), Ended::Signalled(Signal::HUP).into(), at(1)));
+        assert!(blame.explains(ProcessId(7), Ended::Exited(143).into(), at(1)));
+        assert!(blame.explains(ProcessId(7), Ended::Signalled(Signal::TERM).into(), at(1)));
+    }
+}

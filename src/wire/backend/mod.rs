@@ -1,0 +1,8 @@
+//! The backend's side: requests out, replies in (HTTP bindings of the Open Job Spec).
+
+pub(super) mod delivery;
+pub mod envelope;
+pub(super) mod reply;
+pub mod request;
+pub(super) mod trace;
+pub(super) mod words;

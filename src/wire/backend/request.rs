@@ -1,0 +1,440 @@
+//! What is asked of the backend, as HTTP; [`read`] is the way back.
+//!
+//! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it lacks (register,
+//! deregister, progress, checkpoint) is asked for where the extensions put it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::lifecycle::api::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
+use crate::lifecycle::api::event::{JobError, Progress};
+use crate::lifecycle::api::ids::{JobId, WorkerId};
+
+pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
+use crate::wire::names::worker_state;
+
+/// Of requests and answers alike.
+pub const CONTENT_TYPE: &str = "application/openjobspec+json";
+
+/// The version of the specification that we speak; the value of the header `OJS-Version`.
+pub const OJS_VERSION: &str = "1.0.0-rc.1";
+
+/// Error code of a FAIL whose worker named none, and of every FAIL in the bare form.
+pub const DEFAULT_ERROR_CODE: &str = "handler_error";
+
+/// Error code of a job that goes back unprocessed (conformance L1-WRK-003).
+const REQUEUE_ERROR_CODE: &str = "cancelled";
+
+/// Least visibility timeout that the JSON schemas of heartbeat and FETCH allow.
+const SHORTEST_VISIBILITY: Duration = Duration::from_secs(1);
+
+/// Who we are, as registration and heartbeats tell it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of this machine or container.
+    pub hostname: String,
+    /// Our own process id.
+    pub pid: u32,
+    /// Highest priority first; never empty.
+    pub queues: Vec<String>,
+    /// Most jobs active at once.
+    pub concurrency: u32,
+    /// Labels of this worker.
+    pub labels: Vec<String>,
+    /// When we started, in the form of RFC 3339.
+    pub started_at: String,
+}
+
+/// How a request is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// It changes nothing.
+    Get,
+    /// It does something.
+    Post,
+    /// It sets something.
+    Put,
+    /// It removes something.
+    Delete,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        })
+    }
+}
+
+/// One HTTP request, without what every request has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// How.
+    pub method: Method,
+    /// Where, below the base URL.
+    pub path: String,
+    /// What; JSON.
+    pub body: Option<Vec<u8>>,
+}
+
+/// The request that a call becomes.
+#[must_use]
+pub fn request(call: &Call, us: &Identity) -> Request {
+    match call {
+        Call::Register { worker } => post("workers/register", &registration(worker, us)),
+        Call::Heartbeat {
+            worker,
+            state,
+            active,
+            visibility,
+            form,
+        } => {
+            let says = Heartbeat {
+                worker,
+                state: *state,
+                active,
+                visibility: *visibility,
+            };
+            post("workers/heartbeat", &says.spelled(*form, us))
+        }
+        Call::Fetch {
+            worker,
+            count,
+            visibility,
+            form,
+        } => post(
+            "workers/fetch",
+            &FetchBody {
+                worker_id: Some(&*worker.0).filter(|_| *form != FetchForm::Bare),
+                queues: &us.queues,
+                count: *count,
+                visibility_timeout_ms: Some(milliseconds((*visibility).max(SHORTEST_VISIBILITY)))
+                    .filter(|_| *form == FetchForm::Full),
+            },
+        ),
+        Call::Ack {
+            worker,
+            job,
+            result,
+            is_bare,
+        } => post(
+            "workers/ack",
+            &AckBody {
+                worker_id: Some(&*worker.0).filter(|_| !is_bare),
+                job_id: &job.0,
+                result: result.as_deref().map(Json),
+            },
+        ),
+        Call::Fail {
+            worker,
+            job,
+            error,
+            is_bare,
+        } => post("workers/nack", &failure(worker, job, error, *is_bare)),
+        Call::Requeue { worker, job, reason } => post("workers/nack", &requeue(worker, job, reason)),
+        Call::Look { job } => get(path("jobs", &job.0, "")),
+        Call::Progress { job, progress } => Request {
+            method: Method::Put,
+            path: path("jobs", &job.0, "/progress"),
+            body: Some(body(&progress_body(progress))),
+        },
+        Call::Checkpoint { job, state } => Request {
+            method: Method::Post,
+            path: path("jobs", &job.0, "/checkpoint"),
+            body: Some(body(&CheckpointBody { state: Json(state) })),
+        },
+        Call::Manifest => get("/ojs/manifest".to_owned()),
+        Call::Deregister { worker, way } => deregistration(worker, *way),
+    }
+}
+
+/// The first way that the documents show, the same with nothing but the name, or the second (requirements C-16).
+fn deregistration(worker: &WorkerId, way: Farewell) -> Request {
+    let content = |state| DeregisterBody {
+        worker_id: &worker.0,
+        state,
+    };
+    match way {
+        Farewell::Full => {
+            let state = worker_state(WorkerState::Terminated);
+            post("workers/deregister", &content(Some(state)))
+        }
+        Farewell::Bare => post("workers/deregister", &content(None)),
+        Farewell::Delete => Request {
+            method: Method::Delete,
+            path: path("workers", &worker.0, ""),
+            body: None,
+        },
+    }
+}
+
+fn get(path: String) -> Request {
+    Request {
+        method: Method::Get,
+        path,
+        body: None,
+    }
+}
+
+fn post(operation: &str, content: &impl Serialize) -> Request {
+    Request {
+        method: Method::Post,
+        path: format!("/ojs/v1/{operation}"),
+        body: Some(body(content)),
+    }
+}
+
+fn body(content: &impl Serialize) -> Vec<u8> {
+    // Structs of text and numbers: there is nothing that could fail.
+    serde_json::to_vec(content).unwrap_or_default()
+}
+
+/// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any text.
+fn path(collection: &str, id: &str, below: &str) -> String {
+    let mut path = format!("/ojs/v1/{collection}/");
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !is_dots(id)) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path.push_str(below);
+    path
+}
+
+/// `.` and `..` would walk through the paths.
+fn is_dots(id: &str) -> bool {
+    id.bytes().all(|byte| byte == b'.')
+}
+
+/// JSON that is passed on as it is spelled.
+struct Json<'a>(&'a str);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serde_json::from_str::<&RawValue>(self.0) {
+            Ok(raw) => raw.serialize(serializer),
+            // Whoever said that this is JSON was wrong: as a string it breaks nothing and loses nothing.
+            Err(_) => self.0.serialize(serializer),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Registration<'a> {
+    worker_id: &'a str,
+    hostname: &'a str,
+    pid: u32,
+    queues: &'a [String],
+    concurrency: u32,
+    labels: &'a [String],
+    started_at: &'a str,
+}
+
+fn registration<'a>(worker: &'a WorkerId, us: &'a Identity) -> Registration<'a> {
+    Registration {
+        worker_id: &worker.0,
+        hostname: &us.hostname,
+        pid: us.pid,
+        queues: &us.queues,
+        concurrency: us.concurrency,
+        labels: &us.labels,
+        started_at: &us.started_at,
+    }
+}
+
+/// What a heartbeat says, before it is spelled.
+struct Heartbeat<'a> {
+    worker: &'a WorkerId,
+    state: WorkerState,
+    active: &'a [JobId],
+    visibility: Duration,
+}
+
+/// The fields of a heartbeat; the bare form has no `detail`.
+#[derive(Serialize)]
+struct HeartbeatBody<'a> {
+    /// The binding's name for the ids of the active jobs, or for how many there are.
+    active_jobs: ActiveJobs<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_timeout_ms: Option<u64>,
+    #[serde(flatten)]
+    who: Who<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ActiveJobs<'a> {
+    Ids(Vec<&'a str>),
+    Count(usize),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Who<'a> {
+    Id {
+        worker_id: &'a str,
+    },
+    Everything {
+        state: &'static str,
+        /// The worker protocol's name for the ids (requirements C-08).
+        active_job_ids: Vec<&'a str>,
+        #[serde(flatten)]
+        who: Registration<'a>,
+    },
+}
+
+impl<'a> Heartbeat<'a> {
+    fn spelled(&self, form: HeartbeatForm, us: &'a Identity) -> HeartbeatBody<'a> {
+        let ids: Vec<&str> = self.active.iter().map(|job| &*job.0).collect();
+        let active_jobs = match form {
+            HeartbeatForm::Full | HeartbeatForm::Bare => ActiveJobs::Ids(ids.clone()),
+            HeartbeatForm::Counted | HeartbeatForm::Protocol => ActiveJobs::Count(ids.len()),
+        };
+        let (visibility, who) = match form {
+            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Protocol => {
+                let everything = Who::Everything {
+                    state: worker_state(self.state),
+                    active_job_ids: ids,
+                    who: registration(self.worker, us),
+                };
+                let visibility = Some(self.visibility).filter(|_| form != HeartbeatForm::Protocol);
+                (visibility, everything)
+            }
+            HeartbeatForm::Bare => (
+                Some(self.visibility.max(SHORTEST_VISIBILITY)),
+                Who::Id {
+                    worker_id: &self.worker.0,
+                },
+            ),
+        };
+        HeartbeatBody {
+            active_jobs,
+            visibility_timeout_ms: visibility.map(milliseconds),
+            who,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FetchBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    queues: &'a [String],
+    count: u32,
+    /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the first heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility_timeout_ms: Option<u64>,
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[derive(Serialize)]
+struct AckBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    job_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Json<'a>>,
+}
+
+#[derive(Serialize)]
+struct NackBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'a str>,
+    job_id: &'a str,
+    error: ErrorBody<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requeue: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'a str,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    message: &'a str,
+    retryable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Json<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backtrace: Option<Json<'a>>,
+}
+
+/// The bare form has the fields of the JSON schema and no others, and a code that it knows (requirements C-05, C-24).
+fn failure<'a>(worker: &'a WorkerId, job: &'a JobId, error: &'a JobError, is_bare: bool) -> NackBody<'a> {
+    let unless_bare = |text: Option<&'a str>| text.filter(|_| !is_bare);
+    NackBody {
+        worker_id: unless_bare(Some(&worker.0)),
+        job_id: &job.0,
+        error: ErrorBody {
+            code: unless_bare(error.code.as_deref()).unwrap_or(DEFAULT_ERROR_CODE),
+            kind: unless_bare(error.kind.as_deref()),
+            message: &error.message,
+            retryable: error.retryable,
+            details: error.details.as_deref().map(Json),
+            backtrace: unless_bare(error.backtrace.as_deref()).map(Json),
+        },
+        requeue: None,
+    }
+}
+
+/// Backends that know `requeue` look at nothing else. One that does not must at least try the job again, so it is
+/// `retryable`, unlike in the conformance suite.
+fn requeue<'a>(worker: &'a WorkerId, job: &'a JobId, reason: &'a str) -> NackBody<'a> {
+    NackBody {
+        worker_id: Some(&worker.0),
+        job_id: &job.0,
+        error: ErrorBody {
+            code: REQUEUE_ERROR_CODE,
+            kind: None,
+            message: reason,
+            retryable: true,
+            details: None,
+            backtrace: None,
+        },
+        requeue: Some(true),
+    }
+}
+
+#[derive(Serialize)]
+struct ProgressBody<'a> {
+    progress: Json<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Json<'a>>,
+}
+
+fn progress_body(progress: &Progress) -> ProgressBody<'_> {
+    ProgressBody {
+        progress: Json(&progress.fraction),
+        message: progress.message.as_deref(),
+        data: progress.data.as_deref().map(Json),
+    }
+}
+
+#[derive(Serialize)]
+struct CheckpointBody<'a> {
+    state: Json<'a>,
+}
+
+#[derive(Serialize)]
+struct DeregisterBody<'a> {
+    worker_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,241 @@
+//! Probes, the status and metrics: what an HTTP request asks for, and the response to it. GET and HEAD of a few paths, one
+//! request for each connection, no body read.
+
+use serde::Serialize;
+
+use crate::lifecycle::view::health::{Health, Probe, Trouble};
+use crate::lifecycle::view::status::Status;
+use crate::wire::operator::status;
+use crate::wire::{metrics, names};
+
+/// Longest head of a request in bytes, its empty line included. An orchestrator's has about 150.
+pub const MAX_HEAD: usize = 4 << 10;
+
+/// Most header lines of a request.
+const MAX_HEADERS: usize = 64;
+
+/// What there is.
+const PATHS: [(&str, Asked); 5] = [
+    ("/livez", Asked::Probe(Probe::Live)),
+    ("/readyz", Asked::Probe(Probe::Ready)),
+    ("/healthz", Asked::Probe(Probe::Healthy)),
+    ("/status", Asked::Status),
+    ("/metrics", Asked::Metrics),
+];
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// How it is.
+    Probe(Probe),
+    /// Where it is and what everybody is doing.
+    Status,
+    /// What was counted.
+    Metrics,
+}
+
+/// One request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// What it asks for, or why it gets nothing.
+    pub asks: Result<Asked, Refusal>,
+    /// HEAD gets the head of the response only.
+    pub wants_body: bool,
+}
+
+/// Why a request gets nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is no HTTP/1 request.
+    Malformed,
+    /// Its head has more than [`MAX_HEAD`] bytes, or too many lines.
+    TooLarge,
+    /// There is nothing at this path.
+    NotFound,
+    /// There is, but not for this method.
+    MethodNotAllowed,
+}
+
+impl Refusal {
+    fn request(self) -> Request {
+        Request {
+            asks: Err(self),
+            wants_body: true,
+        }
+    }
+}
+
+/// Reads the head of a request from everything that came so far; `None` when its end is still missing.
+#[must_use]
+pub fn read(bytes: &[u8]) -> Option<Request> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    match head.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD => {
+            Some(request(head.method.unwrap_or_default(), head.path.unwrap_or_default()))
+        }
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => None,
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => Some(Refusal::TooLarge.request()),
+        Err(_) => Some(Refusal::Malformed.request()),
+    }
+}
+
+fn request(method: &str, target: &str) -> Request {
+    let target = origin_form(target);
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    let found = PATHS.iter().find(|(known, _)| *known == path);
+    let asks = match found {
+        None => Err(Refusal::NotFound),
+        Some((_, asked)) if matches!(method, "GET" | "HEAD") => Ok(*asked),
+        Some(_) => Err(Refusal::MethodNotAllowed),
+    };
+    Request {
+        asks,
+        wants_body: method != "HEAD",
+    }
+}
+
+/// The path of a target that names the host as well, as to a proxy: a server takes that, too (RFC 9112 3.2.2). The host is
+/// not looked at, as it is not in its header either.
+fn origin_form(target: &str) -> &str {
+    let rest = target.split_once("://").filter(|(scheme, _)| {
+        let is = |known: &str| scheme.eq_ignore_ascii_case(known);
+        is("http") || is("https")
+    });
+    match rest {
+        Some((_, rest)) => rest.find(['/', '?']).and_then(|start| rest.get(start..)).unwrap_or("/"),
+        None => target,
+    }
+}
+
+/// The response to a probe: 200 for yes, 503 for no. It says why, and nothing about jobs, labels or the backend's URL.
+#[must_use]
+pub fn answer(health: &Health, wants_body: bool) -> Vec<u8> {
+    let (status, word) = if health.is_good() {
+        ("200 OK", "ok")
+    } else {
+        ("503 Service Unavailable", "unavailable")
+    };
+    let body = HealthBody {
+        status: word,
+        state: names::worker_state(health.state),
+        reasons: health.troubles.iter().map(reason).collect(),
+    };
+    json(status, "", &body, wants_body)
+}
+
+/// The response to who asks for metrics, which are this text.
+#[must_use]
+pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
+    response("200 OK", metrics::CONTENT_TYPE, "", text, wants_body)
+}
+
+/// The response to who asks for the status: as little as [`answer`] says.
+#[must_use]
+pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
+    json("200 OK", "", &status::public(shown), wants_body)
+}
+
+/// The response to anything else. It says what there is.
+#[must_use]
+pub fn refuse(refusal: Refusal, wants_body: bool) -> Vec<u8> {
+    let (status, headers, message) = match refusal {
+        Refusal::Malformed => ("400 Bad Request", "", "this is no HTTP/1 request".to_owned()),
+        Refusal::TooLarge => (
+            "431 Request Header Fields Too Large",
+            "",
+            format!("the head of a request has at most {MAX_HEAD} bytes and {MAX_HEADERS} header lines"),
+        ),
+        Refusal::NotFound => ("404 Not Found", "", "there is nothing at this path".to_owned()),
+        Refusal::MethodNotAllowed => (
+            "405 Method Not Allowed",
+            "Allow: GET, HEAD\r\n",
+            "this path is read with GET or HEAD".to_owned(),
+        ),
+    };
+    let body = RefusalBody {
+        status: "refused",
+        message,
+        paths: PATHS.map(|(path, _)| path),
+    };
+    json(status, headers, &body, wants_body)
+}
+
+#[derive(Serialize)]
+struct HealthBody {
+    status: &'static str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasons: Vec<Reason>,
+}
+
+/// Why the answer is no.
+#[derive(Serialize)]
+pub(in crate::wire) struct Reason {
+    code: &'static str,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct RefusalBody {
+    status: &'static str,
+    message: String,
+    paths: [&'static str; PATHS.len()],
+}
+
+/// A word for programs, a sentence for people.
+pub(in crate::wire) fn reason(trouble: &Trouble) -> Reason {
+    let (code, message) = match trouble {
+        Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
+        Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),
+        Trouble::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
+        Trouble::WorkerNotReady => (
+            "worker_not_ready",
+            "no connection of the worker has said ready".to_owned(),
+        ),
+        Trouble::WorkerPaused => (
+            "worker_paused",
+            "the worker asks for no jobs: a concurrency of 0".to_owned(),
+        ),
+        Trouble::WorkerDisconnected { since } => (
+            "worker_disconnected",
+            format!(
+                "the worker runs, but none of its connections has taken jobs for {} s",
+                since.as_secs()
+            ),
+        ),
+        Trouble::NoHeartbeat => (
+            "no_heartbeat",
+            "the backend has accepted no heartbeat of this worker yet".to_owned(),
+        ),
+        Trouble::HeartbeatsLost { since, interval } => (
+            "heartbeats_lost",
+            format!(
+                "the backend accepted the last heartbeat {} s ago, more than three intervals of {} ms",
+                since.as_secs(),
+                interval.as_millis()
+            ),
+        ),
+    };
+    Reason { code, message }
+}
+
+fn json(status: &str, headers: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {
+    // Words and numbers only: it cannot fail.
+    let body = serde_json::to_string(body).unwrap_or_default();
+    response(status, "application/json", headers, &format!("{body}\n"), wants_body)
+}
+
+fn response(status: &str, content_type: &str, headers: &str, body: &str, wants_body: bool) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nCache-Control: \
+         no-store\r\n{headers}Connection: close\r\n\r\n"
+    );
+    let body = if wants_body { body } else { "" };
+    [head.as_str(), body].concat().into_bytes()
+}
+
+#[cfg(test)]
+#[path = "probe_tests.rs"]
+mod tests;

@@ -1,0 +1,4 @@
+//! JSON that others wrote: read field by field.
+
+pub(super) mod fields;
+pub(super) mod lenient;

@@ -1,0 +1,6 @@
+//! What operators see: the control socket's lines, the status and its picture.
+
+pub mod control;
+pub mod screen;
+pub mod status;
+pub mod status_reply;

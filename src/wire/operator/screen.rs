@@ -1,0 +1,467 @@
+//! A report as a person reads it: one screen of text, no line longer than it is wide.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthChar;
+
+use crate::wire::operator::status_reply::{JobReport, Report};
+
+/// Columns that lines take at most, however wide the screen is.
+const WIDEST: usize = 120;
+
+/// Columns of the words on the left.
+const MARGIN: usize = 10;
+
+/// Columns of the bar.
+const BAR: usize = 24;
+
+/// Columns of a job's age, and of where it is.
+const AGE: usize = 7;
+const PLACE: usize = 10;
+
+/// Columns between two of the table.
+const GAP: usize = 2;
+
+/// Columns of the ids that most backends give: UUIDs.
+const UUID: usize = 36;
+
+/// Fewest columns of a type.
+const SHORTEST_TYPE: usize = 8;
+
+/// Lines above the first job: the heading.
+const HEADING: usize = 1;
+
+/// What of an odd width stands for a character that is none.
+const UNPRINTABLE: char = '\u{fffd}';
+
+/// What there is to write on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns.
+    pub width: usize,
+    /// Lines.
+    pub height: usize,
+    /// Whether colours may be used.
+    pub has_colour: bool,
+}
+
+/// How something looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Plain,
+    Dim,
+    Good,
+    Warning,
+    Bad,
+}
+
+/// A line that never gets longer than it may be.
+struct Line {
+    text: String,
+    /// Columns that are left.
+    left: usize,
+    has_colour: bool,
+}
+
+/// The lines of a report, at most as many as the screen has: first the instance, then as many jobs as fit, the oldest
+/// first. Nothing in them moves the cursor.
+#[must_use]
+pub fn draw(report: &Report, screen: &Screen) -> Vec<String> {
+    let mut lines = summary(report, screen);
+    lines.truncate(screen.height);
+    let total = report.jobs_not_shown.saturating_add(count(report.jobs.len()));
+    // An empty line, the heading, and a job.
+    let room = screen.height.saturating_sub(lines.len() + 1 + HEADING);
+    if total > 0 && room > 0 {
+        lines.push(String::new());
+        lines.push(heading(screen));
+        let fit = if total > count(room) { room - 1 } else { room };
+        lines.extend(report.jobs.iter().take(fit).map(|job| row(job, screen)));
+        let more = total.saturating_sub(count(fit.min(report.jobs.len())));
+        if more > 0 {
+            let mut line = Line::new(screen);
+            line.put(Look::Dim, &format!("... and {more} more"));
+            lines.push(line.text);
+        }
+    }
+    lines
+}
+
+/// What became of an instance that was watched: `last` is what it said last, `is_killed` whether that was all that it will
+/// ever say to us.
+#[must_use]
+pub fn farewell(last: Option<&Report>, is_killed: bool) -> String {
+    let Some(last) = last else {
+        return "ojs-init has ended".to_owned();
+    };
+    let cut_off = match last.cut_off {
+        0 => String::new(),
+        1 => ", 1 job was cut off".to_owned(),
+        count => format!(", {count} jobs were cut off"),
+    };
+    if let Some(status) = last.exit_status {
+        let took = last
+            .terminating_for_ms
+            .map(|took| format!(", {} after the end began", time(took)));
+        return format!(
+            "ojs-init ends with status {status}{}{cut_off}",
+            took.unwrap_or_default()
+        );
+    }
+    let active = jobs(last.active);
+    if is_killed {
+        return format!("ojs-init ends everything in this container now, {active}");
+    }
+    format!(
+        "ojs-init has ended; when it was last heard of: {}, {active}{cut_off}",
+        printable(&last.phase)
+    )
+}
+
+fn summary(report: &Report, screen: &Screen) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = Line::new(screen);
+    line.put(
+        Look::Plain,
+        &format!(
+            "ojs-init {}, pid {}, up {}",
+            report.version,
+            report.pid,
+            time(report.up_ms)
+        ),
+    );
+    lines.push(line.text);
+    lines.push(state(report, screen));
+    lines.extend(left(report, screen));
+    lines.push(field("jobs", &tally(report), screen));
+    lines.push(worker(report, screen));
+    if let Some(end) = &report.worker.last_end {
+        let which = if report.worker.pid.is_some() {
+            "the one before"
+        } else {
+            "the last one"
+        };
+        lines.push(field("", &format!("{which} ended: {end}"), screen));
+    }
+    lines.push(backend(report, screen));
+    let url = &report.backend.url;
+    match &report.backend.worker_id {
+        Some(id) if MARGIN + url.len() + " as ".len() + id.len() <= screen.width => {
+            lines.push(field("", &format!("{url} as {id}"), screen));
+        }
+        Some(id) => lines.extend([field("", url, screen), field("", &format!("as {id}"), screen)]),
+        None => lines.push(field("", url, screen)),
+    }
+    for (word, names) in [("queues", &report.queues), ("labels", &report.labels)] {
+        if !names.is_empty() {
+            lines.push(field(word, &names.join(", "), screen));
+        }
+    }
+    if report.log_records_dropped > 0 {
+        let mut line = Line::begin("log", screen);
+        let count = report.log_records_dropped;
+        line.put(
+            Look::Warning,
+            &format!("{count} records dropped: standard error is too slow"),
+        );
+        lines.push(line.text);
+    }
+    lines
+}
+
+fn state(report: &Report, screen: &Screen) -> String {
+    let mut line = Line::begin("state", screen);
+    let reasons: Vec<&str> = report.reasons.iter().map(|reason| who(reason)).collect();
+    let reasons = reasons.join(" and ");
+    match report.state.as_str() {
+        "running" => line.put(Look::Good, "running"),
+        "quiet" => {
+            line.put(Look::Warning, "quiet");
+            line.put(Look::Plain, &format!(": asked for by {reasons}"));
+        }
+        other => {
+            line.put(Look::Bad, other);
+            let phase = match report.phase.as_str() {
+                "delay" => "before the drain",
+                "end_game" => "end game",
+                "stop" => "stop phase",
+                other => other,
+            };
+            let since = report.terminating_for_ms.map(|since| format!(" for {}", time(since)));
+            line.put(
+                Look::Plain,
+                &format!(
+                    ": {phase}; terminating{}, because of {reasons}",
+                    since.unwrap_or_default()
+                ),
+            );
+        }
+    }
+    line.text
+}
+
+/// Who or what asked for it.
+fn who(reason: &str) -> &str {
+    match reason {
+        "operator" => "a signal or the control socket",
+        "server" => "the backend",
+        "prestop" => "a preStop hook",
+        "control" => "the control socket",
+        "worker" => "the worker's own end",
+        "sigterm" => "SIGTERM",
+        "sigint" => "SIGINT",
+        "sigquit" => "SIGQUIT",
+        other => other,
+    }
+}
+
+/// The bar of the time that is left.
+fn left(report: &Report, screen: &Screen) -> Option<String> {
+    let left = report.left_ms?;
+    let whole = report.left_of_ms.unwrap_or(left).max(left).max(1);
+    // Never more than BAR, and none only when nothing is left.
+    let full = (u128::from(left) * BAR as u128).div_ceil(u128::from(whole));
+    let full = usize::try_from(full).unwrap_or(BAR).min(BAR);
+    let until = match report.phase.as_str() {
+        "running" | "quiet" => "for a drain",
+        "stop" | "exited" => "until the exit",
+        _ => "until the stop phase",
+    };
+    let mut line = Line::begin("left", screen);
+    let look = if full * 4 > BAR { Look::Plain } else { Look::Bad };
+    line.put(Look::Plain, "[");
+    line.put(look, &"#".repeat(full));
+    line.put(Look::Dim, &".".repeat(BAR - full));
+    line.put(Look::Plain, &format!("]  {} of {} {until}", time(left), period(whole)));
+    Some(line.text)
+}
+
+fn tally(report: &Report) -> String {
+    let allowed = u64::from(report.concurrency);
+    // The lesser of what is allowed and what the worker takes is the most that can be. It may have taken more before.
+    let (most, besides) = match report.worker.capacity {
+        takes if takes > 0 && takes.max(report.active) < allowed => {
+            (takes.max(report.active), format!(" ({allowed} allowed)"))
+        }
+        _takes => (allowed, String::new()),
+    };
+    let mut text = format!(
+        "{} of {most} active{besides}: {} with the worker, {} waiting, {} reporting",
+        report.active, report.held, report.waiting, report.reporting
+    );
+    if report.cut_off > 0 {
+        // A text never fails to be written to.
+        let _ = write!(text, ", {} cut off", report.cut_off);
+    }
+    text
+}
+
+fn worker(report: &Report, screen: &Screen) -> String {
+    let worker = &report.worker;
+    let mut line = Line::begin("worker", screen);
+    let program = fit(&worker.program, 24);
+    line.put(Look::Plain, program.trim_end());
+    match (worker.pid, worker.up_ms) {
+        (Some(pid), Some(up)) => line.put(Look::Plain, &format!(", pid {pid}, up {}", time(up))),
+        (Some(_) | None, _) => {
+            line.put(Look::Plain, " ");
+            line.put(Look::Bad, "does not run");
+        }
+    }
+    if let Some(next) = worker.starts_in_ms {
+        line.put(Look::Plain, &format!(", next start in {}", time(next)));
+    }
+    line.put(Look::Plain, &format!(", {}", several(worker.restarts, "restart")));
+    if worker.pid.is_some() || worker.connections > 0 {
+        let connections = several(worker.connections, "connection");
+        line.put(Look::Plain, &format!(", {connections}, {} ready", worker.ready));
+    }
+    line.text
+}
+
+fn backend(report: &Report, screen: &Screen) -> String {
+    let backend = &report.backend;
+    let mut line = Line::begin("backend", screen);
+    match (backend.reachable, backend.heartbeat_age_ms) {
+        (false, _) => line.put(Look::Bad, "unreachable"),
+        (true, Some(_)) => line.put(Look::Good, "reachable"),
+        // Nobody has asked it anything yet.
+        (true, None) => line.put(Look::Plain, "not heard of yet"),
+    }
+    match backend.heartbeat_age_ms {
+        Some(age) => line.put(Look::Plain, &format!(", heartbeat {} ago", time(age))),
+        None => line.put(Look::Plain, ", no heartbeat accepted"),
+    }
+    let interval = period(backend.heartbeat_interval_ms);
+    line.put(Look::Plain, &format!(", one every {interval}"));
+    line.put(Look::Plain, &format!(", {} open", several(backend.requests, "request")));
+    line.text
+}
+
+fn heading(screen: &Screen) -> String {
+    let (id, kind) = widths(screen);
+    let mut line = Line::new(screen);
+    line.put(
+        Look::Dim,
+        &format!("{:id$}  {:kind$}  {:>AGE$}  WHERE", "JOB", "TYPE", "AGE"),
+    );
+    line.text
+}
+
+fn row(job: &JobReport, screen: &Screen) -> String {
+    let (id, kind) = widths(screen);
+    let mut line = Line::new(screen);
+    let age = time(job.age_ms);
+    line.put(
+        Look::Plain,
+        &format!("{}  {}  {age:>AGE$}  ", fit(&job.id, id), fit(&job.kind, kind)),
+    );
+    match (job.cancelled, job.connection) {
+        (true, _) => line.put(Look::Warning, "cancelled"),
+        (false, Some(connection)) => line.put(Look::Plain, &format!("conn {connection}")),
+        (false, None) => line.put(Look::Plain, &job.place),
+    }
+    line.text
+}
+
+/// Columns of id and type.
+fn widths(screen: &Screen) -> (usize, usize) {
+    let rest = screen.width.min(WIDEST).saturating_sub(AGE + PLACE + 3 * GAP);
+    let id = UUID.max(rest * 3 / 5).min(rest.saturating_sub(SHORTEST_TYPE));
+    (id, rest.saturating_sub(id))
+}
+
+fn field(word: &str, text: &str, screen: &Screen) -> String {
+    let mut line = Line::begin(word, screen);
+    line.put(Look::Plain, text);
+    line.text
+}
+
+fn several(count: u64, what: &str) -> String {
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
+    }
+}
+
+fn jobs(active: u64) -> String {
+    match active {
+        0 => "no job active".to_owned(),
+        count => format!("{} active", several(count, "job")),
+    }
+}
+
+impl Line {
+    fn new(screen: &Screen) -> Self {
+        Self {
+            text: String::new(),
+            left: screen.width.min(WIDEST),
+            has_colour: screen.has_colour,
+        }
+    }
+
+    fn begin(word: &str, screen: &Screen) -> Self {
+        let mut line = Self::new(screen);
+        line.put(Look::Dim, &format!("{word:MARGIN$}"));
+        line
+    }
+
+    /// As much of it as there is room for; nothing after that.
+    fn put(&mut self, look: Look, text: &str) {
+        let mut part = String::new();
+        for character in printable(text).chars() {
+            let columns = character.width().unwrap_or(1);
+            if columns > self.left {
+                self.left = 0;
+                break;
+            }
+            self.left -= columns;
+            part.push(character);
+        }
+        let colour = match look {
+            Look::Plain => "",
+            Look::Dim => "2",
+            Look::Good => "32",
+            Look::Warning => "33",
+            Look::Bad => "31",
+        };
+        if self.has_colour && !colour.is_empty() && !part.is_empty() {
+            // A text never fails to be written to.
+            let _ = write!(self.text, "\x1b[{colour}m{part}\x1b[0m");
+        } else {
+            self.text.push_str(&part);
+        }
+    }
+}
+
+/// Exactly so many columns: filled up, or with the middle left out, for what tells one name from another is often at its
+/// end.
+fn fit(name: &str, columns: usize) -> String {
+    const GAP: &str = "...";
+    let name = printable(name);
+    let width = |character: char| character.width().unwrap_or(1);
+    let all: usize = name.chars().map(width).sum();
+    let taken = |characters: &mut dyn Iterator<Item = char>, room: usize| -> (String, usize) {
+        let mut used = 0;
+        let part = characters
+            .take_while(|character| {
+                used += width(*character);
+                used <= room
+            })
+            .collect::<String>();
+        let used = part.chars().map(width).sum();
+        (part, used)
+    };
+    let (text, used) = if all <= columns {
+        (name, all)
+    } else if columns <= GAP.len() {
+        taken(&mut name.chars(), columns)
+    } else {
+        let room = columns - GAP.len();
+        let (head, in_head) = taken(&mut name.chars(), room - room / 2);
+        let (tail, in_tail) = taken(&mut name.chars().rev(), room / 2);
+        let tail: String = tail.chars().rev().collect();
+        (format!("{head}{GAP}{tail}"), in_head + GAP.len() + in_tail)
+    };
+    format!("{text}{}", " ".repeat(columns.saturating_sub(used)))
+}
+
+/// With no character that a terminal acts on, or that takes no column: another user's program may have written it.
+fn printable(text: &str) -> String {
+    let shown = |character: char| match character.width() {
+        Some(1..) => character,
+        Some(0) | None => UNPRINTABLE,
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Milliseconds as short as they can be read: `3.2s`, `42s`, `3m20s`, `2h3m`, `3d4h`.
+fn time(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..10 => format!("{seconds}.{}s", ms % 1000 / 100),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// The same of a time that somebody has set, which is mostly a whole number of seconds.
+fn period(ms: u64) -> String {
+    if ms < 10_000 && ms.is_multiple_of(1000) {
+        format!("{}s", ms / 1000)
+    } else {
+        time(ms)
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[path = "screen_tests.rs"]
+mod tests;

@@ -1,0 +1,274 @@
+//! What is shown of an instance: `status` and `health` on the control socket, and `/status` over HTTP, which names no job,
+//! no label and no URL. `docs/control.md` and `docs/health.md` list the names; all times are in milliseconds.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::lifecycle::api::answer::Shown;
+use crate::lifecycle::view::health::{Health, Probe};
+use crate::lifecycle::view::status::{Cause, Ending, ShownJob, ShownPlace, Status};
+use crate::wire::http::probe::{Reason, reason};
+use crate::wire::names;
+use crate::wire::operator::status_reply::{BackendReport, JobReport, Report, WorkerReport};
+
+/// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
+pub const MAX_ANSWER: usize = 256 << 10;
+
+/// Most characters of a name; of a longer one the middle is left out.
+const LONGEST_NAME: usize = 80;
+
+/// Most characters of the backend's URL.
+const LONGEST_URL: usize = 300;
+
+/// Most queues, and most labels.
+const MOST_NAMES: usize = 40;
+
+/// What only the shell knows.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Our own pid.
+    pub pid: u32,
+    /// What the worker runs, without arguments.
+    pub program: String,
+    /// The backend, without user and password.
+    pub url: String,
+    /// The queues that jobs are taken from.
+    pub queues: Vec<String>,
+    /// What we told the backend of ourselves.
+    pub labels: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct HealthLine {
+    ok: bool,
+    probe: &'static str,
+    healthy: bool,
+    state: &'static str,
+    reasons: Vec<Reason>,
+}
+
+/// `/status`: what may be shown to whoever reaches the port, and nothing else.
+#[derive(Serialize)]
+struct Public {
+    state: &'static str,
+    phase: &'static str,
+    reasons: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminating_for_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_of_ms: Option<u64>,
+    concurrency: u32,
+    active: u64,
+    waiting: u64,
+    held: u64,
+    reporting: u64,
+    cut_off: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_job_age_ms: Option<u64>,
+    worker: PublicWorker,
+    backend: PublicBackend,
+}
+
+#[derive(Serialize)]
+struct PublicWorker {
+    running: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    up_ms: Option<u64>,
+    restarts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    starts_in_ms: Option<u64>,
+    connections: u64,
+    ready: u64,
+    capacity: u64,
+}
+
+#[derive(Serialize)]
+struct PublicBackend {
+    reachable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_age_ms: Option<u64>,
+    heartbeat_interval_ms: u64,
+    requests: u64,
+}
+
+/// What is shown on the control socket, as a line with its `\n`. `up` is since our start.
+#[must_use]
+pub fn encode(shown: &Shown, facts: &Facts, up: Duration, log_records_dropped: u64) -> Vec<u8> {
+    match shown {
+        Shown::Status(status) => {
+            let mut report = report(status, facts);
+            report.up_ms = millis(up);
+            report.log_records_dropped = log_records_dropped;
+            line(&report)
+        }
+        Shown::Health(probe, health) => line(&health_line(*probe, health)),
+    }
+}
+
+/// The body of `/status`.
+#[must_use]
+pub fn public(status: &Status) -> impl Serialize + use<> {
+    let (worker, backend) = (&status.worker, &status.backend);
+    Public {
+        state: names::worker_state(status.state),
+        phase: names::phase(status.phase),
+        reasons: reasons(status),
+        terminating_for_ms: status.terminating_for.map(millis),
+        left_ms: status.left.map(millis),
+        left_of_ms: status.left_of.map(millis),
+        concurrency: status.concurrency,
+        active: count(status.active),
+        waiting: count(status.waiting),
+        held: count(status.held),
+        reporting: count(status.reporting),
+        cut_off: count(status.cut_off),
+        oldest_job_age_ms: status.jobs.first().map(|job| millis(job.age)),
+        worker: PublicWorker {
+            running: worker.process.is_some(),
+            up_ms: worker.process.map(|_| millis(worker.up)),
+            restarts: count(worker.restarts),
+            starts_in_ms: worker.starts_in.map(millis),
+            connections: count(worker.connections),
+            ready: count(worker.ready),
+            capacity: worker.capacity,
+        },
+        backend: PublicBackend {
+            reachable: !backend.is_unreachable,
+            heartbeat_age_ms: backend.heartbeat_age.map(millis),
+            heartbeat_interval_ms: millis(backend.interval),
+            requests: count(backend.requests),
+        },
+    }
+}
+
+fn report(status: &Status, facts: &Facts) -> Report {
+    let (worker, backend) = (&status.worker, &status.backend);
+    let (ending, exit_status) = match status.ending {
+        None => (None, None),
+        Some(Ending::Kill) => (Some("kill".to_owned()), None),
+        Some(Ending::Exit(exit_status)) => (Some("exit".to_owned()), Some(exit_status)),
+    };
+    Report {
+        ok: true,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: facts.pid,
+        state: names::worker_state(status.state).to_owned(),
+        phase: names::phase(status.phase).to_owned(),
+        reasons: reasons(status),
+        terminating_for_ms: status.terminating_for.map(millis),
+        left_ms: status.left.map(millis),
+        left_of_ms: status.left_of.map(millis),
+        ending,
+        exit_status,
+        concurrency: status.concurrency,
+        active: count(status.active),
+        waiting: count(status.waiting),
+        held: count(status.held),
+        reporting: count(status.reporting),
+        cut_off: count(status.cut_off),
+        jobs: status.jobs.iter().map(job).collect(),
+        jobs_not_shown: count(status.not_shown),
+        queues: names(&facts.queues),
+        labels: names(&facts.labels),
+        worker: WorkerReport {
+            program: cut(&facts.program, LONGEST_NAME),
+            pid: worker.process.map(|process| process.pid()),
+            up_ms: worker.process.map(|_| millis(worker.up)),
+            last_end: worker.ended.map(|ended| ended.to_string()),
+            restarts: count(worker.restarts),
+            starts_in_ms: worker.starts_in.map(millis),
+            connections: count(worker.connections),
+            ready: count(worker.ready),
+            capacity: worker.capacity,
+        },
+        backend: BackendReport {
+            url: cut(&facts.url, LONGEST_URL),
+            worker_id: backend.worker.as_ref().map(|worker| cut(&worker.0, LONGEST_NAME)),
+            reachable: !backend.is_unreachable,
+            heartbeat_age_ms: backend.heartbeat_age.map(millis),
+            heartbeat_interval_ms: millis(backend.interval),
+            requests: count(backend.requests),
+        },
+        ..Report::default()
+    }
+}
+
+fn job(job: &ShownJob) -> JobReport {
+    let (place, connection) = match job.place {
+        ShownPlace::Waiting => ("waiting", None),
+        ShownPlace::Held(connection) => ("held", Some(connection.0)),
+        ShownPlace::Reporting => ("reporting", None),
+    };
+    JobReport {
+        id: cut(&job.subject.id.0, LONGEST_NAME),
+        kind: cut(&job.subject.kind, LONGEST_NAME),
+        queue: cut(&job.subject.queue, LONGEST_NAME),
+        attempt: job.subject.attempt,
+        age_ms: millis(job.age),
+        place: place.to_owned(),
+        connection,
+        cancelled: job.is_cancelled,
+    }
+}
+
+fn reasons(status: &Status) -> Vec<String> {
+    let word = |cause: &Cause| match cause {
+        Cause::Operator => "operator",
+        Cause::Server => "server",
+        Cause::Prestop => "prestop",
+        Cause::End(reason) => reason.name(),
+    };
+    status.causes.iter().map(|cause| word(cause).to_owned()).collect()
+}
+
+fn health_line(probe: Probe, health: &Health) -> HealthLine {
+    HealthLine {
+        ok: true,
+        probe: names::probe(probe),
+        healthy: health.is_good(),
+        state: names::worker_state(health.state),
+        reasons: health.troubles.iter().map(reason).collect(),
+    }
+}
+
+fn names(names: &[String]) -> Vec<String> {
+    names
+        .iter()
+        .take(MOST_NAMES)
+        .map(|name| cut(name, LONGEST_NAME))
+        .collect()
+}
+
+/// A name of at most `most` characters: what tells one from another is often at its end.
+fn cut(name: &str, most: usize) -> String {
+    const GAP: &str = "...";
+    if name.chars().nth(most).is_none() {
+        return name.to_owned();
+    }
+    let kept = most.saturating_sub(GAP.len());
+    let head = name.chars().take(kept - kept / 2);
+    let tail: Vec<char> = name.chars().rev().take(kept / 2).collect();
+    head.chain(GAP.chars()).chain(tail.into_iter().rev()).collect()
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn line(object: &impl Serialize) -> Vec<u8> {
+    // Texts and numbers only: it cannot fail.
+    let mut line = serde_json::to_vec(object).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

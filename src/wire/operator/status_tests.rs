@@ -1,0 +1,207 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::exit::Ended;
+use crate::lifecycle::api::effect::{Reason as Why, WorkerState};
+use crate::lifecycle::api::event::Subject;
+use crate::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, WorkerId};
+use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::view::health::Trouble;
+use crate::lifecycle::view::status::{MOST_JOBS_SHOWN, ShownBackend, ShownWorker};
+use crate::signal::Signal;
+use crate::wire::operator::control::NoRequest;
+use crate::wire::operator::status_reply::{decode_health, decode_report, printable};
+
+fn ms(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+fn shown_job(id: &str, kind: &str, queue: &str) -> ShownJob {
+    ShownJob {
+        subject: Arc::new(Subject {
+            id: JobId(id.into()),
+            kind: kind.into(),
+            queue: queue.into(),
+            attempt: Some(2),
+            max_attempts: None,
+            trace: None,
+        }),
+        age: ms(1_500),
+        place: ShownPlace::Held(ConnectionId(3)),
+        is_cancelled: true,
+    }
+}
+
+/// In the stop phase, with everything that there can be.
+fn everything() -> Status {
+    Status {
+        phase: Phase::Stop,
+        state: WorkerState::Terminate,
+        causes: vec![Cause::End(Why::Sigterm)],
+        terminating_for: Some(ms(26_000)),
+        left: Some(ms(4_000)),
+        left_of: Some(ms(5_000)),
+        concurrency: 10,
+        active: 3,
+        waiting: 1,
+        held: 1,
+        reporting: 1,
+        jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
+        not_shown: 2,
+        cut_off: 4,
+        ending: Some(Ending::Exit(75)),
+        worker: ShownWorker {
+            process: Some(ProcessId(5 << 32 | 77)),
+            up: ms(9_000),
+            ended: Some(Ended::Signalled(Signal::KILL)),
+            restarts: 6,
+            starts_in: Some(ms(800)),
+            connections: 2,
+            ready: 1,
+            capacity: 7,
+        },
+        backend: ShownBackend {
+            worker: Some(WorkerId("secret-worker".into())),
+            heartbeat_age: Some(ms(700)),
+            interval: ms(5_000),
+            is_unreachable: true,
+            requests: 3,
+        },
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        pid: 1,
+        program: "secret-program".to_owned(),
+        url: "http://secret-host/".to_owned(),
+        queues: vec!["secret-queue".to_owned()],
+        labels: vec!["secret-label".to_owned()],
+    }
+}
+
+fn text(status: Status, facts: &Facts) -> String {
+    let line = encode(&Shown::Status(Box::new(status)), facts, ms(60_000), 12);
+    String::from_utf8(line).unwrap()
+}
+
+#[test]
+fn every_name_of_an_answer_is_where_the_page_says() {
+    let text = text(everything(), &facts());
+    let expected = concat!(
+        r#"{"ok":true,"version":"VERSION","pid":1,"up_ms":60000,"state":"terminate","phase":"stop","#,
+        r#""reasons":["sigterm"],"terminating_for_ms":26000,"left_ms":4000,"left_of_ms":5000,"ending":"exit","#,
+        r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"cut_off":4,"#,
+        r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
+        r#""place":"held","connection":3,"cancelled":true}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
+        r#""labels":["secret-label"],"worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
+        r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
+        r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
+        r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3},"log_records_dropped":12}"#,
+        "\n"
+    );
+    assert_eq!(text, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn an_answer_is_read_as_it_was_written() {
+    let text = text(everything(), &facts());
+    let read = decode_report(text.trim_end().as_bytes()).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), text.trim_end());
+    // Of one that leaves everything out, nothing is known.
+    let empty = decode_report(br#"{"ok":true,"new":{"x":[1]},"jobs":7,"worker":[],"pid":-3}"#).unwrap();
+    assert_eq!((empty.jobs.len(), empty.pid, empty.worker.pid), (0, 0, None));
+    for line in [&encode_refusal()[..], b"", b"[]", b"{}", b"\xff", br#"{"ok":1}"#] {
+        assert_eq!((decode_report(line), decode_health(line)), (None, None));
+    }
+}
+
+fn encode_refusal() -> Vec<u8> {
+    crate::wire::operator::control::encode_refusal(&NoRequest::too_long())
+}
+
+#[test]
+fn a_health_answer_says_why_not() {
+    let health = Health {
+        state: WorkerState::Running,
+        troubles: vec![Trouble::WorkerNotRunning, Trouble::NoHeartbeat],
+    };
+    let line = encode(&Shown::Health(Probe::Ready, health), &facts(), ms(1), 0);
+    let text = String::from_utf8(line.clone()).unwrap();
+    assert!(
+        text.starts_with(
+            r#"{"ok":true,"probe":"ready","healthy":false,"state":"running","reasons":[{"code":"worker_not_running""#
+        ),
+        "{text}"
+    );
+    let read = decode_health(&line).unwrap();
+    assert!(!read.healthy);
+    assert_eq!(read.messages.len(), 2);
+    let good = Health {
+        state: WorkerState::Quiet,
+        troubles: Vec::new(),
+    };
+    let line = encode(&Shown::Health(Probe::Live, good), &facts(), ms(1), 0);
+    assert!(decode_health(&line).unwrap().healthy);
+}
+
+#[test]
+fn the_longest_answer_keeps_its_bound() {
+    let worst = "\u{1}".repeat(1000);
+    let names = || vec![worst.clone(); 1000];
+    let mut status = everything();
+    status.jobs = vec![shown_job(&worst, &worst, &worst); MOST_JOBS_SHOWN];
+    for job in &mut status.jobs {
+        job.age = Duration::MAX;
+        job.place = ShownPlace::Held(ConnectionId(u64::MAX));
+        let mut subject = (*job.subject).clone();
+        subject.attempt = Some(u64::MAX);
+        job.subject = Arc::new(subject);
+    }
+    status.backend.worker = Some(WorkerId(worst.as_str().into()));
+    let facts = Facts {
+        pid: u32::MAX,
+        program: worst.clone(),
+        url: worst.clone(),
+        queues: names(),
+        labels: names(),
+    };
+    let text = text(status, &facts);
+    assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());
+    // Not much more than it takes.
+    assert!(text.len() > MAX_ANSWER / 2, "{}", text.len());
+}
+
+#[test]
+fn of_a_long_name_the_middle_is_left_out() {
+    assert_eq!(cut("0123456789", 10), "0123456789");
+    assert_eq!(cut("0123456789x", 10), "0123...89x");
+    assert_eq!(cut("ααααααααααβ", 10), "αααα...ααβ");
+    assert_eq!(cut("abc", 0), "...");
+}
+
+#[test]
+fn whoever_reaches_the_port_is_told_no_name() {
+    let body = serde_json::to_string(&public(&everything())).unwrap();
+    assert!(!body.contains("secret"), "{body}");
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let expected = serde_json::json!({
+        "state": "terminate", "phase": "stop", "reasons": ["sigterm"],
+        "terminating_for_ms": 26_000, "left_ms": 4_000, "left_of_ms": 5_000,
+        "concurrency": 10, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "cut_off": 4,
+        "oldest_job_age_ms": 1_500,
+        "worker": {
+            "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,
+        },
+        "backend": {
+            "reachable": false, "heartbeat_age_ms": 700, "heartbeat_interval_ms": 5_000, "requests": 3,
+        },
+    });
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn json_on_a_terminal_is_the_same_json_without_what_a_terminal_acts_on() {
+    let json = "{\"a\":\r\n\t\"\u{9b}2J\u{7f}é\"}\u{1b}";
+    assert_eq!(printable(json), r#"{"a":"\u009b2J\u007fé"}"#);
+}

@@ -1,0 +1,245 @@
+//! What a worker says.
+
+use std::str;
+
+use crate::lifecycle::api::event::{ErrorCode, Progress, Ready, Said};
+use crate::lifecycle::api::ids::{JobId, Text};
+use crate::wire::json::fields::{self, Fields};
+use crate::wire::worker::error;
+use crate::wire::worker::limits::{MAX_CONCURRENCY, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
+
+/// Every field of every frame that a worker sends.
+type Frame<'a> = Fields<'a, 15>;
+
+const FIELDS: [&str; 15] = [
+    "type",
+    "job_id",
+    "protocol",
+    "concurrency",
+    "types",
+    "ping",
+    "client",
+    "result",
+    "error",
+    "reason",
+    "progress",
+    "message",
+    "data",
+    "state",
+    "id",
+];
+
+/// Why a frame is refused.
+pub(in crate::wire) struct Wrong {
+    code: ErrorCode,
+    message: String,
+}
+
+impl Wrong {
+    pub(in crate::wire) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidFrame, message)
+    }
+
+    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// The same with the place named first.
+    pub(in crate::wire) fn within(self, place: &str) -> Self {
+        let message = format!("{place}{}", self.message);
+        Self { message, ..self }
+    }
+
+    fn said(self, job: Option<JobId>) -> Said {
+        Said::Garbage {
+            code: self.code,
+            message: self.message.into(),
+            job,
+        }
+    }
+}
+
+/// What a worker said with this line, given without its `\n`.
+#[must_use]
+pub fn decode(line: &[u8]) -> Said {
+    let (frame, text) = match read(line) {
+        Ok(read) => read,
+        Err(wrong) => return wrong.said(None),
+    };
+    understand(&frame, text).unwrap_or_else(|wrong| wrong.said(job(&frame).ok()))
+}
+
+/// What a worker said with a line that is longer than `max_bytes` (worker.max_frame).
+#[must_use]
+pub fn too_long(max_bytes: usize) -> Said {
+    Wrong::new(
+        ErrorCode::FrameTooLong,
+        format!("a frame has at most {max_bytes} bytes"),
+    )
+    .said(None)
+}
+
+fn read(line: &[u8]) -> Result<(Frame<'_>, &str), Wrong> {
+    let not_json = |why: String| Wrong::new(ErrorCode::NotJson, why);
+    let text = str::from_utf8(line).map_err(|error| not_json(format!("no UTF-8 at byte {}", error.valid_up_to())))?;
+    if text.contains('\n') {
+        return Err(not_json("a frame is one line".to_owned()));
+    }
+    let frame = Fields::read(text, FIELDS).map_err(|error| {
+        // What serde says of a wrong type quotes the value, which may be a secret.
+        not_json(if error.is_data() {
+            "a frame is a JSON object".to_owned()
+        } else {
+            error.to_string()
+        })
+    })?;
+    Ok((frame, text))
+}
+
+fn understand(frame: &Frame<'_>, text: &str) -> Result<Said, Wrong> {
+    let kind = frame.get("type").and_then(fields::text);
+    let kind = kind.ok_or_else(|| Wrong::invalid("type must be a string"))?;
+    let understand: fn(&Frame<'_>) -> Result<Said, Wrong> = match kind.as_str() {
+        "ready" => ready,
+        "ack" => ack,
+        "fail" => fail,
+        "release" => release,
+        "progress" => progress,
+        "checkpoint" => checkpoint,
+        "heartbeat" => heartbeat,
+        "pong" => pong,
+        _ => return Err(unknown_type(&kind)),
+    };
+    let said = if fields::depth(text) > MAX_DEPTH {
+        Err(Wrong::invalid(format!("nested deeper than {MAX_DEPTH}")))
+    } else {
+        understand(frame)
+    };
+    said.map_err(|wrong| wrong.within(&format!("{kind}: ")))
+}
+
+fn unknown_type(kind: &str) -> Wrong {
+    const SHOWN_CHARS: usize = 64;
+    let shown: String = kind.chars().take(SHOWN_CHARS).collect();
+    Wrong::new(
+        ErrorCode::UnknownType,
+        format!("type {shown:?} is not known in protocol 1"),
+    )
+}
+
+fn ready(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    match frame.get("protocol") {
+        Some("1") => {}
+        // Another version may spell its other fields differently: they are not looked at.
+        Some(other) if is_number(other) => {
+            return Err(Wrong::new(
+                ErrorCode::UnsupportedProtocol,
+                "only protocol 1 is spoken here",
+            ));
+        }
+        Some(_) | None => return Err(Wrong::invalid("protocol must be the number 1")),
+    }
+    let concurrency = match frame.get("concurrency") {
+        None => 1,
+        Some(number) => number
+            .parse()
+            .ok()
+            .filter(|number| *number <= MAX_CONCURRENCY)
+            .ok_or_else(|| Wrong::invalid(format!("concurrency must be an integer from 0 to {MAX_CONCURRENCY}")))?,
+    };
+    let ping = frame.get("ping").map(|ping| boolean("ping", ping)).transpose()?;
+    Ok(Said::Ready(Ready {
+        concurrency,
+        types: frame.get("types").map(types).transpose()?,
+        ping: ping.unwrap_or(false),
+        client: optional_text("client", frame.get("client"))?,
+    }))
+}
+
+fn types(json: &str) -> Result<Vec<Text>, Wrong> {
+    let names = fields::elements(json, MAX_TYPES + 1).filter(|names| names.len() <= MAX_TYPES);
+    let names = names.and_then(|names| names.into_iter().map(name).collect());
+    names.ok_or_else(|| {
+        Wrong::invalid(format!(
+            "types must be an array of at most {MAX_TYPES} strings of 1 to {MAX_NAME_BYTES} bytes"
+        ))
+    })
+}
+
+fn ack(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    Ok(Said::Ack {
+        job: job(frame)?,
+        result: frame.any("result").map(Text::from),
+    })
+}
+
+fn fail(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    let job = job(frame)?;
+    let error = error::read(frame.get("error"))?;
+    Ok(Said::Fail { job, error })
+}
+
+fn release(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    Ok(Said::Release {
+        job: job(frame)?,
+        reason: optional_text("reason", frame.get("reason"))?,
+    })
+}
+
+fn progress(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    let job = job(frame)?;
+    // A JSON number is a number for Rust too, and nothing else in JSON is.
+    let is_fraction = |spelled: &&str| spelled.parse::<f64>().is_ok_and(|number| (0.0..=1.0).contains(&number));
+    let fraction = frame.get("progress").filter(is_fraction);
+    let fraction = fraction.ok_or_else(|| Wrong::invalid("progress must be a number from 0.0 to 1.0"))?;
+    let progress = Progress {
+        fraction: fraction.into(),
+        message: optional_text("message", frame.get("message"))?,
+        data: frame.get("data").map(Text::from),
+    };
+    Ok(Said::Progress { job, progress })
+}
+
+fn checkpoint(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    let job = job(frame)?;
+    let state = frame.any("state").ok_or_else(|| Wrong::invalid("state is missing"))?;
+    let state = state.into();
+    Ok(Said::Checkpoint { job, state })
+}
+
+fn heartbeat(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    Ok(Said::Heartbeat { job: job(frame)? })
+}
+
+fn pong(frame: &Frame<'_>) -> Result<Said, Wrong> {
+    let id = frame.get("id").and_then(|id| id.parse().ok());
+    let id = id.ok_or_else(|| Wrong::invalid("id must be an integer from 0 to 2^64 - 1"))?;
+    Ok(Said::Pong { id })
+}
+
+fn job(frame: &Frame<'_>) -> Result<JobId, Wrong> {
+    let id = frame.get("job_id").and_then(name);
+    let id = id.ok_or_else(|| Wrong::invalid(format!("job_id must be a string of 1 to {MAX_NAME_BYTES} bytes")))?;
+    Ok(JobId(id))
+}
+
+fn name(json: &str) -> Option<Text> {
+    let name = fields::exact_text(json)?;
+    (1..=MAX_NAME_BYTES).contains(&name.len()).then(|| name.into())
+}
+
+pub(in crate::wire) fn optional_text(field: &str, json: Option<&str>) -> Result<Option<Text>, Wrong> {
+    let Some(json) = json else { return Ok(None) };
+    let text = fields::text(json).ok_or_else(|| Wrong::invalid(format!("{field} must be a string")))?;
+    Ok(Some(text.into()))
+}
+
+pub(in crate::wire) fn boolean(field: &str, json: &str) -> Result<bool, Wrong> {
+    json.parse()
+        .map_err(|_| Wrong::invalid(format!("{field} must be true or false")))
+}
+
+fn is_number(json: &str) -> bool {
+    json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+}

@@ -1,0 +1,115 @@
+//! What a worker is told.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::lifecycle::api::effect::{JOB_FRAME_BYTES, Word};
+use crate::lifecycle::api::ids::Text;
+use crate::wire::backend::envelope::one_line;
+use crate::wire::names;
+use crate::wire::worker::limits::PROTOCOL;
+
+/// Bytes of a job frame beside the envelope and the checkpoint, its `\n` not counted.
+pub const JOB_OVERHEAD: usize = r#"{"type":"job","job":,"checkpoint":}"#.len();
+
+// What is too large is decided where nobody knows how a frame is spelled.
+const _: () = assert!(JOB_OVERHEAD == JOB_FRAME_BYTES);
+
+/// What a hello says beside the word itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HelloContext {
+    /// Most jobs at once over all connections (worker.concurrency).
+    pub concurrency: u32,
+    /// The queues that jobs come from, most important first (worker.queues).
+    pub queues: Vec<Text>,
+    /// Longest frame in bytes in either direction, the `\n` not counted (worker.max_frame).
+    pub max_frame: usize,
+}
+
+/// The frame for a word: one line, its `\n` included. Envelope and checkpoint are embedded as they are spelled, on one
+/// line. Times are in whole milliseconds, rounded down: a worker never believes that it has longer than it has.
+#[must_use]
+pub fn encode(word: &Word, context: &HelloContext) -> Vec<u8> {
+    match word {
+        Word::Hello { worker, state } => Line::new("hello")
+            .number("protocol", PROTOCOL)
+            .text("worker_id", &worker.0)
+            .text("state", names::worker_state(*state))
+            .number("concurrency", context.concurrency)
+            .json("queues", &queues(&context.queues))
+            .number("max_frame", context.max_frame),
+        Word::Job { envelope, checkpoint } => Line::new("job")
+            .json("job", envelope)
+            .optional(checkpoint.as_deref(), |line, state| line.json("checkpoint", state)),
+        Word::Lifecycle {
+            state,
+            reason,
+            remaining,
+        } => Line::new("lifecycle")
+            .text("state", names::worker_state(*state))
+            .text("reason", reason.name())
+            .optional(*remaining, |line, remaining| line.millis("remaining_ms", remaining)),
+        Word::Cancel { job, reason, grace } => Line::new("cancel")
+            .text("job_id", &job.0)
+            .text("reason", names::cancel_reason(*reason))
+            .millis("grace_ms", *grace),
+        Word::Ok { job, about } => Line::new("ok").text("job_id", &job.0).text("for", names::about(*about)),
+        Word::Error { code, message, job } => Line::new("error")
+            .text("code", names::error_code(*code))
+            .text("message", message)
+            .optional(job.as_ref(), |line, job| line.text("job_id", &job.0)),
+        Word::Ping { id } => Line::new("ping").number("id", id),
+    }
+    .end()
+}
+
+fn queues(names: &[Text]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    Value::from(names).to_string()
+}
+
+/// A frame that is being written.
+struct Line(String);
+
+impl Line {
+    fn new(kind: &str) -> Self {
+        Self(format!(r#"{{"type":"{kind}""#))
+    }
+
+    /// A JSON value as it is spelled. A line break between its tokens would end the frame, wherever it came from.
+    fn json(mut self, name: &str, spelled: &str) -> Self {
+        self.0.push_str(",\"");
+        self.0.push_str(name);
+        self.0.push_str("\":");
+        self.0.push_str(&one_line(spelled));
+        self
+    }
+
+    fn text(self, name: &str, text: &str) -> Self {
+        let json = Value::from(text).to_string();
+        self.json(name, &json)
+    }
+
+    fn number(self, name: &str, number: impl Display) -> Self {
+        self.json(name, &number.to_string())
+    }
+
+    fn millis(self, name: &str, duration: Duration) -> Self {
+        self.number(name, duration.as_millis())
+    }
+
+    fn optional<T>(self, value: Option<T>, write: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => write(self, value),
+            None => self,
+        }
+    }
+
+    fn end(self) -> Vec<u8> {
+        let mut line = self.0;
+        line.push_str("}\n");
+        line.into_bytes()
+    }
+}
