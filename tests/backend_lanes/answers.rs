@@ -2,8 +2,8 @@
 
 use ojs_init::lifecycle::api::event::{Failure, Reply};
 
-use super::backend::{self, Behaviour, Endpoint};
-use super::lanes::*;
+use crate::backend::{self, Behaviour, Endpoint};
+use crate::lanes::*;
 
 #[test]
 fn an_ack_that_a_page_answers_with_success_is_not_believed_and_the_log_says_what_to_look_at() {

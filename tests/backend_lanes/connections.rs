@@ -12,7 +12,7 @@ use ojs_init::lifecycle::api::event::{Failure, Reply};
 use crate::backend::{Backend, Behaviour, Endpoint};
 use crate::lanes::*;
 use crate::raw_server::{Asked, Part, RawServer, read_head, skip};
-use crate::wait;
+use crate::support::wait;
 
 /// Between two heartbeats, and how much longer it may be at the backend on a busy machine. What hangs, hangs for longer.
 const INTERVAL: Duration = Duration::from_millis(100);

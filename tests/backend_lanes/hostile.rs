@@ -12,7 +12,7 @@ use ojs_init::lifecycle::api::event::{Failure, Habits, Reply};
 use crate::backend::Endpoint;
 use crate::lanes::*;
 use crate::raw_server::{Asked, Part, RawServer};
-use crate::wait;
+use crate::support::wait;
 
 const UNANSWERED: Reply = Reply::Failed(Failure::Unanswered);
 

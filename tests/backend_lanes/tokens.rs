@@ -8,8 +8,8 @@ use ojs_init::lifecycle::api::event::{Failure, Reply};
 
 use crate::backend::{Backend, Endpoint};
 use crate::lanes::*;
-use crate::temp::TempDir;
-use crate::under_test;
+use crate::support::temp::TempDir;
+use crate::support::under_test;
 
 fn directory(backend: &Backend) -> TempDir {
     let name = format!("ojs-token-{}-{}", std::process::id(), backend.address().port());

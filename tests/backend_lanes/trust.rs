@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 use crate::lanes::*;
 use crate::raw_server::{Asked, RawServer};
-use crate::temp::TempDir;
+use crate::support::temp::TempDir;
 use crate::tls::{Certified, Manner, TlsServer};
 
 const HERE: &[&str] = &["127.0.0.1", "localhost"];

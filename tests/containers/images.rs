@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 
 use crate::docker_engine::{Engine, said};
-use crate::{engine, root, under_test};
+use crate::support::under_test;
+use crate::{engine, root};
 
 /// The image with nothing but the binary.
 pub const INIT: &str = "ojs-init";

@@ -12,9 +12,9 @@ use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::{Lifecycle, Timer};
 use ojs_init::lifecycle::view::health::Probe;
 
-use crate::render;
-use crate::settings;
-use crate::words::{self, Wrong};
+use crate::script::render;
+use crate::script::settings;
+use crate::script::words::{self, Wrong};
 
 /// Most timers between two events; more means that one of them never ends.
 const MOST_TIMERS: usize = 2000;

@@ -1,6 +1,7 @@
-//! What the integration tests share: waiting for conditions, raw signals, `/proc`, temporary directories, terminals.
+//! What all test programs share: waiting for conditions, raw signals, `/proc`, temporary directories, terminals, and which
+//! binary is tested. What only some programs need are files beside it, which they name in their `main.rs`.
 //!
-//! Nothing here knows an init. Everything that blocks has a deadline.
+//! Nothing here knows how an init behaves. Everything that blocks has a deadline.
 
 pub mod namespace;
 pub mod proc;
@@ -9,4 +10,5 @@ pub mod random;
 pub mod sys;
 pub mod temp;
 pub mod trace;
+pub mod under_test;
 pub mod wait;

@@ -11,7 +11,7 @@ use ojs_init::daemon::runtime::dir::{Candidate, RuntimeDir, home_name};
 use ojs_init::daemon::workers::admission::Allowed;
 use ojs_init::os::user::Credentials;
 
-use super::temp::TempDir;
+use crate::support::temp::TempDir;
 
 /// Somebody else.
 pub const STRANGER: u32 = 54_321;

@@ -19,8 +19,8 @@ use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::proc;
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
+use crate::support::under_test;
 use crate::support::wait::{pause, wait_for, wait_until};
-use crate::under_test;
 
 /// The name of the witness at the backend.
 pub const WITNESS: &str = "witness";

@@ -10,7 +10,7 @@ use ojs_devserver::Server;
 use super::kinds::Behaviour;
 use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Plan, TIMEOUT_GRACE};
 use super::worker;
-use crate::under_test;
+use crate::support::under_test;
 
 /// The Python client as the worker.
 const PYTHON: &str = include_str!("worker.py");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::sched::{CloneFlags, setns};
 
 use crate::support::sys::{self, Ended};
+use crate::support::under_test;
 use crate::support::wait::wait_for;
-use crate::under_test;
 
 /// What came of a command.
 #[derive(Debug)]

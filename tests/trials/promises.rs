@@ -12,19 +12,12 @@ use super::journal::{Note, Word};
 use super::kinds::Behaviour;
 use super::plan::{JobPlan, Plan};
 
-#[path = "promises/account.rs"]
 mod account;
-#[path = "promises/answers.rs"]
 mod answers;
-#[path = "promises/ending.rs"]
 mod ending;
-#[path = "promises/heartbeats.rs"]
 mod heartbeats;
-#[path = "promises/jobs.rs"]
 mod jobs;
-#[path = "promises/last_words.rs"]
 mod last_words;
-#[path = "promises/workers.rs"]
 mod workers;
 
 /// Promises about time that are given to whoever has a machine: one that has something else to do for a quarter of a second

@@ -1,0 +1,13 @@
+//! The control socket and its subcommands from outside: the real binary as PID 1 of its own PID namespace, and the real
+//! binary once more as the subcommand, inside of that namespace and out of it.
+//!
+//! Needs root (PID namespaces, other users) and python3.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test is the outside world: it starts and waits for processes"
+)]
+
+mod commands;
+mod instances;
+mod prestop;
+mod socket;

@@ -1,0 +1,74 @@
+//! The page, the dashboard and the rules speak of the metrics that there are.
+
+use std::collections::BTreeSet;
+
+use super::scrape::families;
+use super::{ANY_PORT, OBEYS, OFTEN};
+use crate::probe_client::Probes;
+use crate::stage::{Stage, root};
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The names and types of all metrics.
+fn all() -> Vec<(String, String)> {
+    let stage = Stage::new();
+    let mut init = stage.worker(OBEYS).with_all(&[ANY_PORT, OFTEN]).start();
+    let probes = Probes::of(&mut init);
+    let all = families(&probes.scrape());
+    init.stops();
+    all
+}
+
+/// Words of a text that look like names of metrics, without what a histogram adds to them.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    // What ends with `_` is a prefix of names.
+    let is_metric = |word: &&str| (word.starts_with("ojs_") || word.starts_with("process_")) && !word.ends_with('_');
+    words
+        .filter(is_metric)
+        .map(|word| {
+            let parts = ["_bucket", "_sum", "_count"];
+            let part = parts.iter().find_map(|part| word.strip_suffix(part));
+            part.unwrap_or(word).to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_metric_is_on_the_page_with_its_type() {
+    let page = read("docs/metrics.md");
+    for (name, of) in all() {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("{name} has no row in docs/metrics.md"));
+        assert_eq!(row.split('|').nth(2).unwrap().trim(), of, "{row}");
+    }
+}
+
+#[test]
+fn page_dashboard_and_rules_name_no_metric_that_there_is_not() {
+    let known: BTreeSet<String> = all().into_iter().map(|(name, _)| name).collect();
+    for path in [
+        "docs/metrics.md",
+        "docs/grafana-dashboard.json",
+        "docs/alert-rules.yaml",
+    ] {
+        let named = named(&read(path));
+        let unknown: Vec<&String> = named.difference(&known).collect();
+        assert!(unknown.is_empty(), "{path}: {unknown:?}");
+        assert!(named.len() > 4, "{path}: {named:?}");
+    }
+}
+
+#[test]
+fn the_dashboard_is_json_and_each_of_its_panels_asks_for_something() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read("docs/grafana-dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() >= 7);
+    for panel in panels {
+        let targets = panel["targets"].as_array().unwrap();
+        let asks = |target: &serde_json::Value| !named(target["expr"].as_str().unwrap()).is_empty();
+        assert!(!targets.is_empty() && targets.iter().all(asks), "{panel}");
+    }
+}

@@ -1,0 +1,92 @@
+//! What the plain init gets right that is easily got wrong, each from outside.
+
+use std::process::{Command, Output};
+
+use crate::support::under_test;
+
+/// Runs a script; `$INIT` in it is the init under test, and it is over after 30 s.
+fn run(interpreter: &str, script: &str) -> Output {
+    let init = under_test::init();
+    let mut command = Command::new("timeout");
+    command
+        .args(["--signal=KILL", "30", interpreter, "-c", script])
+        .env("INIT", init);
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn a_pending_signal_that_the_c_library_wants_for_its_threads_is_forwarded() {
+    // 33 is another, but the C library of the test's interpreter does not let it be blocked.
+    for number in [34, 35] {
+        let script = format!(
+            "import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])
+os.kill(os.getpid(), {number})
+os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '-v', '--', 'sleep', '0.5'])"
+        );
+        // Its mask blocks the signal, so that the child keeps it pending; the log says what was forwarded.
+        let output = run(
+            "python3",
+            &script.replace("'sleep', '20'", "'sh', '-c', 'sleep 0.3; exit 7'"),
+        );
+        assert_eq!(output.status.code(), Some(0), "{number}: {}", said(&output));
+        assert!(said(&output).contains("forwarded"), "{number}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_log_file_that_may_not_grow_sends_the_child_no_signal() {
+    let log = tempfile("fsize");
+    let script = format!("ulimit -f 0; exec $INIT --no-agent -- sh -c 'sleep 0.3; exit 3' 2>{log}");
+    assert_eq!(run("sh", &script).status.code(), Some(3));
+    std::fs::remove_file(log).unwrap();
+}
+
+#[test]
+fn a_chain_of_stubborn_descendants_outside_pid_1_is_killed_to_the_last() {
+    let marker = format!("ojs-chain-{}", std::process::id());
+    // Each link ignores SIGTERM, has a session of its own and starts the next one.
+    let script = format!(
+        r#"link='trap "" TERM; n=$1; [ $n -gt 0 ] && setsid sh -c "$link" {marker} $((n-1)) & while :; do sleep 1; done'
+export link
+$INIT --no-agent --grace-period 1s -- sh -c 'setsid sh -c "$link" {marker} 60 & sleep 0.7; exit 4'
+status=$?
+pgrep -fc {marker} >&2
+exit $status"#
+    );
+    let output = run("bash", &script.replace("{marker}", &marker));
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    // The shell of this test itself has the marker on its command line, and so has the timeout in front of it.
+    assert_eq!(said(&output).lines().last(), Some("2"), "{}", said(&output));
+}
+
+#[test]
+fn zombies_of_whoever_execed_us_do_not_keep_the_child_from_being_created() {
+    let script = "import os, resource, time
+os.setgroups([]); os.setgid(54399); os.setuid(54399)
+for _ in range(3):
+    if os.fork() == 0:
+        time.sleep(0.5); os._exit(0)
+resource.setrlimit(resource.RLIMIT_NPROC, (4, 4))
+os.execv(os.environ['INIT'], ['ojs-init', '--no-agent', '--', '/bin/sh', '-c', 'exit 7'])";
+    let shared = tempfile("init");
+    let init = under_test::init();
+    // Where another user may execute it.
+    std::fs::copy(init, &shared).unwrap();
+    let output = run(
+        "python3",
+        &format!("import os; os.environ['INIT'] = {shared:?}\n{script}"),
+    );
+    std::fs::remove_file(shared).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+}
+
+/// A path for one test of this run.
+fn tempfile(name: &str) -> String {
+    let path = std::env::temp_dir().join(format!("ojs-init-{}-{name}", std::process::id()));
+    path.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,100 @@
+//! What may happen next in a world.
+
+use ojs_init::lifecycle::api::effect::Call;
+use ojs_init::lifecycle::api::event::Failure;
+use ojs_init::lifecycle::shutdown::phase::Phase;
+use ojs_init::signal::Signal;
+
+use super::promises::Kind;
+use super::world::{Action, Answer, World};
+
+impl World {
+    /// Everything that may happen next.
+    pub fn actions(&self) -> Vec<Action> {
+        if self.exited.is_some() || self.broken.is_some() {
+            return Vec::new();
+        }
+        let phase = self.machine.snapshot().phase;
+        let mut actions = Vec::new();
+        if self.machine.poll_timeout().is_some() && (phase.is_terminating() || self.left.waits > 0) {
+            actions.push(Action::TimeComesToTheNextTimer);
+        }
+        let signals = [
+            (self.left.sigterm, Signal::TERM),
+            (self.left.sigtstp, Signal::TSTP),
+            (self.left.sigcont, Signal::CONT),
+        ];
+        actions.extend(
+            signals
+                .into_iter()
+                .filter(|(left, _)| *left > 0)
+                .map(|(_, signal)| Action::Signal(signal)),
+        );
+        if self.left.terminate > 0 {
+            actions.push(Action::OperatorTerminates);
+        }
+        for (id, call, _) in &self.asked {
+            actions.extend(self.answers(call).into_iter().map(|answer| Action::Answer(*id, answer)));
+        }
+        self.acts_of_workers(&mut actions);
+        if self.start_is_ordered {
+            actions.push(Action::Starts);
+        }
+        actions
+    }
+
+    fn answers(&self, call: &Call) -> Vec<Answer> {
+        let mut answers = match call {
+            Call::Fetch { count, .. } => {
+                let most = u8::try_from(*count)
+                    .unwrap_or(u8::MAX)
+                    .saturating_add(self.left.surplus);
+                let mut answers: Vec<Answer> = (1..=most.min(self.left.jobs)).map(Answer::Jobs).collect();
+                if self.machine.snapshot().phase != Phase::Running || self.left.waits > 0 {
+                    answers.push(Answer::Jobs(0));
+                }
+                answers
+            }
+            Call::Look { .. } => vec![Answer::StillOurs, Answer::NoLongerOurs],
+            Call::Register { .. }
+            | Call::Heartbeat { .. }
+            | Call::Ack { .. }
+            | Call::Fail { .. }
+            | Call::Requeue { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Deregister { .. } => vec![Answer::Good],
+        };
+        if self.left.failures > 0 && !matches!(call, Call::Heartbeat { .. } | Call::Manifest | Call::Deregister { .. })
+        {
+            answers.push(Answer::Fails(Failure::NotSent));
+            answers.push(Answer::Fails(Failure::Unanswered));
+            if matches!(call, Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. }) {
+                answers.push(Answer::Fails(Failure::Lost));
+                answers.push(Answer::Fails(Failure::Refused));
+            }
+        }
+        answers
+    }
+
+    fn acts_of_workers(&self, actions: &mut Vec<Action>) {
+        for (connection, link) in self.links.iter().filter(|(_, link)| !link.is_over) {
+            // What a process that is gone had written can still be read; then the connection is over.
+            let held = self.jobs.iter().filter(|(_, fate)| fate.is_held_by(*connection));
+            for (job, _) in held {
+                for kind in [Kind::Ack, Kind::Fail, Kind::Requeue] {
+                    actions.push(Action::Worker(*connection, job.clone(), kind));
+                }
+            }
+            if link.is_awaited || self.left.hang_ups > 0 {
+                actions.push(Action::HangsUp(*connection));
+            }
+        }
+        for (process, state) in self.processes.iter().filter(|(_, state)| state.is_alive) {
+            if state.may_end || self.left.deaths > 0 {
+                actions.push(Action::Ends(*process));
+            }
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The machine's world, small: one worker with up to two processes, a backend, somebody who sends signals. Everything
+//! that may happen in it next is an action; nothing has to happen.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ojs_init::exit::Ended;
+use ojs_init::lifecycle::api::effect::{Call, Effect, Remark, Word};
+use ojs_init::lifecycle::api::event::{
+    Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation,
+    Said, Subject,
+};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::options::Options;
+use ojs_init::lifecycle::api::time::Moment;
+use ojs_init::lifecycle::machine::Lifecycle;
+use ojs_init::lifecycle::shutdown::phase::Phase;
+use ojs_init::signal::Signal;
+
+use super::promises::{Fate, Kind};
+
+/// How often each kind of thing may happen on one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    pub sigterm: u8,
+    pub sigtstp: u8,
+    pub sigcont: u8,
+    pub terminate: u8,
+    pub jobs: u8,
+    /// Jobs that an answer brings beyond what was asked for.
+    pub surplus: u8,
+    /// Requests that the backend does not carry out, or of which nobody knows.
+    pub failures: u8,
+    /// Processes that end although nobody asked them to.
+    pub deaths: u8,
+    /// Connections that close while their process lives.
+    pub hang_ups: u8,
+    /// Timers that become due before the end begins; from then on time is free.
+    pub waits: u8,
+}
+
+/// What may happen next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    TimeComesToTheNextTimer,
+    Signal(Signal),
+    OperatorTerminates,
+    Answer(CallId, Answer),
+    Worker(ConnectionId, JobId, Kind),
+    Ends(ProcessId),
+    HangsUp(ConnectionId),
+    Starts,
+}
+
+/// What the backend may say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Good,
+    Jobs(u8),
+    StillOurs,
+    NoLongerOurs,
+    Fails(Failure),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pub is_alive: bool,
+    /// Somebody asked it to end, or will have killed it.
+    pub may_end: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    pub process: ProcessId,
+    /// The machine was told that nothing more comes.
+    pub is_over: bool,
+    /// The machine waits for that.
+    pub is_awaited: bool,
+}
+
+/// Everything that a path has led to.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub machine: Lifecycle,
+    pub now: Moment,
+    pub options: Options,
+    pub left: Budget,
+    /// Requests on their way, and until when they can be answered.
+    pub asked: Vec<(CallId, Call, Moment)>,
+    worker: Option<ProcessId>,
+    incarnations: u64,
+    pub start_is_ordered: bool,
+    pub processes: BTreeMap<ProcessId, Process>,
+    pub links: BTreeMap<ConnectionId, Link>,
+    pub jobs: BTreeMap<JobId, Fate>,
+    /// The log says that what a FETCH brings from here on is left to its visibility timeout.
+    is_fetch_given_up: bool,
+    /// When a SIGTSTP came, and no SIGTERM since.
+    hook: Option<Moment>,
+    /// When we have to be gone.
+    pub gone_by: Option<Moment>,
+    pub is_abandoned: bool,
+    pub exited: Option<u8>,
+    /// The first promise that was broken.
+    pub broken: Option<String>,
+    pub seen: VecDeque<Effect>,
+}
+
+impl World {
+    /// A worker that runs, with one process for each of `connections`, all of them ready for `each` jobs.
+    pub fn new(options: &Options, left: Budget, connections: u8, each: u32) -> Self {
+        let now = Moment::new(Duration::ZERO);
+        let mut world = Self {
+            machine: Lifecycle::new(options.clone(), now),
+            now,
+            options: options.clone(),
+            left,
+            asked: Vec::new(),
+            worker: None,
+            incarnations: 0,
+            start_is_ordered: false,
+            processes: BTreeMap::new(),
+            links: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            is_fetch_given_up: false,
+            hook: None,
+            gone_by: None,
+            is_abandoned: false,
+            exited: None,
+            broken: None,
+            seen: VecDeque::new(),
+        };
+        world.drain();
+        world.start(connections, each);
+        if let Some((id, ..)) = world
+            .asked
+            .iter()
+            .find(|(_, call, _)| matches!(call, Call::Register { .. }))
+        {
+            let id = *id;
+            world.take(&Action::Answer(id, Answer::Good));
+        }
+        world.seen.clear();
+        world
+    }
+
+    /// What makes two worlds the same.
+    pub fn identity(&self) -> impl std::fmt::Debug {
+        let place = (&self.links, &self.processes, self.worker, self.start_is_ordered);
+        let end = (
+            self.is_fetch_given_up,
+            self.hook,
+            self.gone_by,
+            self.is_abandoned,
+            self.exited,
+            self.incarnations,
+        );
+        (
+            self.machine.clone(),
+            self.left,
+            self.asked.clone(),
+            format!("{place:?}"),
+            self.jobs.clone(),
+            end,
+        )
+    }
+
+    fn start(&mut self, connections: u8, each: u32) {
+        self.start_is_ordered = false;
+        self.incarnations += 1;
+        let first = ProcessId(self.incarnations * 100);
+        self.worker = Some(first);
+        let worker = WorkerId(format!("w{}", self.incarnations).into());
+        self.happen(Event::WorkerStarted { process: first, worker });
+        for number in 0..connections {
+            let process = ProcessId(first.0 + u64::from(number));
+            let connection = ConnectionId(process.0);
+            let alive = Process {
+                is_alive: true,
+                may_end: false,
+            };
+            self.processes.insert(process, alive);
+            let link = Link {
+                process,
+                is_over: false,
+                is_awaited: false,
+            };
+            self.links.insert(connection, link);
+            self.happen(Event::Connected { connection, process });
+            let ready = Ready {
+                concurrency: each,
+                types: None,
+                ping: false,
+                client: None,
+            };
+            self.happen(Event::Said(connection, Said::Ready(ready)));
+        }
+    }
+
+    /// Lets one thing happen, and checks every promise.
+    pub fn take(&mut self, action: &Action) {
+        match action {
+            Action::TimeComesToTheNextTimer => self.pass_time(),
+            Action::Signal(signal) => self.signal(*signal),
+            Action::OperatorTerminates => {
+                self.left.terminate -= 1;
+                self.gone_within_the_limit();
+                self.happen(Event::OperatorAsked(ClientId(1), Request::Terminate));
+            }
+            Action::Answer(call, answer) => self.answer(*call, *answer),
+            Action::Worker(connection, job, kind) => self.worker_answers(*connection, job, *kind),
+            Action::Ends(process) => self.process_ends(*process),
+            Action::HangsUp(connection) => {
+                if let Some(link) = self.links.get_mut(connection) {
+                    self.left.hang_ups -= u8::from(!link.is_awaited);
+                    link.is_over = true;
+                }
+                self.happen(Event::HungUp(*connection));
+            }
+            Action::Starts if self.incarnations < 2 => self.start(1, 1),
+            Action::Starts => {
+                self.start_is_ordered = false;
+                self.happen(Event::WorkerNotStarted(NotStarted::Refused(127)));
+            }
+        }
+        self.check_state();
+    }
+
+    fn pass_time(&mut self) {
+        let Some((due, _)) = self.machine.poll_timeout() else {
+            return;
+        };
+        if !self.machine.snapshot().phase.is_terminating() {
+            self.left.waits -= 1;
+        }
+        self.now = self.now.max(due);
+        // The shell answers in time, or never.
+        let now = self.now;
+        self.asked.retain(|(_, _, give_up)| *give_up >= now);
+        let was_terminating = self.machine.snapshot().phase.is_terminating();
+        self.machine.handle_timeout(self.now);
+        self.drain();
+        self.check_phase(was_terminating);
+    }
+
+    fn gone_within_the_limit(&mut self) {
+        if let Some(limit) = self.options.times.limit {
+            self.gone_by.get_or_insert(self.now.after(limit));
+        }
+    }
+
+    /// The first SIGTERM shows what a SIGTSTP not long before was: the orchestrator's first step.
+    fn note_hook(&mut self) {
+        let limit = self.options.times.limit.filter(|_| self.options.tstp_starts_clock);
+        if let Some((hook, limit)) = self.hook.take().zip(limit)
+            && hook.until(self.now) < limit
+        {
+            self.gone_by = self.gone_by.map(|end| end.min(hook.after(limit)));
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::TERM => {
+                self.left.sigterm -= 1;
+                self.gone_within_the_limit();
+                self.note_hook();
+            }
+            Signal::TSTP => {
+                self.left.sigtstp -= 1;
+                self.hook = Some(self.now);
+            }
+            _ => self.left.sigcont -= 1,
+        }
+        self.happen(Event::SignalArrived(signal));
+        self.is_abandoned |= self.left.sigterm == 0 && signal == Signal::TERM && self.exited.is_some_and(|s| s > 128);
+    }
+
+    fn answer(&mut self, id: CallId, answer: Answer) {
+        let Some(position) = self.asked.iter().position(|(asked, ..)| *asked == id) else {
+            return;
+        };
+        let (_, call, _) = self.asked.remove(position);
+        self.note_answer(&call, answer);
+        let reply = match answer {
+            Answer::Jobs(number) => Reply::Fetched((0..number).map(|_| self.deliver()).collect()),
+            Answer::Fails(failure) => {
+                self.left.failures -= 1;
+                Reply::Failed(failure)
+            }
+            Answer::StillOurs => looked(JobState::Active),
+            Answer::NoLongerOurs => looked(JobState::Elsewhere),
+            Answer::Good => match call {
+                Call::Register { .. } => Reply::Registered {
+                    heartbeat_interval: None,
+                    longest_interval: None,
+                },
+                Call::Manifest => Reply::Described(Habits::default()),
+                Call::Heartbeat { .. } => Reply::Beaten {
+                    directive: None,
+                    extended: None,
+                },
+                Call::Fetch { .. }
+                | Call::Ack { .. }
+                | Call::Fail { .. }
+                | Call::Requeue { .. }
+                | Call::Look { .. }
+                | Call::Progress { .. }
+                | Call::Checkpoint { .. }
+                | Call::Deregister { .. } => Reply::Accepted,
+            },
+        };
+        self.happen(Event::BackendReplied(id, reply));
+    }
+
+    fn deliver(&mut self) -> Delivery {
+        let id = JobId(format!("job-{}", self.jobs.len() + 1).into());
+        self.left.jobs -= 1;
+        let fate = Fate {
+            is_let_go: self.is_fetch_given_up,
+            ..Fate::default()
+        };
+        self.jobs.insert(id.clone(), fate);
+        Delivery {
+            envelope: id.0.clone(),
+            subject: Subject {
+                id,
+                kind: "mail".into(),
+                queue: "default".into(),
+                attempt: None,
+                max_attempts: None,
+                trace: None,
+            }
+            .into(),
+            checkpoint: None,
+            timeout: None,
+            reservation: Reservation::default(),
+            visibility: None,
+        }
+    }
+
+    fn worker_answers(&mut self, connection: ConnectionId, job: &JobId, kind: Kind) {
+        if let Some(fate) = self.jobs.get_mut(job) {
+            fate.said = Some(kind);
+        }
+        let job = job.clone();
+        let said = match kind {
+            Kind::Ack => Said::Ack {
+                job,
+                result: Some("1".into()),
+            },
+            Kind::Requeue => Said::Release { job, reason: None },
+            Kind::Fail => Said::Fail {
+                job,
+                error: JobError {
+                    code: None,
+                    kind: None,
+                    message: "broken".into(),
+                    retryable: true,
+                    details: None,
+                    backtrace: None,
+                },
+            },
+        };
+        self.happen(Event::Said(connection, said));
+    }
+
+    fn process_ends(&mut self, process: ProcessId) {
+        if let Some(state) = self.processes.get_mut(&process) {
+            self.left.deaths -= u8::from(!state.may_end);
+            state.is_alive = false;
+        }
+        if self.worker == Some(process) {
+            self.worker = None;
+            self.happen(Event::WorkerEnded(Ended::Exited(3)));
+        } else {
+            self.happen(Event::ProcessGone(process));
+        }
+        let children_left = self.processes.values().any(|process| process.is_alive);
+        self.happen(Event::Reaped { children_left });
+    }
+
+    fn happen(&mut self, event: Event) {
+        let was_terminating = self.machine.snapshot().phase.is_terminating();
+        self.machine.handle(event, self.now);
+        self.drain();
+        self.check_phase(was_terminating);
+    }
+
+    fn drain(&mut self) {
+        while let Some(effect) = self.machine.poll_effect() {
+            if self.exited.is_some() {
+                self.break_promise("an effect after the exit");
+            }
+            self.notice(&effect);
+            self.seen.push_back(effect);
+        }
+    }
+
+    fn notice(&mut self, effect: &Effect) {
+        match effect {
+            Effect::StartWorker => self.start_is_ordered = true,
+            Effect::SignalWorker(signal) => match self.worker {
+                Some(process) => self.may_end(*signal, |id| id == process),
+                None => self.break_promise("a signal to a worker that is not there"),
+            },
+            Effect::SignalProcess(process, signal) => self.may_end(*signal, |id| id == *process),
+            Effect::TerminateDescendants | Effect::KillDescendants => {
+                let worker = self.worker;
+                self.may_end(Signal::KILL, |id| Some(id) != worker);
+            }
+            Effect::KillEverything => self.may_end(Signal::KILL, |_| true),
+            Effect::Tell(connection, Word::Job { envelope, .. }) => {
+                self.check_handover(*connection, &JobId(envelope.clone()));
+                self.machine.handle(Event::OutboundEmptied(*connection), self.now);
+            }
+            Effect::ReadToEnd(connection) | Effect::Close(connection, _) => {
+                if let Some(link) = self.links.get_mut(connection) {
+                    link.is_awaited = true;
+                }
+            }
+            Effect::CallBackend { id, call, give_up } => self.asked_for(*id, call, *give_up),
+            Effect::Say(Remark::Abandoned(job, _) | Remark::Void(job, _) | Remark::ReservationLost(job, _)) => {
+                if let Some(fate) = self.jobs.get_mut(&job.id) {
+                    fate.is_let_go = true;
+                }
+            }
+            Effect::Say(Remark::FetchAbandoned) => self.is_fetch_given_up = true,
+            Effect::Exit(status) => self.exited = Some(*status),
+            // Who asks leaves with the answer.
+            Effect::Answer(client, _) | Effect::Show(client, _) => {
+                self.machine.handle(Event::OperatorLeft(*client), self.now)
+            }
+            Effect::Tell(..) | Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) => {}
+        }
+    }
+
+    fn asked_for(&mut self, id: CallId, call: &Call, give_up: Moment) {
+        self.check_call(call, give_up);
+        // Heartbeats are answered at once while that makes no difference; the last one may hang.
+        let is_late = matches!(self.machine.snapshot().phase, Phase::EndGame | Phase::Stop);
+        if matches!(call, Call::Heartbeat { .. }) && !is_late {
+            let good = Reply::Beaten {
+                directive: None,
+                extended: None,
+            };
+            self.machine.handle(Event::BackendReplied(id, good), self.now);
+        } else {
+            self.asked.push((id, call.clone(), give_up));
+        }
+    }
+
+    fn may_end(&mut self, signal: Signal, is_meant: impl Fn(ProcessId) -> bool) {
+        if signal == Signal::TERM || signal == Signal::KILL {
+            for (_, process) in self.processes.iter_mut().filter(|(id, _)| is_meant(**id)) {
+                process.may_end = true;
+            }
+        }
+    }
+
+    /// Whether nobody can do anything any more who had this connection, and all that they wrote was read.
+    pub fn is_gone(&self, connection: ConnectionId) -> bool {
+        self.links.get(&connection).is_none_or(|link| {
+            link.is_over
+                && !self
+                    .processes
+                    .get(&link.process)
+                    .is_some_and(|process| process.is_alive)
+        })
+    }
+}
+
+fn looked(state: JobState) -> Reply {
+    Reply::Looked(JobView {
+        state,
+        worker: None,
+        reservation: Reservation::default(),
+    })
+}

@@ -1,0 +1,487 @@
+//! The reference for jobs and connections: a list of claims, searched from its start each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ojs_init::lifecycle::api::effect::{Outcome, Remark, WorkerState};
+use ojs_init::lifecycle::api::event::{Delivery, Event, Ready, Said};
+use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
+
+use super::backend::{PADDING, serial_of};
+use super::looks::Shown;
+use super::plan::Answer;
+use super::promise::{Broken, Kept, promise};
+
+/// One reservation that we were given.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub id: JobId,
+    pub kind: Text,
+    pub worker: WorkerId,
+    /// Which reservation it is, truly; another one once the job was delivered again.
+    pub serial: u64,
+    pub is_last_attempt: bool,
+    pub has_a_timeout: bool,
+    pub holder: Option<ConnectionId>,
+    /// Which of all job frames it was.
+    pub frame: Option<u64>,
+    /// What the worker said that counts.
+    pub answer: Option<Answer>,
+    pub is_open: bool,
+    pub is_lost: bool,
+    /// Its outcome went to the backend at least once.
+    pub is_decided: bool,
+    /// A FAIL or requeue is on its way, or may have been carried out.
+    pub is_doubtful: bool,
+    /// It may only be repeated after a look.
+    pub needs_look: bool,
+    /// The backend has taken its outcome.
+    pub is_taken: bool,
+    /// The worker was told that its result is not taken.
+    pub may_answer_again: bool,
+    /// The shutdown may not be what cuts it off: it timed out, or its holder hung up before.
+    pub may_be_decided: bool,
+    pub was_held_at_stop: bool,
+    /// Its holder was gone, and read, before the worker ended: it is decided, and only its checkpoint holds it up.
+    pub is_orphan: bool,
+    /// It came while an outcome of an earlier one was on its way.
+    pub is_again: bool,
+}
+
+impl Claim {
+    /// It is with a worker that has not answered.
+    pub fn is_held(&self) -> bool {
+        self.is_open && self.holder.is_some() && self.answer.is_none() && !self.is_decided
+    }
+
+    fn may_be_cut_off(&self) -> bool {
+        self.was_held_at_stop && self.answer.is_none() && (!self.is_lost || self.is_decided)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.is_open && self.holder.is_none() && !self.is_decided
+    }
+}
+
+/// A connection as the shell has told about it.
+#[derive(Debug, Clone)]
+pub struct Link {
+    pub process: ProcessId,
+    pub ready: Option<Ready>,
+    pub is_busy: bool,
+    pub is_hung_up: bool,
+    pub is_closing: bool,
+    /// The state that it was told last.
+    pub told: Option<WorkerState>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub claims: Vec<Claim>,
+    pub links: BTreeMap<ConnectionId, Link>,
+    /// Processes with connections; whether they are gone.
+    pub gone: BTreeMap<ProcessId, bool>,
+    pub main: Option<ProcessId>,
+    pub frames: u64,
+    /// What the last look at each job could show: the reservation, if it had one, or nothing at all.
+    pub shown: BTreeMap<JobId, Shown>,
+    /// What the machine hears now is the answer to a look.
+    pub is_looked_at: bool,
+    /// The stop phase has begun.
+    pub is_stopping: bool,
+}
+
+impl Ledger {
+    pub fn open(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| claim.is_open)
+    }
+
+    /// The claim that an outcome or remark about this job concerns: the oldest.
+    pub fn find(&mut self, id: &JobId) -> Option<&mut Claim> {
+        self.claims.iter_mut().find(|claim| claim.is_open && claim.id == *id)
+    }
+
+    /// The claim whose reservation is called lost now: a look is about one that is not decided.
+    pub fn find_lost(&mut self, id: &JobId) -> Option<&mut Claim> {
+        let by_look = self.is_looked_at;
+        let is_it = |claim: &&mut Claim| {
+            claim.is_open && claim.id == *id && (!by_look || claim.is_held() || claim.is_waiting())
+        };
+        self.claims.iter_mut().find(is_it)
+    }
+
+    pub fn event(&mut self, event: &Event) -> Kept {
+        match event {
+            Event::WorkerStarted { process, .. } => self.main = Some(*process),
+            Event::WorkerEnded(_) => {
+                for claim in &mut self.claims {
+                    claim.is_decided |= claim.is_waiting();
+                    let link = claim.holder.and_then(|holder| self.links.get(&holder));
+                    let is_over = |link: &Link| link.is_hung_up && self.gone.get(&link.process) == Some(&true);
+                    claim.is_orphan |=
+                        claim.is_held() && link.is_some_and(is_over) && link.map(|it| it.process) != self.main;
+                }
+                if let Some(main) = self.main.take()
+                    && let Some(gone) = self.gone.get_mut(&main)
+                {
+                    *gone = true;
+                }
+            }
+            Event::Connected { connection, process } => {
+                self.gone.entry(*process).or_insert(false);
+                let link = Link {
+                    process: *process,
+                    ready: None,
+                    is_busy: false,
+                    is_hung_up: false,
+                    is_closing: false,
+                    told: None,
+                };
+                self.links.insert(*connection, link);
+            }
+            Event::Said(connection, said) => self.said(*connection, said),
+            Event::OutboundFilled(connection) => self.busy(*connection, true),
+            Event::OutboundEmptied(connection) => self.busy(*connection, false),
+            Event::HungUp(connection) => self.hung_up(*connection),
+            Event::ProcessGone(process) => {
+                self.gone.insert(*process, true);
+            }
+            Event::SignalArrived(_)
+            | Event::MemoryRanOut(_)
+            | Event::OperatorConnected(_)
+            | Event::OperatorAsked(..)
+            | Event::OperatorLeft(_)
+            | Event::ReadingStopped(_)
+            | Event::ReadingResumed(_)
+            | Event::WorkerNotStarted(_)
+            | Event::Reaped { .. }
+            | Event::BackendReplied(..)
+            | Event::CredentialsChanged => {}
+        }
+        Ok(())
+    }
+
+    fn busy(&mut self, connection: ConnectionId, is_busy: bool) {
+        if let Some(link) = self.links.get_mut(&connection) {
+            link.is_busy = is_busy;
+        }
+    }
+
+    pub fn hung_up(&mut self, connection: ConnectionId) {
+        if let Some(link) = self.links.get_mut(&connection) {
+            link.is_hung_up = true;
+        }
+        for claim in &mut self.claims {
+            // Nobody waits for the outcome of a lost one.
+            claim.is_open &= !(claim.is_held() && claim.is_lost && claim.holder == Some(connection));
+        }
+    }
+
+    fn said(&mut self, connection: ConnectionId, said: &Said) {
+        let (job, answer) = match said {
+            Said::Ready(ready) => {
+                if let Some(link) = self.links.get_mut(&connection) {
+                    link.ready = Some(ready.clone());
+                }
+                return;
+            }
+            Said::Ack { job, .. } => (job, Answer::Ack),
+            Said::Fail { job, .. } => (job, Answer::Fail),
+            Said::Release { job, .. } => (job, Answer::Release),
+            Said::Progress { .. }
+            | Said::Checkpoint { .. }
+            | Said::Heartbeat { .. }
+            | Said::Pong { .. }
+            | Said::Garbage { .. } => return,
+        };
+        let theirs = |claim: &&mut Claim| claim.is_open && claim.id == *job && claim.holder == Some(connection);
+        let Some(claim) = self.claims.iter_mut().find(theirs) else {
+            return;
+        };
+        if claim.answer.is_none() || claim.may_answer_again {
+            claim.answer = Some(answer);
+            claim.may_answer_again = false;
+            claim.is_open = !claim.is_lost;
+        }
+    }
+
+    /// What a FETCH brought.
+    pub fn brought(&mut self, deliveries: &[Delivery], worker: &WorkerId, state: WorkerState) {
+        let mut seen: Vec<&JobId> = Vec::new();
+        for delivery in deliveries {
+            if seen.contains(&&delivery.subject.id) {
+                continue;
+            }
+            seen.push(&delivery.subject.id);
+            let serial = serial_of(&delivery.reservation);
+            let attempt = delivery.reservation.attempt.unwrap_or(0);
+            let is_last_attempt = delivery.subject.max_attempts.is_some_and(|most| attempt >= most);
+            let is_before = |claim: &Claim| claim.id == delivery.subject.id && !claim.is_held() && !claim.is_waiting();
+            let is_again = self.open().any(is_before);
+            self.claims.push(Claim {
+                id: delivery.subject.id.clone(),
+                kind: delivery.subject.kind.clone(),
+                worker: worker.clone(),
+                serial,
+                is_last_attempt,
+                has_a_timeout: delivery.timeout.is_some(),
+                holder: None,
+                frame: None,
+                answer: None,
+                is_open: true,
+                is_lost: false,
+                // Nobody is ever given it: it goes back, or is too large.
+                is_decided: state != WorkerState::Running || self.main.is_none() || delivery.envelope.len() > PADDING,
+                is_doubtful: false,
+                needs_look: false,
+                is_taken: false,
+                may_answer_again: false,
+                may_be_decided: false,
+                was_held_at_stop: false,
+                is_orphan: false,
+                is_again,
+            });
+        }
+    }
+
+    pub fn held_by(&self, connection: ConnectionId) -> usize {
+        let held = |claim: &&Claim| claim.is_held() && claim.holder == Some(connection);
+        self.claims.iter().filter(held).count()
+    }
+
+    /// Jobs in the buffer; what came after an earlier claim of the same job may be on its way back already, ever since.
+    pub fn waiting(&self) -> usize {
+        let is_first = |claim: &&Claim| claim.is_waiting() && !claim.is_again;
+        self.claims.iter().filter(is_first).count()
+    }
+
+    /// Jobs that the connections may still get.
+    pub fn credit(&self) -> usize {
+        self.links
+            .iter()
+            .filter(|(_, link)| !link.is_hung_up && !link.is_closing)
+            .filter_map(|(id, link)| Some((id, usize::try_from(link.ready.as_ref()?.concurrency).unwrap())))
+            .map(|(id, most)| most.saturating_sub(self.held_by(*id)))
+            .sum()
+    }
+
+    /// Whether no job is left; a lost one may still be with its handler.
+    pub fn is_idle(&self) -> bool {
+        let is_over = |claim: &Claim| !claim.is_open && (!claim.is_lost || claim.answer.is_some());
+        self.claims.iter().all(is_over)
+    }
+
+    /// Every open connection knows the state.
+    pub fn is_told(&self, state: WorkerState) -> Kept {
+        for (connection, link) in self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.is_hung_up && !link.is_closing)
+        {
+            promise!(
+                "every connection is told the state",
+                link.told == Some(state),
+                "{connection} was told {:?}, it is {state:?}",
+                link.told
+            );
+        }
+        Ok(())
+    }
+
+    /// A job frame is written.
+    pub fn hand_over(&mut self, connection: ConnectionId, envelope: &Text, state: WorkerState, most: usize) -> Kept {
+        let id = JobId(envelope.split(' ').next().unwrap().into());
+        let held = self.held_by(connection);
+        let link = self.links.get(&connection).cloned();
+        let is_gone = link.as_ref().and_then(|link| self.gone.get(&link.process).copied());
+        let main = self.main;
+        let frame = self.frames;
+        let shown = self.shown.get(&id).copied();
+        let before = self
+            .claims
+            .iter()
+            .filter(|claim| claim.is_open && claim.holder.is_some() && !claim.is_lost)
+            .count();
+        let (Some(link), Some(claim)) = (link, self.find(&id)) else {
+            return Err(broken("jobs come from claims", format!("{id} on {connection}")));
+        };
+        promise!(
+            "no job outside running",
+            state == WorkerState::Running,
+            "{id} in {state:?}"
+        );
+        promise!("jobs come from claims", claim.is_waiting(), "{id} is {claim:?}");
+        promise!("a job goes to an empty buffer", !link.is_busy, "{id} on {connection}");
+        promise!(
+            "a job goes to an open connection",
+            !link.is_hung_up && !link.is_closing,
+            "{id} on {connection}"
+        );
+        promise!(
+            "a job goes to a live process",
+            is_gone == Some(false),
+            "{id} on {connection}"
+        );
+        promise!(
+            "a job goes to the worker that runs",
+            main.is_some(),
+            "{id} on {connection}"
+        );
+        let Some(ready) = link.ready else {
+            return Err(broken(
+                "a job goes to a ready connection",
+                format!("{id} on {connection}"),
+            ));
+        };
+        let takes = ready.types.as_ref().is_none_or(|types| types.contains(&claim.kind));
+        promise!("a job goes where its type is taken", takes, "{id} on {connection}");
+        let room = usize::try_from(ready.concurrency).unwrap();
+        promise!(
+            "a connection's concurrency",
+            held < room,
+            "{id} on {connection}: {held} of {room} held"
+        );
+        promise!("the concurrency", before < most, "{before} of {most} are with workers");
+        claim.is_seen("what came again is started when it is seen to be ours", shown, true)?;
+        claim.holder = Some(connection);
+        claim.frame = Some(frame);
+        self.frames += 1;
+        Ok(())
+    }
+
+    pub fn remark(&mut self, remark: &Remark) -> Kept {
+        match remark {
+            Remark::Settled(job, outcome) => self.settled(&job.id, *outcome)?,
+            Remark::Abandoned(job, why) => self.abandoned(&job.id, why)?,
+            Remark::Void(job, _) => self.void(&job.id)?,
+            Remark::Adopted(job) | Remark::Replaced(job) => self.adopted(&job.id)?,
+            Remark::ReservationLost(job, _) | Remark::DoneTwice(job) => self.lost(&job.id)?,
+            Remark::TimedOut(job) => {
+                if let Some(claim) = self.find(&job.id) {
+                    claim.may_be_decided = true;
+                }
+            }
+            Remark::ResultDropped(job) => {
+                if let Some(claim) = self.find(&job.id) {
+                    claim.may_answer_again = false;
+                }
+            }
+            Remark::Unanswered(job, _) => self.unanswered(&job.id)?,
+            Remark::StopBegan { .. } => {
+                self.is_stopping = true;
+                for claim in &mut self.claims {
+                    claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
+                    // It may have been decided already: its FAIL waits for its checkpoint, or for room.
+                    let link = claim.holder.and_then(|holder| self.links.get(&holder));
+                    claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
+                }
+            }
+            Remark::StateChanged { state, .. } => {
+                for claim in &mut self.claims {
+                    // What waits goes back, now or when an earlier outcome of the same job is settled.
+                    claim.is_decided |= *state != WorkerState::Running && claim.is_waiting();
+                }
+            }
+            Remark::Stayed { .. }
+            | Remark::DrainBegan { .. }
+            | Remark::Draining { .. }
+            | Remark::Drained
+            | Remark::Killing
+            | Remark::KillGaveUp(_)
+            | Remark::SameRequest(..)
+            | Remark::GraceEnded(_)
+            | Remark::EndingAtOnce(_)
+            | Remark::WorkerEnded(..)
+            | Remark::WorkerWasEnded { .. }
+            | Remark::DescendantsLeft(_)
+            | Remark::RestartIn(_)
+            | Remark::TooManyRestarts
+            | Remark::StartPostponed
+            | Remark::NotReady
+            | Remark::ConnectionReady { .. }
+            | Remark::Capacity(_)
+            | Remark::EndingProcess { .. }
+            | Remark::Claimed(_)
+            | Remark::HandedOver(..)
+            | Remark::NoHandler { .. }
+            | Remark::CallFailed { .. }
+            | Remark::BackendIsAway(_)
+            | Remark::BackendIsStillAway(_)
+            | Remark::BackendIsBack(_)
+            | Remark::BackendIsUnsteady { .. }
+            | Remark::FetchAbandoned
+            | Remark::PrestopRan { .. }
+            | Remark::PrestopLapsed { .. }
+            | Remark::HeartbeatForm(_)
+            | Remark::QuietStays
+            | Remark::HeartbeatsRefused
+            | Remark::FetchForm(_)
+            | Remark::Registered(_)
+            | Remark::NotRegistered
+            | Remark::HeartbeatIntervalCut { .. }
+            | Remark::Summary(_) => {}
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, id: &JobId, outcome: Outcome) -> Kept {
+        let Some(claim) = self.find(id) else {
+            return Err(broken("what is settled was claimed", format!("{id}")));
+        };
+        promise!(
+            "settled is what the backend took",
+            claim.is_taken,
+            "{id} {outcome:?}: {claim:?}"
+        );
+        let expected = match claim.answer {
+            Some(Answer::Ack) => outcome == Outcome::Acked,
+            Some(Answer::Fail) => outcome == Outcome::Failed,
+            Some(Answer::Release) => outcome == Outcome::Requeued,
+            None => outcome != Outcome::Acked,
+        };
+        promise!("the outcome is the worker's", expected, "{id} {outcome:?}: {claim:?}");
+        claim.is_open = false;
+        Ok(())
+    }
+
+    /// A job that is here was delivered again: what it has now is the new reservation.
+    fn adopted(&mut self, id: &JobId) -> Kept {
+        let shown = self.shown.get(id).copied();
+        let newest = self.claims.iter().rposition(|claim| claim.id == *id);
+        let again = newest.map(|newest| self.claims.remove(newest));
+        let is_here = |claim: &Claim| claim.answer.is_none() && !claim.is_decided && (claim.is_open || claim.is_lost);
+        let of_it = |claim: &Claim| claim.id == *id && is_here(claim);
+        let open = self.claims.iter().position(|claim| claim.is_open && of_it(claim));
+        let here = open.or_else(|| self.claims.iter().rposition(of_it));
+        let here = here.and_then(|here| self.claims.get_mut(here));
+        let (Some(again), Some(here)) = (again, here) else {
+            return Err(broken("what is adopted is here", format!("{id}")));
+        };
+        // What was seen to be ours is a job like any other; so is what takes its place.
+        here.is_again &= here.is_seen("", shown, true).is_err();
+        here.serial = again.serial;
+        here.worker = again.worker;
+        here.is_last_attempt = again.is_last_attempt;
+        here.is_lost = false;
+        here.is_open = true;
+        here.was_held_at_stop |= self.is_stopping && here.is_held();
+        Ok(())
+    }
+
+    /// How many jobs a shutdown cut off, at least and at most.
+    pub fn cut_off(&self) -> (usize, usize) {
+        let cut: Vec<&Claim> = self.claims.iter().filter(|claim| claim.may_be_cut_off()).collect();
+        let sure = cut.iter().filter(|claim| !claim.may_be_decided).count();
+        (sure, cut.len())
+    }
+
+    /// Names of those that it may have cut off.
+    pub fn may_be_cut_off(&self) -> BTreeSet<JobId> {
+        let cut = self.claims.iter().filter(|claim| claim.may_be_cut_off());
+        cut.map(|claim| claim.id.clone()).collect()
+    }
+}
+
+pub fn broken(promise: &'static str, detail: String) -> Broken {
+    Broken { promise, detail }
+}

@@ -1,0 +1,36 @@
+//! What an answer to an outcome says of the claim that it is about.
+
+use ojs_init::lifecycle::api::event::{Failure, Reply};
+
+use super::ledger::Claim;
+
+pub fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
+    match reply {
+        Reply::Accepted => claim.is_taken = true,
+        Reply::Failed(Failure::AlreadyCompleted) => claim.is_taken |= is_ack,
+        Reply::Failed(Failure::Lost) => {}
+        // Of the ACK it is looked at whether that got through; a nack may have been carried out.
+        Reply::Failed(Failure::Conflict { .. }) => claim.needs_look = true,
+        Reply::Failed(Failure::NotFound) => claim.needs_look = !is_ack,
+        Reply::Failed(Failure::Refused) => {
+            claim.is_doubtful = false;
+        }
+        Reply::Failed(
+            Failure::NotSent
+            | Failure::NoRoom
+            | Failure::NoCredentials
+            | Failure::Declined { .. }
+            | Failure::Redirected
+            | Failure::Unauthorized
+            | Failure::NotOffered
+            | Failure::Foreign
+            | Failure::Unregistered,
+        ) => claim.is_doubtful = false,
+        Reply::Failed(Failure::Unanswered | Failure::ServerError)
+        | Reply::Registered { .. }
+        | Reply::Beaten { .. }
+        | Reply::Fetched(_)
+        | Reply::Looked(_)
+        | Reply::Described(_) => claim.needs_look |= !is_ack,
+    }
+}

@@ -1,0 +1,467 @@
+//! Effects as a person says them: one line each.
+
+use std::time::Duration;
+
+use ojs_init::lifecycle::api::answer::{Answer, Shown, Taken};
+use ojs_init::lifecycle::api::effect::{
+    About, Call, CancelReason, Effect, Farewell, FetchForm, HeartbeatForm, Outcome, Remark, Word, WorkerState,
+};
+use ojs_init::lifecycle::api::event::{ErrorCode, Failure, JobError};
+use ojs_init::lifecycle::api::ids::JobId;
+use ojs_init::lifecycle::backend::outage::Outage;
+use ojs_init::lifecycle::shutdown::end_report::{Account, Cause, Manner, StillThere};
+use ojs_init::lifecycle::shutdown::force::Force;
+use ojs_init::lifecycle::view::status::{ShownPlace, Status};
+use ojs_init::lifecycle::worker::capacity::CapacityNews;
+use ojs_init::wire::termination_log;
+
+use super::words::OPERATOR;
+
+/// One effect.
+pub fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::StartWorker => "start the worker".to_owned(),
+        Effect::SignalWorker(signal) => format!("signal the worker {signal}"),
+        Effect::SignalProcess(process, signal) => format!("signal process {process} {signal}"),
+        Effect::TerminateDescendants => "ask the descendants to end".to_owned(),
+        Effect::KillDescendants => "kill the descendants".to_owned(),
+        Effect::KillEverything => "kill everything".to_owned(),
+        Effect::Tell(connection, told) => format!("tell {connection}: {}", word(told)),
+        Effect::ReadToEnd(connection) => format!("read {connection} to the end"),
+        Effect::Close(connection, _) => format!("close {connection}"),
+        Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
+        Effect::Answer(OPERATOR, told) => format!("answer: {}", answer(told)),
+        Effect::Answer(client, told) => format!("answer client {client}: {}", answer(told)),
+        Effect::Show(OPERATOR, shown) => format!("show: {}", show(shown)),
+        Effect::Show(client, shown) => format!("show client {client}: {}", show(shown)),
+        Effect::DropClient(client) => format!("drop client {client}"),
+        Effect::Say(remark) => format!("log: {}", said(remark)),
+        Effect::WriteTerminationLog(account) => termination_log(account),
+        Effect::Exit(status) => format!("exit {status}"),
+    }
+}
+
+/// Line by line, as it is written.
+fn termination_log(account: &Account) -> String {
+    let text = termination_log::text(account);
+    let lines = text.lines().map(|line| format!("\n         >   {line}"));
+    format!("termination log:{}", lines.collect::<String>())
+}
+
+fn show(shown: &Shown) -> String {
+    match shown {
+        Shown::Status(status) => show_status(status),
+        Shown::Health(probe, health) => format!("{probe:?}: {:?}", health.troubles),
+    }
+}
+
+/// Its first line is the phase; then each job, the worker and the backend.
+fn show_status(status: &Status) -> String {
+    let time = |time: Option<Duration>| time.map_or("-".to_owned(), seconds);
+    let mut lines = vec![format!(
+        "{:?} {:?}, {} of {} left; {} active of {} ({} waiting, {} held, {} reporting, {} not shown), {} cut off",
+        status.phase,
+        status.causes,
+        time(status.left),
+        time(status.left_of),
+        status.active,
+        status.concurrency,
+        status.waiting,
+        status.held,
+        status.reporting,
+        status.not_shown,
+        status.cut_off
+    )];
+    lines.extend(status.ending.map(|ending| format!("next: {ending:?}")));
+    lines.extend(status.jobs.iter().map(|job| {
+        let place = match job.place {
+            ShownPlace::Waiting => "waiting".to_owned(),
+            ShownPlace::Held(connection) => format!("on {connection}"),
+            ShownPlace::Reporting => "reporting".to_owned(),
+        };
+        let cancelled = if job.is_cancelled { ", cancelled" } else { "" };
+        format!("{}, {} old, {place}{cancelled}", job.subject.id, seconds(job.age))
+    }));
+    let worker = &status.worker;
+    let process = worker.process.map_or("none".to_owned(), |process| process.to_string());
+    lines.push(format!(
+        "worker {process}, {} up, {:?}, {} restarts, starts in {}, {} connections, {} ready",
+        seconds(worker.up),
+        worker.ended,
+        worker.restarts,
+        time(worker.starts_in),
+        worker.connections,
+        worker.ready
+    ));
+    let backend = &status.backend;
+    let reachable = if backend.is_unreachable {
+        "unreachable"
+    } else {
+        "reachable"
+    };
+    lines.push(format!(
+        "backend {reachable}, heartbeat {} ago, every {}, {} requests",
+        time(backend.heartbeat_age),
+        seconds(backend.interval),
+        backend.requests
+    ));
+    lines.join("\n         >   ")
+}
+
+fn answer(answer: &Answer) -> String {
+    let taken = match answer.taken {
+        Taken::Done => "done".to_owned(),
+        Taken::Already => "so already".to_owned(),
+        Taken::Refused(why) => format!("refused ({why})"),
+        Taken::Busy(why) => format!("busy ({why})"),
+    };
+    let left = answer
+        .left
+        .map_or(String::new(), |left| format!(", {} left", seconds(left)));
+    format!("{taken}; {:?}, {} active{left}", answer.phase, answer.active)
+}
+
+fn capacity(news: CapacityNews) -> String {
+    match news {
+        CapacityNews::Lost {
+            lost,
+            more,
+            takes,
+            most,
+        } => {
+            let who = lost.map_or("fewer jobs are asked for".to_owned(), |(connection, process)| {
+                format!("connection {connection} of process {process} and {more} more are gone")
+            });
+            format!("{who}: {takes} of {most} jobs can be taken")
+        }
+        CapacityNews::Gained { takes, most } => format!("{takes} of {most} jobs can be taken"),
+        CapacityNews::Differs { takes, allowed } => format!("the worker takes {takes} jobs, {allowed} are allowed"),
+    }
+}
+
+/// A period, in seconds.
+pub fn seconds(period: Duration) -> String {
+    format!("{:.3} s", period.as_secs_f64())
+}
+
+fn state(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running",
+        WorkerState::Quiet => "quiet",
+        WorkerState::Terminate => "terminate",
+        WorkerState::Terminated => "terminated",
+    }
+}
+
+fn word(word: &Word) -> String {
+    match word {
+        Word::Hello { worker, state: now } => format!("hello {worker}, {}", state(*now)),
+        Word::Job { envelope, checkpoint } => {
+            let shown: String = envelope.chars().take(40).collect();
+            match checkpoint {
+                Some(checkpoint) => format!("job {shown}, checkpoint {checkpoint}"),
+                None => format!("job {shown}"),
+            }
+        }
+        Word::Lifecycle {
+            state: now,
+            reason,
+            remaining,
+        } => {
+            let left = remaining.map_or(String::new(), |left| format!(", {} left", seconds(left)));
+            format!("lifecycle {} ({}){left}", state(*now), reason.name())
+        }
+        Word::Cancel { job, reason, grace } => {
+            let reason = cancelled_by(*reason);
+            format!("cancel {job} ({reason}), answer within {}", seconds(*grace))
+        }
+        Word::Ok { job, about } => {
+            let about = match about {
+                About::Ack => "ack",
+                About::Fail => "fail",
+                About::Release => "release",
+                About::Progress => "progress",
+                About::Checkpoint => "checkpoint",
+            };
+            format!("ok {about} {job}")
+        }
+        Word::Error { code, message, job } => {
+            let job = job.as_ref().map_or(String::new(), |job| format!(" {job}"));
+            format!("error {}{job}: {message}", self::code(*code))
+        }
+        Word::Ping { id } => format!("ping {id}"),
+    }
+}
+
+fn code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::NotJson => "not-json",
+        ErrorCode::InvalidFrame => "invalid-frame",
+        ErrorCode::FrameTooLong => "frame-too-long",
+        ErrorCode::UnknownType => "unknown-type",
+        ErrorCode::UnsupportedProtocol => "unsupported-protocol",
+        ErrorCode::NotHeld => "not-held",
+        ErrorCode::Lost => "lost",
+        ErrorCode::Refused => "refused",
+        ErrorCode::NotOffered => "not-offered",
+        ErrorCode::Unavailable => "unavailable",
+    }
+}
+
+/// A request to the backend.
+pub fn call(call: &Call) -> String {
+    match call {
+        Call::Register { worker } => format!("register {worker}"),
+        Call::Heartbeat {
+            worker,
+            state: now,
+            active,
+            visibility,
+            form,
+        } => {
+            let form = match form {
+                HeartbeatForm::Full => "",
+                HeartbeatForm::Counted => ", counted",
+                HeartbeatForm::Protocol => ", protocol form",
+                HeartbeatForm::Bare => ", bare form",
+            };
+            let visibility = match visibility.as_secs_f64() {
+                120.0 => String::new(),
+                other => format!(", for {other} s"),
+            };
+            format!("heartbeat {worker} {} {}{visibility}{form}", state(*now), list(active))
+        }
+        Call::Fetch {
+            worker,
+            count,
+            visibility,
+            form,
+        } => {
+            let form = match (form, visibility.as_secs_f64()) {
+                (FetchForm::Full, 120.0) => String::new(),
+                (FetchForm::Full, other) => format!(", for {other} s"),
+                (FetchForm::WithoutVisibility, _) => ", without visibility timeout".to_owned(),
+                (FetchForm::Bare, _) => ", bare form".to_owned(),
+            };
+            format!("fetch {worker}, at most {count}{form}")
+        }
+        Call::Ack {
+            worker,
+            job,
+            result,
+            is_bare,
+        } => {
+            let bare = if *is_bare { ", bare form" } else { "" };
+            let result = result
+                .as_ref()
+                .map_or(String::new(), |result| format!(", result {result}"));
+            format!("ack {job} by {worker}{result}{bare}")
+        }
+        Call::Fail {
+            worker,
+            job,
+            error,
+            is_bare,
+        } => {
+            let bare = if *is_bare { ", bare form" } else { "" };
+            format!("fail {job} by {worker}: {}{bare}", self::error(error))
+        }
+        Call::Requeue { worker, job, reason } => format!("requeue {job} by {worker}: {reason}"),
+        Call::Look { job } => format!("look at {job}"),
+        Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
+        Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
+        Call::Manifest => "manifest".to_owned(),
+        Call::Deregister { worker, way } => {
+            let how = match way {
+                Farewell::Full => "",
+                Farewell::Bare => ", bare form",
+                Farewell::Delete => ", by DELETE",
+            };
+            format!("deregister {worker}{how}")
+        }
+    }
+}
+
+fn error(error: &JobError) -> String {
+    let name = |name: &Option<_>| name.as_ref().map_or("-".to_owned(), ToString::to_string);
+    let retry = if error.retryable { "retryable" } else { "final" };
+    let details = error
+        .details
+        .as_ref()
+        .map_or(String::new(), |details| format!(" {details}"));
+    let (kind, code) = (name(&error.kind), name(&error.code));
+    format!("{kind} ({code}), {retry}, {:?}{details}", error.message)
+}
+
+fn list(jobs: &[JobId]) -> String {
+    let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    format!("[{}]", names.join(" "))
+}
+
+fn failure(failure: Failure) -> String {
+    match failure {
+        Failure::Declined { retry_after } => {
+            let after = retry_after.map_or(String::new(), |after| format!(", come back after {}", seconds(after)));
+            format!("declined{after}")
+        }
+        Failure::NotSent => "not sent".to_owned(),
+        Failure::NoRoom => "no room".to_owned(),
+        Failure::NoCredentials => "no credentials".to_owned(),
+        Failure::Unanswered => "unanswered".to_owned(),
+        Failure::ServerError => "server error".to_owned(),
+        Failure::Redirected => "redirected".to_owned(),
+        Failure::Unauthorized => "unauthorized".to_owned(),
+        Failure::NotOffered => "not offered".to_owned(),
+        Failure::Foreign => "foreign".to_owned(),
+        Failure::Unregistered => "unregistered".to_owned(),
+        Failure::NotFound => "not found".to_owned(),
+        Failure::Lost => "lost".to_owned(),
+        Failure::Conflict { was_sent_twice: false } => "conflict".to_owned(),
+        Failure::Conflict { was_sent_twice: true } => "conflict, sent twice".to_owned(),
+        Failure::AlreadyCompleted => "already completed".to_owned(),
+        Failure::Refused => "refused".to_owned(),
+    }
+}
+
+/// `sigterm, stop signal 2, 1.000 s after sigterm`
+fn force(force: Force) -> String {
+    let nth = match force.nth {
+        0 => String::new(),
+        nth => format!(", stop signal {nth}"),
+    };
+    let after = force.after.map_or(String::new(), |(before, after)| {
+        format!(", {} after {}", seconds(after), before.name())
+    });
+    format!("{}{nth}{after}", force.by.name())
+}
+
+fn outage(outage: &Outage) -> String {
+    let lapse = outage
+        .lapses_in
+        .map_or(String::new(), |lapse| format!(", lapse in {}", seconds(lapse)));
+    format!(
+        " ({}) for {}: {} failed, {} outcomes wait{lapse}",
+        failure(outage.failure),
+        seconds(outage.lasted),
+        outage.failed,
+        outage.waiting
+    )
+}
+
+fn known(left: Option<Duration>) -> String {
+    left.map_or_else(|| "?".to_owned(), seconds)
+}
+
+#[expect(clippy::too_many_lines, reason = "a table: one line for each")]
+fn said(remark: &Remark) -> String {
+    match remark {
+        Remark::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
+        Remark::Stayed { what, why } => format!("{} changes nothing: {why}", what.name()),
+        Remark::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
+        Remark::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
+        Remark::Drained => "drained".to_owned(),
+        Remark::SameRequest(what, after) => format!("{} is the same request, after {}", what.name(), seconds(*after)),
+        Remark::StopBegan { held, forced } => {
+            let why = forced.map_or_else(
+                || "deadline".to_owned(),
+                |force| format!("forced by {}", self::force(force)),
+            );
+            format!("stop phase ({why}): {held} held")
+        }
+        Remark::GraceEnded(force) => format!("no more grace: {}", self::force(*force)),
+        Remark::EndingAtOnce(force) => format!("ending at once: {}", self::force(*force)),
+        Remark::Killing => "killing".to_owned(),
+        Remark::KillGaveUp(StillThere::Held) => "the kernel holds processes".to_owned(),
+        Remark::KillGaveUp(StillThere::NoTime(waited)) => format!("no time left, {} after SIGKILL", seconds(*waited)),
+        Remark::KillGaveUp(StillThere::Overdue(late)) => format!("the time was over {} ago", seconds(*late)),
+        Remark::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
+        Remark::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
+        Remark::WorkerWasEnded { end, cause } => format!("worker was ended: {cause} ({end})"),
+        Remark::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
+        Remark::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
+        Remark::TooManyRestarts => "too many restarts".to_owned(),
+        Remark::StartPostponed => "start postponed: no process to be had".to_owned(),
+        Remark::NotReady => "the worker has not said ready in time".to_owned(),
+        Remark::ConnectionReady {
+            connection,
+            concurrency,
+            ..
+        } => format!("connection {connection} is ready for {concurrency}"),
+        Remark::Capacity(news) => capacity(*news),
+        Remark::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
+        Remark::Claimed(job) => format!("claimed {job}"),
+        Remark::HandedOver(job, connection) => format!("handed {job} to {connection}"),
+        Remark::Settled(job, outcome) => {
+            let outcome = match outcome {
+                Outcome::Acked => "acked",
+                Outcome::Failed => "failed",
+                Outcome::Requeued => "requeued",
+            };
+            format!("{job} is {outcome}")
+        }
+        Remark::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
+        Remark::Void(job, why) => format!("{job} was delivered again for nothing: {why}"),
+        Remark::Replaced(job) => format!("{job} was delivered again and replaced where it waits"),
+        Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
+        Remark::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
+        Remark::DoneTwice(job) => format!("{job} was done twice"),
+        Remark::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
+        Remark::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
+        Remark::Registered(worker) => format!("{worker} is registered"),
+        Remark::NotRegistered => "there is no registration".to_owned(),
+        Remark::TimedOut(job) => format!("{job} timed out"),
+        Remark::ResultDropped(job) => format!("the result of {job} is dropped"),
+        Remark::NoHandler { job, waits: Some(time) } => {
+            format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))
+        }
+        Remark::NoHandler { job, waits: None } => {
+            format!("nobody takes {job} of type {}, and it holds the last credit", job.kind)
+        }
+        Remark::CallFailed {
+            what,
+            job,
+            failure: how,
+            retry_in,
+        } => {
+            let retry = retry_in.map_or(String::new(), |pause| format!(", again in {}", seconds(pause)));
+            let job = job.as_ref().map_or(String::new(), |job| format!(" of {job}"));
+            format!("{what}{job} failed: {}{retry}", failure(*how))
+        }
+        Remark::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
+        Remark::QuietStays => "the backend still asks for quiet".to_owned(),
+        Remark::HeartbeatsRefused => "heartbeats are refused in every form".to_owned(),
+        Remark::FetchForm(form) => format!("FETCHes are taken in this form, {form:?}"),
+        Remark::HeartbeatIntervalCut { configured, used } => {
+            format!(
+                "heartbeat interval cut from {} to {}",
+                seconds(*configured),
+                seconds(*used)
+            )
+        }
+        Remark::BackendIsAway(outage) => format!("the backend is away ({})", failure(outage.failure)),
+        Remark::BackendIsStillAway(outage) => format!("the backend is still away{}", self::outage(outage)),
+        Remark::BackendIsBack(outage) => format!("the backend is back after {}", seconds(outage.lasted)),
+        Remark::BackendIsUnsteady { failed } => format!("the backend comes and goes, {failed} requests failed"),
+        Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
+        Remark::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
+        Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
+        Remark::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
+        Remark::Summary(account) => {
+            let left = format!("{} cut off, {} unreported", account.cut_off, account.unreported);
+            match (account.cause, account.worker) {
+                (Cause::Asked(_), _) => left,
+                (cause, None) => format!("{cause:?}, {left}"),
+                (cause, Some(end)) => format!("{cause:?} ({end}), {left}"),
+            }
+        }
+    }
+}
+
+fn cancelled_by(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::Shutdown => "shutdown",
+        CancelReason::Timeout => "timeout",
+        CancelReason::Cancelled => "cancelled",
+        CancelReason::Lost => "lost",
+    }
+}

@@ -1,0 +1,223 @@
+//! Shutdowns by the hundred: real inits, real workers and a backend that misbehaves, put together by chance, and judged from
+//! outside. `make trials COUNT=5000`; a trial that fails prints how to play it again. `cargo test` plays 300.
+//!
+//! Needs root (PID namespaces) and python3.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a trial whose processes do not do as they are told has failed"
+)]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod course;
+mod crash;
+mod ends;
+mod figures;
+mod journal;
+mod kinds;
+mod launch;
+mod operator;
+mod picture;
+mod plan;
+mod promises;
+mod weather;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use figures::Figures;
+use plan::Plan;
+use promises::{Broken, Measured};
+
+/// Trials that are played at the same time: most of the time they wait.
+const AT_ONCE: usize = 16;
+
+/// Trials of a run that asks for no number.
+const COUNT: u64 = 300;
+
+/// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a number gets one of its own.
+const SEED: u64 = 2026;
+
+/// What all of it is called where tests have names.
+const NAME: &str = "shutdowns_put_together_by_chance_keep_every_promise";
+
+/// Calm trials before them, one after the other.
+const CALM: u64 = 30;
+
+/// A run ends after so many failures: what is wrong is known by then.
+const FAILURES: usize = 20;
+
+/// What a run is to do.
+struct Orders {
+    count: u64,
+    seed: u64,
+    only: Option<u64>,
+    /// Only trials whose description has this.
+    like: Option<String>,
+    at_once: usize,
+    /// Where what is left of a trial that failed is kept.
+    keep: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "worker") {
+        worker::main();
+    }
+    if words.iter().any(|word| word == "--list") {
+        println!("{NAME}: test");
+        return ExitCode::SUCCESS;
+    }
+    if !is_meant(&words) {
+        println!("{NAME}: filtered out");
+        return ExitCode::SUCCESS;
+    }
+    run(&orders(&words))
+}
+
+/// As other test programs do: with names on the command line, only what has one of them in its own is run.
+fn is_meant(words: &[String]) -> bool {
+    let mut names = Vec::new();
+    let mut skipped = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--skip" => skipped.extend(words.next()),
+            "--ignored" => return false,
+            "--count" | "--seed" | "--only" | "--like" | "--at-once" | "--keep" | "--test-threads" | "--format"
+            | "--color" | "--logfile" | "-Z" => drop(words.next()),
+            flag if flag.starts_with('-') => {}
+            _ => names.push(word),
+        }
+    }
+    let is_of_ours = |word: &&String| NAME.contains(word.as_str());
+    (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
+}
+
+/// `--count N` (0: only the calm ones), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
+/// with these words: 'is store'), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
+fn orders(words: &[String]) -> Orders {
+    let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
+    let value = |name: &str| word(name)?.parse::<u64>().ok();
+    let is_usual = word("--count").is_none();
+    let seed = value("--seed").unwrap_or_else(|| if is_usual { SEED } else { support::sys::monotonic_ns() });
+    Orders {
+        count: value("--count").unwrap_or(COUNT),
+        seed,
+        only: value("--only"),
+        like: word("--like").cloned(),
+        at_once: value("--at-once").map_or(AT_ONCE, |count| usize::try_from(count).unwrap()),
+        keep: word("--keep").map_or_else(
+            || std::env::temp_dir().join(format!("ojs-trials-{seed}")),
+            PathBuf::from,
+        ),
+    }
+}
+
+fn run(orders: &Orders) -> ExitCode {
+    let rarest = plan::rarest_pair(plan::THOROUGH);
+    assert!(
+        rarest >= plan::LEAST_TIMES,
+        "a pair of behaviour, weather and occasion comes up {rarest} times in {} trials",
+        plan::THOROUGH
+    );
+    let (first, last) = orders.only.map_or((0, orders.count), |only| (only, only + 1));
+    println!("{} trials, seed {}", last - first, orders.seed);
+    let figures = Mutex::new(Figures::default());
+    if orders.only.is_none() {
+        for number in 0..CALM {
+            play(orders, &Plan::calm(orders.seed, number), &figures);
+            if figures.lock().unwrap().failed() > 0 {
+                break;
+            }
+        }
+        figures.lock().unwrap().judge_calm();
+    }
+    let next = AtomicU64::new(first);
+    let late = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..orders.at_once.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= last || figures.lock().unwrap().failed() >= FAILURES {
+                        return;
+                    }
+                    let plan = Plan::draw(orders.seed, number);
+                    if !orders
+                        .like
+                        .as_ref()
+                        .is_none_or(|words| plan.to_string().contains(words))
+                    {
+                        continue;
+                    }
+                    let is_alone = orders.only.is_some() || late.lock().unwrap().len() >= FAILURES;
+                    if is_alone {
+                        play(orders, &plan, &figures);
+                    } else if let Some(number) = play_beside_others(orders, &plan, &figures) {
+                        late.lock().unwrap().push(number);
+                    }
+                }
+            });
+        }
+    });
+    for number in late.into_inner().unwrap() {
+        println!("trial {number} again, with nothing beside it");
+        play(orders, &Plan::draw(orders.seed, number), &figures);
+    }
+    let figures = figures.into_inner().unwrap();
+    println!("{figures}");
+    if figures.failed() == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn play(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) {
+    let (broken, measured) = judge(orders, plan);
+    figures.lock().unwrap().add(plan, measured, &broken);
+}
+
+/// The same; its number if nothing but promises about time were broken, or the heartbeats paused, which tells nothing while
+/// others keep the machine busy: it has to be played again.
+fn play_beside_others(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) -> Option<u64> {
+    let (broken, measured) = judge(orders, plan);
+    let is_late = !broken.is_empty() && broken.iter().all(Broken::is_of_time) || broken.iter().any(Broken::is_a_pause);
+    if is_late {
+        return Some(plan.number);
+    }
+    figures.lock().unwrap().add(plan, measured, &broken);
+    None
+}
+
+/// Where a trial has its files: in memory if that can be had. A disk that is busy holds up whoever writes a log for a second.
+fn files() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let is_writable = nix::unistd::access(memory, nix::unistd::AccessFlags::W_OK).is_ok();
+    if is_writable {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+fn judge(orders: &Orders, plan: &Plan) -> (Vec<Broken>, Measured) {
+    let name = format!("ojs-{}-{}-{}", plan.kind(), std::process::id(), plan.number);
+    let story = course::play(plan, &files().join(name));
+    let (broken, measured) = promises::judge(plan, &story);
+    if !broken.is_empty() || orders.only.is_some() {
+        print!("{}", picture::tell(plan, &story, &broken, &orders.keep));
+    }
+    (broken, measured)
+}
