@@ -1,6 +1,7 @@
 //! The real lanes against a backend that does everything wrong.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     reason = "a test that cannot get at its answer has failed"
 )]

@@ -5,6 +5,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     reason = "the test is the outside world, and one that cannot make its directories has failed"
 )]

@@ -6,10 +6,11 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use ojs_init::daemon::runtime::dir::{RuntimeDir, candidates, home_name};
+use ojs_init::daemon::workers::admission::may_connect;
+
 use crate::forked::forked;
 use crate::runtime::*;
-use ojs_init::daemon::workers::admission::may_connect;
-use ojs_init::daemon::runtime::dir::{RuntimeDir, candidates, home_name};
 
 #[test]
 fn the_next_place_is_taken_when_one_does_not_work_and_all_are_named_when_none_does() {

@@ -7,12 +7,13 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::forked::forked;
-use crate::runtime::*;
 use nix::sys::stat::{Mode, umask};
-use ojs_init::daemon::workers::admission::{Allowed, Refusal, may_connect};
 use ojs_init::daemon::runtime::base::Unusable;
 use ojs_init::daemon::runtime::dir::RuntimeDir;
+use ojs_init::daemon::workers::admission::{Allowed, Refusal, may_connect};
+
+use crate::forked::forked;
+use crate::runtime::*;
 
 #[test]
 fn an_instance_has_a_directory_of_its_own_that_goes_away_with_it() {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::backend::Outcome;
 use crate::operator::{Came, OBEYS, Place, run, start, start_unread};
-use crate::stage::{Stage, never};
+use crate::stage::{Init, PATIENCE, Stage, never};
 use crate::support::sys;
+use crate::support::wait::wait_until;
 
 /// A hook ended well and said nothing on standard error.
 #[track_caller]
@@ -87,7 +88,10 @@ fn a_hook_after_the_sigterm_waits_with_the_drain() {
     init.notes_line("lifecycle terminate sigterm");
     let came = run(&stage, &init, &["prestop", "--for", "100ms"]);
     ended_well(&came, "the worker is terminating, 1 job active: the drain ends in ");
+    let waits = |init: &Init| init.log().matches("asks: Wait").count();
+    let before = waits(&init);
     let hook = start(&stage, &init, Place::Inside, &["prestop", "--until-idle"]);
+    assert!(wait_until(PATIENCE, || waits(&init) > before), "{}", init.story());
     init.order("ack j1");
     let came = hook.ends();
     assert_eq!((came.status, came.stderr.as_str()), (Some(0), ""), "{came:?}");
@@ -130,7 +134,7 @@ fn a_hook_in_the_namespace_ends_well_when_the_init_is_about_to_exit() {
 }
 
 /// Its second request comes right after the answer to the first one.
-fn hook_waits(init: &mut crate::stage::Init) {
+fn hook_waits(init: &mut Init) {
     init.logs("asks: Wait");
 }
 

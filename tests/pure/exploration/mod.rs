@@ -17,9 +17,10 @@ mod world;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use self::world::{Action, Budget, World};
-use crate::script::{render, settings};
 use ojs_init::lifecycle::api::options::{Leftovers, Options, Restart};
+use world::{Action, Budget, World};
+
+use crate::script::{render, settings};
 
 const NOTHING: Budget = Budget {
     sigterm: 0,
