@@ -1,4 +1,8 @@
 //! Somebody who runs a subcommand, in the container or outside.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test is the outside world: it starts and waits for processes"
+)]
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
