@@ -14,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// One that starts now.
+    /// A clock that starts now.
     #[allow(clippy::disallowed_methods, reason = "the clock itself")]
     pub fn start() -> Self {
         Self {
@@ -23,7 +23,7 @@ impl Clock {
         }
     }
 
-    /// Now.
+    /// The time since the clock started.
     pub fn now(&self) -> Moment {
         self.start.elapsed()
     }

@@ -15,8 +15,8 @@ pub(crate) const MAX_EVENT_JOBS: usize = 1_000;
 /// What the server does by itself.
 const OCCURRENCES: [&str; 5] = ["visibility_timeout", "worker_death", "expired", "refusing", "listening"];
 
-/// A name that the program itself has. Spelled as a reference, serde would want to borrow it from what it reads.
-type Name = &'static str;
+/// A name that the program itself has. Were the reference spelled out, serde would want to borrow it from what it reads.
+type KnownName = &'static str;
 
 /// One thing that happened. It can be written as JSON and read again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,18 +39,18 @@ pub struct Event {
     /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`, `expired`, `refusing`,
     /// `listening`.
     #[serde(deserialize_with = "operation")]
-    pub operation: Name,
+    pub operation: KnownName,
     /// The method and path of a request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub request: String,
-    /// The worker that it is about.
+    /// The worker that the event is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The jobs that it is about.
+    /// The jobs that the event is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<String>,
-    /// How many more jobs it is about: of a batch only the first are named.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// How many more jobs the event is about: of a batch only the first are named.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub more_jobs: usize,
     /// Of a heartbeat: what the worker said that it is. Of a job: the state that it got into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,11 +60,11 @@ pub struct Event {
     pub status: Option<u16>,
     /// The fault that met the request.
     #[serde(default, deserialize_with = "fault", skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Name>,
+    pub fault: Option<KnownName>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_none(count: &usize) -> bool {
+fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
@@ -96,25 +96,25 @@ pub(crate) fn millis(moment: Moment) -> f64 {
 
 /// The last events; older ones are forgotten.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub(crate) struct EventLog {
     ring: VecDeque<Event>,
-    most: usize,
-    next: u64,
+    capacity: usize,
+    next_number: u64,
 }
 
-impl Events {
-    /// Room for that many.
-    pub fn new(most: usize) -> Self {
+impl EventLog {
+    /// A log with room for that many events.
+    pub fn new(capacity: usize) -> Self {
         Self {
             ring: VecDeque::new(),
-            most: most.max(1),
-            next: 1,
+            capacity: capacity.max(1),
+            next_number: 1,
         }
     }
 
     /// Takes an event in, at this time.
     pub fn push(&mut self, now: Moment, time: String, event: Event) {
-        if self.ring.len() >= self.most {
+        if self.ring.len() >= self.capacity {
             self.ring.pop_front();
         }
         let ms = millis(now);
@@ -122,26 +122,26 @@ impl Events {
         let took = |since: f64| ((ms - since).max(0.0) * 1e3).round() / 1e3;
         let took_ms = event.arrived_ms.filter(|_| event.is_answered()).map(took);
         self.ring.push_back(Event {
-            number: self.next,
+            number: self.next_number,
             ms,
             took_ms,
             time,
             ..event
         });
-        self.next += 1;
+        self.next_number += 1;
     }
 
-    /// Those with a higher number than `after`, oldest first.
+    /// The events with a higher number than `after`, oldest first.
     pub fn after(&self, after: u64) -> impl Iterator<Item = &Event> {
         // Numbers have no gaps: what comes before is skipped without looking at it.
-        let first = self.ring.front().map_or(self.next, |event| event.number);
+        let first = self.ring.front().map_or(self.next_number, |event| event.number);
         let skipped = usize::try_from(after.saturating_add(1).saturating_sub(first)).unwrap_or(usize::MAX);
         self.ring.iter().skip(skipped)
     }
 
-    /// The number that the next one gets.
+    /// The number that the next event gets.
     pub fn next_number(&self) -> u64 {
-        self.next
+        self.next_number
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_oldest_events_go_first_and_numbers_go_on() {
-        let mut events = Events::new(2);
+        let mut events = EventLog::new(2);
         for _ in 0..3 {
             events.push(Moment::ZERO, String::new(), Event::new("x"));
         }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn how_long_an_answer_took_is_told_unless_it_got_lost() {
-        let mut events = Events::new(9);
+        let mut events = EventLog::new(9);
         for (status, fault) in [(Some(200), None), (Some(200), Some(LOSE_REPLY)), (None, Some("hang"))] {
             let event = Event {
                 arrived_ms: Some(1.5),

@@ -57,18 +57,18 @@ impl Object {
         }
     }
 
-    /// Takes a field out.
+    /// Takes a field out of the object.
     pub fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
         let position = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(position).1)
     }
 
-    /// All fields.
+    /// All fields of the object.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), &**value))
     }
 
-    /// All fields, owned.
+    /// All fields of the object, which is gone.
     pub fn into_fields(self) -> Vec<(String, Box<RawValue>)> {
         self.0
     }
@@ -77,9 +77,9 @@ impl Object {
 /// A field that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongType {
-    /// Its name.
+    /// The name of the field.
     pub field: String,
-    /// What it should be.
+    /// What the field should be.
     pub expected: String,
 }
 

@@ -36,7 +36,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 14] = [
         Self::Fetch,
         Self::Ack,
@@ -54,7 +54,7 @@ impl Operation {
         Self::Other,
     ];
 
-    /// Its name in faults and events.
+    /// The name of the operation in faults and events.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Operation {
         }
     }
 
-    /// The one of that name.
+    /// The operation of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operation| operation.name() == name)

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::dialect::Dialect;
 
-/// How a server is to be.
+/// What can be chosen about a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens; port 0: any free one.
+    /// The address at which the server listens; port 0: any free one.
     pub listen: SocketAddr,
     /// Whether `listen` may be an address that other machines reach.
     pub allow_remote: bool,
-    /// How it speaks with workers.
+    /// How the server speaks with workers.
     pub dialect: Dialect,
     /// What every request but `/ojs/v1/health` must show as its bearer token; `None`: nothing.
     pub token: Option<String>,
@@ -26,7 +26,7 @@ pub struct Options {
     pub max_jobs: usize,
     /// Most events; older ones are forgotten.
     pub max_events: usize,
-    /// Decides the jitter of retries.
+    /// The seed that decides the jitter of retries.
     pub seed: u64,
 }
 

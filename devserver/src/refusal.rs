@@ -4,14 +4,14 @@ use serde_json::value::RawValue;
 
 use crate::json::{WrongType, raw};
 
-/// What kind of refusal; decides the HTTP status and the error code.
+/// The kind of a refusal, which decides the HTTP status and the error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RefusalKind {
     /// The request makes no sense.
     Invalid,
     /// There is no such thing.
     NotFound,
-    /// It does not go with the state of the thing.
+    /// The request does not go with the state of the thing.
     Conflict,
     /// A job of that id exists.
     Duplicate,
@@ -23,20 +23,20 @@ pub enum Kind {
     TooLarge,
 }
 
-/// A refusal.
+/// Why a request is not carried out.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// What kind.
-    pub kind: Kind,
-    /// For people: what was wrong, and what is accepted.
+    /// The kind, which decides the HTTP status.
+    pub kind: RefusalKind,
+    /// What was wrong, and what is accepted; for people.
     pub message: String,
-    /// For programs.
+    /// The same for programs, as JSON.
     pub details: Option<Box<RawValue>>,
 }
 
 impl Refusal {
-    /// One without details.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    /// A refusal without details.
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -44,7 +44,7 @@ impl Refusal {
         }
     }
 
-    /// The same, with details.
+    /// The same refusal, with details.
     pub fn with(self, details: &serde_json::Value) -> Self {
         Self {
             details: Some(raw(details)),
@@ -55,24 +55,24 @@ impl Refusal {
     /// A field that is not what it should be.
     pub fn field(name: &str, expected: &str) -> Self {
         let details = serde_json::json!({"field": name, "expected": expected});
-        Self::new(Kind::Invalid, format!("the field '{name}' must be {expected}")).with(&details)
+        Self::new(RefusalKind::Invalid, format!("the field '{name}' must be {expected}")).with(&details)
     }
 
-    /// There is no job of that id.
+    /// A job, a worker or the like that is not there, by the type that the details name.
+    pub fn not_found(resource_type: &str, id: &str, message: impl Into<String>) -> Self {
+        let details = serde_json::json!({"resource_type": resource_type, "resource_id": id});
+        Self::new(RefusalKind::NotFound, message).with(&details)
+    }
+
+    /// A job that is not there.
     pub fn no_job(id: &str) -> Self {
-        let details = serde_json::json!({"resource_type": "job", "resource_id": id});
-        Self::new(
-            Kind::NotFound,
-            format!("there is no job '{id}'; it may have been forgotten"),
-        )
-        .with(&details)
+        Self::not_found("job", id, format!("there is no job '{id}'; it may have been forgotten"))
     }
 
-    /// There is no worker of that id.
+    /// A worker that is not there.
     pub fn no_worker(id: &str) -> Self {
-        let details = serde_json::json!({"resource_type": "worker", "resource_id": id});
         let message = format!("there is no worker '{id}': it never came, deregistered, or was declared dead");
-        Self::new(Kind::NotFound, message).with(&details)
+        Self::not_found("worker", id, message)
     }
 }
 

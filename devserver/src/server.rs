@@ -63,7 +63,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one; it can be reached when this returns.
+    /// Starts a server; it can be reached when this returns.
     ///
     /// # Errors
     ///
@@ -92,13 +92,13 @@ impl Server {
         })
     }
 
-    /// Its base URL, without a slash at the end.
+    /// The base URL of the server, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Where it listens.
+    /// The address at which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -125,7 +125,7 @@ impl Server {
             new_job::read(body).map_err(|refusal| refusal.message)
         };
         let jobs = jobs.map(read).collect::<Result<Vec<_>, String>>()?;
-        let ids = self.with(|state, now| state.store.enqueue(now, jobs, new_id))?;
+        let ids = self.with_state(|state, now| state.store.enqueue(now, jobs, new_id))?;
         Ok(ids.iter().map(ToString::to_string).collect())
     }
 
@@ -135,7 +135,7 @@ impl Server {
     ///
     /// There is no such job, or its life is over.
     pub fn cancel(&self, job: &str) -> Result<(), String> {
-        self.with(|state, now| state.store.cancel(now, job)).map(|_| ())
+        self.with_state(|state, now| state.store.cancel(now, job)).map(|_| ())
     }
 
     /// Tells a worker what to be, with its next heartbeat.
@@ -144,10 +144,10 @@ impl Server {
     ///
     /// There is no such worker, or it was told to terminate.
     pub fn direct(&self, worker: &str, directive: Directive) -> Result<(), String> {
-        self.with(|state, _| state.store.direct(worker, directive))
+        self.with_state(|state, _| state.store.direct(worker, directive))
     }
 
-    /// Ids of the workers that have come and not gone.
+    /// The ids of the workers that have come and not gone.
     #[must_use]
     pub fn workers(&self) -> Vec<String> {
         self.shared
@@ -175,15 +175,10 @@ impl Server {
     /// How many jobs are in a state.
     #[must_use]
     pub fn count(&self, state: JobState) -> usize {
-        let counts = self.shared.lock();
-        counts
-            .store
-            .counts()
-            .find_map(|(of, count)| (of == state).then_some(count))
-            .unwrap_or_default()
+        self.shared.lock().store.count(state)
     }
 
-    /// Most jobs that each worker ever had at the same time, also of workers that are gone.
+    /// The most jobs that each worker ever had at the same time, also of workers that are gone.
     #[must_use]
     pub fn most_active(&self) -> BTreeMap<String, usize> {
         let state = self.shared.lock();
@@ -195,7 +190,7 @@ impl Server {
             .collect()
     }
 
-    /// Time since its start, by the clock of its events.
+    /// The time since the start of the server, by the clock of its events.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.shared.clock.now()
@@ -205,7 +200,7 @@ impl Server {
     /// ids. A witness inside of the process: no network and no fault keeps it from seeing what was given away too early.
     #[must_use]
     pub fn take_over(&self, worker: &str) -> Vec<String> {
-        let taken = self.with(|state, now| Ok(state.store.take_over(now, worker)));
+        let taken = self.with_state(|state, now| Ok(state.store.take_over(now, worker)));
         taken.unwrap_or_default().iter().map(ToString::to_string).collect()
     }
 
@@ -215,7 +210,7 @@ impl Server {
     ///
     /// There is no such job, or the worker does not have it.
     pub fn acknowledge(&self, worker: &str, job: &str) -> Result<(), String> {
-        self.with(|state, now| state.store.ack(now, job, Some(worker), None).map(|_| ()))
+        self.with_state(|state, now| state.store.ack(now, job, Some(worker), None).map(|_| ()))
     }
 
     /// The last events, oldest first.
@@ -236,7 +231,7 @@ impl Server {
     ///
     /// Too many are switched on.
     pub fn fault(&self, rule: FaultRule) -> Result<u64, String> {
-        self.with(|state, now| state.faults.add(now, rule))
+        self.with_state(|state, now| state.faults.add(now, rule))
     }
 
     /// Switches a fault off; whether it was on.
@@ -279,7 +274,7 @@ impl Server {
         }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State, Moment) -> Result<T, Refusal>) -> Result<T, String> {
+    fn with_state<T>(&self, act: impl FnOnce(&mut State, Moment) -> Result<T, Refusal>) -> Result<T, String> {
         let result = act(&mut self.shared.lock(), self.shared.clock.now());
         self.shared.notify();
         result.map_err(|refusal| refusal.message)

@@ -6,25 +6,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::events::{Event, Events};
+use crate::events::{Event, EventLog};
 use crate::faults::{Fault, Faults};
 use crate::json::{Object, raw};
 use crate::moment::{Moment, wall};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::store::{Settings, Store};
+use crate::store::{Store, StoreSettings};
 
 /// Whether somebody can connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Yes.
+    /// Somebody can connect.
     Open,
-    /// No, until then.
+    /// Nobody can connect.
     Closed {
-        /// `None`: until somebody says otherwise.
+        /// When the port opens again; `None`: when somebody says so.
         until: Option<Moment>,
     },
-    /// Never again.
+    /// Nobody can connect any more: the server ends.
     Over,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Shared {
     changed: Condvar,
 }
 
-/// What changes.
+/// What changes while the server runs; behind the lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub store: Store,
     pub faults: Faults,
-    pub events: Events,
+    pub events: EventLog,
     is_listening: bool,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
     /// The state of a server that starts now, and what its thread hears of the gate.
     pub fn new(options: Options) -> (Self, watch::Receiver<Gate>) {
         let clock = Clock::start();
-        let settings = Settings {
+        let settings = StoreSettings {
             visibility_timeout: options.visibility_timeout,
             heartbeat_timeout: options.heartbeat_timeout,
             max_jobs: options.max_jobs.max(1),
@@ -60,7 +60,7 @@ impl Shared {
         let state = State {
             store: Store::new(settings, clock.epoch(), options.seed),
             faults: Faults::default(),
-            events: Events::new(options.max_events),
+            events: EventLog::new(options.max_events),
             is_listening: true,
         };
         let (gate, gate_seen) = watch::channel(Gate::Open);
@@ -90,8 +90,8 @@ impl Shared {
         state
     }
 
-    /// Notes that something happened.
-    pub fn note(&self, event: Event) {
+    /// Takes in an event of something that happened just now.
+    pub fn record(&self, event: Event) {
         let mut state = self.lock();
         let now = self.clock.now();
         self.push(&mut state, now, event);
@@ -99,15 +99,15 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Notes that something happened, with the state at hand.
+    /// Takes in an event, with the state at hand.
     fn push(&self, state: &mut State, now: Moment, event: Event) {
         state.events.push(now, wall(self.clock.epoch(), now), event);
     }
 
     /// The fault that meets a request with this body.
-    pub fn take_fault(&self, operation: Operation, body: &[u8]) -> Option<Fault> {
+    pub fn fault_for(&self, operation: Operation, body: &[u8]) -> Option<Fault> {
         let mut state = self.lock();
-        if state.faults.are_off() {
+        if state.faults.is_empty() {
             return None;
         }
         let id = Object::read(body)
@@ -119,10 +119,10 @@ impl Shared {
             .map(|job| raw(&job.envelope(state.store.epoch())));
         let stored = body.len() + job.map_or(0, |job| job.get().len());
         let now = self.clock.now();
-        state.faults.take(now, operation, stored as u64)
+        state.faults.fault_for(now, operation, stored as u64)
     }
 
-    /// Whoever waits for something is to look again.
+    /// Has whoever waits for something look again.
     pub fn notify(&self) {
         self.changed.notify_all();
     }
@@ -130,7 +130,7 @@ impl Shared {
     /// Notes whether somebody can connect.
     pub fn set_listening(&self, is_listening: bool) {
         self.lock().is_listening = is_listening;
-        self.note(Event::new(if is_listening { "listening" } else { "refusing" }));
+        self.record(Event::new(if is_listening { "listening" } else { "refusing" }));
     }
 
     /// Waits until somebody can connect, or until nobody can; whether it came to that in time.

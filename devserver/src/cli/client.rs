@@ -1,4 +1,4 @@
-//! Speaking with a backend.
+//! How the commands speak with a backend.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
 /// What stands in a path as it is.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A backend.
+/// A backend that can be asked.
 pub(super) struct Client {
     agent: Agent,
     base: String,
@@ -36,7 +36,7 @@ struct ErrorDetails {
 }
 
 impl Client {
-    /// One at this URL.
+    /// A client of the backend at this URL.
     ///
     /// # Errors
     ///
@@ -61,30 +61,26 @@ impl Client {
         })
     }
 
-    /// GET; gives the body.
+    /// Sends a GET; gives the body of the answer.
     pub fn get(&self, path: &str) -> Result<String, String> {
         let request = self.agent.get(format!("{}{path}", self.base));
-        self.read(path, self.dress(request).call())
+        self.read(path, self.with_token(request).call())
     }
 
-    /// DELETE; gives the body.
+    /// Sends a DELETE; gives the body of the answer.
     pub fn delete(&self, path: &str) -> Result<String, String> {
         let request = self.agent.delete(format!("{}{path}", self.base));
-        self.read(path, self.dress(request).call())
+        self.read(path, self.with_token(request).call())
     }
 
-    /// POST; gives the body.
+    /// Sends a POST; gives the body of the answer.
     pub fn post(&self, path: &str, body: &str) -> Result<String, String> {
         let request = self.agent.post(format!("{}{path}", self.base));
-        self.read(
-            path,
-            self.dress(request)
-                .content_type("application/openjobspec+json")
-                .send(body),
-        )
+        let request = request.content_type("application/openjobspec+json");
+        self.read(path, self.with_token(request).send(body))
     }
 
-    fn dress<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
+    fn with_token<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
         match &self.token {
             Some(token) => request.header("Authorization", format!("Bearer {token}")),
             None => request,
@@ -115,12 +111,12 @@ impl Client {
     }
 }
 
-/// A piece of a path.
+/// The text as one segment of a path.
 pub(super) fn segment(text: &str) -> String {
-    utf8_percent_encode(text, PLAIN).to_string()
+    utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
-/// Reads an answer.
+/// Reads the body of an answer.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
     serde_json::from_str(body).map_err(|error| format!("the answer is not what a development server says: {error}"))
 }

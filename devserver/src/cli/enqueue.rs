@@ -11,7 +11,7 @@ use super::client::{Client, parse};
 use super::failure::Failure;
 use crate::json::{Object, raw};
 
-/// Jobs of one request.
+/// Most jobs of one request.
 const BATCH: u64 = 1_000;
 
 #[derive(Debug, Args)]
@@ -36,54 +36,54 @@ pub(super) struct Enqueue {
 }
 
 #[derive(Serialize)]
-struct Job<'a> {
+struct JobBody<'a> {
     r#type: &'a str,
     args: &'a RawValue,
     options: &'a Object,
 }
 
 #[derive(Serialize)]
-struct Batch<'a> {
-    jobs: Vec<&'a Job<'a>>,
+struct BatchBody<'a> {
+    jobs: Vec<&'a JobBody<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Taken {
-    jobs: Vec<TakenJob>,
+struct EnqueuedJobs {
+    jobs: Vec<EnqueuedJob>,
 }
 
 #[derive(Deserialize)]
-struct TakenJob {
+struct EnqueuedJob {
     id: String,
 }
 
-/// Enqueues, in batches.
+/// Enqueues the jobs, in batches.
 pub(super) fn run(enqueue: &Enqueue, out: &mut impl Write) -> Result<(), Failure> {
     let args = args(&enqueue.args)?;
     let mut options = options(enqueue.options.as_deref())?;
     options.set("queue", raw(&enqueue.queue));
-    let job = Job {
+    let job = JobBody {
         r#type: &enqueue.kind,
         args: &args,
         options: &options,
     };
     let client = Client::new(&enqueue.backend)?;
     let mut first = None;
-    let mut left = enqueue.count;
-    while left > 0 {
-        let now = left.min(BATCH);
-        let batch = Batch {
-            jobs: (0..now).map(|_| &job).collect(),
+    let mut remaining = enqueue.count;
+    while remaining > 0 {
+        let size = remaining.min(BATCH);
+        let batch = BatchBody {
+            jobs: (0..size).map(|_| &job).collect(),
         };
-        let done = enqueue.count - left;
+        let done = enqueue.count - remaining;
         let answer = client.post("/ojs/v1/jobs/batch", raw(&batch).get());
         let answer = answer.map_err(|error| match done {
             0 => error,
             _ => format!("{error} ({done} of {} are enqueued)", enqueue.count),
         })?;
-        let taken: Taken = parse(&answer)?;
+        let taken: EnqueuedJobs = parse(&answer)?;
         first = first.or_else(|| taken.jobs.into_iter().next());
-        left -= now;
+        remaining -= size;
     }
     let id = first.map(|job| job.id).unwrap_or_default();
     match enqueue.count {

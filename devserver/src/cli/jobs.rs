@@ -16,10 +16,10 @@ use crate::JobState;
 use crate::json::Object;
 
 /// How often a watched list is looked at.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How many jobs are looked at for changes.
-const WATCHED: u64 = 1_000;
+const WATCHED_JOBS: u64 = 1_000;
 
 /// Upper left corner, and everything below it gone.
 const REDRAW: &str = "\x1b[H\x1b[J";
@@ -43,17 +43,17 @@ pub(super) struct Jobs {
 }
 
 fn state(name: &str) -> Result<JobState, String> {
-    JobState::named(name).ok_or_else(|| format!("one of {}", JobState::ALL.map(JobState::name).join(", ")))
+    JobState::named(name).ok_or_else(|| format!("one of {}", JobState::names()))
 }
 
 #[derive(Deserialize)]
-struct Page {
-    jobs: Vec<Job>,
+struct JobsPage {
+    jobs: Vec<ListedJob>,
     counts: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]
-struct Job {
+struct ListedJob {
     id: String,
     r#type: String,
     queue: String,
@@ -71,7 +71,7 @@ struct JobError {
     r#type: String,
 }
 
-impl Job {
+impl ListedJob {
     fn row(self) -> Vec<String> {
         let error = self.error.unwrap_or_default().r#type;
         vec![
@@ -108,7 +108,7 @@ fn list(client: &Client, jobs: &Jobs, limit: u64) -> Result<String, String> {
         path.push_str(&format!("&queue={}", segment(queue)));
     }
     let body = client.get(&path)?;
-    let page: Page = parse(&body)?;
+    let page: JobsPage = parse(&body)?;
     let states = JobState::ALL.map(JobState::name);
     let counts = states
         .iter()
@@ -118,7 +118,7 @@ fn list(client: &Client, jobs: &Jobs, limit: u64) -> Result<String, String> {
             .map(str::to_owned)
             .to_vec(),
     ];
-    rows.extend(page.jobs.into_iter().map(Job::row));
+    rows.extend(page.jobs.into_iter().map(ListedJob::row));
     let counts = counts.collect::<Vec<_>>().join(", ");
     Ok(format!("{counts}\n\n{}", table::lines(&rows).join("\n")))
 }
@@ -129,29 +129,21 @@ fn write_list(list: &str, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// On a terminal: the list, again and again. An outage is shown, and waited out.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a tool for people that only looks now and then"
-)]
 fn redraw(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     loop {
         let list = list(client, jobs, jobs.limit).unwrap_or_else(|error| error);
         write_list(&format!("{REDRAW}{list}"), out)?;
-        thread::sleep(LOOK);
+        wait_to_look_again();
     }
 }
 
 /// Elsewhere: a line for each job that is not as it was.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a tool for people that only looks now and then"
-)]
 fn follow(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     let queue = jobs.queue.as_deref().map(|queue| format!("&queue={}", segment(queue)));
-    let path = format!("/ojs/v1/jobs?limit={WATCHED}{}", queue.unwrap_or_default());
+    let path = format!("/ojs/v1/jobs?limit={WATCHED_JOBS}{}", queue.unwrap_or_default());
     let mut seen: BTreeMap<String, (String, u32)> = BTreeMap::new();
     loop {
-        let page: Page = parse(&client.get(&path)?)?;
+        let page: JobsPage = parse(&client.get(&path)?)?;
         let mut now = BTreeMap::new();
         for job in page.jobs.into_iter().rev() {
             let is_new = seen
@@ -164,8 +156,16 @@ fn follow(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Fail
         }
         out.flush()?;
         seen = now;
-        thread::sleep(LOOK);
+        wait_to_look_again();
     }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a tool for people that only looks now and then"
+)]
+fn wait_to_look_again() {
+    thread::sleep(LOOK_EVERY);
 }
 
 /// Shows everything about a job, as it is spelled.

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the program.
 
 mod backend;
 mod client;

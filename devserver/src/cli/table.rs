@@ -1,4 +1,4 @@
-//! Small tables.
+//! Small tables for people.
 
 /// Widest column, in characters; what is longer is cut.
 const MAX_WIDTH: usize = 60;

@@ -77,7 +77,7 @@ pub(super) fn run(timeline: &Timeline, out: &mut impl Write) -> Result<(), Failu
     }
     let mut record = match &timeline.input {
         Some(file) => Record::read(&read(file)?).map_err(|error| format!("cannot use {}: {error}", file.display()))?,
-        None => ask(&Client::new(&timeline.backend)?)?,
+        None => fetch_record(&Client::new(&timeline.backend)?)?,
     };
     record.marks.extend(timeline.marks.iter().cloned());
     if let Some(file) = &timeline.save {
@@ -112,18 +112,18 @@ fn show(picture: &Picture) -> String {
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct EventsPage {
     events: Vec<Event>,
     last: u64,
 }
 
 /// Everything that a server still knows.
-fn ask(client: &Client) -> Result<Record, String> {
+fn fetch_record(client: &Client) -> Result<Record, String> {
     let mut record = Record::default();
     let mut after = 0;
     for _ in 0..MAX_PAGES {
         let body = client.get(&format!("/dev/events?after={after}&limit={PAGE}"))?;
-        let page: Page = parse(&body)?;
+        let page: EventsPage = parse(&body)?;
         let is_all = page.events.len() < PAGE;
         record.events.extend(page.events);
         after = page.last;

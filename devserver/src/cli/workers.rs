@@ -9,12 +9,12 @@ use super::failure::Failure;
 use super::table;
 
 #[derive(Deserialize)]
-struct Page {
-    workers: Vec<Worker>,
+struct WorkersPage {
+    workers: Vec<ListedWorker>,
 }
 
 #[derive(Deserialize)]
-struct Worker {
+struct ListedWorker {
     id: String,
     state: String,
     directive: String,
@@ -29,7 +29,7 @@ struct Worker {
 /// Shows the workers.
 pub(super) fn run(client: &Client, out: &mut impl Write) -> Result<(), Failure> {
     let body = client.get("/ojs/v1/admin/workers")?;
-    let page: Page = parse(&body)?;
+    let page: WorkersPage = parse(&body)?;
     let heading = ["ID", "STATE", "TOLD", "ACTIVE", "LAST HEARTBEAT", "HOST", "QUEUES"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(page.workers.into_iter().map(|worker| {

@@ -1,16 +1,23 @@
 //! What is accepted from workers and how they are answered: the specification's way and the ways of real backends.
 
+mod fields;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use fields::{
+    ACK_FIELDS, DEREGISTER_FIELDS, ERROR_CODES, ERROR_FIELDS, FETCH_FIELDS, HEARTBEAT_FIELDS, NACK_FIELDS,
+    PROTOCOL_FETCH_FIELDS, PROTOCOL_HEARTBEAT_FIELDS, WORKER_INFO_FIELDS, check_fields,
+};
+
 use crate::json::{Object, raw};
-use crate::refusal::{Kind, Refusal};
-use crate::store::Fetch;
+use crate::refusal::Refusal;
+use crate::store::fetch::Fetch;
 use crate::store::job::Directive;
-use crate::store::worker::{Beat, Beaten};
+use crate::store::worker::{Heartbeat, HeartbeatAnswer};
 
 /// How the server speaks with workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,10 +37,10 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 5] = [Self::Spec, Self::Go, Self::Integer, Self::Strict, Self::Protocol];
 
-    /// Its name on the command line.
+    /// The name of the dialect on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,7 +74,8 @@ impl FromStr for Dialect {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|dialect| dialect.name() == name);
-        found.ok_or_else(|| format!("there is no dialect '{name}': it is one of spec, go, integer, strict, protocol"))
+        let known = Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("there is no dialect '{name}': it is one of {known}"))
     }
 }
 
@@ -78,51 +86,9 @@ const GO_VISIBILITY: Duration = Duration::from_secs(30);
 const SCHEMA_MIN_VISIBILITY_MS: u64 = 1_000;
 
 /// Longest id of a worker, in bytes.
-const MAX_WORKER_BYTES: usize = 255;
+const MAX_WORKER_ID_BYTES: usize = 255;
 
-/// The fields of the JSON schemas of requests.
-const FETCH_FIELDS: [&str; 4] = ["queues", "count", "worker_id", "visibility_timeout_ms"];
-const ACK_FIELDS: [&str; 2] = ["job_id", "result"];
-const NACK_FIELDS: [&str; 2] = ["job_id", "error"];
-const ERROR_FIELDS: [&str; 4] = ["code", "message", "retryable", "details"];
-const HEARTBEAT_FIELDS: [&str; 3] = ["worker_id", "active_jobs", "visibility_timeout_ms"];
-const DEREGISTER_FIELDS: [&str; 1] = ["worker_id"];
-
-/// The fields of a heartbeat and of a FETCH in the worker protocol (4.2, 6.2).
-const PROTOCOL_HEARTBEAT_FIELDS: [&str; 10] = [
-    "worker_id",
-    "state",
-    "active_jobs",
-    "active_job_ids",
-    "started_at",
-    "hostname",
-    "pid",
-    "queues",
-    "concurrency",
-    "labels",
-];
-const PROTOCOL_FETCH_FIELDS: [&str; 3] = ["queues", "count", "worker_id"];
-
-/// The error codes of the JSON schema of a FAIL.
-const ERROR_CODES: [&str; 12] = [
-    "handler_error",
-    "timeout",
-    "cancelled",
-    "invalid_payload",
-    "invalid_request",
-    "not_found",
-    "backend_error",
-    "rate_limited",
-    "duplicate",
-    "queue_paused",
-    "schema_validation",
-    "unsupported",
-];
-
-/// What a worker may say about itself in registration and heartbeats.
-const ABOUT: [&str; 6] = ["hostname", "pid", "queues", "concurrency", "labels", "started_at"];
-
-/// An ACK.
+/// What an ACK says.
 #[derive(Debug)]
 pub struct Ack {
     pub job: String,
@@ -130,12 +96,12 @@ pub struct Ack {
     pub result: Option<Box<RawValue>>,
 }
 
-/// A FAIL.
+/// What a FAIL says.
 #[derive(Debug)]
 pub struct Nack {
     pub job: String,
     pub worker: Option<String>,
-    /// `None`: the job is given back.
+    /// What went wrong; `None`: the job is given back.
     pub error: Option<Object>,
 }
 
@@ -149,7 +115,7 @@ impl Dialect {
     }
 
     /// Refuses a field that the schema, or the worker protocol, does not have.
-    fn check_written(self, body: &Object, schema: &[&str], protocol: &[&str]) -> Result<(), Refusal> {
+    fn check_schema_or_protocol(self, body: &Object, schema: &[&str], protocol: &[&str]) -> Result<(), Refusal> {
         match self {
             Self::Protocol => check_fields(body, "the worker protocol", protocol),
             Self::Strict | Self::Spec | Self::Go | Self::Integer => self.check_schema(body, schema),
@@ -178,7 +144,7 @@ impl Dialect {
     ///
     /// It is not what this dialect takes.
     pub fn fetch(self, body: &Object) -> Result<Fetch, Refusal> {
-        self.check_written(body, &FETCH_FIELDS, &PROTOCOL_FETCH_FIELDS)?;
+        self.check_schema_or_protocol(body, &FETCH_FIELDS, &PROTOCOL_FETCH_FIELDS)?;
         let queues: Option<Vec<String>> = body.get("queues", "an array of queue names")?;
         let queues = queues.filter(|queues| !queues.is_empty());
         let count: i64 = body.get("count", "a whole number")?.unwrap_or(1);
@@ -188,7 +154,7 @@ impl Dialect {
         Ok(Fetch {
             queues: queues.ok_or_else(|| Refusal::field("queues", "given, as an array of at least one queue name"))?,
             count: u64::try_from(count).unwrap_or_default().max(1),
-            worker: worker(body)?,
+            worker: worker_id(body)?,
             visibility: self.visibility(body)?,
             default_visibility: (self == Self::Go).then_some(GO_VISIBILITY),
             ignores_quiet: self.keeps_quiet(),
@@ -204,7 +170,7 @@ impl Dialect {
         self.check_schema(body, &ACK_FIELDS)?;
         Ok(Ack {
             job: self.job_id(body)?,
-            worker: worker(body)?,
+            worker: worker_id(body)?,
             result: body.raw("result").map(ToOwned::to_owned),
         })
     }
@@ -224,7 +190,7 @@ impl Dialect {
         let missing = || Refusal::field("error", "given, as an object with a code or a type and a message");
         Ok(Nack {
             job: self.job_id(body)?,
-            worker: worker(body)?,
+            worker: worker_id(body)?,
             error: if is_requeue {
                 None
             } else {
@@ -238,15 +204,15 @@ impl Dialect {
     /// # Errors
     ///
     /// It is not what this dialect takes.
-    pub fn heartbeat(self, body: &Object) -> Result<Beat, Refusal> {
-        self.check_written(body, &HEARTBEAT_FIELDS, &PROTOCOL_HEARTBEAT_FIELDS)?;
+    pub fn heartbeat(self, body: &Object) -> Result<Heartbeat, Refusal> {
+        self.check_schema_or_protocol(body, &HEARTBEAT_FIELDS, &PROTOCOL_HEARTBEAT_FIELDS)?;
         let extension = self.visibility(body)?;
-        Ok(Beat {
-            worker: worker_required(body)?,
-            reported: reported(body)?,
+        Ok(Heartbeat {
+            worker: required_worker_id(body)?,
+            reported: reported_state(body)?,
             jobs: self.active_jobs(body)?,
             extension: extension.or((self == Self::Go).then_some(GO_VISIBILITY)),
-            about: about(body),
+            info: worker_info(body),
         })
     }
 
@@ -257,7 +223,7 @@ impl Dialect {
     /// It is not what this dialect takes.
     pub fn deregister(self, body: &Object) -> Result<String, Refusal> {
         self.check_schema(body, &DEREGISTER_FIELDS)?;
-        worker_required(body)
+        required_worker_id(body)
     }
 
     fn active_jobs(self, body: &Object) -> Result<Vec<String>, Refusal> {
@@ -281,23 +247,23 @@ impl Dialect {
         }
     }
 
-    /// The answer to a heartbeat.
-    pub fn beaten(self, beaten: &Beaten, server_time: &str) -> Box<RawValue> {
-        let ids: Vec<&str> = beaten.extended.iter().map(|id| &**id).collect();
-        let word = beaten.directive.name();
+    /// The body of the answer to a heartbeat.
+    pub fn heartbeat_answer(self, answer: &HeartbeatAnswer, server_time: &str) -> Box<RawValue> {
+        let ids: Vec<&str> = answer.extended.iter().map(|id| &**id).collect();
+        let word = answer.directive.name();
         if self != Self::Go {
             return raw(&serde_json::json!({"state": word, "jobs_extended": ids, "server_time": server_time}));
         }
-        let directive = if beaten.directive == Directive::Run {
+        let directive = if answer.directive == Directive::Run {
             "continue"
         } else {
             word
         };
-        let mut answer = serde_json::json!({"state": "active", "directive": directive, "server_time": server_time});
+        let mut body = serde_json::json!({"state": "active", "directive": directive, "server_time": server_time});
         if !ids.is_empty() {
-            answer["jobs_extended"] = ids.into();
+            body["jobs_extended"] = ids.into();
         }
-        raw(&answer)
+        raw(&body)
     }
 
     fn job_id(self, body: &Object) -> Result<String, Refusal> {
@@ -308,17 +274,6 @@ impl Dialect {
         }
         Ok(id)
     }
-}
-
-/// Refuses a field that is not in the list; `whose` list it is.
-fn check_fields(body: &Object, whose: &str, allowed: &[&str]) -> Result<(), Refusal> {
-    let mut names = body.fields().map(|(name, _)| name);
-    let Some(name) = names.find(|name| !allowed.contains(name)) else {
-        return Ok(());
-    };
-    let message = format!("{whose} has no field '{name}'; it has {}", allowed.join(", "));
-    let details = serde_json::json!({"field": name, "allowed": allowed});
-    Err(Refusal::new(Kind::Invalid, message).with(&details))
 }
 
 /// The `error` of the JSON schema of a FAIL.
@@ -345,12 +300,12 @@ fn is_uuid_v7(id: &str) -> bool {
     parsed.is_some_and(|parsed| parsed.hyphenated().to_string() == id)
 }
 
-fn worker(body: &Object) -> Result<Option<String>, Refusal> {
+fn worker_id(body: &Object) -> Result<Option<String>, Refusal> {
     let id = body.text("worker_id")?.filter(|id| !id.is_empty());
-    if id.as_ref().is_some_and(|id| id.len() > MAX_WORKER_BYTES) {
+    if id.as_ref().is_some_and(|id| id.len() > MAX_WORKER_ID_BYTES) {
         return Err(Refusal::field(
             "worker_id",
-            &format!("text of at most {MAX_WORKER_BYTES} bytes"),
+            &format!("text of at most {MAX_WORKER_ID_BYTES} bytes"),
         ));
     }
     Ok(id)
@@ -360,12 +315,12 @@ fn worker(body: &Object) -> Result<Option<String>, Refusal> {
 ///
 /// # Errors
 ///
-/// It is not.
-pub fn worker_required(body: &Object) -> Result<String, Refusal> {
-    worker(body)?.ok_or_else(|| Refusal::field("worker_id", "given, as text"))
+/// It is not there, or no text.
+pub fn required_worker_id(body: &Object) -> Result<String, Refusal> {
+    worker_id(body)?.ok_or_else(|| Refusal::field("worker_id", "given, as text"))
 }
 
-fn reported(body: &Object) -> Result<Option<Directive>, Refusal> {
+fn reported_state(body: &Object) -> Result<Option<Directive>, Refusal> {
     match body.text("state")?.as_deref() {
         None => Ok(None),
         Some("running") => Ok(Some(Directive::Run)),
@@ -377,14 +332,14 @@ fn reported(body: &Object) -> Result<Option<Directive>, Refusal> {
 }
 
 /// What a worker says about itself.
-pub fn about(body: &Object) -> Object {
-    let mut about = Object::default();
-    for name in ABOUT {
+pub fn worker_info(body: &Object) -> Object {
+    let mut info = Object::default();
+    for name in WORKER_INFO_FIELDS {
         if let Some(value) = body.raw(name) {
-            about.set(name, value.to_owned());
+            info.set(name, value.to_owned());
         }
     }
-    about
+    info
 }
 
 #[cfg(test)]

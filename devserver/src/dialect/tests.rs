@@ -88,7 +88,7 @@ fn protocol_has_the_fields_of_the_worker_protocol_and_no_others() {
 fn go_answers_in_its_own_words_b_01() {
     let answer = |directive, extended| {
         Dialect::Go
-            .beaten(&Beaten { directive, extended }, "t")
+            .heartbeat_answer(&HeartbeatAnswer { directive, extended }, "t")
             .get()
             .to_owned()
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::fault::{Fault, FaultRule, LONGEST};
 use crate::moment::Moment;
 use crate::operation::Operation;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
 /// Most faults that are switched on at once.
 const MAX_RULES: usize = 100;
@@ -22,17 +22,17 @@ pub(crate) struct Faults {
 pub(crate) struct ActiveFault {
     pub rule: FaultRule,
     until: Option<Moment>,
-    seen: u32,
+    requests_seen: u32,
     pub hits: u32,
 }
 
 impl Faults {
     /// Switches a fault on; gives the number by which it can be switched off.
     pub fn add(&mut self, now: Moment, rule: FaultRule) -> Result<u64, Refusal> {
-        self.drop_old(now);
+        self.drop_over(now);
         if self.active.len() >= MAX_RULES {
             return Err(Refusal::new(
-                Kind::Full,
+                RefusalKind::Full,
                 format!("{MAX_RULES} faults are switched on already: clear some"),
             ));
         }
@@ -43,7 +43,7 @@ impl Faults {
             ActiveFault {
                 rule,
                 until,
-                seen: 0,
+                requests_seen: 0,
                 hits: 0,
             },
         );
@@ -55,32 +55,32 @@ impl Faults {
         self.active.remove(&number).is_some()
     }
 
-    /// Switches all off.
+    /// Switches all faults off.
     pub fn clear(&mut self) {
         self.active.clear();
     }
 
-    /// None is switched on.
-    pub fn are_off(&self) -> bool {
+    /// Whether no fault is switched on.
+    pub fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
 
-    /// What happens to a request to this operation that puts so many bytes into the store (of an ACK: those of its body
+    /// The fault that meets a request to this operation that puts so many bytes into the store (of an ACK: those of its body
     /// and of its job). Of several the one that was switched on first.
-    pub fn take(&mut self, now: Moment, operation: Operation, stored: u64) -> Option<Fault> {
-        self.drop_old(now);
+    pub fn fault_for(&mut self, now: Moment, operation: Operation, stored: u64) -> Option<Fault> {
+        self.drop_over(now);
         self.active
             .values_mut()
-            .find_map(|active| active.take(operation, stored))
+            .find_map(|active| active.meet(operation, stored))
     }
 
-    /// Those that are switched on, by number.
+    /// The faults that are switched on, by number.
     pub fn active(&mut self, now: Moment) -> &BTreeMap<u64, ActiveFault> {
-        self.drop_old(now);
+        self.drop_over(now);
         &self.active
     }
 
-    fn drop_old(&mut self, now: Moment) {
+    fn drop_over(&mut self, now: Moment) {
         self.active.retain(|_, active| {
             let is_over = active.until.is_some_and(|until| until <= now);
             let is_used_up = active.rule.times.is_some_and(|times| active.hits >= times);
@@ -90,13 +90,13 @@ impl Faults {
 }
 
 impl ActiveFault {
-    fn take(&mut self, operation: Operation, stored: u64) -> Option<Fault> {
+    fn meet(&mut self, operation: Operation, stored: u64) -> Option<Fault> {
         let is_another = self.rule.operation.is_some_and(|meant| meant != operation);
         if is_another || !self.rule.fault.meets(operation, stored) {
             return None;
         }
-        self.seen = self.seen.wrapping_add(1);
-        if !self.seen.is_multiple_of(self.rule.every) {
+        self.requests_seen = self.requests_seen.wrapping_add(1);
+        if !self.requests_seen.is_multiple_of(self.rule.every) {
             return None;
         }
         self.hits += 1;
@@ -115,7 +115,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(Duration::ZERO, rule).unwrap();
         (0..requests)
-            .map(|_| faults.take(Duration::ZERO, Operation::Ack, 0).is_some())
+            .map(|_| faults.fault_for(Duration::ZERO, Operation::Ack, 0).is_some())
             .collect()
     }
 
@@ -140,7 +140,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(Duration::ZERO, FaultRule::on_all(limit).times(1)).unwrap();
         faults.add(Duration::ZERO, FaultRule::on_all(Fault::Close)).unwrap();
-        let mut met = |operation, stored| faults.take(Duration::ZERO, operation, stored).unwrap().name();
+        let mut met = |operation, stored| faults.fault_for(Duration::ZERO, operation, stored).unwrap().name();
         assert_eq!(met(Operation::Ack, 100), "close", "another fault gets its turn");
         assert_eq!(met(Operation::Nack, 101), "close");
         assert_eq!(met(Operation::Ack, 101), "limit");
@@ -155,7 +155,11 @@ mod tests {
                 FaultRule::on_all(Fault::Hang).lasting(Duration::from_secs(1)),
             )
             .unwrap();
-        assert!(faults.take(Duration::from_millis(999), Operation::Ack, 0).is_some());
-        assert!(faults.take(Duration::from_secs(1), Operation::Ack, 0).is_none());
+        assert!(
+            faults
+                .fault_for(Duration::from_millis(999), Operation::Ack, 0)
+                .is_some()
+        );
+        assert!(faults.fault_for(Duration::from_secs(1), Operation::Ack, 0).is_none());
     }
 }

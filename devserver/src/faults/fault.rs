@@ -30,7 +30,7 @@ pub(crate) const FAULT_NAMES: [&str; 12] = [
     "overtaken",
 ];
 
-/// Those that answer instead of what was asked, whatever the status says.
+/// The names of the faults that answer instead of what was asked, whatever the status says.
 pub(crate) const ANSWERED_INSTEAD: [&str; 4] = ["status", "page", "redirect", "store_away"];
 
 /// A public backend, in whose words the server speaks while its store is away.
@@ -45,10 +45,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them.
+    /// All backends.
     pub const ALL: [Self; 3] = [Self::Postgres, Self::Nats, Self::Redis];
 
-    /// Its name.
+    /// The name of the backend.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ pub enum Fault {
     Delay(Duration),
     /// It is not carried out, and answered with this.
     Status {
-        /// The HTTP status.
+        /// The HTTP status of the answer.
         status: u16,
         /// The header Retry-After, spelled like this.
         retry_after: Option<String>,
@@ -87,7 +87,7 @@ pub enum Fault {
     Redirect(u16),
     /// It is not carried out, because the store behind the HTTP server is away; what a public backend says then.
     StoreAway {
-        /// Which one.
+        /// The public backend that is played.
         backend: Backend,
         /// How late it says so; a heartbeat is answered [`HEARTBEAT_DELAYS`] times as late.
         delay: Duration,
@@ -110,7 +110,7 @@ pub enum Fault {
 pub const HEARTBEAT_DELAYS: u32 = 6;
 
 impl Fault {
-    /// Its name.
+    /// The name of the fault in requests and events.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -162,7 +162,7 @@ impl fmt::Display for Fault {
 /// A fault and whom it meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRule {
-    /// What happens.
+    /// What happens to the requests.
     pub fault: Fault,
     /// To which requests; `None`: to all, except those to `/dev`.
     pub operation: Option<Operation>,
@@ -175,7 +175,7 @@ pub struct FaultRule {
 }
 
 impl FaultRule {
-    /// This fault, for every request to the operation, until it is switched off.
+    /// A rule by which this fault meets every request to the operation, until it is switched off.
     #[must_use]
     pub fn on(operation: Operation, fault: Fault) -> Self {
         Self {
@@ -187,7 +187,7 @@ impl FaultRule {
         }
     }
 
-    /// This fault, for every request, until it is switched off.
+    /// A rule by which this fault meets every request, until it is switched off.
     #[must_use]
     pub fn on_all(fault: Fault) -> Self {
         Self {
@@ -196,7 +196,7 @@ impl FaultRule {
         }
     }
 
-    /// Only for every `n`-th request.
+    /// The same rule, only for every `n`-th request.
     #[must_use]
     pub fn every(self, n: u32) -> Self {
         Self {
@@ -205,13 +205,13 @@ impl FaultRule {
         }
     }
 
-    /// At most `n` times.
+    /// The same rule, for at most `n` requests.
     #[must_use]
     pub fn times(self, n: u32) -> Self {
         Self { times: Some(n), ..self }
     }
 
-    /// For this long.
+    /// The same rule, for this long.
     #[must_use]
     pub fn lasting(self, time: Duration) -> Self {
         Self {

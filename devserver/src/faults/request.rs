@@ -13,9 +13,9 @@ const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 /// What somebody asks for at `/dev/faults`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FaultRequest {
-    /// A fault of requests.
+    /// A fault of requests, to be switched on.
     Rule(FaultRule),
-    /// Nobody can connect for this long.
+    /// The port is to be closed for this long.
     Refuse(Duration),
 }
 
@@ -128,7 +128,7 @@ fn status(body: &Object) -> Result<u16, Refusal> {
     status.ok_or_else(|| Refusal::field("status", "given for the fault status, from 200 to 599"))
 }
 
-/// Any spelling at all, so long as a header can hold it.
+/// The value of Retry-After: any spelling at all, so long as a header can hold it.
 fn retry_after(body: &Object) -> Result<Option<String>, Refusal> {
     let Some(given) = body.raw("retry_after") else {
         return Ok(None);

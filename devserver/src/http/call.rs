@@ -24,7 +24,7 @@ impl Call<'_> {
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// The body is something else.
     pub fn object(&self) -> std::result::Result<Object, Refusal> {
         self.request.object(self.body)
     }

@@ -30,7 +30,7 @@ pub(super) async fn answer(
     let fault = if request.operation == Operation::Dev {
         None
     } else {
-        shared.take_fault(request.operation, &body)
+        shared.fault_for(request.operation, &body)
     };
     let exchange = Exchange::new(shared, &request, &body, fault.as_ref().map(Fault::name));
     let reply = match fault {
@@ -114,7 +114,7 @@ impl<'a> Exchange<'a> {
 
     /// Notes the request as one that gets no answer.
     fn note_unanswered(&self, about: About) {
-        self.shared.note(self.event(about));
+        self.shared.record(self.event(about));
     }
 
     /// Notes the request and its answer, and gives the answer back.
@@ -125,7 +125,7 @@ impl<'a> Exchange<'a> {
             if about == About::default() {
                 about = self.about();
             }
-            self.shared.note(Event {
+            self.shared.record(Event {
                 status: Some(reply.status),
                 ..self.event(about)
             });

@@ -14,9 +14,9 @@ use crate::operation::Operation;
 use crate::refusal::Refusal;
 use crate::state::Shared;
 use crate::store::job::Directive;
-use crate::store::worker::Beaten;
+use crate::store::worker::HeartbeatAnswer;
 
-/// How late the answer comes.
+/// How late the answer comes while the store is away.
 pub(super) fn delay(request: &Request, delay: Duration) -> Duration {
     if request.operation == Operation::Heartbeat {
         delay * HEARTBEAT_DELAYS
@@ -31,14 +31,14 @@ pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backen
         return refused;
     }
     if request.path == ["ojs", "v1", "health"] {
-        return Reply::of(
+        return Reply::with_status(
             503,
             &json!({"status": "degraded", "backend": {"type": backend.name(), "status": "disconnected"}}),
         );
     }
     let dialect = shared.options.dialect;
     let body = request.object(body);
-    let said = match request.operation {
+    let reply = match request.operation {
         Operation::Ack => {
             let ack = body.and_then(|body| dialect.ack(&body));
             ack.map(|ack| match backend {
@@ -54,16 +54,14 @@ pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backen
         }),
         Operation::Heartbeat => body.and_then(|body| {
             let state = body.text("state")?;
-            let beat = dialect.heartbeat(&body)?;
-            let nothing = Beaten {
+            let heartbeat = dialect.heartbeat(&body)?;
+            let nothing = HeartbeatAnswer {
                 directive: Directive::Run,
                 extended: Vec::new(),
             };
-            let time = wall(shared.lock().store.epoch(), shared.clock.now());
-            let mut reply = Reply::ok(&dialect.beaten(&nothing, &time)).about_worker(Some(&beat.worker));
-            reply.about.state = state;
-            reply.about.jobs = beat.jobs;
-            Ok(reply)
+            let server_time = wall(shared.clock.epoch(), shared.clock.now());
+            let answer = dialect.heartbeat_answer(&nothing, &server_time);
+            Ok(Reply::ok(&answer).about_heartbeat(heartbeat, state))
         }),
         Operation::Fetch => body.and_then(|body| dialect.fetch(&body)).map(|fetch| match backend {
             Backend::Postgres => broken("fetching jobs"),
@@ -81,22 +79,23 @@ pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backen
         | Operation::Dev
         | Operation::Other => Ok(broken("the request")),
     };
-    said.unwrap_or_else(|refusal: Refusal| Reply::refusal(&refusal))
+    reply.unwrap_or_else(|refusal: Refusal| Reply::refusal(&refusal))
 }
 
-/// As if it had never existed, in the words of the public backends.
+/// The answer as if the job had never existed, in the words of the public backends.
 fn no_job(id: &str) -> Reply {
     let details = crate::json::raw(&json!({"resource_type": "Job", "resource_id": id}));
     let message = format!("Job '{id}' not found.");
     Reply::error(404, "not_found", &message, false, Some(details)).about_job(id)
 }
 
+/// An error of the store that the backend does not hide.
 fn broken(what: &str) -> Reply {
     let message = format!("{what}: dial tcp: connect: connection refused");
     Reply::error(500, "internal_error", &message, true, None)
 }
 
-/// A message that the store does not take.
+/// The answer to a message that the store does not take.
 pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
     if status == 400 {
         let message = format!("request body too large: at most {bytes} bytes");
@@ -106,10 +105,10 @@ pub(super) fn too_large(bytes: u64, status: u16) -> Reply {
     Reply::error(status, "internal_error", message, true, None)
 }
 
-/// Who has done the job that somebody else is a moment too late for.
+/// The worker that has done the job for which somebody else is a moment too late.
 const RIVAL: &str = "rival";
 
-/// An ACK of a job that another worker has just done; what is no ACK of an active job is answered as usual.
+/// The answer to an ACK of a job that another worker has just done; what is no ACK of an active job is answered as usual.
 pub(super) fn overtaken(shared: &Shared, request: &Request, body: &[u8], tells_state: bool) -> Reply {
     let ack = request.object(body).and_then(|body| shared.options.dialect.ack(&body));
     let is_done = ack.as_ref().is_ok_and(|ack| {

@@ -19,7 +19,7 @@ use crate::state::{Gate, Shared};
 /// Most connections at once; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// How often is looked whether something is due when nobody asks for anything.
+/// How often the server looks whether something is due when nobody asks for anything.
 const TICK: Duration = Duration::from_millis(20);
 
 /// How long a request that is being answered may take when the port is closed.
@@ -31,7 +31,7 @@ const BACKLOG: u32 = 1024;
 /// How often the port is asked for when it is to be opened again and somebody else has it.
 const REBIND: Duration = Duration::from_millis(20);
 
-/// Serves until the gate is over.
+/// Serves until the gate says that it is over.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -89,7 +89,7 @@ fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     tokio::net::TcpListener::from_std(bound)
 }
 
-/// Keeps the port without listening: who connects is refused. Without that it is free for a while, which is how it was.
+/// Keeps the port without listening: whoever connects is refused. Without that it is free for a while, which is how it was.
 fn keep(address: SocketAddr) -> Option<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()

@@ -1,4 +1,4 @@
-//! An answer.
+//! An answer: its status, its text, and what an event tells of it.
 
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use super::reply_body::ReplyBody;
 use crate::json::raw;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
+use crate::store::worker::Heartbeat;
 
 /// The version of the specification.
 pub(super) const OJS_VERSION: &str = "1.0.0-rc.1";
@@ -15,7 +16,7 @@ pub(super) const OJS_VERSION: &str = "1.0.0-rc.1";
 /// The media type of every answer.
 const MEDIA_TYPE: &str = "application/openjobspec+json";
 
-/// When somebody may try again for whom there was no room, in seconds.
+/// After how many seconds a request may be repeated for which there was no room.
 const RETRY_WHEN_FULL: &str = "1";
 
 /// What an event tells about a request.
@@ -26,7 +27,7 @@ pub(super) struct About {
     pub state: Option<String>,
 }
 
-/// An answer.
+/// An answer to a request.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub status: u16,
@@ -44,7 +45,7 @@ enum ReplyText {
     Page,
 }
 
-/// A page of somebody else.
+/// The page of somebody else.
 const PAGE: &str =
     "<!doctype html>\n<html><head><title>Welcome</title></head><body><h1>Please sign in</h1></body></html>\n";
 
@@ -59,13 +60,13 @@ struct ErrorBody {
 }
 
 impl Reply {
-    /// 200 with this.
+    /// The answer 200 with this body.
     pub fn ok(body: &(impl Serialize + ?Sized)) -> Self {
-        Self::of(200, body)
+        Self::with_status(200, body)
     }
 
-    /// This status with this.
-    pub fn of(status: u16, body: &(impl Serialize + ?Sized)) -> Self {
+    /// An answer with this status and this body.
+    pub fn with_status(status: u16, body: &(impl Serialize + ?Sized)) -> Self {
         Self {
             status,
             body: ReplyText::Json(raw(body).get().to_owned()),
@@ -74,25 +75,25 @@ impl Reply {
         }
     }
 
-    /// The error that a refusal is.
+    /// The answer that tells of a refusal.
     pub fn refusal(refusal: &Refusal) -> Self {
         let (status, code, retryable) = match refusal.kind {
-            Kind::Invalid => (400, "invalid_request", false),
-            Kind::NotFound => (404, "not_found", false),
-            Kind::Conflict => (409, "conflict", false),
-            Kind::Duplicate => (409, "duplicate", false),
-            Kind::QueuePaused => (422, "queue_paused", true),
-            Kind::Full => (429, "rate_limited", true),
-            Kind::TooLarge => (413, "invalid_request", false),
+            RefusalKind::Invalid => (400, "invalid_request", false),
+            RefusalKind::NotFound => (404, "not_found", false),
+            RefusalKind::Conflict => (409, "conflict", false),
+            RefusalKind::Duplicate => (409, "duplicate", false),
+            RefusalKind::QueuePaused => (422, "queue_paused", true),
+            RefusalKind::Full => (429, "rate_limited", true),
+            RefusalKind::TooLarge => (413, "invalid_request", false),
         };
         let mut reply = Self::error(status, code, &refusal.message, retryable, refusal.details.clone());
-        if refusal.kind == Kind::Full {
+        if refusal.kind == RefusalKind::Full {
             reply.headers.push((RETRY_AFTER, RETRY_WHEN_FULL.to_owned()));
         }
         reply
     }
 
-    /// What a fault answers.
+    /// The answer that a fault gives.
     pub fn fault(status: u16, retry_after: Option<&str>) -> Self {
         let code = if status == 429 { "rate_limited" } else { "backend_error" };
         let mut reply = Self::error(
@@ -108,7 +109,7 @@ impl Reply {
         reply
     }
 
-    /// An error.
+    /// An answer that tells of an error.
     pub fn error(
         status: u16,
         code: &'static str,
@@ -141,8 +142,8 @@ impl Reply {
         }
     }
 
-    /// The same, with where the new thing is.
-    pub fn located(mut self, path: String) -> Self {
+    /// The same, with the path of what was made.
+    pub fn with_location(mut self, path: String) -> Self {
         self.headers.push((LOCATION, path));
         self
     }
@@ -159,18 +160,28 @@ impl Reply {
         self
     }
 
+    /// The same, about the worker and the jobs of a heartbeat, and the state that it says.
+    pub fn about_heartbeat(mut self, heartbeat: Heartbeat, state: Option<String>) -> Self {
+        self.about = About {
+            worker: Some(heartbeat.worker),
+            jobs: heartbeat.jobs,
+            state,
+        };
+        self
+    }
+
     /// The same, about this state.
     pub fn in_state(mut self, state: &str) -> Self {
         self.about.state = Some(state.to_owned());
         self
     }
 
-    /// As it goes out.
+    /// The answer as it goes out.
     pub fn into_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
         self.write(request_id, |text| ReplyBody::Whole(Some(text)))
     }
 
-    /// As it goes out until it breaks off.
+    /// The answer as it goes out until it breaks off.
     pub fn into_half_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
         self.write(request_id, |text| {
             let half = text.slice(..text.len() / 2);

@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 /// How long the first half of an answer is left alone, so that it gets out before the connection is closed.
 const HALF_TIME: Duration = Duration::from_millis(20);
 
-/// The connection is to be closed without an answer.
+/// The error that makes hyper close the connection without an answer.
 #[derive(Debug)]
 pub(super) struct Unanswered;
 
@@ -24,9 +24,9 @@ impl fmt::Display for Unanswered {
 
 impl Error for Unanswered {}
 
-/// The body of an answer.
+/// The body of an answer, as hyper asks for it.
 pub(super) enum ReplyBody {
-    /// All of it.
+    /// All of the text.
     Whole(Option<Bytes>),
     /// Half of what the header announces; then it fails.
     Half {

@@ -10,32 +10,32 @@ use crate::ids::new_id;
 use crate::json::Object;
 use crate::moment::Moment;
 use crate::operation::Operation;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
-/// Largest body, in bytes.
+/// The largest body, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// Largest body of a batch, in bytes: 10,000 jobs of 1.6 KiB.
+/// The largest body of a batch, in bytes: 10,000 jobs of 1.6 KiB.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// Largest body with a checkpoint, in bytes: more than a checkpoint may have, so that it is the checkpoint that is refused.
+/// The largest body with a checkpoint, in bytes: more than a checkpoint may have, so that it is the checkpoint that is refused.
 const MAX_CHECKPOINT_BODY_BYTES: usize = (1 << 20) + (64 << 10);
 
-/// Longest request id that is given back.
+/// The longest request id that is given back.
 const MAX_ID_BYTES: usize = 200;
 
-/// What every request has, its body apart.
+/// A request without its body.
 pub(super) struct Request {
     pub operation: Operation,
     pub method: String,
     /// The segments of the path, decoded.
     pub path: Vec<String>,
     pub query: Vec<(String, String)>,
-    /// What Authorization says.
+    /// The header Authorization.
     pub authorization: Option<String>,
     /// The media type of the body, without parameters.
     pub media_type: Option<String>,
-    /// X-Request-Id, or our own.
+    /// The id that X-Request-Id gives, or one of our own.
     pub id: String,
     /// When its head had been read.
     pub arrived: Moment,
@@ -81,21 +81,21 @@ impl Request {
             path,
             arrived,
         };
-        let most = read.most_bytes();
+        let most = read.body_limit();
         match Limited::new(body, most).collect().await {
             Ok(body) => Ok((read, body.to_bytes())),
             Err(error) if error.is::<LengthLimitError>() => {
                 let message = format!("the body has more than {most} bytes");
-                Err((read, Reply::refusal(&Refusal::new(Kind::TooLarge, message))))
+                Err((read, Reply::refusal(&Refusal::new(RefusalKind::TooLarge, message))))
             }
             Err(error) => {
                 let message = format!("the body breaks off: {error}");
-                Err((read, Reply::refusal(&Refusal::new(Kind::Invalid, message))))
+                Err((read, Reply::refusal(&Refusal::new(RefusalKind::Invalid, message))))
             }
         }
     }
 
-    fn most_bytes(&self) -> usize {
+    fn body_limit(&self) -> usize {
         match self.operation {
             Operation::Checkpoint => MAX_CHECKPOINT_BODY_BYTES,
             Operation::Enqueue if self.path.last().is_some_and(|last| last == "batch") => MAX_BATCH_BYTES,
@@ -115,7 +115,7 @@ impl Request {
         }
     }
 
-    /// Its first line, for people.
+    /// The first line of the request, for people.
     pub fn line(&self) -> String {
         format!("{} /{}", self.method, self.path.join("/"))
     }
@@ -190,7 +190,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// It is no number.
     pub fn number(&self, name: &str, default: u64) -> Result<u64, Refusal> {
         match self.parameter(name) {
             None => Ok(default),
@@ -204,16 +204,16 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// The body is something else, or says that it is.
     pub fn object(&self, body: &[u8]) -> Result<Object, Refusal> {
         match self.media_type.as_deref() {
             None | Some("application/openjobspec+json" | "application/json") => {}
             Some(other) => {
                 let message =
                     format!("the Content-Type '{other}' is not application/openjobspec+json or application/json");
-                return Err(Refusal::new(Kind::Invalid, message));
+                return Err(Refusal::new(RefusalKind::Invalid, message));
             }
         }
-        Object::read(body).map_err(|message| Refusal::new(Kind::Invalid, message))
+        Object::read(body).map_err(|message| Refusal::new(RefusalKind::Invalid, message))
     }
 }

@@ -4,10 +4,10 @@ use super::Store;
 use super::job::Job;
 use super::outcome::make_available;
 use crate::moment::Moment;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::Refusal;
 
 impl Store {
-    /// All of them, the oldest end first.
+    /// All dead letters, the oldest end first.
     pub fn dead_letters(&self) -> impl Iterator<Item = &Job> {
         let ended = self
             .index
@@ -25,15 +25,15 @@ impl Store {
     ///
     /// There is no such dead letter.
     pub fn retry_dead_letter(&mut self, now: Moment, id: &str) -> Result<&Job, Refusal> {
-        self.expect_dead_letter(id)?;
+        self.dead_letter_number(id)?;
         self.change(id, |job| {
             job.is_dead_letter = false;
             job.attempt = 0;
-            job.used = 0;
+            job.attempts_used = 0;
             job.ended_at = None;
             make_available(job, now);
         });
-        self.expect(id)
+        self.existing_job(id)
     }
 
     /// Forgets a dead letter.
@@ -42,18 +42,18 @@ impl Store {
     ///
     /// There is no such dead letter.
     pub fn delete_dead_letter(&mut self, id: &str) -> Result<(), Refusal> {
-        let number = self.expect_dead_letter(id)?;
+        let number = self.dead_letter_number(id)?;
         self.forget(number);
         Ok(())
     }
 
-    fn expect_dead_letter(&self, id: &str) -> Result<u64, Refusal> {
+    /// The number of a job that must be a dead letter.
+    fn dead_letter_number(&self, id: &str) -> Result<u64, Refusal> {
         let found = self.jobs.get(id).filter(|job| job.is_dead_letter);
         found.map(|job| job.number).ok_or_else(|| {
-            let details = serde_json::json!({"resource_type": "dead_letter_job", "resource_id": id});
             let message =
                 format!("there is no dead letter '{id}'; only jobs with retry.on_exhaustion dead_letter become one");
-            Refusal::new(Kind::NotFound, message).with(&details)
+            Refusal::not_found("dead_letter_job", id, message)
         })
     }
 }

@@ -4,13 +4,22 @@ use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::job::{Job, JobState};
+use super::Store;
+use super::job::{Job, JobId, JobState};
 use crate::moment::{Moment, wall};
 
 impl Job {
     /// Its envelope, with times that count from `epoch`.
     pub fn envelope(&self, epoch: Timestamp) -> Envelope<'_> {
         Envelope { job: self, epoch }
+    }
+}
+
+impl Store {
+    /// The envelopes of those of these jobs that there are.
+    pub fn envelopes(&self, ids: &[JobId]) -> Vec<Envelope<'_>> {
+        let jobs = ids.iter().filter_map(|id| self.job(id));
+        jobs.map(|job| job.envelope(self.epoch())).collect()
     }
 }
 
@@ -24,10 +33,10 @@ impl Serialize for Envelope<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let job = self.job;
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in job.given.fields() {
+        for (name, value) in job.producer_fields.fields() {
             map.serialize_entry(name, value)?;
         }
-        if job.given.raw("id").is_none() {
+        if job.producer_fields.raw("id").is_none() {
             map.serialize_entry("id", &*job.id)?;
         }
         map.serialize_entry("state", job.state.name())?;
@@ -44,7 +53,7 @@ impl Serialize for Envelope<'_> {
             JobState::Completed => at("completed_at", job.ended_at)?,
             JobState::Cancelled => at("cancelled_at", job.ended_at)?,
             JobState::Discarded => at("discarded_at", job.ended_at)?,
-            JobState::Retryable => at("next_attempt_at", job.due)?,
+            JobState::Retryable => at("next_attempt_at", job.due_at)?,
             JobState::Scheduled | JobState::Available | JobState::Pending | JobState::Active => {}
         }
         if let Some(delay) = job.retry_delay {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::job::{Job, JobId, JobState, WorkerId};
 use crate::moment::Moment;
 
-/// A queue: what of it can be fetched, best first.
+/// A queue: which of its jobs can be fetched, best first.
 #[derive(Debug)]
 pub struct Queue {
     pub created_at: Moment,
@@ -15,7 +15,7 @@ pub struct Queue {
     pub ready: BTreeMap<(Reverse<i64>, u64), JobId>,
 }
 
-/// All look-ups.
+/// All look-ups of jobs.
 #[derive(Debug, Default)]
 pub struct Index {
     /// Jobs to which something happens by itself, soonest first.
@@ -41,7 +41,7 @@ impl Index {
     }
 
     /// Jobs whose life is not over.
-    pub fn live(&self) -> usize {
+    pub fn unfinished(&self) -> usize {
         JobState::ALL
             .iter()
             .filter(|state| !state.is_terminal())
@@ -63,7 +63,7 @@ impl Index {
         if let Some(count) = self.counts.get_mut(job.state as usize) {
             *count += 1;
         }
-        if let Some(due) = job.due {
+        if let Some(due) = job.due_at {
             self.timers.insert((due, Arc::clone(&job.id)));
         }
         if let Some(ended_at) = job.ended_at {
@@ -91,7 +91,7 @@ impl Index {
         if let Some(count) = self.counts.get_mut(job.state as usize) {
             *count = count.saturating_sub(1);
         }
-        if let Some(due) = job.due {
+        if let Some(due) = job.due_at {
             self.timers.remove(&(due, Arc::clone(&job.id)));
         }
         if let Some(ended_at) = job.ended_at {

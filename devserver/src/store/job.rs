@@ -45,7 +45,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// All of them, in the order in which people list them.
+    /// All states, in the order in which people list them.
     pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::Scheduled,
@@ -72,13 +72,19 @@ impl JobState {
         }
     }
 
+    /// The names of all states, for people.
+    #[must_use]
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
     /// The state of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Nothing more happens to it by itself.
+    /// Whether nothing more happens to such a job by itself.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         match self {
@@ -97,12 +103,12 @@ impl fmt::Display for JobState {
 /// What a worker is told to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Directive {
-    /// Go on.
+    /// The worker goes on.
     #[default]
     Run,
-    /// Fetch nothing more.
+    /// The worker fetches nothing more.
     Quiet,
-    /// Come to an end.
+    /// The worker comes to an end.
     Terminate,
 }
 
@@ -118,33 +124,33 @@ impl Directive {
     }
 }
 
-/// How a delivery ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a delivery ended; what matters more to whoever looks for a lost job is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// ACK.
+    /// The worker acknowledged it (ACK).
     Acked,
-    /// FAIL.
-    Failed,
-    /// Given back.
+    /// The worker gave it back.
     Requeued,
-    /// Its time was over.
-    VisibilityTimeout,
-    /// Its worker was declared dead.
-    WorkerDeath,
-    /// Somebody cancelled it.
+    /// Somebody cancelled the job.
     Cancelled,
+    /// The worker reported an error (FAIL).
+    Failed,
+    /// The reservation ran out.
+    VisibilityTimeout,
+    /// The worker was declared dead.
+    WorkerDeath,
 }
 
 /// One delivery of a job to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Who got it; `None`: somebody who gave no name.
+    /// The worker that got the job; `None`: somebody who gave no name.
     pub worker: Option<WorkerId>,
-    /// As which attempt.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// When, since the start of the server.
+    /// When the job was delivered, since the start of the server.
     pub at: Moment,
-    /// When and how it ended; `None`: it has not.
+    /// When and how the delivery ended; `None`: it has not.
     pub end: Option<(Moment, End)>,
 }
 
@@ -178,21 +184,21 @@ pub struct Job {
     pub kind: String,
     pub queue: Arc<str>,
     pub priority: i64,
-    /// The order of arrival.
+    /// The place in the order of arrival.
     pub number: u64,
     pub policy: RetryPolicy,
     pub visibility: Option<Duration>,
     pub expires_at: Option<Moment>,
     pub test_directive: Option<Directive>,
-    pub given: Object,
+    pub producer_fields: Object,
 
     pub state: JobState,
     /// As the envelope tells it: 0 before the first delivery, then the number of the execution.
     pub attempt: u32,
     /// Executions that ended and counted.
-    pub used: u32,
+    pub attempts_used: u32,
     /// When something happens to it by itself: it becomes available, its reservation or its life ends.
-    pub due: Option<Moment>,
+    pub due_at: Option<Moment>,
     pub reservation: Option<Reservation>,
     pub is_dead_letter: bool,
 
@@ -249,7 +255,7 @@ impl Job {
         }
     }
 
-    /// Notes an error.
+    /// Keeps an error of the job.
     pub fn record(&mut self, error: Box<RawValue>) {
         if self.errors.len() == MAX_ERRORS {
             self.errors.pop_front();

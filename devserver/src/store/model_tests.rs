@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::Store;
+use super::fetch::Fetch;
 use super::job::{Directive, JobState};
 use super::tests::store;
-use super::worker::Beat;
-use super::{Fetch, Store};
+use super::worker::Heartbeat;
 use crate::json::Object;
 use crate::moment::Moment;
 
@@ -22,7 +23,7 @@ enum Step {
     Requeue { job: usize, worker: u8 },
     Cancel { job: usize },
     Activate { job: usize },
-    Beat { worker: u8, says: u8 },
+    Heartbeat { worker: u8, says: u8 },
     Direct { worker: u8, says: u8 },
     Deregister { worker: u8 },
     Pause { is_paused: bool },
@@ -54,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (job.clone(), worker.clone()).prop_map(|(job, worker)| Step::Requeue { job, worker }),
         1 => job.clone().prop_map(|job| Step::Cancel { job }),
         1 => job.clone().prop_map(|job| Step::Activate { job }),
-        3 => (worker.clone(), 0..4_u8).prop_map(|(worker, says)| Step::Beat { worker, says }),
+        3 => (worker.clone(), 0..4_u8).prop_map(|(worker, says)| Step::Heartbeat { worker, says }),
         1 => (worker.clone(), 0..2_u8).prop_map(|(worker, says)| Step::Direct { worker, says }),
         1 => worker.prop_map(|worker| Step::Deregister { worker }),
         1 => any::<bool>().prop_map(|is_paused| Step::Pause { is_paused }),
@@ -102,7 +103,7 @@ fn take(store: &mut Store, now: &mut Moment, made: &mut Vec<String>, step: &Step
         | Step::Ack { .. }
         | Step::Fail { .. }
         | Step::Requeue { .. }
-        | Step::Beat { .. }
+        | Step::Heartbeat { .. }
         | Step::Direct { .. }
         | Step::Deregister { .. }
         | Step::Checkpoint { .. }
@@ -142,14 +143,14 @@ fn work(store: &mut Store, now: Moment, made: &[String], step: &Step) {
         Step::Requeue { job, worker } => {
             let _ = store.requeue(now, &id(job), Some(&name(worker)));
         }
-        Step::Beat { worker, says } => {
-            let beat = Beat {
+        Step::Heartbeat { worker, says } => {
+            let beat = Heartbeat {
                 worker: name(worker),
                 reported: word(says),
                 jobs: made.to_vec(),
-                ..Beat::default()
+                ..Heartbeat::default()
             };
-            for id in store.beat(now, &beat).unwrap().extended {
+            for id in store.heartbeat(now, &beat).unwrap().extended {
                 assert!(store.job(&id).unwrap().is_held_by(Some(&name(worker))));
             }
         }
@@ -163,7 +164,7 @@ fn work(store: &mut Store, now: Moment, made: &[String], step: &Step) {
             let _ = store.save_checkpoint(now, &id(job), crate::json::raw(&1), None);
         }
         Step::Report { job } => {
-            let _ = store.report(now, &id(job), Some(0.5), None);
+            let _ = store.report_progress(now, &id(job), Some(0.5), None);
         }
         Step::Enqueue { .. }
         | Step::Cancel { .. }
@@ -182,7 +183,7 @@ impl Store {
             assert_eq!(jobs().filter(|job| job.state == state).count(), count, "{state}");
         }
         let due: BTreeSet<_> = jobs()
-            .filter_map(|job| job.due.map(|due| (due, job.id.clone())))
+            .filter_map(|job| job.due_at.map(|due| (due, job.id.clone())))
             .collect();
         assert_eq!(due, self.index.timers);
         let held: usize = self.index.held.values().map(BTreeSet::len).sum();
@@ -202,7 +203,7 @@ impl Store {
             self.index.ended.len(),
             jobs().filter(|job| job.state.is_terminal()).count()
         );
-        assert_eq!(self.beats.len(), self.workers.len());
+        assert_eq!(self.heartbeats.len(), self.workers.len());
         assert_eq!(self.by_number.len(), self.jobs.len());
         for job in jobs() {
             let is_active = job.state == JobState::Active;
@@ -212,7 +213,7 @@ impl Store {
             let open = job.deliveries.iter().filter(|delivery| delivery.end.is_none()).count();
             assert_eq!(open, usize::from(is_active), "{job:?}");
             if is_active {
-                assert!(job.due.is_some_and(|due| due >= now), "{job:?}");
+                assert!(job.due_at.is_some_and(|due| due >= now), "{job:?}");
                 let holder = job.worker().cloned().unwrap_or_default();
                 assert!(self.index.held[&holder].contains(&job.id));
             }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::job::Directive;
 use super::retry::RetryPolicy;
 use crate::json::{Object, raw};
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
 /// Longest id of a job, in bytes.
 const MAX_ID_BYTES: usize = 255;
@@ -51,26 +51,26 @@ const MANAGED: [&str; 20] = [
 pub struct NewJob {
     /// The producer's id, if it gave one.
     pub id: Option<String>,
-    /// Its type.
+    /// The type of the job.
     pub kind: String,
-    /// Its queue.
+    /// The name of its queue.
     pub queue: String,
-    /// Higher ones first.
+    /// The priority: higher ones go out first.
     pub priority: i64,
-    /// Not before this.
+    /// The time before which the job is not fetched.
     pub scheduled_at: Option<Timestamp>,
-    /// Not after this.
+    /// The time from which the job is not fetched any more.
     pub expires_at: Option<Timestamp>,
-    /// How long it stays reserved without a sign of life.
+    /// How long the job stays reserved without a sign of life.
     pub visibility: Option<Duration>,
-    /// When it is tried again.
+    /// When the job is tried again after a failure.
     pub policy: RetryPolicy,
-    /// It waits for its activation.
+    /// Whether the job waits for its activation.
     pub is_pending: bool,
     /// What the worker that has it is told (the conformance suite's `meta.test_directive`).
     pub test_directive: Option<Directive>,
     /// Everything that the producer said, as it was spelled.
-    pub given: Object,
+    pub producer_fields: Object,
 }
 
 /// Reads one job.
@@ -79,54 +79,54 @@ pub struct NewJob {
 ///
 /// Something in it is not what it should be; the refusal names the field.
 pub fn read(body: Object) -> Result<NewJob, Refusal> {
-    let mut given = flat(body)?;
-    let is_pending = given.get("pending", "true or false")?.unwrap_or(false);
+    let mut fields = flat(body)?;
+    let is_pending = fields.get("pending", "true or false")?.unwrap_or(false);
     for name in MANAGED {
-        given.remove(name);
+        fields.remove(name);
     }
-    let id = given.text("id")?;
+    let id = fields.text("id")?;
     if id.as_deref().is_some_and(|id| !is_id(id)) {
         return Err(Refusal::field(
             "id",
             "1 to 255 letters, digits, '-', '_', '.' or '~' (the specification: a UUIDv7)",
         ));
     }
-    let kind = given.text("type")?.filter(|kind| is_type(kind));
+    let kind = fields.text("type")?.filter(|kind| is_type(kind));
     let kind = kind.ok_or_else(|| {
         Refusal::field(
             "type",
             "given, of dot-separated segments of a-z, 0-9 and _ that start with a letter, such as email.send",
         )
     })?;
-    given
+    fields
         .get::<Vec<&RawValue>>("args", "a JSON array")?
         .ok_or_else(|| Refusal::field("args", "given, as a JSON array"))?;
-    let queue = given.text("queue")?.unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
+    let queue = fields.text("queue")?.unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
     check_queue(&queue)?;
-    given.set("queue", raw(&queue));
-    if given.raw("specversion").is_none() {
-        given.set("specversion", raw("1.0"));
+    fields.set("queue", raw(&queue));
+    if fields.raw("specversion").is_none() {
+        fields.set("specversion", raw("1.0"));
     }
-    let policy = given
+    let policy = fields
         .get::<Object>("retry", "an object")?
         .map(|retry| RetryPolicy::read(&retry));
-    let meta = given.get::<Object>("meta", "an object")?;
+    let meta = fields.get::<Object>("meta", "an object")?;
     Ok(NewJob {
         kind,
         queue,
-        priority: given.get("priority", "a whole number")?.unwrap_or(0),
-        scheduled_at: timestamp(&given, "scheduled_at")?,
-        expires_at: timestamp(&given, "expires_at")?,
-        visibility: visibility(&given)?,
+        priority: fields.get("priority", "a whole number")?.unwrap_or(0),
+        scheduled_at: timestamp(&fields, "scheduled_at")?,
+        expires_at: timestamp(&fields, "expires_at")?,
+        visibility: visibility(&fields)?,
         policy: policy.transpose()?.unwrap_or_default(),
         is_pending,
         test_directive: meta.and_then(|meta| test_directive(&meta)),
         id,
-        given,
+        producer_fields: fields,
     })
 }
 
-/// The envelope: the binding's `options` are fields of it.
+/// The body as an envelope: the binding's `options` are fields of it.
 fn flat(mut body: Object) -> Result<Object, Refusal> {
     let options = body.get::<Object>("options", "an object")?;
     body.remove("options");
@@ -156,7 +156,7 @@ fn is_type(kind: &str) -> bool {
 ///
 /// # Errors
 ///
-/// It cannot.
+/// No queue can.
 pub fn check_queue(name: &str) -> Result<(), Refusal> {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let starts_well = name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
@@ -168,21 +168,23 @@ pub fn check_queue(name: &str) -> Result<(), Refusal> {
     }
 }
 
-fn timestamp(given: &Object, name: &str) -> Result<Option<Timestamp>, Refusal> {
-    let Some(text) = given.text(name)? else { return Ok(None) };
+fn timestamp(fields: &Object, name: &str) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = fields.text(name)? else {
+        return Ok(None);
+    };
     let wrong = |_| Refusal::field(name, "a time with its zone, such as 2026-03-15T09:30:00Z");
     text.parse().map(Some).map_err(wrong)
 }
 
 /// The envelope has seconds, the binding's options milliseconds.
-fn visibility(given: &Object) -> Result<Option<Duration>, Refusal> {
-    let millis: Option<u64> = given.get("visibility_timeout_ms", "milliseconds, 1 or more")?;
-    let seconds: Option<u64> = given.get("visibility_timeout", "whole seconds, 1 or more")?;
-    let given = millis.map(Duration::from_millis).or(seconds.map(Duration::from_secs));
-    if given == Some(Duration::ZERO) {
+fn visibility(fields: &Object) -> Result<Option<Duration>, Refusal> {
+    let millis: Option<u64> = fields.get("visibility_timeout_ms", "milliseconds, 1 or more")?;
+    let seconds: Option<u64> = fields.get("visibility_timeout", "whole seconds, 1 or more")?;
+    let fields = millis.map(Duration::from_millis).or(seconds.map(Duration::from_secs));
+    if fields == Some(Duration::ZERO) {
         return Err(Refusal::field("visibility_timeout", "1 or more"));
     }
-    Ok(given)
+    Ok(fields)
 }
 
 fn test_directive(meta: &Object) -> Option<Directive> {
@@ -214,10 +216,14 @@ pub fn read_batch(body: &Object) -> Result<Vec<NewJob>, Refusal> {
     each.collect()
 }
 
-/// A duplicate id.
+/// The refusal of an id that is taken.
 pub fn duplicate(id: &str) -> Refusal {
     let details = serde_json::json!({"existing_job_id": id});
-    Refusal::new(Kind::Duplicate, format!("there is a job with the id '{id}' already")).with(&details)
+    Refusal::new(
+        RefusalKind::Duplicate,
+        format!("there is a job with the id '{id}' already"),
+    )
+    .with(&details)
 }
 
 #[cfg(test)]
@@ -233,7 +239,7 @@ mod tests {
         let job = job(r#"{"type":"a.b","args":[1.50],"x_own":{"n":1e2},"options":{"queue":"q","delay_until":"2026-03-15T09:30:00+02:00","timeout_ms":5}}"#).unwrap();
         assert_eq!(job.queue, "q");
         assert_eq!(job.scheduled_at.unwrap().to_string(), "2026-03-15T07:30:00Z");
-        let text = serde_json::to_string(&job.given).unwrap();
+        let text = serde_json::to_string(&job.producer_fields).unwrap();
         for part in [
             r#""args":[1.50]"#,
             r#""x_own":{"n":1e2}"#,
@@ -248,7 +254,7 @@ mod tests {
     fn what_only_the_backend_says_is_dropped() {
         let job = job(r#"{"type":"a","args":[],"state":"completed","attempt":7,"worker_id":"w"}"#).unwrap();
         assert_eq!(
-            serde_json::to_string(&job.given).unwrap(),
+            serde_json::to_string(&job.producer_fields).unwrap(),
             r#"{"type":"a","args":[],"queue":"default","specversion":"1.0"}"#
         );
     }

@@ -1,15 +1,15 @@
-//! ACK, FAIL, giving back, cancelling, activating.
+//! What becomes of a job: ACK, FAIL, giving back, cancelling, activating.
 
 use serde_json::value::RawValue;
 
 use super::Store;
 use super::job::{End, Job, JobState};
-use super::retry::{Exhaustion, Failed, Verdict};
+use super::retry::{Exhaustion, FailedAttempt, Verdict};
 use crate::json::{Object, raw};
 use crate::moment::{Moment, wall};
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
-/// Error code of a FAIL that names none (the specification's word for an error of the handler).
+/// The error code of a FAIL that names none (the specification's word for an error of the handler).
 const DEFAULT_CODE: &str = "handler_error";
 
 impl Store {
@@ -25,9 +25,9 @@ impl Store {
         worker: Option<&str>,
         result: Option<Box<RawValue>>,
     ) -> Result<&Job, Refusal> {
-        self.check_held(id, worker)?;
+        self.check_reservation(id, worker)?;
         self.change(id, |job| {
-            job.used = job.attempt;
+            job.attempts_used = job.attempt;
             job.times_acked += 1;
             job.result = result;
             job.error = None;
@@ -37,7 +37,7 @@ impl Store {
             job.end_delivery(now, End::Acked);
             finish(job, now, JobState::Completed);
         });
-        self.expect(id)
+        self.existing_job(id)
     }
 
     /// A worker has failed at its job.
@@ -46,13 +46,13 @@ impl Store {
     ///
     /// There is no such job, it is not active, another worker has it, or the error makes no sense.
     pub fn fail(&mut self, now: Moment, id: &str, worker: Option<&str>, error: Object) -> Result<&Job, Refusal> {
-        self.check_held(id, worker)?;
+        self.check_reservation(id, worker)?;
         let code = error.text("code")?;
         let kind = error.text("type")?;
         if code.is_none() && kind.is_none() {
             return Err(Refusal::field("error.code", "given (or error.type), as text"));
         }
-        let failed = Failed {
+        let failed = FailedAttempt {
             code: code.as_deref(),
             kind: kind.as_deref(),
             retryable: error.get("retryable", "true or false")?,
@@ -61,7 +61,7 @@ impl Store {
         entry.set("code", raw(code.as_deref().unwrap_or(DEFAULT_CODE)));
         entry.set("type", raw(kind.as_deref().or(code.as_deref()).unwrap_or(DEFAULT_CODE)));
         self.end_execution(now, id, End::Failed, failed, entry);
-        self.expect(id)
+        self.existing_job(id)
     }
 
     /// A worker gives its job back, as if it had never had it.
@@ -70,36 +70,43 @@ impl Store {
     ///
     /// There is no such job, it is not active, or another worker has it.
     pub fn requeue(&mut self, now: Moment, id: &str, worker: Option<&str>) -> Result<&Job, Refusal> {
-        self.check_held(id, worker)?;
+        self.check_reservation(id, worker)?;
         self.change(id, |job| {
             job.end_delivery(now, End::Requeued);
             make_available(job, now);
         });
-        self.expect(id)
+        self.existing_job(id)
     }
 
-    /// An execution is over without success: the policy decides what is next. After a FAIL the next attempt waits; what
+    /// Ends an execution without success: the policy decides what is next. After a FAIL the next attempt waits; what
     /// was recovered is available at once.
-    pub(super) fn end_execution(&mut self, now: Moment, id: &str, end: End, failed: Failed<'_>, mut error: Object) {
+    pub(super) fn end_execution(
+        &mut self,
+        now: Moment,
+        id: &str,
+        end: End,
+        failed: FailedAttempt<'_>,
+        mut error: Object,
+    ) {
         let random = self.random.f64();
         let occurred_at = wall(self.epoch, now);
         self.change(id, |job| {
             error.set("attempt", raw(&job.attempt));
             error.set("occurred_at", raw(&occurred_at));
             job.record(raw(&error));
-            job.used = job.attempt;
+            job.attempts_used = job.attempt;
             job.end_delivery(now, end);
-            match (job.policy.verdict(job.used, failed), end) {
+            match (job.policy.verdict(job.attempts_used, failed), end) {
                 (Verdict::Over(exhaustion), _) => {
                     job.is_dead_letter = exhaustion == Exhaustion::DeadLetter;
                     finish(job, now, JobState::Discarded);
                 }
                 (Verdict::Retry, End::Failed) => {
-                    let delay = job.policy.delay(job.used, random).min(super::LONGEST);
+                    let delay = job.policy.delay(job.attempts_used, random).min(super::LONGEST);
                     job.state = JobState::Retryable;
                     job.reservation = None;
                     job.retry_delay = Some(delay);
-                    job.due = Some(now + delay);
+                    job.due_at = Some(now + delay);
                 }
                 (
                     Verdict::Retry,
@@ -118,12 +125,12 @@ impl Store {
     ///
     /// There is no such job, or its life is over.
     pub fn cancel(&mut self, now: Moment, id: &str) -> Result<JobState, Refusal> {
-        let job = self.expect(id)?;
+        let job = self.existing_job(id)?;
         let state = job.state;
         if state.is_terminal() {
             let message = format!("the job '{id}' is {state}: there is nothing left to cancel");
             let details = serde_json::json!({"job_id": id, "current_state": state.name()});
-            return Err(Refusal::new(Kind::Conflict, message).with(&details));
+            return Err(Refusal::new(RefusalKind::Conflict, message).with(&details));
         }
         self.change(id, |job| {
             job.end_delivery(now, End::Cancelled);
@@ -138,28 +145,33 @@ impl Store {
     ///
     /// There is no such job, or it is not pending.
     pub fn activate(&mut self, now: Moment, id: &str) -> Result<&Job, Refusal> {
-        let job = self.expect(id)?;
+        let job = self.existing_job(id)?;
         if job.state != JobState::Pending {
-            return Err(not_in(job, JobState::Pending, "cannot be activated"));
+            let message = format!("the job '{id}' is {}, not pending: it cannot be activated", job.state);
+            return Err(wrong_state(job, JobState::Pending, message));
         }
         self.change(id, |job| make_available(job, now));
-        self.expect(id)
+        self.existing_job(id)
     }
 
     /// A job that must be there.
     ///
     /// # Errors
     ///
-    /// It is not.
-    pub fn expect(&self, id: &str) -> Result<&Job, Refusal> {
+    /// There is no such job.
+    pub fn existing_job(&self, id: &str) -> Result<&Job, Refusal> {
         self.jobs.get(id).ok_or_else(|| Refusal::no_job(id))
     }
 
     /// Whether this worker may say what became of a job (worker protocol 5.6).
-    fn check_held(&self, id: &str, worker: Option<&str>) -> Result<(), Refusal> {
-        let job = self.expect(id)?;
+    fn check_reservation(&self, id: &str, worker: Option<&str>) -> Result<(), Refusal> {
+        let job = self.existing_job(id)?;
         if job.state != JobState::Active {
-            return Err(not_in(job, JobState::Active, "is not yours to speak for"));
+            let message = format!(
+                "the job '{id}' is {}, not active: it is not yours to speak for",
+                job.state
+            );
+            return Err(wrong_state(job, JobState::Active, message));
         }
         if job.is_held_by(worker) {
             return Ok(());
@@ -174,34 +186,34 @@ impl Store {
             "worker_id": caller,
             "reserved_by": holder,
         });
-        Err(Refusal::new(Kind::Conflict, message).with(&details))
+        Err(Refusal::new(RefusalKind::Conflict, message).with(&details))
     }
 }
 
-fn not_in(job: &Job, expected: JobState, what: &str) -> Refusal {
-    let message = format!("the job '{}' is {}, not {expected}: it {what}", job.id, job.state);
+/// The refusal for a job that is in another state than it must be.
+pub(super) fn wrong_state(job: &Job, expected: JobState, message: String) -> Refusal {
     let details = serde_json::json!({
         "job_id": &*job.id,
         "current_state": job.state.name(),
         "expected_state": expected.name(),
     });
-    Refusal::new(Kind::Conflict, message).with(&details)
+    Refusal::new(RefusalKind::Conflict, message).with(&details)
 }
 
-/// Its life is over. A checkpoint is of no more use (durable execution 5.2).
+/// Ends the life of a job. A checkpoint is of no more use (durable execution 5.2).
 pub(super) fn finish(job: &mut Job, now: Moment, state: JobState) {
     job.state = state;
     job.reservation = None;
-    job.due = None;
+    job.due_at = None;
     job.ended_at = Some(now);
     job.retry_delay = None;
     job.checkpoint = None;
 }
 
-/// It can be fetched. It expires only if it never was.
+/// Makes a job one that can be fetched. It expires only if it never was fetched.
 pub(super) fn make_available(job: &mut Job, now: Moment) {
     job.state = JobState::Available;
     job.reservation = None;
     job.enqueued_at = Some(now);
-    job.due = job.expires_at.filter(|_| job.times_delivered == 0);
+    job.due_at = job.expires_at.filter(|_| job.times_delivered == 0);
 }

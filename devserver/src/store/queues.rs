@@ -1,15 +1,15 @@
-//! Queues: listing, figures, pausing.
+//! Queues: listed, counted, paused.
 
 use std::sync::Arc;
 
 use super::job::JobState;
 use super::{Store, index, new_job};
 use crate::moment::Moment;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::Refusal;
 
 /// What there is to say about a queue.
 #[derive(Debug)]
-pub struct Figures {
+pub struct QueueStats {
     /// When it was paused; `None`: it is not.
     pub paused_at: Option<Moment>,
     /// How many of its jobs are in each state.
@@ -27,7 +27,7 @@ impl Store {
     /// # Errors
     ///
     /// There is no such queue.
-    pub fn queue_figures(&self, name: &str) -> Result<Figures, Refusal> {
+    pub fn queue_stats(&self, name: &str) -> Result<QueueStats, Refusal> {
         let queue = self.index.queues.get(name).ok_or_else(|| no_queue(name))?;
         let count = |state| {
             self.jobs
@@ -35,10 +35,10 @@ impl Store {
                 .filter(|job| &*job.queue == name && job.state == state)
                 .count()
         };
-        let figures = JobState::ALL.into_iter().map(|state| (state, count(state))).collect();
-        Ok(Figures {
+        let counts = JobState::ALL.into_iter().map(|state| (state, count(state))).collect();
+        Ok(QueueStats {
             paused_at: queue.paused_at,
-            counts: figures,
+            counts,
         })
     }
 
@@ -59,10 +59,6 @@ impl Store {
 }
 
 fn no_queue(name: &str) -> Refusal {
-    let details = serde_json::json!({"resource_type": "queue", "resource_id": name});
-    Refusal::new(
-        Kind::NotFound,
-        format!("there is no queue '{name}'; it comes with its first job"),
-    )
-    .with(&details)
+    let message = format!("there is no queue '{name}'; it comes with its first job");
+    Refusal::not_found("queue", name, message)
 }

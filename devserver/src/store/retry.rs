@@ -10,15 +10,15 @@ use crate::refusal::Refusal;
 /// What is done with a job whose attempts are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhaustion {
-    /// It is discarded.
+    /// The job is discarded.
     Discard,
-    /// It is discarded and kept among the dead letters.
+    /// The job is discarded and kept among the dead letters.
     DeadLetter,
 }
 
 /// How the delay grows from retry to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Growth {
+enum BackoffStrategy {
     Constant,
     Linear,
     Exponential,
@@ -32,12 +32,12 @@ pub struct RetryPolicy {
     pub max_attempts: u32,
     /// What is done when they are used up.
     pub on_exhaustion: Exhaustion,
-    initial: Duration,
-    coefficient: f64,
-    longest: Duration,
+    initial_interval: Duration,
+    backoff_coefficient: f64,
+    max_interval: Duration,
     jitter: bool,
-    growth: Growth,
-    never_for: Vec<String>,
+    strategy: BackoffStrategy,
+    non_retryable_errors: Vec<String>,
 }
 
 impl Default for RetryPolicy {
@@ -45,12 +45,12 @@ impl Default for RetryPolicy {
         Self {
             max_attempts: 3,
             on_exhaustion: Exhaustion::Discard,
-            initial: Duration::from_secs(1),
-            coefficient: 2.0,
-            longest: Duration::from_secs(300),
+            initial_interval: Duration::from_secs(1),
+            backoff_coefficient: 2.0,
+            max_interval: Duration::from_secs(300),
             jitter: true,
-            growth: Growth::Exponential,
-            never_for: Vec::new(),
+            strategy: BackoffStrategy::Exponential,
+            non_retryable_errors: Vec::new(),
         }
     }
 }
@@ -58,20 +58,20 @@ impl Default for RetryPolicy {
 /// What is to be done with a job that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Another attempt.
+    /// The job gets another attempt.
     Retry,
-    /// None.
+    /// The job gets no other attempt.
     Over(Exhaustion),
 }
 
 /// A failure, as far as it decides about another attempt.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Failed<'a> {
-    /// `error.code`.
+pub struct FailedAttempt<'a> {
+    /// The `code` of the error.
     pub code: Option<&'a str>,
-    /// `error.type`.
+    /// The `type` of the error.
     pub kind: Option<&'a str>,
-    /// `error.retryable`.
+    /// The `retryable` of the error.
     pub retryable: Option<bool>,
 }
 
@@ -87,24 +87,24 @@ impl RetryPolicy {
             policy.max_attempts = most;
         }
         if let Some(interval) = interval(given, "initial_interval")? {
-            policy.initial = interval;
+            policy.initial_interval = interval;
         }
         if let Some(interval) = interval(given, "max_interval")? {
-            policy.longest = interval;
+            policy.max_interval = interval;
         }
-        if let Some(coefficient) = given.get("backoff_coefficient", "a number, 1.0 or more")? {
-            policy.coefficient = coefficient;
+        if let Some(backoff_coefficient) = given.get("backoff_coefficient", "a number, 1.0 or more")? {
+            policy.backoff_coefficient = backoff_coefficient;
         }
-        if !policy.coefficient.is_finite() || policy.coefficient < 1.0 {
+        if !policy.backoff_coefficient.is_finite() || policy.backoff_coefficient < 1.0 {
             return Err(Refusal::field("retry.backoff_coefficient", "a number, 1.0 or more"));
         }
         if let Some(jitter) = given.get("jitter", "true or false")? {
             policy.jitter = jitter;
         }
         if let Some(types) = given.get("non_retryable_errors", "an array of error types")? {
-            policy.never_for = types;
+            policy.non_retryable_errors = types;
         }
-        policy.growth = growth(given)?;
+        policy.strategy = strategy(given)?;
         policy.on_exhaustion = match given.text("on_exhaustion")?.as_deref() {
             None | Some("discard") => Exhaustion::Discard,
             Some("dead_letter") => Exhaustion::DeadLetter,
@@ -114,7 +114,7 @@ impl RetryPolicy {
     }
 
     /// What is to be done after a failure, with this many attempts used up.
-    pub fn verdict(&self, used: u32, failed: Failed<'_>) -> Verdict {
+    pub fn verdict(&self, used: u32, failed: FailedAttempt<'_>) -> Verdict {
         match failed.code {
             Some("DISCARD" | "FAIL") => return Verdict::Over(Exhaustion::Discard),
             Some("DEAD_LETTER") => return Verdict::Over(Exhaustion::DeadLetter),
@@ -130,44 +130,46 @@ impl RetryPolicy {
     }
 
     fn excludes(&self, kind: &str) -> bool {
-        self.never_for.iter().any(|entry| match entry.strip_suffix('*') {
-            Some(prefix) if prefix.ends_with('.') => kind.starts_with(prefix),
-            Some(_) | None => entry == kind,
-        })
+        self.non_retryable_errors
+            .iter()
+            .any(|entry| match entry.strip_suffix('*') {
+                Some(prefix) if prefix.ends_with('.') => kind.starts_with(prefix),
+                Some(_) | None => entry == kind,
+            })
     }
 
     /// How long to wait before a retry, the first of which is number 1. `random` is between 0 and 1.
     pub fn delay(&self, retry: u32, random: f64) -> Duration {
         let number = f64::from(retry.max(1));
-        let factor = match self.growth {
-            Growth::Constant => 1.0,
-            Growth::Linear => number,
-            Growth::Exponential => self.coefficient.powf(number - 1.0),
-            Growth::Polynomial => number.powf(self.coefficient),
+        let factor = match self.strategy {
+            BackoffStrategy::Constant => 1.0,
+            BackoffStrategy::Linear => number,
+            BackoffStrategy::Exponential => self.backoff_coefficient.powf(number - 1.0),
+            BackoffStrategy::Polynomial => number.powf(self.backoff_coefficient),
         };
-        let longest = self.longest.as_secs_f64();
-        let capped = (self.initial.as_secs_f64() * factor).min(longest);
+        let longest = self.max_interval.as_secs_f64();
+        let capped = (self.initial_interval.as_secs_f64() * factor).min(longest);
         let jittered = if self.jitter { capped * (0.5 + random) } else { capped };
-        Duration::try_from_secs_f64(jittered.min(longest)).unwrap_or(self.longest)
+        Duration::try_from_secs_f64(jittered.min(longest)).unwrap_or(self.max_interval)
     }
 }
 
 /// The extension field that names a strategy; without it the growth is exponential.
-fn growth(given: &Object) -> Result<Growth, Refusal> {
+fn strategy(given: &Object) -> Result<BackoffStrategy, Refusal> {
     for name in ["backoff_strategy", "backoff_type"] {
         return match given.text(name)?.as_deref() {
             None => continue,
-            Some("none" | "constant") => Ok(Growth::Constant),
-            Some("linear") => Ok(Growth::Linear),
-            Some("exponential") => Ok(Growth::Exponential),
-            Some("polynomial") => Ok(Growth::Polynomial),
+            Some("none" | "constant") => Ok(BackoffStrategy::Constant),
+            Some("linear") => Ok(BackoffStrategy::Linear),
+            Some("exponential") => Ok(BackoffStrategy::Exponential),
+            Some("polynomial") => Ok(BackoffStrategy::Polynomial),
             Some(_) => Err(Refusal::field(
                 &format!("retry.{name}"),
                 "none, constant, linear, exponential or polynomial",
             )),
         };
     }
-    Ok(Growth::Exponential)
+    Ok(BackoffStrategy::Exponential)
 }
 
 /// An interval as ISO 8601 text, or as milliseconds under the name that the HTTP binding's examples use.
@@ -229,15 +231,15 @@ mod tests {
     #[test]
     fn intervals_are_iso_8601_or_milliseconds() {
         assert_eq!(
-            policy(r#"{"initial_interval":"PT0.5S"}"#).initial,
+            policy(r#"{"initial_interval":"PT0.5S"}"#).initial_interval,
             Duration::from_millis(500)
         );
         assert_eq!(
-            policy(r#"{"initial_interval":"PT1M30S"}"#).initial,
+            policy(r#"{"initial_interval":"PT1M30S"}"#).initial_interval,
             Duration::from_secs(90)
         );
         assert_eq!(
-            policy(r#"{"initial_interval_ms":250}"#).initial,
+            policy(r#"{"initial_interval_ms":250}"#).initial_interval,
             Duration::from_millis(250)
         );
         for wrong in ["1s", "5 minutes", "P1M", "-PT1S", ""] {
@@ -260,16 +262,19 @@ mod tests {
     #[test]
     fn the_last_attempt_is_the_last() {
         let policy = policy(r#"{"max_attempts":2}"#);
-        assert_eq!(policy.verdict(1, Failed::default()), Verdict::Retry);
-        assert_eq!(policy.verdict(2, Failed::default()), Verdict::Over(Exhaustion::Discard));
+        assert_eq!(policy.verdict(1, FailedAttempt::default()), Verdict::Retry);
+        assert_eq!(
+            policy.verdict(2, FailedAttempt::default()),
+            Verdict::Over(Exhaustion::Discard)
+        );
     }
 
     #[test]
     fn a_listed_error_is_not_retried() {
         let policy = policy(r#"{"non_retryable_errors":["auth.*","Bad"],"on_exhaustion":"dead_letter"}"#);
-        let of = |kind| Failed {
+        let of = |kind| FailedAttempt {
             kind: Some(kind),
-            ..Failed::default()
+            ..FailedAttempt::default()
         };
         for kind in ["auth.expired", "Bad"] {
             assert_eq!(
@@ -286,9 +291,9 @@ mod tests {
     #[test]
     fn the_handler_s_code_overrules_the_policy() {
         let policy = policy(r#"{"max_attempts":9}"#);
-        let of = |code| Failed {
+        let of = |code| FailedAttempt {
             code: Some(code),
-            ..Failed::default()
+            ..FailedAttempt::default()
         };
         assert_eq!(
             policy.verdict(1, of("DEAD_LETTER")),
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_shutdown_error_is_retried_b_09() {
-        let failed = Failed {
+        let failed = FailedAttempt {
             code: Some("shutdown"),
             kind: Some("ShutdownError"),
             retryable: Some(true),

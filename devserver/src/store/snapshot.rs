@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Jobs looked at: one, all, or counted.
 
 use super::Store;
 use super::job::{Delivery, Job, JobState};
@@ -6,17 +6,17 @@ use super::job::{Delivery, Job, JobState};
 /// A job as it was at one moment, for tests and people.
 #[derive(Debug, Clone)]
 pub struct JobSnapshot {
-    /// Its id.
+    /// The id of the job.
     pub id: String,
-    /// Its type.
+    /// The type of the job.
     pub kind: String,
-    /// Its queue.
+    /// The queue of the job.
     pub queue: String,
-    /// Its state.
+    /// The state of the job.
     pub state: JobState,
     /// 0 before the first delivery, then the number of the execution.
     pub attempt: u32,
-    /// Who has it; `None`: nobody, or somebody without a name.
+    /// The worker that has it; `None`: nobody, or somebody without a name.
     pub worker: Option<String>,
     /// Its deliveries, oldest first; at most the last 100.
     pub deliveries: Vec<Delivery>,
@@ -26,26 +26,26 @@ pub struct JobSnapshot {
     pub times_acked: u32,
     /// Its errors, oldest first, as JSON; at most the last 25.
     pub errors: Vec<String>,
-    /// Its result, as JSON.
+    /// The result of the job, as JSON.
     pub result: Option<String>,
     /// The state of its checkpoint, as JSON.
     pub checkpoint: Option<String>,
-    /// It is among the dead letters.
+    /// Whether it is among the dead letters.
     pub is_dead_letter: bool,
-    /// Its envelope, as JSON.
+    /// The envelope of the job, as JSON.
     pub envelope: String,
 }
 
 /// Which jobs are listed.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct JobFilter {
     pub state: Option<JobState>,
     pub queue: Option<String>,
 }
 
 impl Store {
-    /// The jobs that pass, newest first.
-    pub fn newest(&self, filter: &Filter) -> impl Iterator<Item = &Job> {
+    /// The jobs that pass the filter, newest first.
+    pub fn newest(&self, filter: &JobFilter) -> impl Iterator<Item = &Job> {
         let jobs = self.by_number.values().rev().filter_map(|id| self.jobs.get(id));
         let (state, queue) = (filter.state, filter.queue.clone());
         jobs.filter(move |job| state.is_none_or(|state| job.state == state))
@@ -55,6 +55,11 @@ impl Store {
     /// How many jobs are in each state.
     pub fn counts(&self) -> impl Iterator<Item = (JobState, usize)> {
         JobState::ALL.into_iter().map(|state| (state, self.index.count(state)))
+    }
+
+    /// How many jobs are in one state.
+    pub fn count(&self, state: JobState) -> usize {
+        self.index.count(state)
     }
 
     /// A job as it is now.

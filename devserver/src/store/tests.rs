@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::fetch::Fetch;
 use super::job::JobState;
-use super::worker::{Beat, Beaten};
-use super::{Fetch, Settings, Store, new_job};
+use super::worker::{Heartbeat, HeartbeatAnswer};
+use super::{Store, StoreSettings, new_job};
 use crate::json::Object;
 use crate::moment::Moment;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
 /// Reservation, heartbeat timeout and room of the stores here.
 pub(super) const VISIBILITY: Duration = Duration::from_secs(60);
@@ -19,7 +20,7 @@ pub(super) fn secs(seconds: u64) -> Moment {
 }
 
 pub(super) fn store() -> Store {
-    let settings = Settings {
+    let settings = StoreSettings {
         visibility_timeout: VISIBILITY,
         heartbeat_timeout: SILENCE,
         max_jobs: ROOM,
@@ -55,14 +56,14 @@ impl Store {
         self.job(id).unwrap().state
     }
 
-    pub(super) fn beats(&mut self, now: Moment, worker: &str, jobs: &[&str]) -> Beaten {
+    pub(super) fn beats(&mut self, now: Moment, worker: &str, jobs: &[&str]) -> HeartbeatAnswer {
         let jobs = jobs.iter().map(ToString::to_string).collect();
-        self.beat(
+        self.heartbeat(
             now,
-            &Beat {
+            &Heartbeat {
                 worker: worker.into(),
                 jobs,
-                ..Beat::default()
+                ..Heartbeat::default()
             },
         )
         .unwrap()
@@ -122,7 +123,7 @@ fn only_the_holder_may_speak_for_a_job_b_06() {
         store.requeue(secs(1), "j", Some("b")).map(|_| ()),
     ] {
         let refusal = refused.unwrap_err();
-        assert_eq!(refusal.kind, Kind::Conflict);
+        assert_eq!(refusal.kind, RefusalKind::Conflict);
         assert!(
             details(&refusal).contains(r#""reserved_by":"a""#),
             "{}",
@@ -167,7 +168,7 @@ fn a_visibility_timeout_counts_as_an_attempt_and_leaves_an_error_b_05() {
     store.take(VISIBILITY, "b");
     assert_eq!(store.job("j").unwrap().attempt, 2);
     let refusal = store.ack(VISIBILITY, "j", Some("a"), None).unwrap_err();
-    assert_eq!(refusal.kind, Kind::Conflict);
+    assert_eq!(refusal.kind, RefusalKind::Conflict);
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn a_failed_job_waits_for_its_next_attempt_b_09() {
     store.fail(secs(1), "j", Some("w"), failed).unwrap();
     let job = store.job("j").unwrap();
     assert_eq!(
-        (job.state, job.attempt, job.due),
+        (job.state, job.attempt, job.due_at),
         (JobState::Retryable, 1, Some(secs(11)))
     );
     assert!(job.errors[0].get().contains(r#""details":{"n":1.50}"#));
@@ -258,7 +259,7 @@ fn what_is_not_retryable_is_discarded() {
         )
         .unwrap();
     assert_eq!(store.is("j"), JobState::Discarded);
-    assert_eq!(store.delete_dead_letter("j").unwrap_err().kind, Kind::NotFound);
+    assert_eq!(store.delete_dead_letter("j").unwrap_err().kind, RefusalKind::NotFound);
 }
 
 #[test]
@@ -320,7 +321,7 @@ fn a_pending_job_waits_for_its_activation() {
     store.put(secs(0), "j", r#","options":{"pending":true}"#).unwrap();
     assert!(store.take(secs(1), "w").is_empty());
     store.activate(secs(2), "j").unwrap();
-    assert_eq!(store.activate(secs(2), "j").unwrap_err().kind, Kind::Conflict);
+    assert_eq!(store.activate(secs(2), "j").unwrap_err().kind, RefusalKind::Conflict);
     assert_eq!(store.take(secs(2), "w"), ["j"]);
 }
 
@@ -330,7 +331,7 @@ fn a_paused_queue_gives_and_takes_nothing() {
     store.put(secs(0), "j", "").unwrap();
     store.pause(secs(0), "default", true).unwrap();
     assert!(store.take(secs(1), "w").is_empty());
-    assert_eq!(store.put(secs(1), "k", "").unwrap_err().kind, Kind::QueuePaused);
+    assert_eq!(store.put(secs(1), "k", "").unwrap_err().kind, RefusalKind::QueuePaused);
     store.pause(secs(2), "default", false).unwrap();
     assert_eq!(store.take(secs(2), "w"), ["j"]);
 }
@@ -341,7 +342,7 @@ fn finished_jobs_make_room_and_unfinished_ones_do_not() {
     for number in 0..ROOM {
         store.put(secs(0), &format!("j{number}"), "").unwrap();
     }
-    assert_eq!(store.put(secs(1), "more", "").unwrap_err().kind, Kind::Full);
+    assert_eq!(store.put(secs(1), "more", "").unwrap_err().kind, RefusalKind::Full);
     store.take(secs(1), "w");
     store.ack(secs(2), "j3", None, None).unwrap();
     store.ack(secs(3), "j1", None, None).unwrap();
@@ -354,7 +355,7 @@ fn finished_jobs_make_room_and_unfinished_ones_do_not() {
 fn an_id_is_taken_once() {
     let mut store = store();
     store.put(secs(0), "j", "").unwrap();
-    assert_eq!(store.put(secs(0), "j", "").unwrap_err().kind, Kind::Duplicate);
+    assert_eq!(store.put(secs(0), "j", "").unwrap_err().kind, RefusalKind::Duplicate);
 }
 
 #[test]
@@ -364,7 +365,7 @@ fn a_checkpoint_stays_until_the_job_is_over() {
     store.put(secs(0), "j", "").unwrap();
     assert_eq!(
         store.save_checkpoint(secs(0), "j", state("1"), None).unwrap_err().kind,
-        Kind::Conflict
+        RefusalKind::Conflict
     );
     store.take(secs(0), "w");
     assert_eq!(store.save_checkpoint(secs(0), "j", state("1"), None).unwrap(), 1);
@@ -374,12 +375,12 @@ fn a_checkpoint_stays_until_the_job_is_over() {
             .save_checkpoint(secs(0), "j", state("3"), Some(7))
             .unwrap_err()
             .kind,
-        Kind::Conflict
+        RefusalKind::Conflict
     );
-    let large = state(&format!("\"{}\"", "x".repeat(super::checkpoint::MAX_CHECKPOINT_BYTES)));
+    let large = state(&format!("\"{}\"", "x".repeat(super::progress::MAX_CHECKPOINT_BYTES)));
     assert_eq!(
         store.save_checkpoint(secs(0), "j", large, None).unwrap_err().kind,
-        Kind::TooLarge
+        RefusalKind::TooLarge
     );
     store.requeue(secs(1), "j", None).unwrap();
     store.take(secs(1), "w");

@@ -10,15 +10,15 @@ use crate::moment::Moment;
 #[derive(Debug)]
 pub struct Worker {
     /// What it said about itself when it registered or, later, beat.
-    pub about: Object,
+    pub info: Object,
     /// What it was told, by somebody who asked for it.
     pub directive: Directive,
-    /// What it says that it is.
+    /// What the worker says that it is.
     pub reported: Directive,
-    /// When it came.
+    /// When the worker came.
     pub since: Moment,
     /// When it last beat; before the first time, when it came.
-    pub last_beat: Moment,
+    pub last_heartbeat: Moment,
 }
 
 impl Worker {
@@ -28,23 +28,23 @@ impl Worker {
     }
 }
 
-/// A heartbeat.
+/// What a heartbeat says.
 #[derive(Debug, Default)]
-pub struct Beat {
+pub struct Heartbeat {
     pub worker: String,
-    /// What it says that it is; `None`: it says nothing.
+    /// What the worker says that it is; `None`: it says nothing.
     pub reported: Option<Directive>,
     /// The jobs that it says that it has.
     pub jobs: Vec<String>,
     /// How long they are to be reserved from now on; `None`: as long as they were.
     pub extension: Option<Duration>,
     /// What it says about itself.
-    pub about: Object,
+    pub info: Object,
 }
 
 /// The answer to a heartbeat.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Beaten {
+pub struct HeartbeatAnswer {
     /// What the worker is to be.
     pub directive: Directive,
     /// Those of its jobs that it still has.

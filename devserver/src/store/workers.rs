@@ -5,50 +5,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::job::{Directive, Job, JobState, WorkerId};
-use super::worker::{Beat, Beaten, Worker};
+use super::worker::{Heartbeat, HeartbeatAnswer, Worker};
 use super::{LONGEST, Store};
 use crate::json::Object;
 use crate::moment::Moment;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
 /// Most workers at a time.
 const MAX_WORKERS: usize = 10_000;
 
 impl Store {
     /// The worker of that id, which comes into being now if there is none.
-    pub(super) fn meet(&mut self, now: Moment, id: &WorkerId) -> Result<&mut Worker, Refusal> {
+    pub(super) fn worker_or_new(&mut self, now: Moment, id: &WorkerId) -> Result<&mut Worker, Refusal> {
         if !self.workers.contains_key(id) {
             if self.workers.len() >= MAX_WORKERS {
                 return Err(Refusal::new(
-                    Kind::Full,
+                    RefusalKind::Full,
                     format!("there are {MAX_WORKERS} workers already"),
                 ));
             }
-            self.beats.insert((now, Arc::clone(id)));
+            self.heartbeats.insert((now, Arc::clone(id)));
         }
         Ok(self.workers.entry(Arc::clone(id)).or_insert_with(|| Worker {
-            about: Object::default(),
+            info: Object::default(),
             directive: Directive::Run,
             reported: Directive::Run,
             since: now,
-            last_beat: now,
+            last_heartbeat: now,
         }))
     }
 
-    /// Notes a worker of which somebody speaks before it came.
+    /// Has a worker known of which somebody speaks before it came.
     ///
     /// # Errors
     ///
-    /// There are too many.
-    pub fn expect_worker(&mut self, now: Moment, id: &str) -> Result<(), Refusal> {
-        self.meet(now, &Arc::from(id)).map(|_| ())
+    /// There are too many workers.
+    pub fn ensure_worker(&mut self, now: Moment, id: &str) -> Result<(), Refusal> {
+        self.worker_or_new(now, &Arc::from(id)).map(|_| ())
     }
 
     fn mark_alive(&mut self, now: Moment, id: &WorkerId) {
         if let Some(worker) = self.workers.get_mut(id) {
-            self.beats.remove(&(worker.last_beat, Arc::clone(id)));
-            worker.last_beat = now;
-            self.beats.insert((now, Arc::clone(id)));
+            self.heartbeats.remove(&(worker.last_heartbeat, Arc::clone(id)));
+            worker.last_heartbeat = now;
+            self.heartbeats.insert((now, Arc::clone(id)));
         }
     }
 
@@ -56,10 +56,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There are too many.
-    pub fn register(&mut self, now: Moment, id: &str, about: Object) -> Result<(), Refusal> {
+    /// There are too many workers.
+    pub fn register(&mut self, now: Moment, id: &str, info: Object) -> Result<(), Refusal> {
         let id: WorkerId = id.into();
-        self.meet(now, &id)?.about = about;
+        self.worker_or_new(now, &id)?.info = info;
         self.mark_alive(now, &id);
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Store {
     pub(super) fn drop_worker(&mut self, id: &WorkerId) -> bool {
         let gone = self.workers.remove(id);
         if let Some(worker) = &gone {
-            self.beats.remove(&(worker.last_beat, Arc::clone(id)));
+            self.heartbeats.remove(&(worker.last_heartbeat, Arc::clone(id)));
         }
         gone.is_some()
     }
@@ -91,12 +91,12 @@ impl Store {
     /// # Errors
     ///
     /// There are too many workers.
-    pub fn beat(&mut self, now: Moment, beat: &Beat) -> Result<Beaten, Refusal> {
+    pub fn heartbeat(&mut self, now: Moment, beat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
         let id: WorkerId = beat.worker.as_str().into();
-        let worker = self.meet(now, &id)?;
+        let worker = self.worker_or_new(now, &id)?;
         worker.reported = beat.reported.unwrap_or(worker.reported);
-        for (name, value) in beat.about.fields() {
-            worker.about.set(name, value.to_owned());
+        for (name, value) in beat.info.fields() {
+            worker.info.set(name, value.to_owned());
         }
         let mut directive = worker.directive;
         self.mark_alive(now, &id);
@@ -108,7 +108,7 @@ impl Store {
                 directive = directive.max(told.unwrap_or_default());
             }
         }
-        Ok(Beaten { directive, extended })
+        Ok(HeartbeatAnswer { directive, extended })
     }
 
     /// Whether the worker still has the job, the reservation of which begins anew if so.
@@ -120,13 +120,13 @@ impl Store {
         self.change(job, |job| {
             let length = job.reservation.as_ref().map(|reservation| reservation.length);
             let length = extension.or(length).unwrap_or_default().min(LONGEST);
-            job.due = Some(now + length);
+            job.due_at = Some(now + length);
         });
         true
     }
 
     /// A worker has shown that it works on a job (progress 6.3): that counts as a heartbeat.
-    pub(super) fn note_work(&mut self, now: Moment, job: &str) {
+    pub(super) fn count_as_heartbeat(&mut self, now: Moment, job: &str) {
         let Some(worker) = self.jobs.get(job).and_then(|job| job.worker()).cloned() else {
             return;
         };
@@ -143,13 +143,13 @@ impl Store {
         let worker = self.workers.get_mut(id).ok_or_else(|| Refusal::no_worker(id))?;
         if worker.directive == Directive::Terminate && directive < Directive::Terminate {
             let message = format!("the worker '{id}' was told to terminate: there is no way back from that");
-            return Err(Refusal::new(Kind::Conflict, message));
+            return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         worker.directive = directive;
         Ok(())
     }
 
-    /// All workers.
+    /// All workers that have come and not gone.
     pub fn workers(&self) -> &BTreeMap<WorkerId, Worker> {
         &self.workers
     }

@@ -3,8 +3,8 @@
 use super::Store;
 use super::job::{Directive, End, JobState};
 use super::tests::{SILENCE, VISIBILITY, secs, store};
-use super::worker::Beat;
-use crate::refusal::Kind;
+use super::worker::Heartbeat;
+use crate::refusal::RefusalKind;
 
 #[test]
 fn a_beat_makes_the_reservation_begin_anew_in_its_full_length_b_04() {
@@ -67,12 +67,12 @@ fn a_quiet_worker_gets_no_job_whoever_said_it_b_02() {
     store.direct("told", Directive::Quiet).unwrap();
     assert_eq!(store.beats(secs(1), "told", &[]).directive, Directive::Quiet);
     assert!(store.take(secs(1), "told").is_empty());
-    let says = Beat {
+    let says = Heartbeat {
         worker: "says".into(),
         reported: Some(Directive::Quiet),
-        ..Beat::default()
+        ..Heartbeat::default()
     };
-    assert_eq!(store.beat(secs(1), &says).unwrap().directive, Directive::Run);
+    assert_eq!(store.heartbeat(secs(1), &says).unwrap().directive, Directive::Run);
     assert!(store.take(secs(1), "says").is_empty());
     store.direct("told", Directive::Run).unwrap();
     assert_eq!(store.take(secs(2), "told"), ["j"]);
@@ -83,10 +83,13 @@ fn nobody_comes_back_from_terminate() {
     let mut store = store();
     store.beats(secs(0), "w", &[]);
     store.direct("w", Directive::Terminate).unwrap();
-    assert_eq!(store.direct("w", Directive::Run).unwrap_err().kind, Kind::Conflict);
+    assert_eq!(
+        store.direct("w", Directive::Run).unwrap_err().kind,
+        RefusalKind::Conflict
+    );
     assert_eq!(
         store.direct("nobody", Directive::Quiet).unwrap_err().kind,
-        Kind::NotFound
+        RefusalKind::NotFound
     );
 }
 
@@ -107,14 +110,14 @@ fn progress_only_grows_counts_as_a_beat_and_is_whole_in_the_end() {
     store.put(secs(0), "j", "").unwrap();
     store.take(secs(0), "w");
     let fraction = |store: &Store| store.job("j").unwrap().progress.as_ref().unwrap().fraction;
-    store.report(secs(20), "j", Some(0.5), None).unwrap();
-    store.report(secs(21), "j", Some(0.4), None).unwrap();
+    store.report_progress(secs(20), "j", Some(0.5), None).unwrap();
+    store.report_progress(secs(21), "j", Some(0.4), None).unwrap();
     assert_eq!(fraction(&store), Some(0.5));
     store.tick(secs(50));
     assert_eq!(store.is("j"), JobState::Active, "the worker's clock began anew");
     store.ack(secs(50), "j", None, None).unwrap();
     assert_eq!(fraction(&store), Some(1.0));
-    store.report(secs(51), "j", Some(0.1), None).unwrap();
+    store.report_progress(secs(51), "j", Some(0.1), None).unwrap();
     assert_eq!(fraction(&store), Some(1.0));
 }
 
@@ -124,7 +127,7 @@ fn who_says_goodbye_is_forgotten_and_its_jobs_stay_reserved() {
     store.put(secs(0), "j", "").unwrap();
     store.take(secs(0), "w");
     store.deregister("w").unwrap();
-    assert_eq!(store.deregister("w").unwrap_err().kind, Kind::NotFound);
+    assert_eq!(store.deregister("w").unwrap_err().kind, RefusalKind::NotFound);
     store.tick(SILENCE);
     assert_eq!(store.is("j"), JobState::Active);
     store.tick(VISIBILITY);

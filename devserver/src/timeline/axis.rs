@@ -12,7 +12,7 @@ const SECONDS_FROM: f64 = 2_000.0;
 /// Between two figures at least, in columns.
 const GAP: usize = 3;
 
-/// A piece of time.
+/// A piece of time along a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     pub from: f64,
@@ -26,12 +26,12 @@ pub(super) struct Tick {
     pub label: String,
 }
 
-/// A time that can be drawn.
-pub(super) fn tame(ms: f64) -> f64 {
+/// The time, or the nearest to it that can be drawn.
+pub(super) fn drawable(ms: f64) -> f64 {
     if ms.is_nan() { 0.0 } else { ms.clamp(-LATEST, LATEST) }
 }
 
-/// How much later, or earlier.
+/// How much later something was, or earlier, as people read it.
 pub(super) fn since(ms: f64) -> String {
     if ms.abs() < 1_000.0 {
         format!("{ms:+.1} ms")
@@ -41,34 +41,34 @@ pub(super) fn since(ms: f64) -> String {
 }
 
 impl Axis {
-    /// From one time to another; when that is no time at all, a bit of time from the first on.
+    /// An axis from one time to another; when these are the same, a bit of time from the first on.
     pub fn new(from: f64, to: f64) -> Self {
-        let from = tame(from);
+        let from = drawable(from);
         Self {
             from,
-            to: tame(to).max(from + SHORTEST),
+            to: drawable(to).max(from + SHORTEST),
         }
     }
 
-    /// How long it is, in milliseconds.
+    /// The length of the axis, in milliseconds.
     pub fn length(&self) -> f64 {
         self.to - self.from
     }
 
-    /// Whether a time is on it.
-    pub fn has(&self, ms: f64) -> bool {
+    /// Whether a time is on the axis.
+    pub fn contains(&self, ms: f64) -> bool {
         (self.from..=self.to).contains(&ms)
     }
 
     /// Where a time is, from 0 to 1; what is outside stands at the edge.
-    pub fn share(&self, ms: f64) -> f64 {
-        ((tame(ms) - self.from) / self.length()).clamp(0.0, 1.0)
+    pub fn fraction(&self, ms: f64) -> f64 {
+        ((drawable(ms) - self.from) / self.length()).clamp(0.0, 1.0)
     }
 
     /// In which of so many columns a time is.
     pub fn column(&self, ms: f64, columns: usize) -> usize {
         // Truncated on purpose: a column reaches from its left edge to the next.
-        let column = (self.share(ms) * columns as f64) as usize;
+        let column = (self.fraction(ms) * columns as f64) as usize;
         column.min(columns.saturating_sub(1))
     }
 
@@ -155,7 +155,7 @@ mod tests {
             let axis = Axis::new(from, to);
             assert!(axis.length() >= SHORTEST, "{axis:?}");
             assert!(axis.ticks(80).len() <= 80 / GAP, "{axis:?}");
-            assert!(axis.share(f64::NAN).is_finite());
+            assert!(axis.fraction(f64::NAN).is_finite());
         }
     }
 }

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// Something that happened outside of the server: a signal, an exit, a deadline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// When, in milliseconds by the clock of the events ([`crate::Server::now_ms`]).
+    /// When it happened, in milliseconds by the clock of the events ([`crate::Server::now_ms`]).
     pub ms: f64,
-    /// What.
+    /// What happened.
     #[serde(rename = "mark")]
     pub text: String,
 }
 
 impl Mark {
-    /// This happened then, in milliseconds by the clock of the events.
+    /// A mark that this happened then, in milliseconds by the clock of the events.
     #[must_use]
     pub fn new(ms: f64, text: &str) -> Self {
         Self {

@@ -3,16 +3,18 @@
 //! Events and marks in, text out: nothing here reads a file, asks for the time or knows a terminal.
 
 mod axis;
+mod fit;
 mod mark;
+mod moments;
 mod picture;
 mod record;
+mod row;
 mod rows;
 mod story;
 mod svg;
 mod symbol;
 mod text;
 mod view;
-mod words;
 
 pub use mark::Mark;
 pub use picture::Picture;

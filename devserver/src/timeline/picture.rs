@@ -7,7 +7,7 @@ use super::view::View;
 use super::{svg, text};
 use crate::events::Event;
 
-/// A picture.
+/// A picture of what happened.
 #[derive(Debug)]
 pub struct Picture {
     rows: Rows,
@@ -29,20 +29,20 @@ impl Picture {
         }
     }
 
-    /// As lines, each at most so many columns wide; fewer than 40 count as 40, more than 240 as 240. Bounded: at most 60
+    /// The picture as lines, each at most so many columns wide; fewer than 40 count as 40, more than 240 as 240. Bounded: at most 60
     /// jobs and 20 workers are drawn, the others counted.
     #[must_use]
     pub fn text(&self, width: usize) -> String {
         text::draw(&self.rows, width, false)
     }
 
-    /// The same with the escape sequences that paint it.
+    /// The picture as lines, with the escape sequences that paint them.
     #[must_use]
     pub fn painted_text(&self, width: usize) -> String {
         text::draw(&self.rows, width, true)
     }
 
-    /// As an SVG document that needs nothing else, for light and for dark surroundings. Bounded: at most 200 jobs and 50
+    /// The picture as an SVG document that needs nothing else, for light and for dark surroundings. Bounded: at most 200 jobs and 50
     /// workers are drawn, the others counted.
     #[must_use]
     pub fn svg(&self) -> String {

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use super::mark::Mark;
 use crate::events::Event;
 
-/// Events and marks.
+/// The events and marks of a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
     /// What the server saw.
     pub events: Vec<Event>,
-    /// What happened outside of it.
+    /// What happened outside of the server.
     pub marks: Vec<Mark>,
 }
 
@@ -29,9 +29,9 @@ impl fmt::Display for RecordError {
 
 impl std::error::Error for RecordError {}
 
-/// What tells an answer of `/dev/events` and a mark from an event.
+/// The fields by which an answer of `/dev/events` and a mark are told from an event.
 #[derive(Deserialize)]
-struct Probe<'a> {
+struct EntryShape<'a> {
     #[serde(borrow)]
     events: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
@@ -55,29 +55,29 @@ impl Record {
                      what GET /dev/events answers"
                 ))
             })?;
-            record.take(value, &mut entries)?;
+            record.add(value, &mut entries)?;
         }
         Ok(record)
     }
 
-    fn take(&mut self, value: &RawValue, entries: &mut usize) -> Result<(), RecordError> {
+    fn add(&mut self, value: &RawValue, entries: &mut usize) -> Result<(), RecordError> {
         let text = value.get();
         if text.starts_with('[') {
             let values: Vec<&RawValue> = parse(text, *entries)?;
-            return values.into_iter().try_for_each(|value| self.take_one(value, entries));
+            return values.into_iter().try_for_each(|value| self.add_entry(value, entries));
         }
-        match serde_json::from_str::<Probe<'_>>(text) {
-            Ok(Probe {
+        match serde_json::from_str::<EntryShape<'_>>(text) {
+            Ok(EntryShape {
                 events: Some(values), ..
-            }) => values.into_iter().try_for_each(|value| self.take_one(value, entries)),
-            Ok(Probe { events: None, .. }) | Err(_) => self.take_one(value, entries),
+            }) => values.into_iter().try_for_each(|value| self.add_entry(value, entries)),
+            Ok(EntryShape { events: None, .. }) | Err(_) => self.add_entry(value, entries),
         }
     }
 
-    fn take_one(&mut self, value: &RawValue, entries: &mut usize) -> Result<(), RecordError> {
+    fn add_entry(&mut self, value: &RawValue, entries: &mut usize) -> Result<(), RecordError> {
         *entries += 1;
         let text = value.get();
-        let is_mark = serde_json::from_str::<Probe<'_>>(text).is_ok_and(|probe| probe.mark.is_some());
+        let is_mark = serde_json::from_str::<EntryShape<'_>>(text).is_ok_and(|shape| shape.mark.is_some());
         if is_mark {
             self.marks.push(parse(text, *entries)?);
         } else {
@@ -86,7 +86,7 @@ impl Record {
         Ok(())
     }
 
-    /// One line of JSON for each event, then one for each mark.
+    /// The text of the record: one line of JSON for each event, then one for each mark.
     #[must_use]
     pub fn write(&self) -> String {
         let events = self.events.iter().map(crate::json::raw);

@@ -1,30 +1,24 @@
-//! From what happened to rows: what lasts, and what happened at one moment, each still with its time.
+//! From what happened to the rows of a picture.
 
 use std::collections::BTreeMap;
 
-use super::axis::{Axis, tame};
+use super::axis::{Axis, since};
+use super::fit::count;
 use super::mark::Mark;
-use super::story::{Beat, Delivery, Job, Story, Trouble, Worker, WorkerEnd};
-use super::symbol::{Ending, Harm, Lasting, Said, Symbol};
+use super::moments::{KeyMoment, NUMBERS, letter, moments, numbered};
+use super::row::Row;
+use super::story::{SeenDelivery, SeenHeartbeat, SeenJob, SeenRequest, SeenWorker, Story, WorkerEnd};
+use super::symbol::{Harm, ReportedState, SpanKind, Symbol, Tone, look_of_end};
 use super::view::View;
-use super::words::{clean, count, tail};
-
-/// Letters by which workers are told apart when there are several.
-const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-/// What stands for workers beyond these.
-const NO_LETTER: char = '*';
-
-/// What the moments are numbered with.
-pub(super) const NUMBERS: &str = "123456789abcdefghijklmnopqrstuvwxyz";
+use crate::store::job::End;
 
 /// Everything that a picture shows, before anybody knows how wide it is.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub axis: Axis,
     pub heading: String,
-    pub moments: Vec<Moment>,
-    /// How many moments have no number left.
+    pub moments: Vec<KeyMoment>,
+    /// How many moments have no number, because there are too few numbers.
     pub more_moments: usize,
     pub workers: Vec<Row>,
     pub fetch: Row,
@@ -32,54 +26,20 @@ pub(super) struct Rows {
     pub jobs: Vec<JobRow>,
 }
 
-/// A line of the picture.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub name: String,
-    pub spans: Vec<Span>,
-    pub glyphs: Vec<Glyph>,
-}
-
-/// The line of a job, and how it stands with it.
+/// The row of a job, and what decides whether it is drawn.
 #[derive(Debug)]
 pub(super) struct JobRow {
     pub row: Row,
     /// How its last delivery ended; `None`: it goes on.
-    pub end: Option<Ending>,
+    pub end: Option<End>,
     /// Whether it is one of those that matter most: not simply fetched once and acked.
-    pub is_telling: bool,
+    pub is_notable: bool,
     pub first: f64,
     pub last: f64,
 }
 
-/// Something that lasts.
-#[derive(Debug)]
-pub(super) struct Span {
-    pub from: f64,
-    pub to: f64,
-    pub lasting: Lasting,
-    pub title: String,
-}
-
-/// Something at one moment.
-#[derive(Debug)]
-pub(super) struct Glyph {
-    pub ms: f64,
-    pub symbol: Symbol,
-    pub title: String,
-}
-
-/// A moment that matters to a shutdown.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Moment {
-    pub ms: f64,
-    pub text: String,
-    /// Whether it is from outside.
-    pub is_mark: bool,
-}
-
 impl Rows {
-    /// The rows of these events and marks.
+    /// The rows of what these events and marks tell.
     pub fn of(story: &Story, marks: &[Mark], view: &View) -> Self {
         let moments = moments(story, marks);
         let of_marks = |pick: fn(f64, f64) -> f64, start: f64| moments.iter().map(|moment| moment.ms).fold(start, pick);
@@ -116,74 +76,94 @@ impl Rows {
     }
 }
 
-impl Row {
-    fn new(name: &str) -> Self {
-        Self {
-            name: clean(name),
-            spans: Vec::new(),
-            glyphs: Vec::new(),
+/// A line of the picture's body.
+pub(super) enum Line<'a> {
+    /// What the following lines are about.
+    Heading(&'static str),
+    /// A row that is told by the beginning of its name.
+    Row(&'a Row),
+    /// The row of a job: ids that were made one after another differ at the end.
+    Job(&'a Row),
+    /// What is said of those that are not drawn.
+    More(String),
+}
+
+impl Rows {
+    /// The body of a picture in which so many workers and jobs are drawn at most.
+    pub fn lines(&self, most_workers: usize, most_jobs: usize) -> Vec<Line<'_>> {
+        let mut lines = vec![Line::Heading("workers")];
+        lines.extend(self.workers.iter().take(most_workers).map(Line::Row));
+        if let Some(more @ 1..) = self.workers.len().checked_sub(most_workers) {
+            lines.push(Line::More(format!("and {}", count(more, "more worker"))));
         }
+        lines.push(Line::Row(&self.fetch));
+        if !self.troubles.is_empty() {
+            lines.push(Line::Heading("faults and refusals"));
+        }
+        lines.extend(self.troubles.iter().map(Line::Row));
+        let (jobs, more) = choose_jobs(&self.jobs, most_jobs);
+        if !jobs.is_empty() {
+            lines.push(Line::Heading("jobs"));
+        }
+        lines.extend(jobs.into_iter().map(|job| Line::Job(&job.row)));
+        lines.extend(more.map(Line::More));
+        lines
     }
 
-    fn span(&mut self, from: f64, to: f64, lasting: Lasting, title: &str) {
-        self.spans.push(Span {
-            from,
-            to,
-            lasting,
-            title: clean(title),
-        });
-    }
-
-    fn glyph(&mut self, ms: f64, symbol: Symbol, title: &str) {
-        self.glyphs.push(Glyph {
-            ms,
-            symbol,
-            title: clean(title),
-        });
-    }
-
-    /// Whether any of it is on the axis.
-    fn is_seen(&self, axis: &Axis) -> bool {
-        let span = |span: &Span| span.from <= axis.to && span.to >= axis.from;
-        self.spans.iter().any(span) || self.glyphs.iter().any(|glyph| axis.has(glyph.ms))
+    /// The moments, each with its number, its time, and how much later than the first mark it was.
+    pub fn list_of_moments(&self) -> Vec<(Tone, String)> {
+        let first_mark = self.moments.iter().find(|moment| moment.is_mark);
+        let Some(zero) = first_mark.or(self.moments.first()) else {
+            return Vec::new();
+        };
+        let times: Vec<String> = self.moments.iter().map(|moment| self.axis.time(moment.ms)).collect();
+        let widest = times.iter().map(String::len).max().unwrap_or_default();
+        let numbered = self.moments.iter().zip(NUMBERS.chars()).zip(&times);
+        let mut lines: Vec<(Tone, String)> = numbered
+            .map(|((moment, number), time)| {
+                let since = since(moment.ms - zero.ms);
+                let line = format!("{number}  {time:>widest$}  {since:>12}  {}", moment.text);
+                (if moment.is_mark { Tone::Warn } else { Tone::Plain }, line)
+            })
+            .collect();
+        if self.more_moments > 0 {
+            lines.push((Tone::Dim, format!("and {}", count(self.more_moments, "more moment"))));
+        }
+        lines
     }
 }
 
-fn letter(index: usize) -> char {
-    LETTERS.chars().nth(index).unwrap_or(NO_LETTER)
-}
-
-fn worker_row(index: usize, worker: &Worker, is_alone: bool) -> Row {
+fn worker_row(index: usize, worker: &SeenWorker, is_alone: bool) -> Row {
     let mut row = if is_alone {
         Row::new(&worker.id)
     } else {
         Row::new(&format!("{} {}", letter(index), worker.id))
     };
     for (from, to) in &worker.lives {
-        row.span(*from, *to, Lasting::Known, &format!("worker {}", worker.id));
+        row.span(*from, *to, SpanKind::Known, &format!("worker {}", worker.id));
     }
     for ms in &worker.registered {
         row.glyph(*ms, Symbol::Registered, "register");
     }
-    for beat in &worker.beats {
-        row.glyph(beat.ms, Symbol::Beat(beat.said), &beat_title(beat));
+    for beat in &worker.heartbeats {
+        row.glyph(beat.ms, Symbol::Heartbeat(beat.state), &heartbeat_title(beat));
     }
     for (ms, end) in &worker.ends {
         match end {
             WorkerEnd::Deregistered => row.glyph(*ms, Symbol::Deregistered, "deregister"),
-            WorkerEnd::Dead => row.glyph(*ms, Symbol::Dead, "declared dead"),
-            WorkerEnd::Tried(harm) => row.glyph(*ms, Symbol::Harmed(*harm), "deregister"),
+            WorkerEnd::DeclaredDead => row.glyph(*ms, Symbol::DeclaredDead, "declared dead"),
+            WorkerEnd::DeregisterFailed(harm) => row.glyph(*ms, Symbol::Harmed(*harm), "deregister"),
         }
     }
     row
 }
 
-fn beat_title(beat: &Beat) -> String {
-    let said = match beat.said {
-        Said::Running => "running",
-        Said::Quiet => "quiet",
-        Said::Terminate => "terminate",
-        Said::Other => "no state",
+fn heartbeat_title(beat: &SeenHeartbeat) -> String {
+    let said = match beat.state {
+        ReportedState::Running => "running",
+        ReportedState::Quiet => "quiet",
+        ReportedState::Terminate => "terminate",
+        ReportedState::Other => "no state",
     };
     format!("heartbeat: {said}, {}", count(beat.jobs, "job"))
 }
@@ -205,7 +185,7 @@ fn trouble_rows(story: &Story, axis: &Axis) -> Vec<Row> {
     if !story.outages.is_empty() {
         let mut row = Row::new("connect");
         for (from, until) in &story.outages {
-            row.span(*from, until.unwrap_or(axis.to), Lasting::Closed, "nobody can connect");
+            row.span(*from, until.unwrap_or(axis.to), SpanKind::Closed, "nobody can connect");
         }
         rows.push(row);
     }
@@ -213,9 +193,9 @@ fn trouble_rows(story: &Story, axis: &Axis) -> Vec<Row> {
         let mut row = Row::new(operation);
         for trouble in troubles {
             let goes_on = story.last.max(axis.to);
-            waits(&mut row, trouble, trouble.settled.unwrap_or(goes_on));
+            add_request(&mut row, trouble, trouble.settled.unwrap_or(goes_on));
             if trouble.settled.is_none() && trouble.arrived <= axis.to {
-                row.glyph(goes_on, Symbol::Open, "hangs");
+                row.glyph(goes_on, Symbol::GoesOn, "hangs");
             }
         }
         rows.push(row);
@@ -223,36 +203,36 @@ fn trouble_rows(story: &Story, axis: &Axis) -> Vec<Row> {
     rows
 }
 
-/// A request, from its arrival until it was over.
-fn waits(row: &mut Row, request: &Trouble, until: f64) {
+/// Adds a request, from its arrival until it was over.
+fn add_request(row: &mut Row, request: &SeenRequest, until: f64) {
     if until > request.arrived {
-        row.span(request.arrived, until, Lasting::Waiting, &request.about);
+        row.span(request.arrived, until, SpanKind::Waiting, &request.about);
     }
     let Some(harm) = request.harm else { return };
     row.glyph(request.arrived, Symbol::Harmed(harm), &request.about);
     if harm == Harm::Delay {
         let end = if request.is_answered {
-            Symbol::Answered
+            Symbol::LateAnswer
         } else {
-            Symbol::Left
+            Symbol::ClientLeft
         };
         row.glyph(until, end, &request.about);
     }
 }
 
-fn job_row(story: &Story, axis: &Axis, job: &Job, is_alone: bool) -> JobRow {
+fn job_row(story: &Story, axis: &Axis, job: &SeenJob, is_alone: bool) -> JobRow {
     let mut row = Row::new(&job.id);
     for delivery in &job.deliveries {
-        deliver(&mut row, story, axis, delivery, is_alone);
+        add_delivery(&mut row, story, axis, delivery, is_alone);
     }
     let end = job.deliveries.last().map(|delivery| delivery.end.as_ref());
     let over = end.flatten().map(|(ms, _, _)| *ms);
     for report in &job.reports {
         // What nobody answers is of no more interest when the job is over.
         let until = report.settled.or(over.filter(|over| *over >= report.arrived));
-        waits(&mut row, report, until.unwrap_or(axis.to));
+        add_request(&mut row, report, until.unwrap_or(axis.to));
     }
-    let end = end.flatten().map(|(_, end, _)| Ending::from(*end));
+    let end = end.flatten().map(|(_, end, _)| *end);
     let is_harmed = job.reports.iter().any(|report| report.harm.is_some());
     let times = || {
         row.spans
@@ -262,118 +242,44 @@ fn job_row(story: &Story, axis: &Axis, job: &Job, is_alone: bool) -> JobRow {
     };
     JobRow {
         end,
-        is_telling: end != Some(Ending::Acked) || is_harmed || job.deliveries.len() > 1,
+        is_notable: end != Some(End::Acked) || is_harmed || job.deliveries.len() > 1,
         first: times().fold(f64::INFINITY, f64::min),
         last: times().fold(f64::NEG_INFINITY, f64::max),
         row,
     }
 }
 
-fn deliver(row: &mut Row, story: &Story, axis: &Axis, delivery: &Delivery, is_alone: bool) {
+fn add_delivery(row: &mut Row, story: &Story, axis: &Axis, delivery: &SeenDelivery, is_alone: bool) {
     let from = delivery.from.unwrap_or(story.first);
     let to = delivery.end.as_ref().map_or(story.last.max(axis.to), |(ms, _, _)| *ms);
     let worker = delivery.worker.and_then(|index| story.workers.get(index));
     let whose = worker.map(|worker| format!(" by {}", worker.id)).unwrap_or_default();
     let title = format!("{}, reserved for {:.3} ms{whose}", row.name, to - from);
-    row.span(from, to, Lasting::Reserved, &title);
+    row.span(from, to, SpanKind::Reserved, &title);
     if delivery.from.is_some() {
         let mark = delivery.worker.map(letter).filter(|_| !is_alone);
-        row.glyph(from, Symbol::Began(mark), &format!("fetched{whose}"));
+        row.glyph(from, Symbol::DeliveryBegan(mark), &format!("fetched{whose}"));
     }
     match &delivery.end {
         Some((ms, end, state)) => {
-            let ending = Ending::from(*end);
             let state = state.as_ref().map(|state| format!(": {state}")).unwrap_or_default();
-            row.glyph(*ms, Symbol::Ended(ending), &format!("{}{state}", ending.look().1));
+            row.glyph(
+                *ms,
+                Symbol::DeliveryEnded(*end),
+                &format!("{}{state}", look_of_end(*end).1),
+            );
         }
-        None => row.glyph(to, Symbol::Open, "goes on"),
+        None => row.glyph(to, Symbol::GoesOn, "goes on"),
     }
-}
-
-/// The moments that matter, oldest first.
-fn moments(story: &Story, marks: &[Mark]) -> Vec<Moment> {
-    let mut moments: Vec<Moment> = marks
-        .iter()
-        .map(|mark| Moment {
-            ms: tame(mark.ms),
-            text: clean(&mark.text),
-            is_mark: true,
-        })
-        .collect();
-    for (index, worker) in story.workers.iter().enumerate() {
-        // The only one is not named again: names can be long, and the line is short.
-        let whose = match letter(index) {
-            _ if story.workers.len() == 1 => String::new(),
-            NO_LETTER => format!("{}: ", tail(&clean(&worker.id), 12)),
-            letter => format!("{letter}: "),
-        };
-        let told = told(worker).into_iter().map(|(ms, what)| Moment {
-            ms,
-            text: format!("{whose}{what}"),
-            is_mark: false,
-        });
-        moments.extend(told);
-    }
-    moments.sort_by(|a, b| a.ms.total_cmp(&b.ms));
-    moments
-}
-
-/// What matters about a worker.
-fn told(worker: &Worker) -> Vec<(f64, String)> {
-    let mut told = Vec::new();
-    let mut said = Said::Running;
-    let mut seen = Vec::new();
-    for beat in &worker.beats {
-        if beat.said != said && beat.said != Said::Other {
-            let first = if seen.contains(&beat.said) { "" } else { "first " };
-            told.push((beat.ms, format!("{first}heartbeat that says {}", word(beat.said))));
-            seen.push(beat.said);
-            said = beat.said;
-        }
-    }
-    let mut before = f64::NEG_INFINITY;
-    for (ms, end) in &worker.ends {
-        let of_this_life = |beat: &&Beat| beat.ms > before && beat.ms <= *ms;
-        let last = worker.beats.iter().rev().find(of_this_life);
-        told.extend(last.map(|beat| (beat.ms, format!("last heartbeat, says {}", word(beat.said)))));
-        let what = match end {
-            WorkerEnd::Deregistered => "deregister".to_owned(),
-            WorkerEnd::Dead => "declared dead".to_owned(),
-            WorkerEnd::Tried(Harm::Status(status)) => format!("deregister, answered with {status}"),
-            WorkerEnd::Tried(_) => "deregister, no answer".to_owned(),
-        };
-        told.push((*ms, what));
-        before = *ms;
-    }
-    told
-}
-
-fn word(said: Said) -> &'static str {
-    match said {
-        Said::Running => "running",
-        Said::Quiet => "quiet",
-        Said::Terminate => "terminate",
-        Said::Other => "nothing",
-    }
-}
-
-/// As many of the moments on the axis as there are numbers: those from outside before the others.
-fn numbered(moments: Vec<Moment>, axis: &Axis) -> (Vec<Moment>, usize) {
-    let mut seen: Vec<Moment> = moments.into_iter().filter(|moment| axis.has(moment.ms)).collect();
-    let more = seen.len().saturating_sub(NUMBERS.len());
-    seen.sort_by_key(|moment| !moment.is_mark);
-    seen.truncate(NUMBERS.len());
-    seen.sort_by(|a, b| a.ms.total_cmp(&b.ms));
-    (seen, more)
 }
 
 /// So many jobs at most, in the order of their beginnings, and what to say of the others: those that matter most are
 /// drawn, and of equal ones the last.
-pub(super) fn chosen(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<String>) {
+fn choose_jobs(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<String>) {
     let mut sorted: Vec<(usize, &JobRow)> = jobs.iter().enumerate().collect();
     sorted.sort_by(|(_, a), (_, b)| {
-        let telling = b.is_telling.cmp(&a.is_telling);
-        telling.then(b.last.total_cmp(&a.last))
+        let notable = b.is_notable.cmp(&a.is_notable);
+        notable.then(b.last.total_cmp(&a.last))
     });
     let others = sorted.split_off(most.min(sorted.len()));
     sorted.sort_by(|(a, first), (b, second)| first.first.total_cmp(&second.first).then(a.cmp(b)));
@@ -381,12 +287,12 @@ pub(super) fn chosen(jobs: &[JobRow], most: usize) -> (Vec<&JobRow>, Option<Stri
     if others.is_empty() {
         return (sorted, None);
     }
-    let mut ends: BTreeMap<Option<Ending>, usize> = BTreeMap::new();
+    let mut ends: BTreeMap<Option<End>, usize> = BTreeMap::new();
     for (_, job) in &others {
         *ends.entry(job.end).or_default() += 1;
     }
     let ends = ends.into_iter().map(|(end, number)| {
-        let what = end.map_or("not over", |end| end.look().1);
+        let what = end.map_or("not over", |end| look_of_end(end).1);
         format!("{number} {what}")
     });
     let ends = ends.collect::<Vec<_>>().join(", ");

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::axis::tame;
-use super::symbol::{Harm, Said};
+use super::axis::drawable;
+use super::symbol::{Harm, ReportedState};
 use crate::events::Event;
 use crate::faults::{ANSWERED_INSTEAD, LATE_REPLY, LOSE_REPLY};
 use crate::operation::Operation;
@@ -14,33 +14,33 @@ use crate::store::job::End;
 /// Everything that the events tell.
 #[derive(Debug, Default)]
 pub(super) struct Story {
-    /// In the order in which they came.
-    pub workers: Vec<Worker>,
-    pub fetches: Vec<Fetch>,
-    /// In the order in which they came.
-    pub jobs: Vec<Job>,
-    /// By operation.
-    pub troubles: BTreeMap<&'static str, Vec<Trouble>>,
+    /// The workers, in the order in which they came.
+    pub workers: Vec<SeenWorker>,
+    pub fetches: Vec<SeenFetch>,
+    /// The jobs, in the order in which they came.
+    pub jobs: Vec<SeenJob>,
+    /// The requests that met a fault or were refused, by operation.
+    pub troubles: BTreeMap<&'static str, Vec<SeenRequest>>,
     /// When nobody could connect; the last one may go on.
     pub outages: Vec<(f64, Option<f64>)>,
-    /// How many events told it.
+    /// How many events tell it.
     pub events: usize,
-    /// When something was told first and last.
+    /// When the first thing happened, and when the last.
     pub first: f64,
     pub last: f64,
     worker_index: BTreeMap<String, usize>,
     job_index: BTreeMap<String, usize>,
 }
 
-/// A worker.
+/// A worker, as the events tell of it.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct SeenWorker {
     pub id: String,
     /// From a first sign to a last one or to its end, again and again.
     pub lives: Vec<(f64, f64)>,
     is_known: bool,
     pub registered: Vec<f64>,
-    pub beats: Vec<Beat>,
+    pub heartbeats: Vec<SeenHeartbeat>,
     /// When it deregistered or was declared dead.
     pub ends: Vec<(f64, WorkerEnd)>,
 }
@@ -48,40 +48,42 @@ pub(super) struct Worker {
 /// What a worker's time ended with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerEnd {
+    /// It was deregistered.
     Deregistered,
-    /// It asked for it, and it did not become of it.
-    Tried(Harm),
-    Dead,
+    /// It asked to be deregistered, and that failed.
+    DeregisterFailed(Harm),
+    /// The server declared it dead.
+    DeclaredDead,
 }
 
-/// A heartbeat.
+/// A heartbeat that arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beat {
+pub(super) struct SeenHeartbeat {
     pub ms: f64,
-    pub said: Said,
+    pub state: ReportedState,
     pub jobs: usize,
 }
 
 /// A FETCH that was carried out.
 #[derive(Debug)]
-pub(super) struct Fetch {
+pub(super) struct SeenFetch {
     pub ms: f64,
     pub jobs: usize,
 }
 
 /// A job that somebody had, or tried to report.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct SeenJob {
     pub id: String,
-    pub deliveries: Vec<Delivery>,
-    /// Its ACKs and FAILs.
-    pub reports: Vec<Trouble>,
+    pub deliveries: Vec<SeenDelivery>,
+    /// The ACKs and FAILs of the job.
+    pub reports: Vec<SeenRequest>,
 }
 
-/// A job is with a worker.
+/// The time for which a job was with a worker.
 #[derive(Debug)]
-pub(super) struct Delivery {
-    /// `None`: before the first event.
+pub(super) struct SeenDelivery {
+    /// When it began; `None`: before the first event.
     pub from: Option<f64>,
     pub worker: Option<usize>,
     /// When and how it ended, with the state that the job got into; `None`: it has not.
@@ -90,11 +92,11 @@ pub(super) struct Delivery {
 
 /// A request, and what happened to it.
 #[derive(Debug, Clone)]
-pub(super) struct Trouble {
+pub(super) struct SeenRequest {
     pub arrived: f64,
-    /// When it was over for the server; `None`: it hangs.
+    /// When the request was over for the server; `None`: it hangs.
     pub settled: Option<f64>,
-    /// `None`: it was answered as usual.
+    /// What went wrong; `None`: it was answered as usual.
     pub harm: Option<Harm>,
     pub is_carried_out: bool,
     pub is_answered: bool,
@@ -105,9 +107,9 @@ impl Story {
     /// What these events tell; of one worker only, if it is named.
     pub fn of(events: &[Event], worker: Option<&str>) -> Self {
         let mut events: Vec<&Event> = events.iter().collect();
-        events.sort_by(|a, b| tame(a.ms).total_cmp(&tame(b.ms)));
+        events.sort_by(|a, b| drawable(a.ms).total_cmp(&drawable(b.ms)));
         let theirs: Vec<&Event> = match worker {
-            Some(worker) => only(&events, worker),
+            Some(worker) => about_worker(&events, worker),
             None => events,
         };
         let mut story = Self {
@@ -117,7 +119,7 @@ impl Story {
             ..Self::default()
         };
         for event in theirs {
-            story.take(event);
+            story.add(event);
         }
         if story.first > story.last {
             (story.first, story.last) = (0.0, 0.0);
@@ -125,8 +127,8 @@ impl Story {
         story
     }
 
-    fn take(&mut self, event: &Event) {
-        let ms = tame(event.ms);
+    fn add(&mut self, event: &Event) {
+        let ms = drawable(event.ms);
         let request = request(event);
         self.first = self.first.min(request.arrived);
         self.last = self.last.max(ms);
@@ -135,19 +137,19 @@ impl Story {
         }
         let worker = event.worker.as_deref().map(|id| self.worker(id));
         if matches!(event.operation, "fetch" | "ack" | "nack" | "progress" | "checkpoint") {
-            self.sign(worker, request.arrived);
+            self.sign_of_life(worker, request.arrived);
         }
         match event.operation {
             "fetch" if request.is_carried_out => self.fetched(event, ms, worker),
             "register" if request.is_carried_out => self.registered(&request, worker),
             "ack" | "nack" => self.reported(event, &request),
-            "heartbeat" => self.beaten(event, &request, worker),
+            "heartbeat" => self.heartbeat(event, &request, worker),
             "deregister" => self.deregistered(&request, ms, worker),
             "cancel" if request.is_carried_out => self.each_ends(event, ms, End::Cancelled),
             "visibility_timeout" => self.each_ends(event, ms, End::VisibilityTimeout),
             "worker_death" => {
                 self.each_ends(event, ms, End::WorkerDeath);
-                self.worker_ends(worker, ms, WorkerEnd::Dead);
+                self.worker_ends(worker, ms, WorkerEnd::DeclaredDead);
             }
             "refusing" => self.outages.push((ms, None)),
             "listening" => {
@@ -165,21 +167,21 @@ impl Story {
         }
         let index = self.workers.len();
         self.worker_index.insert(id.to_owned(), index);
-        self.workers.push(Worker {
+        self.workers.push(SeenWorker {
             id: id.to_owned(),
             lives: Vec::new(),
             is_known: false,
             registered: Vec::new(),
-            beats: Vec::new(),
+            heartbeats: Vec::new(),
             ends: Vec::new(),
         });
         index
     }
 
-    fn job(&mut self, id: &str) -> &mut Job {
+    fn job(&mut self, id: &str) -> &mut SeenJob {
         let index = *self.job_index.entry(id.to_owned()).or_insert(self.jobs.len());
         if index == self.jobs.len() {
-            self.jobs.push(Job {
+            self.jobs.push(SeenJob {
                 id: id.to_owned(),
                 deliveries: Vec::new(),
                 reports: Vec::new(),
@@ -188,7 +190,7 @@ impl Story {
         &mut self.jobs[index]
     }
 
-    fn sign(&mut self, worker: Option<usize>, ms: f64) -> Option<&mut Worker> {
+    fn sign_of_life(&mut self, worker: Option<usize>, ms: f64) -> Option<&mut SeenWorker> {
         let worker = self.workers.get_mut(worker?)?;
         match worker.lives.last_mut() {
             Some((_, until)) if worker.is_known => *until = until.max(ms),
@@ -199,45 +201,45 @@ impl Story {
     }
 
     fn worker_ends(&mut self, worker: Option<usize>, ms: f64, end: WorkerEnd) {
-        if let Some(worker) = self.sign(worker, ms) {
-            worker.is_known = matches!(end, WorkerEnd::Tried(_));
+        if let Some(worker) = self.sign_of_life(worker, ms) {
+            worker.is_known = matches!(end, WorkerEnd::DeregisterFailed(_));
             worker.ends.push((ms, end));
         }
     }
 
-    fn registered(&mut self, request: &Trouble, worker: Option<usize>) {
-        if let Some(worker) = self.sign(worker, request.arrived) {
+    fn registered(&mut self, request: &SeenRequest, worker: Option<usize>) {
+        if let Some(worker) = self.sign_of_life(worker, request.arrived) {
             worker.registered.push(request.arrived);
         }
     }
 
-    fn beaten(&mut self, event: &Event, request: &Trouble, worker: Option<usize>) {
-        let said = Said::of(event.state.as_deref());
-        let beat = Beat {
+    fn heartbeat(&mut self, event: &Event, request: &SeenRequest, worker: Option<usize>) {
+        let state = ReportedState::of(event.state.as_deref());
+        let beat = SeenHeartbeat {
             ms: request.arrived,
-            said,
+            state,
             jobs: event.jobs.len().saturating_add(event.more_jobs),
         };
-        if let Some(worker) = self.sign(worker, request.arrived) {
-            worker.beats.push(beat);
+        if let Some(worker) = self.sign_of_life(worker, request.arrived) {
+            worker.heartbeats.push(beat);
         }
     }
 
-    fn deregistered(&mut self, request: &Trouble, ms: f64, worker: Option<usize>) {
+    fn deregistered(&mut self, request: &SeenRequest, ms: f64, worker: Option<usize>) {
         let failed = request.harm.filter(|_| !request.is_carried_out);
         match failed {
-            Some(harm) => self.worker_ends(worker, request.arrived, WorkerEnd::Tried(harm)),
+            Some(harm) => self.worker_ends(worker, request.arrived, WorkerEnd::DeregisterFailed(harm)),
             None => self.worker_ends(worker, ms, WorkerEnd::Deregistered),
         }
     }
 
     fn fetched(&mut self, event: &Event, ms: f64, worker: Option<usize>) {
-        self.fetches.push(Fetch {
+        self.fetches.push(SeenFetch {
             ms,
             jobs: event.jobs.len().saturating_add(event.more_jobs),
         });
         for id in &event.jobs {
-            self.job(id).deliveries.push(Delivery {
+            self.job(id).deliveries.push(SeenDelivery {
                 from: Some(ms),
                 worker,
                 end: None,
@@ -245,7 +247,7 @@ impl Story {
         }
     }
 
-    fn reported(&mut self, event: &Event, request: &Trouble) {
+    fn reported(&mut self, event: &Event, request: &SeenRequest) {
         for id in &event.jobs {
             self.job(id).reports.push(request.clone());
         }
@@ -255,7 +257,7 @@ impl Story {
                 (_, Some("available")) => End::Requeued,
                 _ => End::Failed,
             };
-            self.each_ends(event, tame(event.ms), end);
+            self.each_ends(event, drawable(event.ms), end);
         }
     }
 
@@ -266,7 +268,7 @@ impl Story {
             match deliveries.last_mut() {
                 Some(delivery) if delivery.end.is_none() => delivery.end = end,
                 // Fetched before the first event; or cancelled before anybody had it.
-                Some(_) | None => deliveries.push(Delivery {
+                Some(_) | None => deliveries.push(SeenDelivery {
                     from: (!deliveries.is_empty() || event.operation == "cancel").then_some(ms),
                     worker: None,
                     end,
@@ -277,8 +279,8 @@ impl Story {
 }
 
 /// The request that an event tells of.
-fn request(event: &Event) -> Trouble {
-    let ms = tame(event.ms);
+fn request(event: &Event) -> SeenRequest {
+    let ms = drawable(event.ms);
     let is_request = event.arrived_ms.is_some() || !event.request.is_empty() || event.status.is_some();
     let refused = event.status.filter(|status| *status >= 400).map(Harm::Status);
     let harm = match (event.fault, event.status) {
@@ -293,8 +295,8 @@ fn request(event: &Event) -> Trouble {
         (None, None) => is_request.then_some(Harm::Close),
     };
     let is_good = event.status.is_some_and(|status| (200..300).contains(&status));
-    Trouble {
-        arrived: event.arrived_ms.map_or(ms, tame).min(ms),
+    SeenRequest {
+        arrived: event.arrived_ms.map_or(ms, drawable).min(ms),
         settled: (harm != Some(Harm::Hang)).then_some(ms),
         harm,
         is_answered: event.is_answered(),
@@ -303,7 +305,7 @@ fn request(event: &Event) -> Trouble {
     }
 }
 
-/// What is told about a request beside its times.
+/// What the title of a request says beside its times.
 fn about(event: &Event) -> String {
     let mut said = vec![event.operation.to_owned()];
     said.extend(event.worker.as_ref().map(|worker| format!("worker {worker}")));
@@ -312,13 +314,17 @@ fn about(event: &Event) -> String {
     said.extend((more > 0).then(|| format!("{more} more")));
     said.extend(event.fault.map(|fault| format!("fault {fault}")));
     said.extend(event.status.map(|status| format!("status {status}")));
-    said.extend(event.took_ms.map(|took| format!("answered after {:.3} ms", tame(took))));
+    said.extend(
+        event
+            .took_ms
+            .map(|took| format!("answered after {:.3} ms", drawable(took))),
+    );
     said.join(", ")
 }
 
 /// The events that are about one worker: those that name it, those that name no worker but a job that it had, and those
 /// that name nobody at all.
-fn only<'a>(events: &[&'a Event], worker: &str) -> Vec<&'a Event> {
+fn about_worker<'a>(events: &[&'a Event], worker: &str) -> Vec<&'a Event> {
     let is_its = |event: &Event| event.worker.as_deref() == Some(worker);
     let jobs: std::collections::BTreeSet<&str> = events
         .iter()

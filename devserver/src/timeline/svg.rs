@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::axis::since;
-use super::rows::{Moment, NUMBERS, Row, Rows, Span, chosen};
-use super::symbol::{Lasting, Symbol, Tone};
-use super::words::{count, head, tail};
+use super::fit::{head, tail};
+use super::moments::{KeyMoment, NUMBERS};
+use super::row::{Row, Span};
+use super::rows::{Line, Rows};
+use super::symbol::{SpanKind, Symbol, Tone};
 
 /// Width of the picture, of the names and of the margins, in pixels.
 const WIDTH: f64 = 1000.0;
@@ -18,6 +19,9 @@ const ROW: f64 = 18.0;
 
 /// Width of a letter with its room, in pixels: of what falls into one such column the most important is drawn.
 const LETTER: f64 = 9.0;
+
+/// How many such columns there are.
+const COLUMNS: usize = ((WIDTH - MARGIN - NAMES) / LETTER) as usize;
 
 /// How far a row's letters stand above its lower edge, in pixels.
 const BASE: f64 = 5.0;
@@ -56,7 +60,7 @@ text.shielded{fill:#0d1117}
 }
 ";
 
-/// Draws the picture.
+/// Draws the picture as an SVG document.
 pub(super) fn draw(rows: &Rows) -> String {
     let mut sheet = Sheet::new(rows);
     sheet.words(&rows.heading, "heading");
@@ -64,29 +68,13 @@ pub(super) fn draw(rows: &Rows) -> String {
     sheet.moments();
     sheet.figures();
     let top = sheet.y;
-    sheet.words("workers", "dim");
-    for row in rows.workers.iter().take(MAX_WORKERS) {
-        sheet.row(row, &head(&row.name, NAME_LETTERS));
-    }
-    if let Some(more @ 1..) = rows.workers.len().checked_sub(MAX_WORKERS) {
-        sheet.words(&format!("and {}", count(more, "more worker")), "dim");
-    }
-    sheet.row(&rows.fetch, &rows.fetch.name);
-    if !rows.troubles.is_empty() {
-        sheet.words("faults and refusals", "dim");
-    }
-    for row in &rows.troubles {
-        sheet.row(row, &head(&row.name, NAME_LETTERS));
-    }
-    let (jobs, more) = chosen(&rows.jobs, MAX_JOBS);
-    if !jobs.is_empty() {
-        sheet.words("jobs", "dim");
-    }
-    for job in jobs {
-        sheet.row(&job.row, &tail(&job.row.name, NAME_LETTERS));
-    }
-    if let Some(more) = more {
-        sheet.words(&more, "dim");
+    for line in rows.lines(MAX_WORKERS, MAX_JOBS) {
+        match line {
+            Line::Heading(heading) => sheet.words(heading, "dim"),
+            Line::Row(row) => sheet.row(row, &head(&row.name, NAME_LETTERS)),
+            Line::Job(row) => sheet.row(row, &tail(&row.name, NAME_LETTERS)),
+            Line::More(more) => sheet.words(&more, "dim"),
+        }
     }
     let lines = sheet.lines(top);
     sheet.list_of_moments();
@@ -94,13 +82,13 @@ pub(super) fn draw(rows: &Rows) -> String {
     sheet.finish(&lines)
 }
 
-/// What is drawn on.
+/// The sheet that is drawn on.
 struct Sheet<'a> {
     rows: &'a Rows,
     /// The upper edge of the next row.
     y: f64,
     symbols: BTreeSet<Symbol>,
-    lasting: BTreeSet<Lasting>,
+    span_kinds: BTreeSet<SpanKind>,
     body: String,
 }
 
@@ -110,13 +98,13 @@ impl<'a> Sheet<'a> {
             rows,
             y: MARGIN / 2.0,
             symbols: BTreeSet::new(),
-            lasting: BTreeSet::new(),
+            span_kinds: BTreeSet::new(),
             body: String::new(),
         }
     }
 
     fn x(&self, ms: f64) -> f64 {
-        NAMES + self.rows.axis.share(ms) * (WIDTH - MARGIN - NAMES)
+        NAMES + self.rows.axis.fraction(ms) * (WIDTH - MARGIN - NAMES)
     }
 
     fn skip(&mut self, rows: f64) {
@@ -136,13 +124,13 @@ impl<'a> Sheet<'a> {
         ));
     }
 
-    /// A line of words.
+    /// Draws a line of words.
     fn words(&mut self, text: &str, class: &str) {
         self.text(MARGIN / 2.0, class, &head(text, LINE_LETTERS));
         self.skip(1.0);
     }
 
-    /// The numbers of the moments; those that fall together stand side by side.
+    /// Draws the numbers of the moments; those that fall together stand side by side.
     fn moments(&mut self) {
         let mut free = NAMES;
         let moments = &self.rows.moments;
@@ -158,9 +146,8 @@ impl<'a> Sheet<'a> {
     }
 
     fn figures(&mut self) {
-        let columns = ((WIDTH - MARGIN - NAMES) / LETTER) as usize;
         self.text(NAMES - 30.0, "dim", self.rows.axis.unit());
-        for tick in self.rows.axis.ticks(columns) {
+        for tick in self.rows.axis.ticks(COLUMNS) {
             let x = self.x(tick.ms) + 2.0;
             if x + LETTER * tick.label.len() as f64 <= WIDTH {
                 self.text(x, "dim", &tick.label);
@@ -171,10 +158,9 @@ impl<'a> Sheet<'a> {
 
     /// The lines from the figures to here: they stand behind everything else.
     fn lines(&self, top: f64) -> String {
-        let columns = ((WIDTH - MARGIN - NAMES) / LETTER) as usize;
-        let ticks = self.rows.axis.ticks(columns);
+        let ticks = self.rows.axis.ticks(COLUMNS);
         let ticks = ticks.iter().map(|tick| (self.x(tick.ms), top - ROW, "grid"));
-        let is_mark = |moment: &&Moment| moment.is_mark;
+        let is_mark = |moment: &&KeyMoment| moment.is_mark;
         let marks = self.rows.moments.iter().filter(is_mark);
         let marks = marks.map(|moment| (self.x(moment.ms), top - 2.0 * ROW, "mark"));
         let mut lines = String::new();
@@ -192,27 +178,14 @@ impl<'a> Sheet<'a> {
     fn row(&mut self, row: &Row, name: &str) {
         self.text(MARGIN, "", name);
         let axis = &self.rows.axis;
-        let is_wide = |span: &Span| span.lasting != Lasting::Waiting || self.x(span.to) - self.x(span.from) >= 1.0;
-        let is_seen = |span: &&Span| span.from <= axis.to && span.to >= axis.from && is_wide(span);
+        let is_wide = |span: &Span| span.kind != SpanKind::Waiting || self.x(span.to) - self.x(span.from) >= 1.0;
+        let is_seen = |span: &&Span| span.is_seen(axis) && is_wide(span);
         let seen: Vec<&Span> = row.spans.iter().filter(is_seen).take(MAX_SPANS).collect();
         for span in seen {
-            self.lasting.insert(span.lasting);
-            self.bar(self.x(span.from), self.x(span.to), span.lasting, &span.title);
+            self.span_kinds.insert(span.kind);
+            self.bar(self.x(span.from), self.x(span.to), span.kind, &span.title);
         }
-        let columns = ((WIDTH - MARGIN - NAMES) / LETTER) as usize;
-        let mut strongest: Vec<Option<usize>> = vec![None; columns];
-        for (index, glyph) in row.glyphs.iter().enumerate().filter(|(_, glyph)| axis.has(glyph.ms)) {
-            let cell = &mut strongest[axis.column(glyph.ms, columns)];
-            let symbol = |index: usize| row.glyphs.get(index).map(|glyph| glyph.symbol);
-            if cell.and_then(symbol) <= Some(glyph.symbol) {
-                *cell = Some(index);
-            }
-        }
-        for glyph in strongest
-            .into_iter()
-            .flatten()
-            .filter_map(|index| row.glyphs.get(index))
-        {
+        for glyph in row.strongest(axis, COLUMNS).into_iter().flatten() {
             self.symbols.insert(glyph.symbol);
             let (letter, _, tone) = glyph.symbol.look();
             let title = format!("{}, {}", axis.time(glyph.ms), glyph.title);
@@ -227,22 +200,22 @@ impl<'a> Sheet<'a> {
         self.skip(1.0);
     }
 
-    fn bar(&mut self, from: f64, to: f64, lasting: Lasting, title: &str) {
-        let (above, height) = match lasting {
-            Lasting::Known => (8.0, 2.0),
-            Lasting::Reserved | Lasting::Closed => (3.0, 12.0),
-            Lasting::Waiting => (6.0, 6.0),
+    fn bar(&mut self, from: f64, to: f64, kind: SpanKind, title: &str) {
+        let (above, height) = match kind {
+            SpanKind::Known => (8.0, 2.0),
+            SpanKind::Reserved | SpanKind::Closed => (3.0, 12.0),
+            SpanKind::Waiting => (6.0, 6.0),
         };
         let y = self.y + above;
         let width = (to - from).max(1.0);
-        let class = lasting.class();
+        let class = kind.class();
         self.put(&format!(
             r#"<rect x="{from:.1}" y="{y:.1}" width="{width:.1}" height="{height}" class="{class}"><title>{}</title></rect>"#,
             escape(title)
         ));
     }
 
-    /// A letter with its middle here.
+    /// Draws a letter with its middle at `x`.
     fn letter(&mut self, x: f64, tone: Tone, has_shield: bool, letter: &str, title: &str) {
         let y = self.y + ROW - BASE;
         let tone = class(tone);
@@ -260,30 +233,17 @@ impl<'a> Sheet<'a> {
     }
 
     fn list_of_moments(&mut self) {
-        let rows = self.rows;
-        let zero = rows
-            .moments
-            .iter()
-            .find(|moment| moment.is_mark)
-            .or(rows.moments.first());
-        let Some(zero) = zero else { return };
-        self.skip(0.5);
-        let times: Vec<String> = rows.moments.iter().map(|moment| rows.axis.time(moment.ms)).collect();
-        let widest = times.iter().map(String::len).max().unwrap_or_default();
-        for ((moment, number), time) in rows.moments.iter().zip(NUMBERS.chars()).zip(&times) {
-            let since = since(moment.ms - zero.ms);
-            let class = if moment.is_mark { "warn" } else { "" };
-            self.words(
-                &format!("{number}  {time:>widest$}  {since:>12}  {}", moment.text),
-                class,
-            );
+        if self.rows.moments.is_empty() {
+            return;
         }
-        if rows.more_moments > 0 {
-            self.words(&format!("and {}", count(rows.more_moments, "more moment")), "dim");
+        self.skip(0.5);
+        for (tone, line) in self.rows.list_of_moments() {
+            let class = if tone == Tone::Plain { "" } else { class(tone) };
+            self.words(&line, class);
         }
     }
 
-    /// What of all the signs is in the picture, each with its look.
+    /// Draws those of all the signs that are in the picture, each with its meaning.
     fn legend(&mut self) {
         self.skip(0.5);
         let mut x = MARGIN;
@@ -304,10 +264,10 @@ impl<'a> Sheet<'a> {
             );
             x = self.meaning(x + width, &meaning);
         }
-        for lasting in std::mem::take(&mut self.lasting) {
-            let (_, meaning, _) = lasting.look();
+        for kind in std::mem::take(&mut self.span_kinds) {
+            let (_, meaning, _) = kind.look();
             x = self.room(x, 3.0 * LETTER, meaning);
-            self.bar(x, x + 3.0 * LETTER, lasting, meaning);
+            self.bar(x, x + 3.0 * LETTER, kind, meaning);
             x = self.meaning(x + 3.0 * LETTER, meaning);
         }
         self.skip(1.0);

@@ -1,4 +1,4 @@
-//! What is drawn at one moment, and what it means.
+//! The signs of a picture: what is drawn at one moment or for some time, and what it means.
 
 use crate::store::job::End;
 
@@ -13,23 +13,34 @@ pub(super) enum Tone {
     Note,
 }
 
-/// What a worker says that it is.
+/// What a heartbeat says that its worker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Said {
+pub(super) enum ReportedState {
     Running,
     Quiet,
     Terminate,
-    /// Nothing, or something else.
+    /// The heartbeat says nothing, or something else.
     Other,
 }
 
-impl Said {
+impl ReportedState {
+    /// The state of an event of a heartbeat.
     pub fn of(state: Option<&str>) -> Self {
         match state {
             Some("running") => Self::Running,
             Some("quiet") => Self::Quiet,
             Some("terminate") => Self::Terminate,
             Some(_) | None => Self::Other,
+        }
+    }
+
+    /// What it is called in a list of moments.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Quiet => "quiet",
+            Self::Terminate => "terminate",
+            Self::Other => "nothing",
         }
     }
 }
@@ -42,7 +53,7 @@ pub(super) enum Harm {
     Delay,
     LoseReply,
     Truncate,
-    /// It was answered with this.
+    /// The request was answered with this status.
     Status(u16),
 }
 
@@ -50,60 +61,34 @@ pub(super) enum Harm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Symbol {
     /// A late answer left.
-    Answered,
-    /// FETCH that gave so many jobs.
+    LateAnswer,
+    /// A FETCH gave so many jobs.
     Fetched(usize),
-    /// A heartbeat.
-    Beat(Said),
+    /// A heartbeat arrived, and said this.
+    Heartbeat(ReportedState),
     Registered,
     /// A delivery began; to which worker, when there are several.
-    Began(Option<char>),
+    DeliveryBegan(Option<char>),
     Harmed(Harm),
     /// Whoever waited for an answer gave up.
-    Left,
-    /// It goes on where the picture ends.
-    Open,
+    ClientLeft,
+    /// What lasts goes on where the picture ends.
+    GoesOn,
     /// A delivery ended.
-    Ended(Ending),
+    DeliveryEnded(End),
     Deregistered,
-    Dead,
+    DeclaredDead,
 }
 
-/// [`End`], in an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ending {
-    Acked,
-    Requeued,
-    Cancelled,
-    Failed,
-    TimedOut,
-    WorkerDied,
-}
-
-impl From<End> for Ending {
-    fn from(end: End) -> Self {
-        match end {
-            End::Acked => Self::Acked,
-            End::Failed => Self::Failed,
-            End::Requeued => Self::Requeued,
-            End::VisibilityTimeout => Self::TimedOut,
-            End::WorkerDeath => Self::WorkerDied,
-            End::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl Ending {
-    /// Its letter, what it is called, and its tone.
-    pub fn look(self) -> (char, &'static str, Tone) {
-        match self {
-            Self::Acked => ('A', "acked", Tone::Good),
-            Self::Requeued => ('R', "requeued", Tone::Note),
-            Self::Cancelled => ('C', "cancelled", Tone::Warn),
-            Self::Failed => ('F', "failed", Tone::Bad),
-            Self::TimedOut => ('T', "timed out", Tone::Bad),
-            Self::WorkerDied => ('X', "its worker was declared dead", Tone::Bad),
-        }
+/// The letter of a delivery's end, what it is called, and its tone.
+pub(super) fn look_of_end(end: End) -> (char, &'static str, Tone) {
+    match end {
+        End::Acked => ('A', "acked", Tone::Good),
+        End::Requeued => ('R', "requeued", Tone::Note),
+        End::Cancelled => ('C', "cancelled", Tone::Warn),
+        End::Failed => ('F', "failed", Tone::Bad),
+        End::VisibilityTimeout => ('T', "timed out", Tone::Bad),
+        End::WorkerDeath => ('X', "its worker was declared dead", Tone::Bad),
     }
 }
 
@@ -124,11 +109,11 @@ impl Harm {
 }
 
 impl Symbol {
-    /// Its letter, its meaning, and its tone.
+    /// The letter, its meaning, and its tone.
     pub fn look(self) -> (char, String, Tone) {
         match self {
-            Self::Answered => ('|', "answered".into(), Tone::Good),
-            Self::Left => ('x', "the client left".into(), Tone::Bad),
+            Self::LateAnswer => ('|', "answered".into(), Tone::Good),
+            Self::ClientLeft => ('x', "the client left".into(), Tone::Bad),
             Self::Fetched(0) => ('.', "FETCH, no job".into(), Tone::Dim),
             Self::Fetched(jobs) => {
                 let digit = u32::try_from(jobs).ok().and_then(|jobs| char::from_digit(jobs, 10));
@@ -138,65 +123,65 @@ impl Symbol {
                     Tone::Note,
                 )
             }
-            Self::Beat(Said::Running) => ('r', "says running".into(), Tone::Good),
-            Self::Beat(Said::Quiet) => ('q', "says quiet".into(), Tone::Warn),
-            Self::Beat(Said::Terminate) => ('t', "says terminate".into(), Tone::Bad),
-            Self::Beat(Said::Other) => ('o', "says nothing".into(), Tone::Plain),
+            Self::Heartbeat(ReportedState::Running) => ('r', "says running".into(), Tone::Good),
+            Self::Heartbeat(ReportedState::Quiet) => ('q', "says quiet".into(), Tone::Warn),
+            Self::Heartbeat(ReportedState::Terminate) => ('t', "says terminate".into(), Tone::Bad),
+            Self::Heartbeat(ReportedState::Other) => ('o', "says nothing".into(), Tone::Plain),
             Self::Registered => ('(', "register".into(), Tone::Note),
             Self::Deregistered => (')', "deregister".into(), Tone::Note),
-            Self::Dead => ('X', "declared dead".into(), Tone::Bad),
-            Self::Began(None) => ('[', "fetched".into(), Tone::Plain),
-            Self::Began(Some(letter)) => (letter, "fetched by that worker".into(), Tone::Plain),
-            Self::Open => ('>', "goes on".into(), Tone::Warn),
-            Self::Ended(ending) => {
-                let (letter, meaning, tone) = ending.look();
+            Self::DeclaredDead => ('X', "declared dead".into(), Tone::Bad),
+            Self::DeliveryBegan(None) => ('[', "fetched".into(), Tone::Plain),
+            Self::DeliveryBegan(Some(letter)) => (letter, "fetched by that worker".into(), Tone::Plain),
+            Self::GoesOn => ('>', "goes on".into(), Tone::Warn),
+            Self::DeliveryEnded(end) => {
+                let (letter, meaning, tone) = look_of_end(end);
                 (letter, meaning.into(), tone)
             }
             Self::Harmed(harm) => harm.look(),
         }
     }
 
-    /// What the legend has for it: its letter, or the letters that it stands for, and its meaning.
+    /// What the legend says of the sign: its letter, or the letters that it stands for, and its meaning.
     pub fn legend(self) -> (String, String) {
         let (letter, meaning, _) = self.look();
         match self {
             Self::Fetched(1..) => ("1-9".into(), meaning),
-            Self::Began(Some(_)) => ("A-Z".into(), meaning),
-            Self::Answered
-            | Self::Left
+            Self::DeliveryBegan(Some(_)) => ("A-Z".into(), meaning),
+            Self::LateAnswer
+            | Self::ClientLeft
             | Self::Fetched(0)
-            | Self::Beat(_)
+            | Self::Heartbeat(_)
             | Self::Registered
-            | Self::Began(None)
+            | Self::DeliveryBegan(None)
             | Self::Harmed(_)
-            | Self::Open
-            | Self::Ended(_)
+            | Self::GoesOn
+            | Self::DeliveryEnded(_)
             | Self::Deregistered
-            | Self::Dead => (letter.to_string(), meaning),
+            | Self::DeclaredDead => (letter.to_string(), meaning),
         }
     }
 
-    /// Whether it is drawn on a shield of its own: what a look at the picture is to find at once.
+    /// Whether the letter is drawn on a shield: that is what a look at the picture is to find at once.
     pub fn has_shield(self) -> bool {
         match self {
-            Self::Ended(_) | Self::Dead | Self::Harmed(_) | Self::Left => true,
-            Self::Answered
+            Self::DeliveryEnded(_) | Self::DeclaredDead | Self::Harmed(_) | Self::ClientLeft => true,
+            Self::LateAnswer
             | Self::Fetched(_)
-            | Self::Beat(_)
+            | Self::Heartbeat(_)
             | Self::Registered
-            | Self::Began(_)
-            | Self::Open
+            | Self::DeliveryBegan(_)
+            | Self::GoesOn
             | Self::Deregistered => false,
         }
     }
 }
 
-/// What lasts.
+/// What a bar stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lasting {
-    /// The worker is known.
+pub(super) enum SpanKind {
+    /// A worker is known to the server.
     Known,
-    /// The job is reserved.
+    /// A job is reserved.
     Reserved,
     /// A request waits for its answer.
     Waiting,
@@ -204,8 +189,8 @@ pub(super) enum Lasting {
     Closed,
 }
 
-impl Lasting {
-    /// Its letter, its meaning, and its tone.
+impl SpanKind {
+    /// The letter, its meaning, and its tone.
     pub fn look(self) -> (char, &'static str, Tone) {
         match self {
             Self::Known => ('-', "worker, first to last sign", Tone::Dim),
@@ -215,7 +200,7 @@ impl Lasting {
         }
     }
 
-    /// Its class in an SVG picture.
+    /// The class of such bars in an SVG picture.
     pub fn class(self) -> &'static str {
         match self {
             Self::Known => "known",

@@ -1,11 +1,12 @@
-//! The picture as text.
+//! The picture as text, for a terminal.
 
 use std::collections::BTreeSet;
 
-use super::axis::since;
-use super::rows::{NUMBERS, Row, Rows, chosen};
-use super::symbol::{Lasting, Symbol, Tone};
-use super::words::{count, head, pad, tail, width, wrap};
+use super::fit::{head, pad, tail, width, wrap};
+use super::moments::NUMBERS;
+use super::row::Row;
+use super::rows::{Line, Rows};
+use super::symbol::{SpanKind, Symbol, Tone};
 
 /// Narrowest and widest picture, in columns.
 const WIDTHS: (usize, usize) = (40, 240);
@@ -23,52 +24,36 @@ const GUIDE: char = ':';
 /// A letter and how it is painted.
 type Cell = (char, Tone);
 
-/// Draws the picture.
+/// Draws the picture, in so many columns.
 pub(super) fn draw(rows: &Rows, columns: usize, is_painted: bool) -> String {
     let mut paper = Paper::new(rows, columns.clamp(WIDTHS.0, WIDTHS.1), is_painted);
     paper.words(&rows.heading, Tone::Plain);
     paper.words("", Tone::Plain);
     paper.axis();
     paper.moments();
-    paper.section("workers");
-    for row in rows.workers.iter().take(MAX_WORKERS) {
-        paper.row(row, head(&row.name, paper.name_columns - 1));
-    }
-    if let Some(more @ 1..) = rows.workers.len().checked_sub(MAX_WORKERS) {
-        paper.words(&format!(" and {}", count(more, "more worker")), Tone::Dim);
-    }
-    paper.row(&rows.fetch, rows.fetch.name.clone());
-    if !rows.troubles.is_empty() {
-        paper.section("faults and refusals");
-    }
-    for row in &rows.troubles {
-        paper.row(row, head(&row.name, paper.name_columns - 1));
-    }
-    let (jobs, more) = chosen(&rows.jobs, MAX_JOBS);
-    if !jobs.is_empty() {
-        paper.section("jobs");
-    }
-    for job in jobs {
-        paper.row(&job.row, tail(&job.row.name, paper.name_columns - 1));
-    }
-    if let Some(more) = more {
-        paper.words(&format!(" {more}"), Tone::Dim);
+    for line in rows.lines(MAX_WORKERS, MAX_JOBS) {
+        match line {
+            Line::Heading(heading) => paper.line(heading, Tone::Dim, &[]),
+            Line::Row(row) => paper.row(row, &head(&row.name, paper.name_columns - 1)),
+            Line::Job(row) => paper.row(row, &tail(&row.name, paper.name_columns - 1)),
+            Line::More(more) => paper.words(&format!(" {more}"), Tone::Dim),
+        }
     }
     paper.list_of_moments();
     paper.legend();
     paper.text
 }
 
-/// What is drawn on.
+/// The paper that is drawn on.
 struct Paper<'a> {
     rows: &'a Rows,
     columns: usize,
-    /// Columns of the names, and of what stands to their right.
+    /// How wide the names are, and what stands to their right, in columns.
     name_columns: usize,
     chart_columns: usize,
     is_painted: bool,
     symbols: BTreeSet<Symbol>,
-    lasting: BTreeSet<Lasting>,
+    span_kinds: BTreeSet<SpanKind>,
     text: String,
 }
 
@@ -85,7 +70,7 @@ impl<'a> Paper<'a> {
             chart_columns: columns - name_columns - 1,
             is_painted,
             symbols: BTreeSet::new(),
-            lasting: BTreeSet::new(),
+            span_kinds: BTreeSet::new(),
             text: String::new(),
         }
     }
@@ -98,7 +83,7 @@ impl<'a> Paper<'a> {
         vec![(' ', Tone::Plain); self.chart_columns]
     }
 
-    /// Ends a line: a name and what stands to its right.
+    /// Writes a line: a name and what stands to its right.
     fn line(&mut self, name: &str, tone: Tone, cells: &[Cell]) {
         let used = cells.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
         let name = if used == 0 {
@@ -134,10 +119,6 @@ impl<'a> Paper<'a> {
         self.line(&text, tone, &[]);
     }
 
-    fn section(&mut self, name: &str) {
-        self.line(name, Tone::Dim, &[]);
-    }
-
     fn axis(&mut self) {
         let mut figures = self.blank();
         let mut line = vec![('-', Tone::Dim); self.chart_columns];
@@ -155,7 +136,7 @@ impl<'a> Paper<'a> {
         self.line("", Tone::Dim, &line);
     }
 
-    /// The numbers of the moments; those that fall together stand side by side.
+    /// Draws the numbers of the moments; those that fall together stand side by side.
     fn moments(&mut self) {
         if self.rows.moments.is_empty() {
             return;
@@ -175,7 +156,7 @@ impl<'a> Paper<'a> {
         self.line("moments", Tone::Dim, &cells);
     }
 
-    /// Where the marks are.
+    /// Puts a guide where each mark is and nothing else.
     fn guides(&self, cells: &mut [Cell]) {
         for moment in self.rows.moments.iter().filter(|moment| moment.is_mark) {
             if let Some(cell) = cells.get_mut(self.column(moment.ms)).filter(|cell| cell.0 == ' ') {
@@ -184,60 +165,39 @@ impl<'a> Paper<'a> {
         }
     }
 
-    fn row(&mut self, row: &Row, name: String) {
+    fn row(&mut self, row: &Row, name: &str) {
         let mut cells = self.blank();
         let axis = &self.rows.axis;
-        for span in row
-            .spans
-            .iter()
-            .filter(|span| span.from <= axis.to && span.to >= axis.from)
-        {
-            let (letter, _, tone) = span.lasting.look();
+        for span in row.spans.iter().filter(|span| span.is_seen(axis)) {
+            let (letter, _, tone) = span.kind.look();
             let reach = self.column(span.from)..=self.column(span.to);
             cells[reach].fill((letter, tone));
-            self.lasting.insert(span.lasting);
+            self.span_kinds.insert(span.kind);
         }
-        let mut strongest: Vec<Option<Symbol>> = vec![None; self.chart_columns];
-        for glyph in row.glyphs.iter().filter(|glyph| axis.has(glyph.ms)) {
-            let cell = &mut strongest[axis.column(glyph.ms, self.chart_columns)];
-            *cell = (*cell).max(Some(glyph.symbol));
-        }
-        for (cell, symbol) in cells.iter_mut().zip(&strongest) {
-            if let Some(symbol) = symbol {
-                let (letter, _, tone) = symbol.look();
+        let strongest = row.strongest(axis, self.chart_columns);
+        for (cell, glyph) in cells.iter_mut().zip(&strongest) {
+            if let Some(glyph) = glyph {
+                let (letter, _, tone) = glyph.symbol.look();
                 *cell = (letter, tone);
             }
         }
-        self.symbols.extend(strongest.into_iter().flatten());
+        self.symbols
+            .extend(strongest.into_iter().flatten().map(|glyph| glyph.symbol));
         self.guides(&mut cells);
         self.line(&format!(" {name}"), Tone::Plain, &cells);
     }
 
     fn list_of_moments(&mut self) {
-        let rows = self.rows;
-        let zero = rows
-            .moments
-            .iter()
-            .find(|moment| moment.is_mark)
-            .or(rows.moments.first());
-        let Some(zero) = zero else { return };
-        self.words("", Tone::Plain);
-        let times: Vec<String> = rows.moments.iter().map(|moment| rows.axis.time(moment.ms)).collect();
-        let widest = times.iter().map(String::len).max().unwrap_or_default();
-        for ((moment, number), time) in rows.moments.iter().zip(NUMBERS.chars()).zip(&times) {
-            let since = since(moment.ms - zero.ms);
-            let tone = if moment.is_mark { Tone::Warn } else { Tone::Plain };
-            self.words(
-                &format!(" {number}  {time:>widest$}  {since:>12}  {}", moment.text),
-                tone,
-            );
+        if self.rows.moments.is_empty() {
+            return;
         }
-        if rows.more_moments > 0 {
-            self.words(&format!(" and {}", count(rows.more_moments, "more moment")), Tone::Dim);
+        self.words("", Tone::Plain);
+        for (tone, line) in self.rows.list_of_moments() {
+            self.words(&format!(" {line}"), tone);
         }
     }
 
-    /// What of all the signs is in the picture.
+    /// Says what those signs mean that are in the picture.
     fn legend(&mut self) {
         let mut words: Vec<String> = Vec::new();
         for symbol in &self.symbols {
@@ -247,8 +207,8 @@ impl<'a> Paper<'a> {
                 words.push(word);
             }
         }
-        words.extend(self.lasting.iter().map(|lasting| {
-            let (letter, meaning, _) = lasting.look();
+        words.extend(self.span_kinds.iter().map(|kind| {
+            let (letter, meaning, _) = kind.look();
             format!("{letter} {meaning}")
         }));
         if self.rows.moments.iter().any(|moment| moment.is_mark) {

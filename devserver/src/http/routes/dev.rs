@@ -7,13 +7,13 @@ use crate::events::{Event, millis};
 use crate::faults::FaultRequest;
 use crate::http::call::{Call, Result};
 use crate::http::reply::Reply;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 use crate::state::Gate;
 
 /// How many events are given at once unless somebody asks for fewer.
 const MAX_EVENTS: u64 = 10_000;
 
-/// Below `/dev`.
+/// Answers what is asked below `/dev`.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().skip(1).map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
@@ -29,7 +29,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
                 return Ok(Reply::ok(&json!({"cleared": true})));
             }
             let message = format!("there is no fault {number}: it never was, ran out, or was cleared");
-            Err(Refusal::new(Kind::NotFound, message))
+            Err(Refusal::new(RefusalKind::NotFound, message))
         }
         ("GET", ["events"]) => events(call),
         _ => Ok(call.request.nothing_there()),
@@ -54,19 +54,22 @@ fn switch_on(call: &mut Call<'_>) -> Result {
     match FaultRequest::read(&call.object()?)? {
         FaultRequest::Rule(rule) => {
             let number = call.state.faults.add(call.now, rule)?;
-            Ok(Reply::of(201, &json!({"id": number})))
+            Ok(Reply::with_status(201, &json!({"id": number})))
         }
         FaultRequest::Refuse(lasts) => {
             let _ = call.shared.gate.send(Gate::Closed {
                 until: Some(call.now + lasts),
             });
-            Ok(Reply::of(202, &json!({"refusing_for_ms": lasts.as_millis() as u64})))
+            Ok(Reply::with_status(
+                202,
+                &json!({"refusing_for_ms": lasts.as_millis() as u64}),
+            ))
         }
     }
 }
 
 #[derive(Serialize)]
-struct Events<'a> {
+struct EventsBody<'a> {
     events: Vec<&'a Event>,
     /// What `after` is next time.
     last: u64,
@@ -90,7 +93,7 @@ fn events(call: &mut Call<'_>) -> Result {
     let last = found
         .last()
         .map_or(newest, |event| if is_all { newest } else { event.number });
-    Ok(Reply::ok(&Events {
+    Ok(Reply::ok(&EventsBody {
         events: found,
         last,
         now_ms: millis(call.now),

@@ -1,8 +1,12 @@
 //! Which request is answered by whom.
 
 mod admin;
+mod dead_letters;
 mod dev;
 mod jobs;
+mod progress;
+mod queues;
+mod server_info;
 mod workers;
 
 use super::call::{Call, Result};
@@ -11,7 +15,7 @@ use super::request::Request;
 use crate::operation::Operation;
 use crate::state::Shared;
 
-/// Answers a request.
+/// Carries a request out, and answers it.
 pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
     if let Some(refused) = request.check_token(shared.options.token.as_deref()) {
         return refused;
@@ -34,9 +38,8 @@ pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
         | Operation::Heartbeat
         | Operation::Register
         | Operation::Deregister => workers::answer(&mut call),
-        Operation::Enqueue | Operation::Info | Operation::Cancel | Operation::Progress | Operation::Checkpoint => {
-            jobs::answer(&mut call)
-        }
+        Operation::Enqueue | Operation::Info | Operation::Cancel => jobs::answer(&mut call),
+        Operation::Progress | Operation::Checkpoint => progress::answer(&mut call),
         Operation::Other => other(&mut call),
     };
     drop(state);
@@ -44,20 +47,21 @@ pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
     result.unwrap_or_else(|refusal| Reply::refusal(&refusal))
 }
 
+/// Answers what no fault and no event can name.
 fn other(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
-        ("GET", ["ojs", "manifest"]) => Ok(admin::manifest(call.shared)),
-        ("GET", ["ojs", "v1", "health"]) => Ok(admin::health(call.now)),
+        ("GET", ["ojs", "manifest"]) => Ok(server_info::manifest(call.shared)),
+        ("GET", ["ojs", "v1", "health"]) => Ok(server_info::health(call.now)),
         ("GET", ["ojs", "v1", "jobs"]) => jobs::list(call),
         ("POST", ["ojs", "v1", "jobs", id, "activate"]) => jobs::activate(call, id),
-        ("GET", ["ojs", "v1", "queues"]) => Ok(admin::queues(call)),
-        ("GET", ["ojs", "v1", "queues", name, "stats"]) => admin::queue_stats(call, name),
-        ("POST", ["ojs", "v1", "queues", name, "pause"]) => admin::pause(call, name, true),
-        ("POST", ["ojs", "v1", "queues", name, "resume"]) => admin::pause(call, name, false),
-        ("GET", ["ojs", "v1", "dead-letter"]) => jobs::dead_letters(call),
-        ("POST", ["ojs", "v1", "dead-letter", id, "retry"]) => jobs::retry_dead_letter(call, id),
-        ("DELETE", ["ojs", "v1", "dead-letter", id]) => jobs::delete_dead_letter(call, id),
+        ("GET", ["ojs", "v1", "queues"]) => Ok(queues::list(call)),
+        ("GET", ["ojs", "v1", "queues", name, "stats"]) => queues::stats(call, name),
+        ("POST", ["ojs", "v1", "queues", name, "pause"]) => queues::pause(call, name, true),
+        ("POST", ["ojs", "v1", "queues", name, "resume"]) => queues::pause(call, name, false),
+        ("GET", ["ojs", "v1", "dead-letter"]) => dead_letters::list(call),
+        ("POST", ["ojs", "v1", "dead-letter", id, "retry"]) => dead_letters::retry(call, id),
+        ("DELETE", ["ojs", "v1", "dead-letter", id]) => dead_letters::delete(call, id),
         _ => Ok(call.request.nothing_there()),
     }
 }

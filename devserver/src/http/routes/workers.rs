@@ -1,16 +1,17 @@
-//! What workers ask for.
+//! What workers ask for: FETCH, ACK, FAIL, heartbeats, registration.
 
 use serde::Serialize;
 use serde_json::json;
 
-use crate::dialect::{about, worker_required};
+use crate::dialect::{required_worker_id, worker_info};
 use crate::http::call::{Call, Result};
 use crate::http::reply::Reply;
 use crate::moment::wall;
 use crate::operation::Operation;
-use crate::store::Envelope;
+use crate::store::envelope::Envelope;
 use crate::store::job::{Job, JobState};
 
+/// Carries out what a worker asks for.
 pub(super) fn answer(call: &mut Call<'_>) -> Result {
     match call.request.operation {
         Operation::Fetch => fetch(call),
@@ -33,25 +34,23 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
 }
 
 #[derive(Serialize)]
-struct Fetched<'a> {
+struct FetchedBody<'a> {
     jobs: Vec<Envelope<'a>>,
 }
 
 fn fetch(call: &mut Call<'_>) -> Result {
     let fetch = call.shared.options.dialect.fetch(&call.object()?)?;
     let ids = call.state.store.fetch(call.now, &fetch)?;
-    let store = &call.state.store;
-    let jobs = ids
-        .iter()
-        .filter_map(|id| store.job(id))
-        .map(|job| job.envelope(store.epoch()));
-    let mut reply = Reply::ok(&Fetched { jobs: jobs.collect() }).about_worker(fetch.worker.as_deref());
+    let fetched = FetchedBody {
+        jobs: call.state.store.envelopes(&ids),
+    };
+    let mut reply = Reply::ok(&fetched).about_worker(fetch.worker.as_deref());
     reply.about.jobs = ids.iter().map(ToString::to_string).collect();
     Ok(reply)
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct OutcomeBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     acknowledged: Option<bool>,
     id: &'a str,
@@ -69,9 +68,9 @@ struct Outcome<'a> {
 }
 
 /// The answer to an ACK or a FAIL. Both names of the id: the public backends changed from one to the other.
-fn outcome(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Reply {
+fn outcome_reply(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Reply {
     let at = |state, moment: Option<_>| moment.filter(|_| job.state == state).map(|moment| wall(epoch, moment));
-    let reply = Reply::ok(&Outcome {
+    let reply = Reply::ok(&OutcomeBody {
         acknowledged: (job.state == JobState::Completed).then_some(true),
         id: &job.id,
         job_id: &job.id,
@@ -80,7 +79,7 @@ fn outcome(job: &Job, epoch: jiff::Timestamp, worker: Option<&str>) -> Reply {
         max_attempts: job.policy.max_attempts,
         completed_at: at(JobState::Completed, job.ended_at),
         discarded_at: at(JobState::Discarded, job.ended_at),
-        next_attempt_at: at(JobState::Retryable, job.due),
+        next_attempt_at: at(JobState::Retryable, job.due_at),
         job: job.envelope(epoch),
     });
     reply.about_worker(worker).about_job(&job.id).in_state(job.state.name())
@@ -92,7 +91,7 @@ fn ack(call: &mut Call<'_>) -> Result {
     let epoch = call.state.store.epoch();
     let done = call.state.store.ack(call.now, &ack.job, worker, ack.result);
     let refused = |refusal| Reply::refusal(&refusal).about_worker(worker).about_job(&ack.job);
-    Ok(done.map_or_else(refused, |job| outcome(job, epoch, worker)))
+    Ok(done.map_or_else(refused, |job| outcome_reply(job, epoch, worker)))
 }
 
 fn nack(call: &mut Call<'_>) -> Result {
@@ -104,25 +103,24 @@ fn nack(call: &mut Call<'_>) -> Result {
         None => call.state.store.requeue(call.now, &nack.job, worker),
     };
     let refused = |refusal| Reply::refusal(&refusal).about_worker(worker).about_job(&nack.job);
-    Ok(done.map_or_else(refused, |job| outcome(job, epoch, worker)))
+    Ok(done.map_or_else(refused, |job| outcome_reply(job, epoch, worker)))
 }
 
 fn heartbeat(call: &mut Call<'_>) -> Result {
     let dialect = call.shared.options.dialect;
     let body = call.object()?;
-    let beat = dialect.heartbeat(&body)?;
-    let beaten = call.state.store.beat(call.now, &beat)?;
+    let heartbeat = dialect.heartbeat(&body)?;
+    let state = body.text("state")?;
+    let answer = call.state.store.heartbeat(call.now, &heartbeat)?;
     let server_time = wall(call.state.store.epoch(), call.now);
-    let mut reply = Reply::ok(&dialect.beaten(&beaten, &server_time)).about_worker(Some(&beat.worker));
-    reply.about.state = body.text("state")?;
-    reply.about.jobs = beat.jobs;
-    Ok(reply)
+    let answer = dialect.heartbeat_answer(&answer, &server_time);
+    Ok(Reply::ok(&answer).about_heartbeat(heartbeat, state))
 }
 
 fn register(call: &mut Call<'_>) -> Result {
     let body = call.object()?;
-    let worker = worker_required(&body)?;
-    call.state.store.register(call.now, &worker, about(&body))?;
+    let worker = required_worker_id(&body)?;
+    call.state.store.register(call.now, &worker, worker_info(&body))?;
     let options = &call.shared.options;
     let reply = Reply::ok(&json!({
         "ok": true,
@@ -143,7 +141,7 @@ fn seconds(duration: std::time::Duration) -> serde_json::Value {
     }
 }
 
-/// By body or by path.
+/// The worker is named by the body or by the path.
 fn deregister(call: &mut Call<'_>) -> Result {
     let (worker, state) = if call.request.method == "DELETE" {
         (call.request.path.last().cloned().unwrap_or_default(), None)

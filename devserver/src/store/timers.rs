@@ -1,4 +1,5 @@
-//! What happens by itself: jobs become due, expire, run out of their reservation; workers that fell silent are dead.
+//! What happens by itself when its time has come: jobs become available, expire, run out of their reservation; workers that
+//! fell silent are dead.
 
 use std::sync::Arc;
 
@@ -7,17 +8,20 @@ use serde_json::json;
 use super::Store;
 use super::job::{End, JobId, JobState, WorkerId};
 use super::outcome::{finish, make_available};
-use super::retry::Failed;
+use super::retry::FailedAttempt;
 use crate::json::{Object, raw};
 use crate::moment::{Moment, wall};
 
-/// Error type of a job whose reservation ran out (worker protocol, appendix B).
+/// The error type of a job whose reservation ran out (worker protocol, appendix B).
 const VISIBILITY_TIMEOUT: &str = "visibility_timeout";
 
-/// Error type of a job whose worker was declared dead.
+/// What its error says.
+const TIMEOUT_MESSAGE: &str = "the visibility timeout was over before an ACK or FAIL";
+
+/// The error type of a job whose worker was declared dead.
 const WORKER_DEATH: &str = "worker_death";
 
-/// Error type of a job that nobody fetched in time.
+/// The error type of a job that nobody fetched in time.
 const EXPIRED: &str = "expired";
 
 /// Something that happened by itself.
@@ -25,7 +29,7 @@ const EXPIRED: &str = "expired";
 pub struct Occurrence {
     /// `visibility_timeout`, `worker_death` or `expired`.
     pub what: &'static str,
-    /// Whom it is about.
+    /// The worker that it is about.
     pub worker: Option<WorkerId>,
     /// The jobs that it is about.
     pub jobs: Vec<JobId>,
@@ -38,9 +42,9 @@ impl Store {
         while let Some((due, id)) = self.index.timers.first().cloned()
             && due <= now
         {
-            occurred.extend(self.due(now, &id));
+            occurred.extend(self.fire_timer(now, &id));
         }
-        while let Some((last, worker)) = self.beats.first().cloned()
+        while let Some((last, worker)) = self.heartbeats.first().cloned()
             && last + self.settings.heartbeat_timeout <= now
         {
             occurred.push(self.declare_dead(now, &worker));
@@ -48,14 +52,14 @@ impl Store {
         occurred
     }
 
-    fn due(&mut self, now: Moment, id: &JobId) -> Option<Occurrence> {
+    /// Does what is due for one job.
+    fn fire_timer(&mut self, now: Moment, id: &JobId) -> Option<Occurrence> {
         let job = self.jobs.get(id)?;
         let is_expired = job.expires_at.is_some_and(|expires_at| expires_at <= now);
         match job.state {
             JobState::Active => {
                 let worker = job.worker().cloned();
-                let message = "the visibility timeout was over before an ACK or FAIL";
-                self.recover(now, id, End::VisibilityTimeout, VISIBILITY_TIMEOUT, message);
+                self.recover(now, id, End::VisibilityTimeout, VISIBILITY_TIMEOUT, TIMEOUT_MESSAGE);
                 Some(occurrence(VISIBILITY_TIMEOUT, worker, vec![Arc::clone(id)]))
             }
             JobState::Scheduled | JobState::Available | JobState::Pending if is_expired => {
@@ -81,7 +85,7 @@ impl Store {
             | JobState::Completed
             | JobState::Cancelled
             | JobState::Discarded => {
-                self.change(id, |job| job.due = None);
+                self.change(id, |job| job.due_at = None);
                 None
             }
         }
@@ -98,38 +102,38 @@ impl Store {
         occurrence(WORKER_DEATH, Some(Arc::clone(worker)), held.into_iter().collect())
     }
 
-    /// Has the reservation of an active job run out, and another worker do the job, all in this moment; whether it was
+    /// Lets the reservation of an active job run out and another worker do the job, all in this moment; whether the job was
     /// active. The policy is not asked: the last attempt would end it.
     pub fn overtake(&mut self, now: Moment, id: &str, by: &str) -> bool {
         let Some(job) = self.jobs.get(id).filter(|job| job.state == JobState::Active) else {
             return false;
         };
-        let message = "the visibility timeout was over before an ACK or FAIL";
-        let mut error = error_of(job.worker(), VISIBILITY_TIMEOUT, message);
+        let mut error = recovery_error(job.worker(), VISIBILITY_TIMEOUT, TIMEOUT_MESSAGE);
         error.set("attempt", raw(&job.attempt));
         error.set("occurred_at", raw(&wall(self.epoch, now)));
         let id = Arc::clone(&job.id);
         self.change(&id, |job| {
             job.record(raw(&error));
-            job.used = job.attempt;
+            job.attempts_used = job.attempt;
             job.end_delivery(now, End::VisibilityTimeout);
         });
         self.reserve(now, &id, Some(Arc::from(by)), None, self.settings.visibility_timeout);
         self.ack(now, &id, Some(by), None).is_ok()
     }
 
+    /// Takes an active job from its worker; the policy decides what is next.
     fn recover(&mut self, now: Moment, id: &JobId, end: End, kind: &str, message: &str) {
-        let error = error_of(self.jobs.get(id).and_then(|job| job.worker()), kind, message);
-        let failed = Failed {
+        let error = recovery_error(self.jobs.get(id).and_then(|job| job.worker()), kind, message);
+        let failed = FailedAttempt {
             retryable: Some(true),
-            ..Failed::default()
+            ..FailedAttempt::default()
         };
         self.end_execution(now, id, end, failed, error);
     }
 }
 
 /// The error of an execution that its worker said nothing about.
-fn error_of(worker: Option<&WorkerId>, kind: &str, message: &str) -> Object {
+fn recovery_error(worker: Option<&WorkerId>, kind: &str, message: &str) -> Object {
     let mut error = Object::default();
     error.set("type", raw(kind));
     error.set("code", raw(kind));

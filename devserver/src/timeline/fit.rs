@@ -76,7 +76,7 @@ pub(super) fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// A number of things.
+/// A number of things, as one says it: 1 job, 2 jobs.
 pub(super) fn count(number: usize, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")

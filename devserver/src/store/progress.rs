@@ -4,10 +4,11 @@ use serde_json::value::RawValue;
 
 use super::Store;
 use super::job::{Checkpoint, JobState, Progress};
+use super::outcome::wrong_state;
 use crate::moment::Moment;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::{Refusal, RefusalKind};
 
-/// Largest checkpoint, in bytes (durable execution 9.1).
+/// The largest checkpoint, in bytes (durable execution 9.1).
 pub const MAX_CHECKPOINT_BYTES: usize = 1 << 20;
 
 impl Store {
@@ -16,17 +17,17 @@ impl Store {
     /// # Errors
     ///
     /// There is no such job.
-    pub fn report(
+    pub fn report_progress(
         &mut self,
         now: Moment,
         id: &str,
         fraction: Option<f64>,
         data: Option<Box<RawValue>>,
     ) -> Result<(), Refusal> {
-        if self.expect(id)?.state != JobState::Active {
+        if self.existing_job(id)?.state != JobState::Active {
             return Ok(());
         }
-        self.note_work(now, id);
+        self.count_as_heartbeat(now, id);
         self.change(id, |job| {
             let old = job.progress.take();
             let (old_fraction, old_data) = old.map_or((None, None), |old| (old.fraction, old.data));
@@ -57,29 +58,27 @@ impl Store {
         state: Box<RawValue>,
         sequence: Option<u64>,
     ) -> Result<u64, Refusal> {
-        let job = self.expect(id)?;
+        let job = self.existing_job(id)?;
         if job.state != JobState::Active {
             let message = format!(
                 "the job '{id}' is {}: only an active one can save a checkpoint",
                 job.state
             );
-            let details =
-                serde_json::json!({"job_id": id, "current_state": job.state.name(), "expected_state": "active"});
-            return Err(Refusal::new(Kind::Conflict, message).with(&details));
+            return Err(wrong_state(job, JobState::Active, message));
         }
         if state.get().len() > MAX_CHECKPOINT_BYTES {
             let message = format!(
                 "a checkpoint has at most {MAX_CHECKPOINT_BYTES} bytes, and this one has {}",
                 state.get().len()
             );
-            return Err(Refusal::new(Kind::TooLarge, message));
+            return Err(Refusal::new(RefusalKind::TooLarge, message));
         }
         let last = job.last_sequence;
         let sequence = sequence.unwrap_or_else(|| last.map_or(1, |last| last.saturating_add(1)));
         if last.is_some_and(|last| sequence <= last) {
             let message = format!("the sequence {sequence} is not higher than that of the checkpoint before it");
             let details = serde_json::json!({"job_id": id, "sequence": sequence, "current_sequence": last});
-            return Err(Refusal::new(Kind::Conflict, message).with(&details));
+            return Err(Refusal::new(RefusalKind::Conflict, message).with(&details));
         }
         self.change(id, |job| {
             job.last_sequence = Some(sequence);

@@ -1,0 +1,58 @@
+//! What anybody may know of the server: its health, and what it can do.
+
+use serde_json::json;
+
+use crate::http::reply::{OJS_VERSION, Reply};
+use crate::moment::Moment;
+use crate::state::Shared;
+
+/// The health: the server is well as long as it can answer.
+pub(super) fn health(now: Moment) -> Reply {
+    Reply::ok(&json!({
+        "status": "ok",
+        "version": OJS_VERSION,
+        "uptime_seconds": now.as_secs(),
+        "backend": {"type": "memory", "status": "connected", "latency_ms": 0},
+    }))
+}
+
+/// What this is and what it can do.
+pub(super) fn manifest(shared: &Shared) -> Reply {
+    let extensions: &[&str] = if shared.options.dialect.has_extensions() {
+        &[
+            "urn:ojs:ext:graceful-shutdown",
+            "urn:ojs:ext:progress",
+            "urn:ojs:ext:durable-execution",
+        ]
+    } else {
+        &[]
+    };
+    Reply::ok(&json!({
+        "ojs_version": OJS_VERSION,
+        "implementation": {
+            "name": env!("CARGO_PKG_NAME"),
+            "version": env!("CARGO_PKG_VERSION"),
+            "language": "rust",
+        },
+        "conformance_level": 1,
+        "protocols": ["http"],
+        "backend": "devserver",
+        "capabilities": {
+            "batch_enqueue": true,
+            "cron_jobs": false,
+            "dead_letter": true,
+            "delayed_jobs": true,
+            "job_ttl": true,
+            "pause_resume": true,
+            "priority_queues": true,
+            "rate_limiting": false,
+            "schema_validation": false,
+            "unique_jobs": false,
+            "workflows": false,
+        },
+        "extensions": extensions,
+        "endpoints": {"manifest": "/ojs/manifest", "health": "/ojs/v1/health"},
+        "development_tool": true,
+        "dialect": shared.options.dialect.name(),
+    }))
+}
