@@ -17,6 +17,7 @@
 //! | `os` | system calls, all `unsafe` | know phases, jobs, configuration |
 //! | `config`, `cli` | what the user said, checked | act on it |
 //! | `daemon` | holds descriptors, does what the lifecycle says | decide |
+//! | `commands` | the subcommands, another program of the same binary | use the loops |
 //!
 //! `cargo check --lib --no-default-features` builds the pure half alone.
 #![deny(unsafe_code)]

@@ -6,9 +6,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use ojs_init::cli::{self, Request};
-use ojs_init::commands::operate::{self, Terminal};
+use ojs_init::commands::{self, Terminal};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
-use ojs_init::daemon::prepare::{refuse, report};
+use ojs_init::daemon::log::report::report;
+use ojs_init::daemon::prepare::refuse;
 use ojs_init::daemon::{agent, plain_loop, rehearsal};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
@@ -56,7 +57,7 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             let paths = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
             let value = |name| invocation.environ.value(name).unwrap_or_default();
             let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
-            Ok(operate::run(order, paths, terminal))
+            Ok(commands::run(order, paths, terminal))
         }
         Request::Print(text) => Ok(print(&text)),
     }

@@ -53,7 +53,27 @@ const FORBIDDEN: [(&str, &[&[&str]]); 9] = [
         "cli",
         &[&["crate::daemon", "crate::commands", "crate::os", "crate::lifecycle"]],
     ),
-    ("commands", &[&["unsafe", "libc::"]]),
+    // Of the daemon they use where instances are, and the line that says why nothing goes on.
+    (
+        "commands",
+        &[&[
+            "unsafe",
+            "libc::",
+            "daemon::agent",
+            "daemon::backend",
+            "daemon::control",
+            "daemon::descendants",
+            "daemon::effects",
+            "daemon::event_loop",
+            "daemon::options",
+            "daemon::plain_loop",
+            "daemon::prepare",
+            "daemon::probes",
+            "daemon::rehearsal",
+            "daemon::start",
+            "daemon::workers",
+        ]],
+    ),
     ("daemon", &[&["unsafe", "libc::", "crate::commands"]]),
 ];
 

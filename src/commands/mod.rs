@@ -3,6 +3,34 @@
 #![forbid(unsafe_code)]
 
 mod ask;
-pub mod operate;
+mod common;
+mod operate;
 mod status;
 mod watch;
+
+pub use common::{Places, Terminal};
+
+use crate::cli::Order;
+use crate::exit::Exit;
+use crate::lifecycle::api::event::Request;
+use crate::os::clock;
+
+/// Carries out a subcommand.
+#[must_use]
+pub fn run(order: Order, paths: Places, terminal: Terminal) -> Exit {
+    let begin = clock::monotonic();
+    let request = match order {
+        Order::Quiet => Request::Quiet,
+        Order::Resume => Request::Resume,
+        Order::Terminate => Request::Terminate,
+        Order::Stop => Request::Stop,
+        Order::Prestop(wait) => return operate::prestop(wait, paths, begin),
+        Order::Status {
+            as_json,
+            watches: false,
+        } => return status::status(as_json, paths, terminal),
+        Order::Status { as_json, watches: true } => return watch::run(as_json, paths, terminal),
+        Order::Health(of) => return status::health(of, paths, begin),
+    };
+    operate::operate(request, paths)
+}

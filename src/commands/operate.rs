@@ -1,16 +1,12 @@
 //! The subcommands `quiet`, `resume`, `terminate`, `stop` and `prestop`: find the instance, ask it, say in one line what
-//! happened. `status` and `health` are in [`crate::commands::status`].
+//! happened.
 
-use std::ffi::OsStr;
 use std::time::Duration;
 
-use crate::cli::{Order, PrestopWait};
+use crate::cli::PrestopWait;
 use crate::commands::ask::{NoAnswer, ask};
-use crate::commands::status::{health, status};
-use crate::config::Paths;
-use crate::daemon::prepare::report;
-use crate::daemon::runtime::dir::candidates;
-use crate::daemon::runtime::instances;
+use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, connect, failed, warned};
+use crate::daemon::log::report::report;
 use crate::exit::Exit;
 use crate::lifecycle::api::event::Request;
 use crate::os::clock;
@@ -20,12 +16,6 @@ use crate::os::stdio;
 use crate::signal::Signal;
 use crate::wire::operator::control::Told;
 use crate::wire::text::seconds;
-
-/// Longest search for the instance.
-pub(super) const FIND_WITHIN: Duration = Duration::from_secs(2);
-
-/// Longest wait for an answer that is due at once.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
 /// even if it is told to wait for less.
@@ -44,88 +34,26 @@ const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 /// A drain that has no more than this has nothing left.
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
-/// Status of a subcommand whose request was not taken.
-pub(super) const NOT_TAKEN: Exit = Exit::Status(1);
-
-/// Where instances may be, and what else is wrong with the configuration; or why nobody knows.
-pub(super) type Places = Result<(Paths, Vec<String>), String>;
-
-/// What the user's terminal can do, or is wanted to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terminal {
-    /// Colours.
-    pub has_colour: bool,
-    /// It can be drawn on again.
-    pub moves_cursor: bool,
-}
-
-impl Terminal {
-    /// What these variables of the environment say; empty ones say nothing (<https://no-color.org>).
-    #[must_use]
-    pub fn of(term: &OsStr, no_color: &OsStr) -> Self {
-        let moves_cursor = term != "dumb";
-        Self {
-            has_colour: moves_cursor && no_color.is_empty(),
-            moves_cursor,
-        }
-    }
-}
-
-/// Carries out a subcommand.
-#[must_use]
-pub fn run(order: Order, paths: Places, terminal: Terminal) -> Exit {
-    let begin = clock::monotonic();
-    let request = match order {
-        Order::Quiet => Request::Quiet,
-        Order::Resume => Request::Resume,
-        Order::Terminate => Request::Terminate,
-        Order::Stop => Request::Stop,
-        Order::Prestop(wait) => return prestop(wait, paths, begin),
-        Order::Status { as_json, watches } => return status(as_json, watches, paths, terminal),
-        Order::Health(of) => return health(of, paths, begin),
-    };
+/// Asks for something, and says what came of it.
+pub(super) fn operate(request: Request, paths: Places) -> Exit {
     SignalSet::inherited().set_as_mask();
     let paths = match paths.map(warned) {
         Ok(paths) => paths,
-        Err(message) => {
-            report(&message);
-            return Exit::Usage;
-        }
+        Err(message) => return failed(&message, Exit::Usage),
     };
     match connect(&paths, FIND_WITHIN).and_then(|stream| told(stream, request, ANSWER_WITHIN)) {
         Ok(told) if told.is_ok => say(&happened(request, &told)),
-        Ok(told) => {
-            report(&format!("{}: {}", told.message, where_it_is(&told)));
-            NOT_TAKEN
-        }
-        Err(message) => {
-            report(&message);
-            NOT_TAKEN
-        }
+        Ok(told) => failed(&format!("{}: {}", told.message, where_it_is(&told)), NOT_TAKEN),
+        Err(message) => failed(&message, NOT_TAKEN),
     }
-}
-
-/// The connection is closed by the kernel, when we have ended and our exit status stands: that is what the instance waits
-/// for before its SIGKILL.
-pub(super) fn connect(paths: &Paths, limit: Duration) -> Result<&'static Stream, String> {
-    let instance = instances::the_only(&candidates(paths), limit).map_err(|error| error.to_string())?;
-    Ok(Box::leak(Box::new(instance.stream)))
 }
 
 fn told(stream: &'static Stream, request: Request, limit: Duration) -> Result<Told, String> {
     ask(stream, request, limit).map_err(|error| error.to_string())
 }
 
-/// Says what is wrong and does not matter here.
-pub(super) fn warned((paths, warnings): (Paths, Vec<String>)) -> Paths {
-    for warning in warnings {
-        report(&format!("{warning}; going on without it"));
-    }
-    paths
-}
-
 /// A hook that fails would only make the orchestrator go on at once: whatever happens, it ends well, and not too early.
-fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit {
+pub(super) fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit {
     // An init that cannot name its descendants sends SIGTERM to everybody.
     SignalSet::inherited().with(Signal::TERM).set_as_mask();
     let usual = match wait {

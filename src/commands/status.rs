@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use crate::cli::HealthOf;
 use crate::commands::ask::exchange;
-use crate::commands::operate::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, warned};
-use crate::commands::watch;
-use crate::daemon::prepare::report;
+use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, failed, warned};
 use crate::exit::Exit;
 use crate::lifecycle::api::event::Request;
 use crate::lifecycle::view::health::Probe;
@@ -30,15 +28,12 @@ const NOT_ASKED: Exit = Exit::Status(2);
 /// Columns and lines where nobody knows them.
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
-/// Shows the instance once, or until it ends.
-pub(super) fn status(as_json: bool, watches: bool, paths: Places, terminal: Terminal) -> Exit {
+/// Shows the instance once.
+pub(super) fn status(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
     let paths = match paths.map(warned) {
         Ok(paths) => paths,
-        Err(message) => return told(&message, Exit::Usage),
+        Err(message) => return failed(&message, Exit::Usage),
     };
-    if watches {
-        return watch::run(&paths, as_json, terminal);
-    }
     SignalSet::inherited().set_as_mask();
     let answered = connect(&paths, FIND_WITHIN).and_then(|stream| {
         let request = Request::Status { until_end: false };
@@ -46,10 +41,10 @@ pub(super) fn status(as_json: bool, watches: bool, paths: Places, terminal: Term
     });
     let line = match answered {
         Ok(line) => line,
-        Err(message) => return told(&message, NOT_TAKEN),
+        Err(message) => return failed(&message, NOT_TAKEN),
     };
     let Some(shown) = decode_report(&line) else {
-        return told(&refusal(&line), NOT_TAKEN);
+        return failed(&refusal(&line), NOT_TAKEN);
     };
     let text = if as_json {
         json(&line)
@@ -58,7 +53,7 @@ pub(super) fn status(as_json: bool, watches: bool, paths: Places, terminal: Term
     };
     match stdio::write_output(text.as_bytes(), OUTPUT_LIMIT) {
         Ok(()) => Exit::Success,
-        Err(error) => told(&format!("cannot write to standard output: {error}"), NOT_TAKEN),
+        Err(error) => failed(&format!("cannot write to standard output: {error}"), NOT_TAKEN),
     }
 }
 
@@ -78,10 +73,10 @@ pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
     });
     let line = match answered {
         Ok(line) => line,
-        Err(message) => return told(&message, NOT_ASKED),
+        Err(message) => return failed(&message, NOT_ASKED),
     };
     let Some(health) = decode_health(&line) else {
-        return told(&refusal(&line), NOT_ASKED);
+        return failed(&refusal(&line), NOT_ASKED);
     };
     let (text, exit) = if health.healthy {
         (word.to_owned(), Exit::Success)
@@ -128,10 +123,4 @@ pub(super) fn refusal(line: &[u8]) -> String {
     } else {
         format!("ojs-init says: {message}; is it another version?")
     }
-}
-
-/// Says what went wrong.
-pub(super) fn told(message: &str, exit: Exit) -> Exit {
-    report(message);
-    exit
 }

@@ -10,11 +10,10 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::commands::ask::{Incoming, NoAnswer, send};
-use crate::commands::operate::{FIND_WITHIN, NOT_TAKEN, Terminal};
-use crate::commands::status::{json, refusal, screen, told};
-use crate::config::Paths;
-use crate::daemon::prepare::report;
-use crate::daemon::runtime::dir::{Candidate, candidates};
+use crate::commands::common::{FIND_WITHIN, NOT_TAKEN, Places, Terminal, failed, warned};
+use crate::commands::status::{json, refusal, screen};
+use crate::daemon::log::report::report;
+use crate::daemon::runtime::candidate::{Candidate, candidates};
 use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
 use crate::exit::{Exit, SIGNAL_BASE};
 use crate::lifecycle::api::event::Request;
@@ -82,7 +81,11 @@ struct Talk {
 }
 
 /// Shows it until it ends, or until we are told to end.
-pub(super) fn run(paths: &Paths, as_json: bool, terminal: Terminal) -> Exit {
+pub(super) fn run(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
+    let paths = match paths.map(warned) {
+        Ok(paths) => paths,
+        Err(message) => return failed(&message, Exit::Usage),
+    };
     let why_not = if !io::stdout().is_terminal() {
         Some("standard output is no terminal")
     } else if !terminal.moves_cursor {
@@ -94,17 +97,17 @@ pub(super) fn run(paths: &Paths, as_json: bool, terminal: Terminal) -> Exit {
         let message = format!(
             "status --watch: {why}; use `status` for one screen, or `status --json --watch` for one line of JSON a second"
         );
-        return told(&message, Exit::Usage);
+        return failed(&message, Exit::Usage);
     }
     let mask = SIGNALS.into_iter().fold(SignalSet::inherited(), SignalSet::with);
     mask.set_as_mask();
     let signals = match SignalFd::new(SignalSet::of(&SIGNALS)) {
         Ok(signals) => signals,
-        Err(error) => return told(&format!("cannot create a signal descriptor: {error}"), NOT_TAKEN),
+        Err(error) => return failed(&format!("cannot create a signal descriptor: {error}"), NOT_TAKEN),
     };
-    let instance = match instances::the_only(&candidates(paths), FIND_WITHIN) {
+    let instance = match instances::the_only(&candidates(&paths), FIND_WITHIN) {
         Ok(instance) => instance,
-        Err(error) => return told(&error.to_string(), NOT_TAKEN),
+        Err(error) => return failed(&error.to_string(), NOT_TAKEN),
     };
     let mut view = View {
         as_json,
@@ -122,7 +125,7 @@ fn watch(talk: &mut Talk, view: &mut View, signals: &SignalFd) -> Exit {
         // A connection that breaks here is noticed by its end, below.
         talk.ask_if_due();
         if let Err(error) = talk.wait(signals) {
-            return told(&format!("cannot wait: {error}"), NOT_TAKEN);
+            return failed(&format!("cannot wait: {error}"), NOT_TAKEN);
         }
         while let Ok(Some(signal)) = signals.take() {
             match signal {
@@ -135,7 +138,7 @@ fn watch(talk: &mut Talk, view: &mut View, signals: &SignalFd) -> Exit {
             match view.take(&line, talk.instance.pid) {
                 Ok(None) => talk.asked_at = None,
                 Ok(Some(exit)) => return exit,
-                Err(message) => return told(&message, NOT_TAKEN),
+                Err(message) => return failed(&message, NOT_TAKEN),
             }
         }
         match over {
@@ -143,10 +146,10 @@ fn watch(talk: &mut Talk, view: &mut View, signals: &SignalFd) -> Exit {
             Some(NoAnswer::Gone) => match talk.find_again() {
                 Ok(Some(again)) => *talk = again,
                 Ok(None) => return view.gone(),
-                Err(error) => return told(&error.to_string(), NOT_TAKEN),
+                Err(error) => return failed(&error.to_string(), NOT_TAKEN),
             },
             Some(error @ (NoAnswer::TooLate(_) | NoAnswer::Strange | NoAnswer::Failed(_))) => {
-                return told(&error.to_string(), NOT_TAKEN);
+                return failed(&error.to_string(), NOT_TAKEN);
             }
         }
     }

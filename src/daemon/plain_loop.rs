@@ -8,8 +8,9 @@ use log::{debug, error, info, trace, warn};
 
 use crate::config::Config;
 use crate::daemon::descendants::{self, Descendants};
+use crate::daemon::log::report::report;
 use crate::daemon::options::{doubtful_times, limits};
-use crate::daemon::prepare::{become_init, install_log, report};
+use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, NotStarted};
 use crate::exit::Exit;
 use crate::lifecycle::api::time::Moment;

@@ -1,32 +1,21 @@
 //! What both loops begin with: the log, and becoming an init.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use log::{LevelFilter, info, warn};
 
 use crate::cli::salvage::{self, Intent};
 use crate::config::{self, Config, Environment, LogFormat, LogLevel};
 use crate::daemon::log::record::Format;
+use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::options::surroundings;
 use crate::exit::Exit;
 use crate::lifecycle::shutdown::budget::Surroundings;
 use crate::os::entry::Environ;
-use crate::os::{init, stdio};
+use crate::os::init;
 use crate::wire::termination_log;
-
-/// Longest that an error message at the end may wait for a slow reader of standard error.
-const REPORT_LIMIT: Duration = Duration::from_secs(1);
-
-/// Tells the user on standard error why we cannot go on: as a record of the log once there is one, before that and in
-/// subcommands as `ojs-init: ...`.
-pub fn report(message: &str) {
-    let line = log_sink::fatal(message).unwrap_or_else(|| format!("ojs-init: {message}\n"));
-    // Nothing can be said about a standard error that takes nothing; the exit status still tells.
-    let _ = stdio::write_error(line.as_bytes(), REPORT_LIMIT);
-}
 
 /// Tells the user why COMMAND does not run at all, as the log would: in its format, as far as that can be found where the
 /// configuration has a mistake, and where an orchestrator shows the last words of a container.

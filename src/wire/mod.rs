@@ -1,6 +1,6 @@
 //! PURE. Bytes to types and back; what they mean is decided in [`crate::lifecycle`].
 //!
-//! No socket, no clock, no state but that of a half-read line: every function here can be called from a fuzz target.
+//! No socket, no clock, no state but that of a half-read line.
 //! What comes from outside is hostile until it was read here: every function takes any bytes, panics on none, and keeps
 //! what is readable. JSON that is only passed on (envelopes, results, checkpoints) stays the text that somebody wrote:
 //! numbers beyond 2^53, key order, escapes and doubled keys arrive byte for byte.
@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod frame;
+mod health;
 pub mod http;
 mod json;
 pub mod metrics;

@@ -6,7 +6,8 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use ojs_init::config::{Backend as BackendConfig, BackendUrl, FinalState, Header, Leftovers, Secret};
-use ojs_init::daemon::backend::lanes::{Heard, LaneSettings, Lanes};
+use ojs_init::daemon::backend::lanes::{Heard, Lanes};
+use ojs_init::daemon::backend::settings::LaneSettings;
 use ojs_init::lifecycle::api::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
 use ojs_init::lifecycle::api::event::{Failure, JobError, Progress, Reply};
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ojs_init::daemon::backend::lanes::{LaneSettings, Lanes};
+use ojs_init::daemon::backend::lanes::Lanes;
+use ojs_init::daemon::backend::settings::LaneSettings;
 use ojs_init::lifecycle::api::event::{Failure, Reply};
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 

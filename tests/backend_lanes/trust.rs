@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ojs_init::daemon::backend::lanes::LaneSettings;
+use ojs_init::daemon::backend::settings::LaneSettings;
 use ojs_init::lifecycle::api::event::{Failure, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 

@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use ojs_init::daemon::runtime::dir::{RuntimeDir, candidates, home_name};
+use ojs_init::daemon::runtime::candidate::{candidates, home_name};
+use ojs_init::daemon::runtime::dir::RuntimeDir;
 use ojs_init::daemon::workers::admission::may_connect;
 
 use crate::forked::forked;

@@ -12,8 +12,6 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, TcpConnector, Transport, TransportAdapter,
 };
 
-use crate::daemon::backend::connect_words::EndlessHead;
-
 /// Most bytes of all that comes before the body of an answer, interim answers (100 to 199) included: what makes each of
 /// them ends nowhere, and each costs time. A head has 32 KiB at most, and is read with as much of its body.
 const MOST_HEAD_BYTES: usize = 128 << 10;
@@ -63,6 +61,18 @@ impl Course {
         Ok(())
     }
 }
+
+/// An answer whose head does not end, `100 Continue` upon `100 Continue` for example.
+#[derive(Debug)]
+pub(in crate::daemon) struct EndlessHead;
+
+impl fmt::Display for EndlessHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its answer does not begin: interim answers (status 100 to 199) and headers without an end")
+    }
+}
+
+impl std::error::Error for EndlessHead {}
 
 /// Makes connections, with TLS where that is wanted.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::errno::Errno;
 
-use crate::daemon::backend::connect::ClosedInHandshake;
+use crate::daemon::backend::connect::{ClosedInHandshake, EndlessHead};
 
 /// What to look at where the two sides do not speak the same.
 const CHECK: &str = "check the scheme (http or https) and the port of backend.url";
@@ -92,18 +92,6 @@ pub(in crate::daemon) fn wants_tls(status: u16, body: &[u8]) -> bool {
     let says = ["to HTTPS port", "to an HTTPS server", "SSL-enabled server port"];
     status == 400 && says.iter().any(|words| text.contains(words))
 }
-
-/// An answer whose head does not end, `100 Continue` upon `100 Continue` for example.
-#[derive(Debug)]
-pub(in crate::daemon) struct EndlessHead;
-
-impl std::fmt::Display for EndlessHead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("its answer does not begin: interim answers (status 100 to 199) and headers without an end")
-    }
-}
-
-impl std::error::Error for EndlessHead {}
 
 #[cfg(test)]
 mod tests {

@@ -6,15 +6,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::Backend;
 use crate::daemon::backend::http::{Http, Target};
 pub use crate::daemon::backend::pool::Heard;
 use crate::daemon::backend::pool::{IDLE_LIMIT, Job, MakeWork, Plan, Pool, STACK_BYTES, TakeAnswer, Work};
+use crate::daemon::backend::settings::{LaneError, LaneSettings};
 use crate::lifecycle::api::effect::Call;
 use crate::lifecycle::api::event::Reply;
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::time::Moment;
-use crate::wire::backend::request::Identity;
 
 /// Most report threads that are wanted at once; as many again stand in for those that hang.
 const MOST_REPORTERS: usize = 64;
@@ -52,31 +51,6 @@ const SIDE: Plan = Plan {
     idle_limit: IDLE_LIMIT,
     stack_bytes: STACK_BYTES,
 };
-
-/// What the lanes need to know.
-#[derive(Debug, Clone)]
-pub struct LaneSettings {
-    /// Where the backend is and how to reach it.
-    pub backend: Backend,
-    /// What the address is, and where it was set, in the words of the configuration: a person is told what to look at.
-    pub url_setting: String,
-    /// Who we are.
-    pub identity: Identity,
-    /// Largest envelope that a worker can be given, in bytes; bounds how much of an answer is read.
-    pub max_frame: u64,
-}
-
-/// Why there are no lanes: one sentence that names setting and file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneError(pub(in crate::daemon) String);
-
-impl fmt::Display for LaneError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LaneError {}
 
 /// The threads that talk to the backend. Dropping it ends them, each after the request that it is at.
 pub struct Lanes {

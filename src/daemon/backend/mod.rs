@@ -6,6 +6,7 @@ pub(super) mod http;
 pub mod lanes;
 pub(super) mod pool;
 pub(super) mod resolver;
+pub mod settings;
 pub(super) mod small_file;
 pub(super) mod tls;
 pub(super) mod tls_words;

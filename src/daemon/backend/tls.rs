@@ -12,7 +12,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ALL_VERSIONS, ClientConfig, InconsistentKeys, RootCertStore};
 
 use crate::config::{Backend, BackendUrl};
-use crate::daemon::backend::lanes::LaneError;
+use crate::daemon::backend::settings::LaneError;
 use crate::daemon::backend::small_file;
 use crate::daemon::backend::trust::Trust;
 

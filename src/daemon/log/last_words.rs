@@ -5,8 +5,8 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::narrate::{info, jobs, warn};
 use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::words::{info, jobs, warn};
 use crate::exit::Ended;
 use crate::lifecycle::shutdown::end_report::{Account, Cause, Manner, WorkerEnd};
 use crate::lifecycle::worker::end_cause::EndCause;

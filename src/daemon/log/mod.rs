@@ -8,6 +8,8 @@ pub(super) mod narrate_jobs;
 pub(super) mod narrate_outage;
 pub(super) mod narrate_stop;
 pub(super) mod record;
+pub mod report;
 pub mod sink;
 pub mod termination;
 pub(super) mod throttle;
+pub(super) mod words;

@@ -1,7 +1,6 @@
 //! What the lifecycle has to say, as records of the log; jobs are the business of `narrate_jobs`. Job ids may appear,
 //! arguments and results never.
 
-use std::fmt;
 use std::time::Duration;
 
 use log::Level;
@@ -10,11 +9,12 @@ use crate::config::Worker;
 use crate::daemon::log::last_words::{self, LastWords};
 use crate::daemon::log::narrate_answers::Answers;
 use crate::daemon::log::narrate_forms;
-use crate::daemon::log::narrate_jobs::{JobNarrator, milliseconds};
+use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::log::narrate_stop;
 use crate::daemon::log::record::{Fields, Note};
 use crate::daemon::log::sink::{say, set_worker};
+use crate::daemon::log::words::{because_of, info, jobs, milliseconds, reason_of, warn, what_follows};
 use crate::lifecycle::api::effect::{Call, Reason, Remark, WorkerState};
 use crate::lifecycle::api::event::{Failure, Subject};
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId, WorkerId};
@@ -263,34 +263,6 @@ const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 
-pub(in crate::daemon) fn info(message: impl fmt::Display) -> Note {
-    Note::new(Level::Info, message)
-}
-
-pub(in crate::daemon) fn warn(message: impl fmt::Display) -> Note {
-    Note::new(Level::Warn, message)
-}
-
-/// `1 job`, `2 jobs`.
-pub(in crate::daemon) fn jobs(count: impl fmt::Display) -> String {
-    let count = count.to_string();
-    let plural = if count == "1" { "" } else { "s" };
-    format!("{count} job{plural}")
-}
-
-/// Who asked for it, and with which signal.
-pub fn because_of(reason: Reason) -> Fields {
-    let signal = match reason {
-        Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
-            Some(reason_of(reason))
-        }
-        Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
-    };
-    Fields::default()
-        .with("reason", reason.name())
-        .with_any("signal", signal)
-}
-
 fn stayed(what: Reason, why: &str) -> Note {
     info(format_args!("{}: nothing changes: {why}", reason_of(what))).about(because_of(what))
 }
@@ -409,63 +381,6 @@ fn interval_cut(configured: Duration, used: Duration) -> Note {
         seconds(configured),
         seconds(used)
     ))
-}
-
-/// `error.type`, and the same for a person.
-pub(in crate::daemon) fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
-    match failure {
-        Failure::NotSent => ("not_sent", "it did not get to the backend"),
-        Failure::NoRoom => (
-            "no_room",
-            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
-        ),
-        Failure::NoCredentials => (
-            "no_credentials",
-            "there is no token for it; check backend.auth_token_file",
-        ),
-        Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
-        Failure::ServerError => ("server_error", "something is broken at the backend"),
-        Failure::Declined { .. } => ("declined", "the backend does not take it now"),
-        Failure::Redirected => ("redirected", "the backend is said to be somewhere else"),
-        Failure::Unauthorized => (
-            "unauthorized",
-            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
-        ),
-        Failure::NotOffered => ("not_offered", "the backend does not offer it; check backend.url"),
-        Failure::Foreign => (
-            "foreign",
-            "somebody in front of the backend answers, and not the backend",
-        ),
-        Failure::Unregistered => ("unregistered", "the backend does not know this worker"),
-        Failure::NotFound => ("not_found", "the backend says that there is no such job"),
-        Failure::Lost => ("lost", "the job is not ours any more"),
-        Failure::Conflict { .. } => ("conflict", "the job is not active any more"),
-        Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
-        Failure::Refused => ("refused", "the backend refuses the request"),
-    }
-}
-
-pub fn reason_of(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Sigterm => "SIGTERM",
-        Reason::Sigint => "SIGINT",
-        Reason::Sigquit => "SIGQUIT",
-        Reason::Sigtstp => "SIGTSTP",
-        Reason::Sigcont => "SIGCONT",
-        Reason::Server => "asked by the backend",
-        Reason::Control => "asked by the operator",
-        Reason::Prestop => "a preStop hook",
-        Reason::Worker => "the worker ended",
-    }
-}
-
-fn what_follows(state: WorkerState) -> &'static str {
-    match state {
-        WorkerState::Running => "running, taking jobs",
-        WorkerState::Quiet => "quiet, taking no new jobs",
-        WorkerState::Terminate => "terminating, taking no new jobs",
-        WorkerState::Terminated => "gone",
-    }
 }
 
 #[cfg(test)]

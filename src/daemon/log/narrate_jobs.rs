@@ -8,6 +8,7 @@ use log::Level;
 
 use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, NAME_BYTES, Note, clipped};
 use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::words::milliseconds;
 use crate::lifecycle::api::effect::{CancelReason, Outcome};
 use crate::lifecycle::api::event::{JobError, Subject};
 use crate::lifecycle::api::ids::{ConnectionId, JobId};
@@ -264,9 +265,4 @@ fn attempts(job: &Subject) -> String {
 
 fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> Note {
     Note::new(level, message).about(Fields::of_job(job, state))
-}
-
-/// Whole ones.
-pub fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

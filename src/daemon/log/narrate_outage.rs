@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::narrate::{info, kind_and_reason, warn};
-use crate::daemon::log::narrate_jobs::milliseconds;
 use crate::daemon::log::record::{Fields, Note};
 use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::words::{info, kind_and_reason, milliseconds, warn};
 use crate::lifecycle::api::event::{Failure, Subject};
 use crate::lifecycle::backend::outage::Outage;
 use crate::wire::text::seconds;

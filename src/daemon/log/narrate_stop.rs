@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::narrate::{because_of, info, jobs, reason_of, warn};
 use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::words::{because_of, info, jobs, reason_of, warn};
 use crate::lifecycle::api::effect::Reason;
 #[cfg(test)]
 use crate::lifecycle::api::effect::Remark;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use log::warn;
 use nix::errno::Errno;
 
-use crate::daemon::runtime::dir::Candidate;
+use crate::daemon::runtime::candidate::Candidate;
 use crate::daemon::workers::admission::Allowed;
 use crate::os::dirs::{self, Directory, Owner};
 use crate::os::socket::LONGEST_PATH;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::daemon::runtime::base::{Unusable, not_opened};
-use crate::daemon::runtime::dir::{
+use crate::daemon::runtime::candidate::{
     CONTROL_SOCKET, Candidate, LOCK, MOST_LOOKED_AT, home_name, is_instance, uid_of_home,
 };
 use crate::os::clock;

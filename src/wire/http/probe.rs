@@ -3,8 +3,9 @@
 
 use serde::Serialize;
 
-use crate::lifecycle::view::health::{Health, Probe, Trouble};
+use crate::lifecycle::view::health::{Health, Probe};
 use crate::lifecycle::view::status::Status;
+use crate::wire::health::{Reason, reason};
 use crate::wire::operator::status;
 use crate::wire::{metrics, names};
 
@@ -169,55 +170,11 @@ struct HealthBody {
     reasons: Vec<Reason>,
 }
 
-/// Why the answer is no.
-#[derive(Serialize)]
-pub(in crate::wire) struct Reason {
-    code: &'static str,
-    message: String,
-}
-
 #[derive(Serialize)]
 struct RefusalBody {
     status: &'static str,
     message: String,
     paths: [&'static str; PATHS.len()],
-}
-
-/// A word for programs, a sentence for people.
-pub(in crate::wire) fn reason(trouble: &Trouble) -> Reason {
-    let (code, message) = match trouble {
-        Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
-        Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),
-        Trouble::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
-        Trouble::WorkerNotReady => (
-            "worker_not_ready",
-            "no connection of the worker has said ready".to_owned(),
-        ),
-        Trouble::WorkerPaused => (
-            "worker_paused",
-            "the worker asks for no jobs: a concurrency of 0".to_owned(),
-        ),
-        Trouble::WorkerDisconnected { since } => (
-            "worker_disconnected",
-            format!(
-                "the worker runs, but none of its connections has taken jobs for {} s",
-                since.as_secs()
-            ),
-        ),
-        Trouble::NoHeartbeat => (
-            "no_heartbeat",
-            "the backend has accepted no heartbeat of this worker yet".to_owned(),
-        ),
-        Trouble::HeartbeatsLost { since, interval } => (
-            "heartbeats_lost",
-            format!(
-                "the backend accepted the last heartbeat {} s ago, more than three intervals of {} ms",
-                since.as_secs(),
-                interval.as_millis()
-            ),
-        ),
-    };
-    Reason { code, message }
 }
 
 fn json(status: &str, headers: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {

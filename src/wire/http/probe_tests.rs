@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lifecycle::api::effect::WorkerState;
+use crate::lifecycle::view::health::Trouble;
 
 const KUBELET: &str = "GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8081\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\n\
                        Connection: close\r\n\r\n";

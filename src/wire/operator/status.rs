@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::lifecycle::api::answer::Shown;
 use crate::lifecycle::view::health::{Health, Probe};
 use crate::lifecycle::view::status::{Cause, Ending, ShownJob, ShownPlace, Status};
-use crate::wire::http::probe::{Reason, reason};
+use crate::wire::health::{Reason, reason};
 use crate::wire::names;
 use crate::wire::operator::status_reply::{BackendReport, JobReport, Report, WorkerReport};
 

@@ -7,6 +7,7 @@ use crate::lifecycle::api::ids::{JobId, Text};
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::worker::error;
 use crate::wire::worker::limits::{MAX_CONCURRENCY, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
+use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// Every field of every frame that a worker sends.
 type Frame<'a> = Fields<'a, 15>;
@@ -28,37 +29,6 @@ const FIELDS: [&str; 15] = [
     "state",
     "id",
 ];
-
-/// Why a frame is refused.
-pub(in crate::wire) struct Wrong {
-    code: ErrorCode,
-    message: String,
-}
-
-impl Wrong {
-    pub(in crate::wire) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidFrame, message)
-    }
-
-    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { code, message }
-    }
-
-    /// The same with the place named first.
-    pub(in crate::wire) fn within(self, place: &str) -> Self {
-        let message = format!("{place}{}", self.message);
-        Self { message, ..self }
-    }
-
-    fn said(self, job: Option<JobId>) -> Said {
-        Said::Garbage {
-            code: self.code,
-            message: self.message.into(),
-            job,
-        }
-    }
-}
 
 /// What a worker said with this line, given without its `\n`.
 #[must_use]
@@ -227,17 +197,6 @@ fn job(frame: &Frame<'_>) -> Result<JobId, Wrong> {
 fn name(json: &str) -> Option<Text> {
     let name = fields::exact_text(json)?;
     (1..=MAX_NAME_BYTES).contains(&name.len()).then(|| name.into())
-}
-
-pub(in crate::wire) fn optional_text(field: &str, json: Option<&str>) -> Result<Option<Text>, Wrong> {
-    let Some(json) = json else { return Ok(None) };
-    let text = fields::text(json).ok_or_else(|| Wrong::invalid(format!("{field} must be a string")))?;
-    Ok(Some(text.into()))
-}
-
-pub(in crate::wire) fn boolean(field: &str, json: &str) -> Result<bool, Wrong> {
-    json.parse()
-        .map_err(|_| Wrong::invalid(format!("{field} must be true or false")))
 }
 
 fn is_number(json: &str) -> bool {

@@ -3,8 +3,8 @@
 use crate::lifecycle::api::event::JobError;
 use crate::lifecycle::api::ids::Text;
 use crate::wire::json::fields::{self, Fields};
-use crate::wire::worker::decode::{Wrong, boolean, optional_text};
 use crate::wire::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES};
+use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// The message of a failure that came with an empty one and without type and code.
 const NO_MESSAGE: &str = "the job failed without a message";

@@ -19,6 +19,7 @@ mod decode;
 mod encode;
 mod error;
 mod limits;
+mod values;
 
 pub use decode::{decode, too_long};
 pub use encode::{HelloContext, JOB_OVERHEAD, encode};

@@ -1,0 +1,104 @@
+//! Words that several kinds of records share.
+
+use std::fmt;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::daemon::log::record::{Fields, Note};
+use crate::lifecycle::api::effect::{Reason, WorkerState};
+use crate::lifecycle::api::event::Failure;
+
+/// A record of level info.
+pub fn info(message: impl fmt::Display) -> Note {
+    Note::new(Level::Info, message)
+}
+
+/// A record of level warn.
+pub fn warn(message: impl fmt::Display) -> Note {
+    Note::new(Level::Warn, message)
+}
+
+/// `1 job`, `2 jobs`.
+pub fn jobs(count: impl fmt::Display) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} job{plural}")
+}
+
+/// So many whole milliseconds.
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Who asked for it, and with which signal.
+pub fn because_of(reason: Reason) -> Fields {
+    let signal = match reason {
+        Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
+            Some(reason_of(reason))
+        }
+        Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
+    };
+    Fields::default()
+        .with("reason", reason.name())
+        .with_any("signal", signal)
+}
+
+/// `error.type`, and the same for a person.
+pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
+    match failure {
+        Failure::NotSent => ("not_sent", "it did not get to the backend"),
+        Failure::NoRoom => (
+            "no_room",
+            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
+        ),
+        Failure::NoCredentials => (
+            "no_credentials",
+            "there is no token for it; check backend.auth_token_file",
+        ),
+        Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
+        Failure::ServerError => ("server_error", "something is broken at the backend"),
+        Failure::Declined { .. } => ("declined", "the backend does not take it now"),
+        Failure::Redirected => ("redirected", "the backend is said to be somewhere else"),
+        Failure::Unauthorized => (
+            "unauthorized",
+            "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
+        ),
+        Failure::NotOffered => ("not_offered", "the backend does not offer it; check backend.url"),
+        Failure::Foreign => (
+            "foreign",
+            "somebody in front of the backend answers, and not the backend",
+        ),
+        Failure::Unregistered => ("unregistered", "the backend does not know this worker"),
+        Failure::NotFound => ("not_found", "the backend says that there is no such job"),
+        Failure::Lost => ("lost", "the job is not ours any more"),
+        Failure::Conflict { .. } => ("conflict", "the job is not active any more"),
+        Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
+        Failure::Refused => ("refused", "the backend refuses the request"),
+    }
+}
+
+/// What asked for it, for a person.
+pub fn reason_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Sigterm => "SIGTERM",
+        Reason::Sigint => "SIGINT",
+        Reason::Sigquit => "SIGQUIT",
+        Reason::Sigtstp => "SIGTSTP",
+        Reason::Sigcont => "SIGCONT",
+        Reason::Server => "asked by the backend",
+        Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
+        Reason::Worker => "the worker ended",
+    }
+}
+
+/// What the worker is or does in this state, for a person.
+pub fn what_follows(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Running => "running, taking jobs",
+        WorkerState::Quiet => "quiet, taking no new jobs",
+        WorkerState::Terminate => "terminating, taking no new jobs",
+        WorkerState::Terminated => "gone",
+    }
+}

@@ -1,0 +1,49 @@
+//! Why an instance is not well, as probes over HTTP and `health` on the control socket are told.
+
+use serde::Serialize;
+
+use crate::lifecycle::view::health::Trouble;
+
+/// Why the answer is no.
+#[derive(Serialize)]
+pub(in crate::wire) struct Reason {
+    code: &'static str,
+    message: String,
+}
+
+/// A word for programs, a sentence for people.
+pub(in crate::wire) fn reason(trouble: &Trouble) -> Reason {
+    let (code, message) = match trouble {
+        Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
+        Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),
+        Trouble::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
+        Trouble::WorkerNotReady => (
+            "worker_not_ready",
+            "no connection of the worker has said ready".to_owned(),
+        ),
+        Trouble::WorkerPaused => (
+            "worker_paused",
+            "the worker asks for no jobs: a concurrency of 0".to_owned(),
+        ),
+        Trouble::WorkerDisconnected { since } => (
+            "worker_disconnected",
+            format!(
+                "the worker runs, but none of its connections has taken jobs for {} s",
+                since.as_secs()
+            ),
+        ),
+        Trouble::NoHeartbeat => (
+            "no_heartbeat",
+            "the backend has accepted no heartbeat of this worker yet".to_owned(),
+        ),
+        Trouble::HeartbeatsLost { since, interval } => (
+            "heartbeats_lost",
+            format!(
+                "the backend accepted the last heartbeat {} s ago, more than three intervals of {} ms",
+                since.as_secs(),
+                interval.as_millis()
+            ),
+        ),
+    };
+    Reason { code, message }
+}

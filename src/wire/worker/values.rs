@@ -1,0 +1,47 @@
+//! Values of a frame's fields, and why a frame is refused.
+
+use crate::lifecycle::api::event::{ErrorCode, Said};
+use crate::lifecycle::api::ids::{JobId, Text};
+use crate::wire::json::fields;
+
+/// Why a frame is refused.
+pub(in crate::wire) struct Wrong {
+    code: ErrorCode,
+    message: String,
+}
+
+impl Wrong {
+    pub(in crate::wire) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidFrame, message)
+    }
+
+    pub(in crate::wire) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// The same with the place named first.
+    pub(in crate::wire) fn within(self, place: &str) -> Self {
+        let message = format!("{place}{}", self.message);
+        Self { message, ..self }
+    }
+
+    pub(in crate::wire) fn said(self, job: Option<JobId>) -> Said {
+        Said::Garbage {
+            code: self.code,
+            message: self.message.into(),
+            job,
+        }
+    }
+}
+
+pub(in crate::wire) fn optional_text(field: &str, json: Option<&str>) -> Result<Option<Text>, Wrong> {
+    let Some(json) = json else { return Ok(None) };
+    let text = fields::text(json).ok_or_else(|| Wrong::invalid(format!("{field} must be a string")))?;
+    Ok(Some(text.into()))
+}
+
+pub(in crate::wire) fn boolean(field: &str, json: &str) -> Result<bool, Wrong> {
+    json.parse()
+        .map_err(|_| Wrong::invalid(format!("{field} must be true or false")))
+}
