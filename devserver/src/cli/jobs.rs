@@ -90,7 +90,7 @@ impl ListedJob {
 pub(super) fn run(jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     let client = Client::new(&jobs.backend)?;
     if !jobs.watch {
-        return Ok(write_list(&list(&client, jobs, jobs.limit)?, out)?);
+        return Ok(write_list(&list(&client, jobs)?, out)?);
     }
     if io::stdout().is_terminal() {
         redraw(&client, jobs, out)
@@ -99,15 +99,20 @@ pub(super) fn run(jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     }
 }
 
-fn list(client: &Client, jobs: &Jobs, limit: u64) -> Result<String, String> {
+/// The path at which these jobs are listed.
+fn path(jobs: &Jobs, limit: u64, state: Option<JobState>) -> String {
     let mut path = format!("/ojs/v1/jobs?limit={limit}");
-    if let Some(state) = jobs.state {
+    if let Some(state) = state {
         path.push_str(&format!("&state={state}"));
     }
     if let Some(queue) = &jobs.queue {
         path.push_str(&format!("&queue={}", segment(queue)));
     }
-    let body = client.get(&path)?;
+    path
+}
+
+fn list(client: &Client, jobs: &Jobs) -> Result<String, String> {
+    let body = client.get(&path(jobs, jobs.limit, jobs.state))?;
     let page: JobsPage = parse(&body)?;
     let states = JobState::ALL.map(JobState::name);
     let counts = states
@@ -131,7 +136,7 @@ fn write_list(list: &str, out: &mut impl Write) -> io::Result<()> {
 /// On a terminal: the list, again and again. An outage is shown, and waited out.
 fn redraw(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     loop {
-        let list = list(client, jobs, jobs.limit).unwrap_or_else(|error| error);
+        let list = list(client, jobs).unwrap_or_else(|error| error);
         write_list(&format!("{REDRAW}{list}"), out)?;
         wait_to_look_again();
     }
@@ -139,8 +144,7 @@ fn redraw(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Fail
 
 /// Elsewhere: a line for each job that is not as it was.
 fn follow(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
-    let queue = jobs.queue.as_deref().map(|queue| format!("&queue={}", segment(queue)));
-    let path = format!("/ojs/v1/jobs?limit={WATCHED_JOBS}{}", queue.unwrap_or_default());
+    let path = path(jobs, WATCHED_JOBS, None);
     let mut seen: BTreeMap<String, (String, u32)> = BTreeMap::new();
     loop {
         let page: JobsPage = parse(&client.get(&path)?)?;

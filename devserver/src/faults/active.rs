@@ -14,7 +14,7 @@ const MAX_RULES: usize = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     active: BTreeMap<u64, ActiveFault>,
-    next: u64,
+    next_number: u64,
 }
 
 /// A fault that is switched on.
@@ -29,17 +29,17 @@ pub(crate) struct ActiveFault {
 impl Faults {
     /// Switches a fault on; gives the number by which it can be switched off.
     pub fn add(&mut self, now: Moment, rule: FaultRule) -> Result<u64, Refusal> {
-        self.drop_over(now);
+        self.drop_ended(now);
         if self.active.len() >= MAX_RULES {
             return Err(Refusal::new(
                 RefusalKind::Full,
                 format!("{MAX_RULES} faults are switched on already: clear some"),
             ));
         }
-        self.next += 1;
+        self.next_number += 1;
         let until = rule.lasts.map(|lasts| now + lasts.min(LONGEST));
         self.active.insert(
-            self.next,
+            self.next_number,
             ActiveFault {
                 rule,
                 until,
@@ -47,7 +47,7 @@ impl Faults {
                 hits: 0,
             },
         );
-        Ok(self.next)
+        Ok(self.next_number)
     }
 
     /// Switches a fault off; whether it was on.
@@ -68,7 +68,7 @@ impl Faults {
     /// The fault that meets a request to this operation that puts so many bytes into the store (of an ACK: those of its body
     /// and of its job). Of several the one that was switched on first.
     pub fn fault_for(&mut self, now: Moment, operation: Operation, stored: u64) -> Option<Fault> {
-        self.drop_over(now);
+        self.drop_ended(now);
         self.active
             .values_mut()
             .find_map(|active| active.meet(operation, stored))
@@ -76,11 +76,11 @@ impl Faults {
 
     /// The faults that are switched on, by number.
     pub fn active(&mut self, now: Moment) -> &BTreeMap<u64, ActiveFault> {
-        self.drop_over(now);
+        self.drop_ended(now);
         &self.active
     }
 
-    fn drop_over(&mut self, now: Moment) {
+    fn drop_ended(&mut self, now: Moment) {
         self.active.retain(|_, active| {
             let is_over = active.until.is_some_and(|until| until <= now);
             let is_used_up = active.rule.times.is_some_and(|times| active.hits >= times);
@@ -108,7 +108,6 @@ impl ActiveFault {
 mod tests {
     use std::time::Duration;
 
-    use super::super::fault::Fault;
     use super::*;
 
     fn hits(rule: FaultRule, requests: usize) -> Vec<bool> {

@@ -1,5 +1,6 @@
 //! What becomes of a job: ACK, FAIL, giving back, cancelling, activating.
 
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::Store;
@@ -80,22 +81,11 @@ impl Store {
 
     /// Ends an execution without success: the policy decides what is next. After a FAIL the next attempt waits; what
     /// was recovered is available at once.
-    pub(super) fn end_execution(
-        &mut self,
-        now: Moment,
-        id: &str,
-        end: End,
-        failed: FailedAttempt<'_>,
-        mut error: Object,
-    ) {
+    pub(super) fn end_execution(&mut self, now: Moment, id: &str, end: End, failed: FailedAttempt<'_>, error: Object) {
         let random = self.random.f64();
-        let occurred_at = wall(self.epoch, now);
+        let epoch = self.epoch;
         self.change(id, |job| {
-            error.set("attempt", raw(&job.attempt));
-            error.set("occurred_at", raw(&occurred_at));
-            job.record(raw(&error));
-            job.attempts_used = job.attempt;
-            job.end_delivery(now, end);
+            use_up_attempt(job, now, epoch, end, error);
             match (job.policy.verdict(job.attempts_used, failed), end) {
                 (Verdict::Over(exhaustion), _) => {
                     job.is_dead_letter = exhaustion == Exhaustion::DeadLetter;
@@ -198,6 +188,15 @@ pub(super) fn wrong_state(job: &Job, expected: JobState, message: String) -> Ref
         "expected_state": expected.name(),
     });
     Refusal::new(RefusalKind::Conflict, message).with(&details)
+}
+
+/// Ends a delivery without success: its attempt counts, and the error is kept.
+pub(super) fn use_up_attempt(job: &mut Job, now: Moment, epoch: Timestamp, end: End, mut error: Object) {
+    error.set("attempt", raw(&job.attempt));
+    error.set("occurred_at", raw(&wall(epoch, now)));
+    job.record(raw(&error));
+    job.attempts_used = job.attempt;
+    job.end_delivery(now, end);
 }
 
 /// Ends the life of a job. A checkpoint is of no more use (durable execution 5.2).

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Store;
 use super::job::{End, JobId, JobState, WorkerId};
-use super::outcome::{finish, make_available};
+use super::outcome::{finish, make_available, use_up_attempt};
 use super::retry::FailedAttempt;
 use crate::json::{Object, raw};
 use crate::moment::{Moment, wall};
@@ -108,14 +108,11 @@ impl Store {
         let Some(job) = self.jobs.get(id).filter(|job| job.state == JobState::Active) else {
             return false;
         };
-        let mut error = recovery_error(job.worker(), VISIBILITY_TIMEOUT, TIMEOUT_MESSAGE);
-        error.set("attempt", raw(&job.attempt));
-        error.set("occurred_at", raw(&wall(self.epoch, now)));
+        let error = recovery_error(job.worker(), VISIBILITY_TIMEOUT, TIMEOUT_MESSAGE);
         let id = Arc::clone(&job.id);
+        let epoch = self.epoch;
         self.change(&id, |job| {
-            job.record(raw(&error));
-            job.attempts_used = job.attempt;
-            job.end_delivery(now, End::VisibilityTimeout);
+            use_up_attempt(job, now, epoch, End::VisibilityTimeout, error)
         });
         self.reserve(now, &id, Some(Arc::from(by)), None, self.settings.visibility_timeout);
         self.ack(now, &id, Some(by), None).is_ok()

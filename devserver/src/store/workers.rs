@@ -35,7 +35,7 @@ impl Store {
         }))
     }
 
-    /// Has a worker known of which somebody speaks before it came.
+    /// Makes a worker known of which somebody speaks before it came.
     ///
     /// # Errors
     ///

@@ -38,6 +38,18 @@ pub(super) struct JobRow {
     pub last: f64,
 }
 
+/// A line of the picture's body.
+pub(super) enum Line<'a> {
+    /// What the following lines are about.
+    Heading(&'static str),
+    /// A row that is told by the beginning of its name.
+    Row(&'a Row),
+    /// The row of a job: ids that were made one after another differ at the end.
+    Job(&'a Row),
+    /// What is said of those that are not drawn.
+    More(String),
+}
+
 impl Rows {
     /// The rows of what these events and marks tell.
     pub fn of(story: &Story, marks: &[Mark], view: &View) -> Self {
@@ -74,21 +86,7 @@ impl Rows {
             axis,
         }
     }
-}
 
-/// A line of the picture's body.
-pub(super) enum Line<'a> {
-    /// What the following lines are about.
-    Heading(&'static str),
-    /// A row that is told by the beginning of its name.
-    Row(&'a Row),
-    /// The row of a job: ids that were made one after another differ at the end.
-    Job(&'a Row),
-    /// What is said of those that are not drawn.
-    More(String),
-}
-
-impl Rows {
     /// The body of a picture in which so many workers and jobs are drawn at most.
     pub fn lines(&self, most_workers: usize, most_jobs: usize) -> Vec<Line<'_>> {
         let mut lines = vec![Line::Heading("workers")];
@@ -160,10 +158,8 @@ fn worker_row(index: usize, worker: &SeenWorker, is_alone: bool) -> Row {
 
 fn heartbeat_title(beat: &SeenHeartbeat) -> String {
     let said = match beat.state {
-        ReportedState::Running => "running",
-        ReportedState::Quiet => "quiet",
-        ReportedState::Terminate => "terminate",
         ReportedState::Other => "no state",
+        state @ (ReportedState::Running | ReportedState::Quiet | ReportedState::Terminate) => state.word(),
     };
     format!("heartbeat: {said}, {}", count(beat.jobs, "job"))
 }

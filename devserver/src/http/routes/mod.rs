@@ -47,7 +47,7 @@ pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
     result.unwrap_or_else(|refusal| Reply::refusal(&refusal))
 }
 
-/// Answers what no fault and no event can name.
+/// Answers the requests of which faults and events only say that they are `other`.
 fn other(call: &mut Call<'_>) -> Result {
     let path: Vec<&str> = call.request.path.iter().map(String::as_str).collect();
     match (call.request.method.as_str(), path.as_slice()) {
