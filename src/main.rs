@@ -5,7 +5,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use ojs_init::cli::{self, Request};
+use ojs_init::cli::{self, CommandLine};
 use ojs_init::commands::{self, Terminal};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::log::report::report;
@@ -37,7 +37,7 @@ fn run(mut invocation: Invocation) -> u8 {
 /// Does what the command line asks for; an error is a message about wrong usage or configuration.
 fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
     match cli::parse(&invocation.args).map_err(|error| error.to_string())? {
-        Request::Run { flags, command } => {
+        CommandLine::Run { flags, command } => {
             let config = load(invocation, &flags)?;
             match config.mode {
                 Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
@@ -45,21 +45,21 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
                 mode @ (Mode::Gateway | Mode::Exec) => Err(agent::not_yet(mode)),
             }
         }
-        Request::ConfigCheck { flags, command } => {
+        CommandLine::ConfigCheck { flags, command } => {
             let checked = rehearsal::run(load(invocation, &flags)?, &command, &invocation.environ);
             let exit = print(&checked.report);
             checked.errors.iter().for_each(|error| report(error));
             Ok(if checked.errors.is_empty() { exit } else { Exit::Usage })
         }
-        Request::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
-        Request::Control { order, flags } => {
+        CommandLine::ConfigShow { flags } => Ok(print(&config::show(&load(invocation, &flags)?))),
+        CommandLine::Control { order, flags } => {
             let environment = Environment::from_entries(invocation.environ.entries());
             let paths = config::load_paths(&flags, &environment).map_err(|error| error.to_string());
             let value = |name| invocation.environ.value(name).unwrap_or_default();
             let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
             Ok(commands::run(order, paths, terminal))
         }
-        Request::Print(text) => Ok(print(&text)),
+        CommandLine::Print(text) => Ok(print(&text)),
     }
 }
 

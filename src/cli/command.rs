@@ -5,12 +5,14 @@ use std::ffi::OsString;
 
 use clap::builder::{EnumValueParser, PossibleValuesParser};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
-use super::{Request, UsageError, help, orders, usage};
-use crate::config::Flags;
-use crate::config::keys::{KEYS, Key, Kind};
+use super::command_line::CommandLine;
+use super::flags::{argument, documented, mentioned, options, taken};
+use super::usage::UsageError;
+use super::{help, subcommands, usage};
+use crate::config::Row;
 
 /// The argument that takes COMMAND and its arguments.
 const COMMAND: &str = "COMMAND";
@@ -21,17 +23,28 @@ const ACTION: &str = "ACTION";
 /// The argument of `completions`.
 const SHELL: &str = "SHELL";
 
+/// Reads the command line; the first argument is the program's name.
+///
+/// # Errors
+/// The message for standard error; exit status 2.
+pub fn parse(args: &[OsString]) -> Result<CommandLine, UsageError> {
+    let args = args.get(1..).unwrap_or_default();
+    parse_lean(args).map_or_else(|| parse_full(args), Ok)
+}
+
 /// Reads a command line that supervises a command, by the options that occur in it alone. `None` when that fails for
 /// whatever reason, help and subcommands included: then the full parse finds the answer.
-pub(super) fn parse_lean(args: &[OsString]) -> Option<Request> {
+fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
     let keys = mentioned(args);
     let is_run = args.first().is_some_and(|first| first == "run");
     let command = if is_run {
-        let run = keys.iter().fold(bare("run"), |command, key| command.arg(argument(key)));
+        let run = keys
+            .iter()
+            .fold(bare("run"), |command, key| command.arg(argument(*key)));
         bare("ojs-init").subcommand(run.arg(trailing_command()))
     } else {
         keys.iter()
-            .fold(bare("ojs-init"), |command, key| command.arg(argument(key)))
+            .fold(bare("ojs-init"), |command, key| command.arg(argument(*key)))
             .arg(last_command())
     };
     let mut matches = command.try_get_matches_from(args).ok()?;
@@ -46,48 +59,48 @@ pub(super) fn parse_lean(args: &[OsString]) -> Option<Request> {
 ///
 /// # Errors
 /// The message for standard error.
-pub(super) fn parse_full(args: &[OsString]) -> Result<Request, UsageError> {
+fn parse_full(args: &[OsString]) -> Result<CommandLine, UsageError> {
     let matches = match full().try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return Ok(Request::Print(error.render().to_string()));
+            return Ok(CommandLine::Print(error.render().to_string()));
         }
-        Err(error) => return Err(usage::error(&error, args)),
+        Err(error) => return Err(usage::error(&error, args, |args| parse_lean(args).is_some())),
     };
-    request(matches).ok_or_else(usage::no_command)
+    command_line(matches).ok_or_else(usage::no_command)
 }
 
-fn request(mut matches: ArgMatches) -> Option<Request> {
-    let keys: Vec<&'static Key> = options().collect();
+fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
+    let keys: Vec<&'static Row> = options().collect();
     let Some((name, mut inner)) = matches.remove_subcommand() else {
         return supervise(matches, &keys);
     };
     match name.as_str() {
         "run" => supervise(inner, &keys),
         "config" => {
-            let flags = flags(&mut inner, &keys);
+            let flags = taken(&mut inner, &keys);
             let command = inner.remove_many(COMMAND).into_iter().flatten().collect();
             let is_show = inner.get_one::<String>(ACTION).is_some_and(|action| action == "show");
             Some(if is_show {
-                Request::ConfigShow { flags }
+                CommandLine::ConfigShow { flags }
             } else {
-                Request::ConfigCheck { flags, command }
+                CommandLine::ConfigCheck { flags, command }
             })
         }
         "completions" => inner.get_one::<Shell>(SHELL).map(|shell| completions(*shell)),
         name => {
-            let order = orders::order(name, &inner)?;
-            let flags = flags(&mut inner, &orders::keys());
-            Some(Request::Control { order, flags })
+            let order = subcommands::order(name, &inner)?;
+            let flags = taken(&mut inner, &subcommands::keys());
+            Some(CommandLine::Control { order, flags })
         }
     }
 }
 
-fn completions(shell: Shell) -> Request {
+fn completions(shell: Shell) -> CommandLine {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut full(), "ojs-init", &mut script);
     // For bash the generator spells a hyphen in the program's name in two ways, so that no subcommand finds its words.
-    Request::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
+    CommandLine::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
 /// Every subcommand and option. The place where further subcommands are added.
@@ -103,7 +116,7 @@ pub(super) fn full() -> Command {
         .arg(last_command())
         .subcommand(run())
         .subcommand(config())
-        .subcommands(orders::commands())
+        .subcommands(subcommands::commands())
         .subcommand(
             Command::new("completions")
                 .about("Print the completion script of a shell")
@@ -156,66 +169,6 @@ fn bare(name: &'static str) -> Command {
         .disable_version_flag(true)
 }
 
-/// The keys whose flag may occur: too many do no harm.
-fn mentioned(args: &[OsString]) -> Vec<&'static Key> {
-    let mut keys: Vec<&'static Key> = Vec::new();
-    for arg in args
-        .iter()
-        .map(|arg| arg.as_encoded_bytes())
-        .take_while(|arg| *arg != b"--")
-    {
-        let Some(spelling) = arg.strip_prefix(b"-") else {
-            continue;
-        };
-        let is_meant = |key: &Key| match spelling.strip_prefix(b"-") {
-            Some(long) => {
-                let name = long.split(|byte| *byte == b'=').next().unwrap_or_default();
-                key.flag.is_some_and(|flag| flag.as_bytes() == name)
-            }
-            None => key
-                .short
-                .is_some_and(|letter| spelling.iter().any(|byte| char::from(*byte) == letter)),
-        };
-        for key in &KEYS {
-            if is_meant(key) && !keys.iter().any(|other| other.id == key.id) {
-                keys.push(key);
-            }
-        }
-    }
-    // In the order of the full parse, so that both give equal flags.
-    keys.sort_by_key(|key| key.id);
-    keys
-}
-
-/// The keys that have a flag.
-fn options() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().filter(|key| key.flag.is_some())
-}
-
-/// How clap takes a key's flag. Values are texts here: what they mean is judged where all sources come together.
-fn argument(key: &'static Key) -> Arg {
-    let arg = Arg::new(key.label()).value_parser(value_parser!(OsString));
-    let arg = key.flag.into_iter().fold(arg, Arg::long);
-    let arg = key.short.into_iter().fold(arg, Arg::short);
-    if key.kind == Kind::Count {
-        arg.action(ArgAction::Count).value_parser(value_parser!(u8))
-    } else if key.kind == Kind::Switch {
-        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
-    } else if key.is_repeatable() {
-        arg.action(ArgAction::Append)
-    } else {
-        arg
-    }
-}
-
-/// The same for the help.
-pub(super) fn documented(key: &'static Key) -> Arg {
-    argument(key)
-        .value_name(help::value_name(key))
-        .help_heading(key.group.heading())
-        .help(help::of_key(key))
-}
-
 /// COMMAND where only `--` begins it.
 fn last_command() -> Arg {
     Arg::new(COMMAND)
@@ -234,34 +187,22 @@ fn trailing_command() -> Arg {
         .value_parser(value_parser!(OsString))
 }
 
-fn supervise(mut matches: ArgMatches, keys: &[&'static Key]) -> Option<Request> {
+fn supervise(mut matches: ArgMatches, keys: &[&'static Row]) -> Option<CommandLine> {
     let command: Vec<OsString> = matches.remove_many(COMMAND)?.collect();
-    let flags = flags(&mut matches, keys);
-    (!command.is_empty()).then_some(Request::Run { flags, command })
+    let flags = taken(&mut matches, keys);
+    (!command.is_empty()).then_some(CommandLine::Run { flags, command })
 }
 
-fn flags(matches: &mut ArgMatches, keys: &[&'static Key]) -> Flags {
-    let mut flags = Flags::default();
-    for key in keys {
-        let id = key.label();
-        let values: Option<Vec<OsString>> = if key.kind == Kind::Count {
-            let count = matches.remove_one::<u8>(id).filter(|count| *count > 0);
-            count.map(|count| vec![count.to_string().into()])
-        } else {
-            matches.remove_many(id).map(Iterator::collect)
-        };
-        if let Some(values) = values {
-            flags.push(key.id, values);
-        }
-    }
-    flags
-}
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod parse_tests;
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::values::Form;
 
     /// Words that a command line is made of: every spelling of some options, values good and bad, and what ends them.
     const WORDS: [&str; 58] = [
@@ -330,11 +271,11 @@ mod tests {
     }
 
     /// Whether the lean parse succeeds; it must be right in either case.
-    fn agreed(args: &[OsString]) -> Option<Request> {
+    fn agreed(args: &[OsString]) -> Option<CommandLine> {
         let lean = parse_lean(args);
         let full = parse_full(args)
             .ok()
-            .filter(|request| matches!(request, Request::Run { .. }));
+            .filter(|line| matches!(line, CommandLine::Run { .. }));
         assert_eq!(lean, full, "{args:?}");
         lean
     }
@@ -348,7 +289,7 @@ mod tests {
     fn the_lean_parse_suffices_for_every_flag() {
         for key in options() {
             let flag = key.flag.unwrap();
-            let long = if matches!(key.kind, Kind::Switch | Kind::Count) {
+            let long = if matches!(key.notation.form, Form::Switch | Form::Count) {
                 format!("--{flag}")
             } else {
                 format!("--{flag}=x")

@@ -1,7 +1,8 @@
 //! What the help says. The first screen is written by hand, because a new user reads it top down; the full list comes
 //! from the table.
 
-use crate::config::keys::{Key, Kind};
+use crate::config::Row;
+use crate::config::values::Form;
 
 /// Usage of the short form.
 pub(super) const USAGE: &str = "ojs-init [OPTIONS] -- COMMAND [ARG]...";
@@ -93,13 +94,14 @@ Answers within 1 s. The instance is looked for in the runtime directory, else in
 const TEXT_WIDTH: usize = 70;
 
 /// The help of one option: its sentence, then what is accepted and what holds otherwise, then where else to set it.
-pub(super) fn of_key(key: &Key) -> String {
+pub(super) fn of_key(key: &Row) -> String {
     let mut tags = Vec::new();
-    if let Kind::Choice(words) = key.kind {
-        tags.push(format!("[one of: {}]", words.join(", ")));
+    if key.notation.form == Form::Word {
+        tags.push(format!("[one of: {}]", key.accepted()));
     }
-    if !["none", "false"].contains(&key.default.text()) {
-        tags.push(format!("[default: {}]", key.default.text()));
+    let default = key.default_text();
+    if !["none", "false"].contains(&default.as_str()) {
+        tags.push(format!("[default: {default}]"));
     }
     tags.extend(key.toml.map(|name| format!("[key: {name}]")));
     tags.push(format!("[env: {}]", key.env.join(", ")));
@@ -124,40 +126,16 @@ fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
     text
 }
 
-/// Placeholder for the values of a key.
-pub(super) fn value_name(key: &Key) -> &'static str {
-    match key.kind {
-        Kind::Switch => "true|false",
-        Kind::Count => "",
-        Kind::Text => "TEXT",
-        Kind::Path => "PATH",
-        Kind::Duration(..) => "TIME",
-        Kind::Size(..) => "SIZE",
-        Kind::Number(..) => "NUMBER",
-        Kind::Signal | Kind::CatchableSignal => "SIG",
-        Kind::Choice(_) => "WORD",
-        Kind::Names => "NAMES",
-        Kind::Uids => "UIDS",
-        Kind::Statuses => "CODE",
-        Kind::Rewrites => "FROM:TO",
-        Kind::Headers => "HEADER",
-        Kind::Url => "URL",
-        Kind::Listen => "ADDRESS",
-        Kind::User => "USER[:GROUP]",
-        Kind::Secret => "SECRET",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Request, parse};
+    use crate::cli::{CommandLine, parse};
     use crate::config::keys::KEYS;
 
     fn printed(args: &[&str]) -> String {
         let args: Vec<_> = ["ojs-init"].iter().chain(args).map(Into::into).collect();
         match parse(&args) {
-            Ok(Request::Print(text)) => text,
+            Ok(CommandLine::Print(text)) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -212,9 +190,9 @@ mod tests {
                     "{:?}",
                     key.env
                 );
-                let default = key.default.text();
+                let default = key.default_text();
                 assert!(
-                    ["none", "false"].contains(&default) || words.contains(&format!("[default: {default}]")),
+                    ["none", "false"].contains(&default.as_str()) || words.contains(&format!("[default: {default}]")),
                     "{default}"
                 );
             }

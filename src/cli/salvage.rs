@@ -3,24 +3,12 @@
 
 use std::ffi::OsString;
 
-use crate::config::{Flags, KeyId};
+use super::subcommands;
+use crate::config::keys::{CONFIG_FILE, LOG_FORMAT, TERMINATION_LOG};
+use crate::config::{Flags, Row};
 
-/// What says where and how an error is reported.
-const TELLING: [KeyId; 3] = [KeyId::LogFormat, KeyId::TerminationLog, KeyId::ConfigFile];
-
-/// Subcommands that supervise nothing.
-const NOT_RUN: [&str; 10] = [
-    "prestop",
-    "quiet",
-    "resume",
-    "terminate",
-    "stop",
-    "status",
-    "health",
-    "config",
-    "completions",
-    "help",
-];
+/// The keys that say where and how an error is reported.
+static REPORTING: [&Row; 3] = [&LOG_FORMAT.row, &TERMINATION_LOG.row, &CONFIG_FILE.row];
 
 /// What a command line is about, as far as one can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +27,10 @@ pub fn intent(args: &[OsString]) -> Intent {
     let first = args.get(1).and_then(|word| word.to_str());
     match first {
         None | Some("run") => Intent::Run,
-        Some(word) if NOT_RUN.contains(&word) => Intent::Other,
+        Some(word) if supervises_nothing(word) => Intent::Other,
         Some(word) if word.starts_with('-') => {
             let mut options = options(args);
-            if options.any(|word| NOT_RUN.iter().any(|name| word == name)) {
+            if options.any(|word| word.to_str().is_some_and(supervises_nothing)) {
                 Intent::Other
             } else {
                 Intent::Run
@@ -52,9 +40,14 @@ pub fn intent(args: &[OsString]) -> Intent {
     }
 }
 
+/// Whether this is a subcommand, and not `run`.
+fn supervises_nothing(word: &str) -> bool {
+    word != "run" && subcommands::names().any(|name| name == word)
+}
+
 /// The flags that tell where and how to report, wherever they stand before COMMAND.
 #[must_use]
-pub fn telling_flags(args: &[OsString]) -> Flags {
+pub fn reporting_flags(args: &[OsString]) -> Flags {
     let mut flags = Flags::default();
     let mut words = options(args).peekable();
     while let Some(word) = words.next() {
@@ -65,7 +58,7 @@ pub fn telling_flags(args: &[OsString]) -> Flags {
             Some((name, value)) => (name, Some(OsString::from(value))),
             None => (word, None),
         };
-        let key = TELLING.into_iter().find(|key| key.key().flag == Some(name));
+        let key = REPORTING.into_iter().find(|key| key.flag == Some(name));
         if let Some(key) = key
             && let Some(value) = value.or_else(|| words.peek().map(|next| (*next).clone()))
         {
@@ -108,24 +101,23 @@ mod tests {
     fn every_subcommand_is_known_here() {
         let all = super::super::command::full();
         let mut names: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
-        names.retain(|name| *name != "run");
         names.push("help");
         names.sort_unstable();
-        let mut known = NOT_RUN;
+        let mut known: Vec<&str> = subcommands::names().collect();
         known.sort_unstable();
         assert_eq!(names, known);
     }
 
     #[test]
     fn only_flags_before_the_command_tell_where_to_report() {
-        let of = |key, value: &str| {
+        let of = |key: &'static Row, value: &str| {
             let mut flags = Flags::default();
             flags.push(key, vec![value.into()]);
             flags
         };
         let line = words("ojs-init --nonsense --format json -- x --format text");
-        assert_eq!(telling_flags(&line), of(KeyId::LogFormat, "json"));
+        assert_eq!(reporting_flags(&line), of(&LOG_FORMAT, "json"));
         let line = words("ojs-init --termination-log=/log --format");
-        assert_eq!(telling_flags(&line), of(KeyId::TerminationLog, "/log"));
+        assert_eq!(reporting_flags(&line), of(&TERMINATION_LOG, "/log"));
     }
 }

@@ -5,23 +5,8 @@ use std::fmt;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{command, help, orders};
+use super::{help, subcommands};
 use crate::config::most_alike;
-
-/// Subcommands of today.
-const SUBCOMMANDS: [&str; 11] = [
-    "run",
-    "config",
-    "quiet",
-    "resume",
-    "terminate",
-    "stop",
-    "prestop",
-    "status",
-    "health",
-    "completions",
-    "help",
-];
 
 /// Why the command line cannot be carried out. `Display` is the whole message, without the name of the program and
 /// without a line break at its end.
@@ -46,8 +31,8 @@ pub(super) fn no_command() -> UsageError {
 /// What to write to supervise a command.
 const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
-/// What clap found, in our words where ours say more.
-pub(super) fn error(error: &clap::Error, args: &[OsString]) -> UsageError {
+/// What clap found, in our words where ours say more. `parses` says whether a command line supervises a command.
+pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     let is_completions = args.first().is_some_and(|first| first == "completions");
     if error.kind() == ErrorKind::MissingRequiredArgument && !is_completions {
         return no_command();
@@ -58,7 +43,7 @@ pub(super) fn error(error: &clap::Error, args: &[OsString]) -> UsageError {
             return if word.starts_with('-') {
                 unknown_option(word, error, args)
             } else {
-                stray(word, args)
+                stray(word, args, parses)
             };
         }
     }
@@ -84,7 +69,7 @@ fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
 
 /// The usage of the subcommand for an instance that runs which the command line begins with.
 fn order_usage(args: &[OsString]) -> Option<&'static str> {
-    orders::usage(args.first()?.to_str()?)
+    subcommands::usage(args.first()?.to_str()?)
 }
 
 fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> UsageError {
@@ -100,17 +85,17 @@ fn unknown_option(option: &str, error: &clap::Error, args: &[OsString]) -> Usage
 }
 
 /// A word that stands where an option, a subcommand or `--` should.
-fn stray(word: &str, args: &[OsString]) -> UsageError {
+fn stray(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
     if let Some(usage) = order_usage(args) {
         return with_usage(&format!("unexpected word {word}"), &[usage]);
     }
-    if SUBCOMMANDS.contains(&word) {
+    if subcommands::names().any(|name| name == word) {
         return with_usage(&format!("the subcommand {word} goes before the options"), RUN);
     }
-    if let Some(meant) = most_alike(word, SUBCOMMANDS.into_iter()) {
+    if let Some(meant) = most_alike(word, subcommands::names()) {
         return with_usage(&format!("unknown subcommand {word}; did you mean {meant}?"), RUN);
     }
-    let problem = match with_dashes(word, args) {
+    let problem = match with_dashes(word, args, parses) {
         Some(line) => format!("{word} is no subcommand; to supervise it write `{line}`"),
         None => format!("unexpected word {word}; the value of a switch follows an equals sign: --subreaper=false"),
     };
@@ -118,7 +103,7 @@ fn stray(word: &str, args: &[OsString]) -> UsageError {
 }
 
 /// The command line with the `--` that was left out before this word, if it has none and that makes it a good one.
-fn with_dashes(word: &str, args: &[OsString]) -> Option<String> {
+fn with_dashes(word: &str, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> Option<String> {
     if args.iter().any(|arg| arg == "--") {
         return None;
     }
@@ -127,9 +112,7 @@ fn with_dashes(word: &str, args: &[OsString]) -> Option<String> {
         [options, &["--".into()], command].concat()
     };
     let positions = (0..args.len()).filter(|position| args[*position].to_string_lossy() == word);
-    let position = positions
-        .into_iter()
-        .find(|position| command::parse_lean(&repaired(*position)).is_some())?;
+    let position = positions.into_iter().find(|position| parses(&repaired(*position)))?;
     // Neither the options nor COMMAND's arguments are repeated: there may be a secret among them.
     let options = if position == 0 { "" } else { "[OPTIONS] " };
     let arguments = if position + 1 == args.len() { "" } else { " [ARG]..." };

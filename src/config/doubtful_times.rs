@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::choice::Mode;
-use super::duration::Human;
-use super::keys::KeyId;
+use super::keys::{CANCEL_GRACE, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY};
 use super::sections::Config;
+use super::values::duration::Human;
+use super::values::enums::Mode;
 use crate::lifecycle::shutdown::budget::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 
 /// What to do about a guess.
@@ -15,8 +15,8 @@ const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINAT
 /// nobody set depends on that.
 #[must_use]
 pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
-    let shutdown = &config.shutdown;
-    let is_unlimited = shutdown.termination_grace_period.is_none() && !shutdown.grace_period_is_explicit;
+    let limits = &config.shutdown.limits;
+    let is_unlimited = limits.termination_grace_period.is_none() && !limits.grace_period_is_explicit;
     if config.mode == Mode::None && is_unlimited {
         return Vec::new();
     }
@@ -29,21 +29,21 @@ pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
 
 /// A preStop hook that takes longer than an orchestrator is thought to allow. One that was told what is allowed is refused.
 fn no_limit_left(config: &Config, times: &ShutdownTimes) -> Option<String> {
-    let used = config.shutdown.prestop_time;
+    let used = config.shutdown.limits.prestop_time;
     let left = times
         .limit
         .filter(|left| !used.is_zero() && *left < LEAST_LIMIT && times.source != LimitSource::Configured)?;
     Some(format!(
         "{} leaves {} of a limit that is not known: {SET_THE_LIMIT}.",
-        config.settings.describe(KeyId::PrestopTime),
+        config.settings.describe(&PRESTOP_TIME),
         Human(left),
     ))
 }
 
 /// A margin that is too small to end in time, or more than half of a limit that was guessed.
 fn margin(config: &Config, times: &ShutdownTimes) -> Option<String> {
-    let set = config.shutdown.stop_margin?;
-    let (margin, used) = (config.settings.describe(KeyId::StopMargin), times.stop_margin);
+    let set = config.shutdown.limits.stop_margin?;
+    let (margin, used) = (config.settings.describe(&STOP_MARGIN), times.stop_margin);
     if used > set {
         return Some(format!(
             "{margin} is raised to {}: the stop phase is over {} before the limit, and needs as much for itself.",
@@ -60,16 +60,15 @@ fn margin(config: &Config, times: &ShutdownTimes) -> Option<String> {
 }
 
 fn cancel_grace(config: &Config, times: &ShutdownTimes) -> Option<String> {
-    let setting = config.settings.get(KeyId::CancelGrace)?;
     let (set, used) = (
         config.shutdown.cancel_grace,
         times.cancel_grace(config.shutdown.cancel_grace),
     );
-    (used < set).then(|| {
+    (used < set && config.settings.is_set(&CANCEL_GRACE)).then(|| {
         format!(
             "{} is cut to {}: the stop margin of {} has more to do than to wait for handlers; raise shutdown.stop_margin \
              (OJS_STOP_MARGIN).",
-            config.settings.describe(setting.key),
+            config.settings.describe(&CANCEL_GRACE),
             Human(to_milliseconds(used)),
             Human(times.stop_margin),
         )
@@ -83,7 +82,7 @@ fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
     (!delay.is_zero() && delay >= drain).then(|| {
         format!(
             "{} leaves nothing of the drain of {}: the worker hears of the end when that is over.",
-            config.settings.describe(KeyId::TermDelay),
+            config.settings.describe(&TERM_DELAY),
             Human(drain),
         )
     })
@@ -97,24 +96,18 @@ fn to_milliseconds(duration: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::given::{Given, assert_says};
-    use crate::lifecycle::shutdown::budget::{Limits, Surroundings};
+    use crate::config::keys::TERMINATION_GRACE_PERIOD;
+    use crate::config::test_support::{Given, assert_says};
+    use crate::lifecycle::shutdown::budget::Surroundings;
 
     fn doubts(given: &Given, surroundings: Surroundings) -> Vec<String> {
         let config = given.config();
-        let shutdown = &config.shutdown;
-        let limits = Limits {
-            grace_period: shutdown.grace_period,
-            grace_period_is_explicit: shutdown.grace_period_is_explicit,
-            termination_grace_period: shutdown.termination_grace_period,
-            stop_margin: shutdown.stop_margin,
-            prestop_time: shutdown.prestop_time,
-        };
-        doubtful_times(&config, &ShutdownTimes::of_agent(&limits, surroundings))
+        let times = ShutdownTimes::of_agent(&config.shutdown.limits, surroundings);
+        doubtful_times(&config, &times)
     }
 
     fn within(given: Given, limit: &str) -> Given {
-        given.flag(KeyId::TerminationGracePeriod, limit)
+        given.flag(&TERMINATION_GRACE_PERIOD, limit)
     }
 
     #[test]
@@ -126,7 +119,7 @@ mod tests {
             ("1s", "0s", "500ms", "250ms"),
         ] {
             for given in [Given::agent(), Given::no_agent()] {
-                let given = within(given, limit).flag(KeyId::StopMargin, set);
+                let given = within(given, limit).flag(&STOP_MARGIN, set);
                 let doubts = doubts(&given, Surroundings::None);
                 assert_eq!(doubts.len(), 1, "{doubts:?}");
                 assert_says(
@@ -143,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_margin_of_more_than_half_of_a_guess_is_cut_and_that_is_a_warning() {
-        let given = Given::agent().flag(KeyId::StopMargin, "8s");
+        let given = Given::agent().flag(&STOP_MARGIN, "8s");
         assert_says(
             &doubts(&given, Surroundings::Container)[0],
             &[
@@ -158,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_cancel_grace_that_the_margin_cuts_is_a_warning_with_both_numbers_when_somebody_set_it() {
-        let given = |grace| within(Given::agent(), "30s").flag(KeyId::CancelGrace, grace);
+        let given = |grace| within(Given::agent(), "30s").flag(&CANCEL_GRACE, grace);
         assert_says(
             &doubts(&given("4s"), Surroundings::None)[0],
             &["cancel_grace = 4s", "cut to 2s250ms", "margin of 5s", "OJS_STOP_MARGIN"],
@@ -166,7 +159,7 @@ mod tests {
         assert_eq!(doubts(&given("2s"), Surroundings::None), [""; 0]);
         assert_eq!(doubts(&given("1s"), Surroundings::None), [""; 0]);
         assert_eq!(doubts(&within(Given::agent(), "3s"), Surroundings::None), [""; 0]);
-        let small = within(Given::agent(), "3s").flag(KeyId::CancelGrace, "1s");
+        let small = within(Given::agent(), "3s").flag(&CANCEL_GRACE, "1s");
         assert_says(
             &doubts(&small, Surroundings::None)[0],
             &["cancel_grace = 1s", "cut to 266ms", "margin of 1s500ms"],
@@ -175,21 +168,21 @@ mod tests {
 
     #[test]
     fn a_delay_that_leaves_nothing_of_the_drain_is_a_warning() {
-        let given = |delay| within(Given::agent(), "30s").flag(KeyId::TermDelay, delay);
+        let given = |delay| within(Given::agent(), "30s").flag(&TERM_DELAY, delay);
         assert_says(
             &doubts(&given("28s"), Surroundings::None)[0],
             &["term_delay = 28s", "the drain of 25s"],
         );
         assert_eq!(doubts(&given("25s"), Surroundings::None).len(), 1);
         assert_eq!(doubts(&given("24s"), Surroundings::None), [""; 0]);
-        let guessed = Given::agent().flag(KeyId::TermDelay, "5s");
+        let guessed = Given::agent().flag(&TERM_DELAY, "5s");
         assert_eq!(doubts(&guessed, Surroundings::Container).len(), 1);
         assert_eq!(doubts(&guessed, Surroundings::Kubernetes), [""; 0]);
     }
 
     #[test]
     fn a_hook_that_takes_longer_than_the_guess_is_a_warning() {
-        let given = Given::agent().flag(KeyId::PrestopTime, "15s");
+        let given = Given::agent().flag(&PRESTOP_TIME, "15s");
         assert_says(
             &doubts(&given, Surroundings::Container)[0],
             &["prestop_time = 15s", "leaves 0s", "OJS_TERMINATION_GRACE_PERIOD"],
@@ -201,7 +194,7 @@ mod tests {
     fn nothing_is_doubted_where_nothing_is_set() {
         for surroundings in [Surroundings::None, Surroundings::Container, Surroundings::Kubernetes] {
             assert_eq!(doubts(&Given::agent(), surroundings), [""; 0]);
-            let unlimited = Given::no_agent().flag(KeyId::StopMargin, "0s");
+            let unlimited = Given::no_agent().flag(&STOP_MARGIN, "0s");
             assert_eq!(doubts(&unlimited, surroundings), [""; 0]);
         }
     }

@@ -1,9 +1,12 @@
 //! The environment, read once from its raw entries.
 
-use super::Objection;
-use super::error::ConfigError;
-use super::keys::{KEYS, KeyId};
-use super::settings::{Settings, Source};
+use std::sync::Arc;
+
+use super::error::{ConfigError, OnMistake};
+use super::key::Row;
+use super::keys::KEYS;
+use super::settings::Settings;
+use super::source::Source;
 
 /// Variables of the ecosystem begin with this.
 const OURS: &[u8] = b"OJS_";
@@ -13,13 +16,12 @@ const OURS: &[u8] = b"OJS_";
 pub struct Environment<'a> {
     known: Vec<Variable<'a>>,
     unknown: Vec<&'a [u8]>,
-    in_kubernetes: bool,
     user_runtime_dir: Option<&'a [u8]>,
 }
 
 #[derive(Clone)]
 struct Variable<'a> {
-    key: KeyId,
+    key: &'static Row,
     /// Position among the variables of the key: the lowest wins.
     rank: usize,
     value: &'a [u8],
@@ -33,20 +35,14 @@ impl<'a> Environment<'a> {
         for entry in entries {
             if entry.starts_with(OURS) {
                 environment.add(entry);
-            } else if let Some(host) = entry.strip_prefix(b"KUBERNETES_SERVICE_HOST=") {
-                environment.in_kubernetes |= !host.is_empty();
             } else if let Some(directory) = entry.strip_prefix(b"XDG_RUNTIME_DIR=") {
                 environment.user_runtime_dir = environment.user_runtime_dir.or(Some(directory));
             }
         }
-        environment.known.sort_by_key(|variable| (variable.key, variable.rank));
         environment
-    }
-
-    /// Whether this is a container of Kubernetes.
-    #[must_use]
-    pub fn in_kubernetes(&self) -> bool {
-        self.in_kubernetes
+            .known
+            .sort_by_key(|variable| (variable.key.position, variable.rank));
+        environment
     }
 
     /// `XDG_RUNTIME_DIR`, unless it is empty.
@@ -68,14 +64,10 @@ impl<'a> Environment<'a> {
         if value.is_empty() {
             return;
         }
-        for key in &KEYS {
+        for key in KEYS {
             if let Some(rank) = key.env.iter().position(|known| known.as_bytes() == name) {
-                if !self.known.iter().any(|other| other.key == key.id && other.rank == rank) {
-                    self.known.push(Variable {
-                        key: key.id,
-                        rank,
-                        value,
-                    });
+                if !self.known.iter().any(|other| other.key == key && other.rank == rank) {
+                    self.known.push(Variable { key, rank, value });
                 }
                 return;
             }
@@ -91,7 +83,7 @@ impl<'a> Environment<'a> {
         &self,
         settings: &mut Settings,
         warnings: &mut Vec<String>,
-        object: Objection<'_>,
+        on_mistake: OnMistake<'_>,
     ) -> Result<(), ConfigError> {
         for (position, variable) in self.known.iter().enumerate() {
             let winner = self.known[..position].iter().find(|other| other.key == variable.key);
@@ -99,7 +91,7 @@ impl<'a> Environment<'a> {
             // A value that another one hides is checked all the same.
             variable
                 .offer(settings)
-                .or_else(|error| object(Some(variable.key), error))?;
+                .or_else(|error| on_mistake(Some(variable.key), error))?;
         }
         Ok(())
     }
@@ -107,40 +99,37 @@ impl<'a> Environment<'a> {
 
 impl Variable<'_> {
     fn name(&self) -> &'static str {
-        self.key.key().env[self.rank]
+        self.key.env[self.rank]
     }
 
     fn offer(&self, settings: &mut Settings) -> Result<(), ConfigError> {
-        let (key, source) = (self.key.key(), Source::Environment(self.name()));
+        let (key, source) = (self.key, Source::Environment(self.name()));
         let Ok(text) = str::from_utf8(self.value) else {
-            return Err(ConfigError::value(
-                key,
-                &String::from_utf8_lossy(self.value),
-                &source,
-                "is not UTF-8",
-            ));
+            let shown = String::from_utf8_lossy(self.value);
+            return Err(ConfigError::value(key, &shown, &source, "is not UTF-8"));
         };
         let mut texts = Vec::new();
-        key.kind.split(text, &mut texts);
+        key.notation.form.split(text, &mut texts);
         settings.offer(key, &texts, source)
     }
 
     /// A warning when the other one, which loses, means something else.
     fn difference(&self, loser: &Self) -> Option<String> {
-        let mut values = [Settings::default(), Settings::default()];
-        let read = |variable: &Self, into: &mut Settings| variable.offer(into).is_ok();
-        let [winning, losing] = &mut values;
-        let is_same = read(self, winning)
-            && read(loser, losing)
-            && winning.get(self.key).map(|setting| &setting.value)
-                == losing.get(self.key).map(|setting| &setting.value);
+        let read = |variable: &Self| {
+            let mut settings = Settings::default();
+            variable.offer(&mut settings).ok()?;
+            settings.get(self.key).map(|setting| Arc::clone(&setting.value))
+        };
+        let is_same = read(self)
+            .zip(read(loser))
+            .is_some_and(|(winning, losing)| winning.equals(&*losing));
         (!is_same).then(|| {
             format!(
                 "{} and {} differ: {} is used for {}.",
                 self.name(),
                 loser.name(),
                 self.name(),
-                self.key.key().label()
+                self.key.label()
             )
         })
     }
@@ -151,7 +140,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::config::given::{Given, assert_says};
+    use crate::config::test_support::{Given, assert_says};
     use crate::config::{Flags, load};
 
     #[test]
@@ -161,7 +150,7 @@ mod tests {
             .variable("OJS_GRACE_PERIOD=")
             .config();
         assert_eq!(config.worker.concurrency, 10);
-        assert!(!config.shutdown.grace_period_is_explicit);
+        assert!(!config.shutdown.limits.grace_period_is_explicit);
     }
 
     #[test]
@@ -170,7 +159,7 @@ mod tests {
             .variable("OJS_GRACE_PERIOD=7")
             .variable("OJS_SHUTDOWN_GRACE_PERIOD=8")
             .config();
-        assert_eq!(config.shutdown.grace_period.as_secs(), 8);
+        assert_eq!(config.shutdown.limits.grace_period.as_secs(), 8);
         assert_eq!(config.warnings.len(), 1);
         assert_says(&config.warnings[0], &["OJS_SHUTDOWN_GRACE_PERIOD", "OJS_GRACE_PERIOD"]);
 
@@ -200,10 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn the_surroundings_are_kept() {
-        let entries: [&[u8]; 2] = [b"KUBERNETES_SERVICE_HOST=10.0.0.1", b"XDG_RUNTIME_DIR=/run/user/7"];
+    fn the_directory_of_the_user_is_kept() {
+        let entries: [&[u8]; 1] = [b"XDG_RUNTIME_DIR=/run/user/7"];
         let environment = Environment::from_entries(entries.into_iter());
-        assert!(environment.in_kubernetes());
         let config = load(&Given::no_agent().flags, &environment).unwrap();
         assert_eq!(config.paths.user_runtime_dir, Some(PathBuf::from("/run/user/7")));
     }

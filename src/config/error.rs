@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use super::keys::{Key, Kind};
-use super::network::without_secrets;
-use super::settings::Source;
+use super::key::Row;
+use super::source::Source;
 
 /// Longest part of a wrong value that an error repeats, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// How alike two names must be for a suggestion: 0 nothing in common, 1 equal (Jaro-Winkler).
-const ALIKE: f64 = 0.85;
+/// What to do about a mistake in the value of a key, or about one of no key: an error to give up with, or nothing.
+pub(super) type OnMistake<'o> = &'o mut dyn FnMut(Option<&Row>, ConfigError) -> Result<(), ConfigError>;
 
 /// Why there is no configuration. `Display` is the whole message, one line, without the name of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,20 +28,12 @@ impl ConfigError {
 
     /// The value of one key is refused. `value` is what was written, `problem` ends a sentence that begins with it.
     #[must_use]
-    pub fn value(key: &Key, value: &str, source: &Source, problem: &str) -> Self {
-        let shown = match shown(key.kind, value) {
-            Some(shown) => format!(" = {shown}"),
-            None => String::new(),
-        };
-        let accepted = key.kind.accepted();
-        Self::new(&format!(
-            "{}{shown} ({source}) {problem}; accepted: {accepted}",
-            key.label()
-        ))
+    pub fn value(key: &Row, value: &str, source: &Source, problem: &str) -> Self {
+        let (label, accepted) = (key.label(), key.accepted());
+        let value = (key.quotable)(value).map_or(String::new(), |value| format!(" = {}", cut(&value)));
+        Self::new(&format!("{label}{value} ({source}) {problem}; accepted: {accepted}"))
     }
-}
 
-impl ConfigError {
     /// The same with what may be behind it; each hint ends a line that goes on.
     #[must_use]
     pub(super) fn with_hints(self, hints: &[String]) -> Self {
@@ -61,44 +52,20 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What was written, in quotes and cut to a length that fits into a log; nothing where it may be a secret.
-fn shown(kind: Kind, value: &str) -> Option<String> {
-    if matches!(kind, Kind::Secret | Kind::Headers) {
-        return None;
-    }
-    let value = if kind == Kind::Url {
-        without_secrets(value)
-    } else {
-        value.to_owned()
-    };
+/// What was written, in quotes and cut to a length that fits into a log.
+fn cut(value: &str) -> String {
     let cut = value.char_indices().nth(MAX_SHOWN).map(|(end, _)| &value[..end]);
-    Some(cut.map_or_else(|| format!("{value:?}"), |cut| format!("{cut:?}...")))
-}
-
-/// The known name that is most like the wrong one, if any is.
-#[must_use]
-pub fn most_alike<'n>(wrong: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let scored = known
-        .map(|name| (strsim::jaro_winkler(wrong, name), name))
-        .filter(|(score, _)| *score >= ALIKE);
-    scored
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, name)| name)
+    cut.map_or_else(|| format!("{value:?}"), |cut| format!("{cut:?}..."))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::KeyId;
+    use crate::config::keys::{AUTH_TOKEN, CONCURRENCY, HEADERS, MODE, URL};
 
     #[test]
     fn an_error_names_key_value_source_and_what_is_accepted() {
-        let error = ConfigError::value(
-            KeyId::Concurrency.key(),
-            "abc",
-            &Source::Environment("OJS_CONCURRENCY"),
-            "is odd",
-        );
+        let error = ConfigError::value(&CONCURRENCY, "abc", &Source::Environment("OJS_CONCURRENCY"), "is odd");
         let expected = "worker.concurrency = \"abc\" (environment OJS_CONCURRENCY) is odd; \
                         accepted: a whole number from 1 to 10000";
         assert_eq!(error.to_string(), expected);
@@ -106,20 +73,12 @@ mod tests {
 
     #[test]
     fn an_error_repeats_neither_secrets_nor_line_breaks_nor_novels() {
-        let message =
-            |key: KeyId, value: &str| ConfigError::value(key.key(), value, &Source::Default, "is odd").to_string();
-        for key in [KeyId::AuthToken, KeyId::Headers] {
+        let message = |key: &Row, value: &str| ConfigError::value(key, value, &Source::Default, "is odd").to_string();
+        for key in [&AUTH_TOKEN.row, &HEADERS.row] {
             assert!(!message(key, "hunter2").contains("hunter2"));
         }
-        assert!(!message(KeyId::Url, "http://u:hunter2@b").contains("hunter2"));
-        assert_eq!(message(KeyId::Mode, "a\nb\u{1b}").lines().count(), 1);
-        assert!(message(KeyId::Mode, &"ü".repeat(5000)).len() < 500);
-    }
-
-    #[test]
-    fn a_slip_of_the_keyboard_finds_the_name_that_was_meant() {
-        let known = ["grace_period", "prestop_time", "url"];
-        assert_eq!(most_alike("grace_perod", known.into_iter()), Some("grace_period"));
-        assert_eq!(most_alike("colour", known.into_iter()), None);
+        assert!(!message(&URL, "http://u:hunter2@b").contains("hunter2"));
+        assert_eq!(message(&MODE, "a\nb\u{1b}").lines().count(), 1);
+        assert!(message(&MODE, &"ü".repeat(5000)).len() < 500);
     }
 }

@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use super::Objection;
-use super::error::{ConfigError, most_alike};
-use super::keys::{KEYS, Key, KeyId, Kind};
-use super::settings::{Settings, Source};
-use super::value::Value;
+use super::error::{ConfigError, OnMistake};
+use super::key::Row;
+use super::keys::{CONFIG_FILE, KEYS};
+use super::settings::Settings;
+use super::similar::most_alike;
+use super::source::Source;
+use super::values::Form;
 
 /// Read when nobody names a file, and allowed not to exist.
 pub const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
@@ -27,8 +29,8 @@ pub const MAX_FILE_BYTES: u64 = 64 << 10;
 /// # Errors
 /// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not accept, unless that is
 /// passed over.
-pub(super) fn apply(settings: &mut Settings, object: Objection<'_>) -> Result<(), ConfigError> {
-    let named = settings.path(KeyId::ConfigFile);
+pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Result<(), ConfigError> {
+    let named = settings.value(&CONFIG_FILE);
     let opened = match &named {
         Some(path) => open(path),
         None => open(Path::new(DEFAULT_PATH)),
@@ -43,7 +45,7 @@ pub(super) fn apply(settings: &mut Settings, object: Objection<'_>) -> Result<()
         Ok(text) => text,
         Err(error) => {
             let source = settings
-                .get(KeyId::ConfigFile)
+                .get(&CONFIG_FILE)
                 .map_or(String::new(), |named| format!(" ({})", named.source));
             let hint = if is_missing(&error) {
                 "; name a file that exists"
@@ -54,17 +56,17 @@ pub(super) fn apply(settings: &mut Settings, object: Objection<'_>) -> Result<()
                 "cannot read the configuration file {}{source}: {error}{hint}",
                 path.display()
             );
-            return object(None, ConfigError::new(&problem));
+            return on_mistake(None, ConfigError::new(&problem));
         }
     };
-    if settings.get(KeyId::ConfigFile).is_none() {
-        settings.replace(KeyId::ConfigFile, Value::Path(path.clone()), Source::Default);
+    if !settings.is_set(&CONFIG_FILE) {
+        settings.replace(&CONFIG_FILE, Some(path.clone()), Source::Default);
     }
     Document {
         path: path.into(),
         text: &text,
     }
-    .apply(settings, object)
+    .apply(settings, on_mistake)
 }
 
 /// Opens a regular file. `O_NONBLOCK`, because PID 1 must not wait for somebody to write into a FIFO.
@@ -94,18 +96,18 @@ struct Document<'t> {
 }
 
 impl Document<'_> {
-    fn apply(&self, settings: &mut Settings, object: Objection<'_>) -> Result<(), ConfigError> {
+    fn apply(&self, settings: &mut Settings, on_mistake: OnMistake<'_>) -> Result<(), ConfigError> {
         let table = match DeTable::parse(self.text) {
             Ok(table) => table,
             Err(error) => {
                 let source = self.source(error.span().unwrap_or_default());
                 let message = error.message().replace('\n', ", ");
-                return object(None, ConfigError::new(&format!("{source} is not TOML: {message}")));
+                return on_mistake(None, ConfigError::new(&format!("{source} is not TOML: {message}")));
             }
         };
         for (name, value) in table.get_ref() {
             if !is_section(name.get_ref()) {
-                object(None, self.unknown(name.get_ref(), name.span()))?;
+                on_mistake(None, self.unknown(name.get_ref(), name.span()))?;
                 continue;
             }
             let Some(section) = value.get_ref().as_table() else {
@@ -115,17 +117,17 @@ impl Document<'_> {
                     name = name.get_ref(),
                     source = self.source(name.span())
                 );
-                object(None, ConfigError::new(&problem))?;
+                on_mistake(None, ConfigError::new(&problem))?;
                 continue;
             };
             for (part, value) in section {
                 let full = format!("{}.{}", name.get_ref(), part.get_ref());
-                let Some(key) = KEYS.iter().find(|key| key.toml == Some(&full)) else {
-                    object(None, self.unknown(&full, part.span()))?;
+                let Some(key) = KEYS.into_iter().find(|key| key.toml == Some(&full)) else {
+                    on_mistake(None, self.unknown(&full, part.span()))?;
                     continue;
                 };
                 self.offer(settings, key, part.span(), value.span(), value.get_ref())
-                    .or_else(|error| object(Some(key.id), error))?;
+                    .or_else(|error| on_mistake(Some(key), error))?;
             }
         }
         Ok(())
@@ -134,13 +136,13 @@ impl Document<'_> {
     fn offer(
         &self,
         settings: &mut Settings,
-        key: &'static Key,
+        key: &'static Row,
         name: Range<usize>,
         span: Range<usize>,
         value: &DeValue<'_>,
     ) -> Result<(), ConfigError> {
         let source = self.source(name);
-        match texts(key.kind, value) {
+        match texts(key.notation.form, value) {
             Ok(texts) => settings.offer(key, &texts.iter().map(AsRef::as_ref).collect::<Vec<_>>(), source),
             Err(problem) => Err(ConfigError::value(
                 key,
@@ -207,26 +209,19 @@ fn is_section(name: &str) -> bool {
         .any(|full| full.split('.').next() == Some(name))
 }
 
-/// The texts that [`Kind::parse`] reads, when the TOML type is one that this kind is written in.
-fn texts<'v>(kind: Kind, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
-    let wrong = || Err(format!("has the wrong type ({})", type_of(value)));
-    match kind {
-        Kind::Switch => match value.as_bool() {
-            Some(on) => Ok(vec![Cow::Borrowed(if on { "true" } else { "false" })]),
-            None => wrong(),
-        },
-        Kind::Number(..) | Kind::Count => integer(value).map_or_else(wrong, |number| Ok(vec![number])),
-        Kind::Duration(..) | Kind::Size(..) | Kind::Signal | Kind::CatchableSignal | Kind::User => integer(value)
-            .or_else(|| string(value))
-            .map_or_else(wrong, |text| Ok(vec![text])),
-        Kind::Names => list(value, string).map_or_else(wrong, Ok),
-        Kind::Uids | Kind::Statuses => list(value, integer).map_or_else(wrong, Ok),
-        Kind::Rewrites => list(value, string).map_or_else(wrong, Ok),
-        Kind::Headers => headers(value),
-        Kind::Text | Kind::Path | Kind::Choice(_) | Kind::Url | Kind::Listen | Kind::Secret => {
-            string(value).map_or_else(wrong, |text| Ok(vec![text]))
-        }
-    }
+/// The texts that [`Row::read`] takes, when the TOML type is one in which this form is written.
+fn texts<'v>(form: Form, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
+    let one = |text: Option<Cow<'v, str>>| text.map(|text| vec![text]);
+    let texts = match form {
+        Form::Switch => one(value.as_bool().map(|on| if on { "true" } else { "false" }.into())),
+        Form::Integer | Form::Count => one(integer(value)),
+        Form::StringOrInteger => one(integer(value).or_else(|| string(value))),
+        Form::String | Form::Word => one(string(value)),
+        Form::Strings => list(value, string),
+        Form::Integers => list(value, integer),
+        Form::Headers => value.as_table().map(headers).transpose()?,
+    };
+    texts.ok_or_else(|| format!("has the wrong type ({})", type_of(value)))
 }
 
 fn type_of(value: &DeValue<'_>) -> &'static str {
@@ -267,10 +262,7 @@ fn list<'v, 'i: 'v>(
         .collect()
 }
 
-fn headers<'v>(value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
-    let Some(table) = value.as_table() else {
-        return Err(format!("has the wrong type ({})", type_of(value)));
-    };
+fn headers<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
     let header = |name: &str, value: &DeValue<'_>| match value.as_str() {
         Some(value) if !name.contains(':') => Ok(Cow::Owned(format!("{name}: {value}"))),
         // What follows the colon is the value, in the wrong place.
@@ -290,8 +282,8 @@ fn headers<'v>(value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::KeyId;
-    use crate::config::given::{Given, assert_says};
+    use crate::config::keys::CONFIG_FILE;
+    use crate::config::test_support::{Given, assert_says};
 
     #[test]
     fn an_unknown_key_in_the_file_is_an_error_that_knows_what_was_meant() {
@@ -331,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_named_file_must_exist_be_regular_and_small() {
-        let named = |path: &str| Given::agent().flag(KeyId::ConfigFile, path).error();
+        let named = |path: &str| Given::agent().flag(&CONFIG_FILE, path).error();
         assert_says(
             &named("/nonexistent/x.toml"),
             &[

@@ -4,45 +4,45 @@ use std::ffi::OsString;
 use std::fmt;
 
 use super::error::ConfigError;
-use super::keys::KeyId;
-use super::settings::{Settings, Source};
+use super::key::Row;
+use super::settings::Settings;
+use super::source::Source;
 
-/// The flags of one command line, each with its values.
+/// The options of one command line, each with its values.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Flags(Vec<(KeyId, Vec<OsString>)>);
+pub struct Flags(Vec<(&'static Row, Vec<OsString>)>);
 
 impl Flags {
-    /// Adds a flag with the values of all its occurrences.
-    pub fn push(&mut self, key: KeyId, values: Vec<OsString>) {
+    /// Adds an option with the values of all its occurrences.
+    pub fn push(&mut self, key: &'static Row, values: Vec<OsString>) {
         self.0.push((key, values));
     }
 
-    /// Puts every flag into the settings.
+    /// Puts every option into the settings.
     ///
     /// # Errors
     /// A value is none that its key accepts.
     pub(super) fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
-        for (id, values) in &self.0 {
-            let key = id.key();
+        for (key, values) in &self.0 {
             let source = Source::CommandLine(key.flag.unwrap_or_default());
             let mut texts = Vec::with_capacity(values.len());
             for value in values {
                 let Some(text) = value.to_str() else {
                     return Err(ConfigError::value(
-                        key,
+                        *key,
                         &value.to_string_lossy(),
                         &source,
                         "is not UTF-8",
                     ));
                 };
-                key.kind.split(text, &mut texts);
+                key.notation.form.split(text, &mut texts);
             }
-            settings.offer(key, &texts, source)?;
+            settings.offer(*key, &texts, source)?;
         }
         Ok(())
     }
 
-    /// The same, less what is wrong.
+    /// The same for every option whose value is right; the others are passed over.
     pub(super) fn apply_what_is_right(&self, settings: &mut Settings) {
         for flag in &self.0 {
             let _ = Self(vec![flag.clone()]).apply(settings);

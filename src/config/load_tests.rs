@@ -1,8 +1,9 @@
 //! The configuration from outside: flags, variables and a file in, one `Config` or one error out.
 
-use super::given::{Given, assert_says};
-use super::keys::{DefaultText, KEYS, Key, Kind};
 use super::*;
+use crate::config::keys::{CERT_FILE, CONCURRENCY, KEY_FILE, KEYS, POLL_INTERVAL, READY_TIMEOUT, TIMEOUT_GRACE, URL};
+use crate::config::test_support::{Given, assert_says};
+use crate::config::values::Form;
 
 /// The typed part alone: two ways to say the same thing differ in their sources only.
 fn typed(mut config: Config) -> Config {
@@ -11,37 +12,42 @@ fn typed(mut config: Config) -> Config {
     config
 }
 
-/// A value of this kind that no key has by default, as text and in TOML.
-fn sample(kind: Kind) -> (&'static str, &'static str) {
-    match kind {
-        Kind::Switch => ("true", "true"),
-        Kind::Count => ("2", "2"),
-        Kind::Text => ("Other", "\"Other\""),
-        Kind::Path => ("/other", "\"/other\""),
-        Kind::Duration(..) => ("7s", "7"),
-        Kind::Size(..) => ("8KiB", "0x2000"),
-        Kind::Number(..) => ("7", "7"),
-        Kind::Signal | Kind::CatchableSignal => ("USR1", "10"),
-        Kind::Choice(words) => (words.last().unwrap(), "the last word"),
-        Kind::Names => ("b,a", "[\"b\", \"a\"]"),
-        Kind::Uids => ("7,8", "[7, 8]"),
-        Kind::Statuses => ("7", "[7]"),
-        Kind::Rewrites => ("TERM:QUIT", "[\"TERM:QUIT\"]"),
-        Kind::Headers => ("X-A: b", "{ X-A = \"b\" }"),
-        Kind::Url => ("https://other", "\"https://other\""),
-        Kind::Listen => ("off", "\"off\""),
-        Kind::User => ("app:7", "\"app:7\""),
-        Kind::Secret => ("hunter2", "\"hunter2\""),
+/// A value that no key of this type has by default, as text and in TOML.
+fn sample(key: &Row) -> (String, String) {
+    let (text, toml) = match key.notation.placeholder {
+        "TIME" => ("7s", "7".to_owned()),
+        "SIZE" => ("8KiB", "0x2000".to_owned()),
+        "SIG" => ("USR1", "10".to_owned()),
+        _ => (key.notation.example, in_toml(key.notation.form, key.notation.example)),
+    };
+    if key.notation.form == Form::Word {
+        let words = key.accepted();
+        let last = words.rsplit(", ").next().unwrap();
+        return (last.to_owned(), in_toml(Form::Word, last));
+    }
+    (text.to_owned(), toml)
+}
+
+fn in_toml(form: Form, text: &str) -> String {
+    match form {
+        Form::Switch | Form::Count | Form::Integer => text.to_owned(),
+        Form::String | Form::StringOrInteger | Form::Word => format!("{text:?}"),
+        Form::Strings => format!("{:?}", text.split(',').collect::<Vec<_>>()),
+        Form::Integers => format!("[{text}]"),
+        Form::Headers => {
+            let (name, value) = text.split_once(": ").unwrap();
+            format!("{{ {name} = {value:?} }}")
+        }
     }
 }
 
 /// What has to come with a key.
-fn companions(key: &Key) -> Given {
-    if key.id == KeyId::Url {
+fn companions(key: &'static Row) -> Given {
+    if *key == *URL {
         Given::default()
-    } else if key.id == KeyId::CertFile {
+    } else if *key == *CERT_FILE {
         Given::agent().variable("OJS_TLS_KEY_FILE=/k")
-    } else if key.id == KeyId::KeyFile {
+    } else if *key == *KEY_FILE {
         Given::agent().variable("OJS_TLS_CERT_FILE=/c")
     } else {
         Given::agent()
@@ -49,46 +55,37 @@ fn companions(key: &Key) -> Given {
 }
 
 /// With the flag of a key, or its variable where it has none.
-fn given(key: &Key, text: &str) -> Given {
+fn given(key: &'static Row, text: &str) -> Given {
     match key.flag {
-        Some(_) => companions(key).flag(key.id, text),
+        Some(_) => companions(key).flag(key, text),
         None => companions(key).variable(&format!("{}={text}", key.env[0])),
     }
 }
 
 /// All keys but the one that names the file that most of these tests name.
-fn keys() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().filter(|key| key.id != KeyId::ConfigFile)
+fn keys() -> impl Iterator<Item = &'static Row> {
+    KEYS.into_iter().filter(|key| **key != *CONFIG_FILE)
 }
 
 #[test]
 fn every_key_reaches_the_typed_configuration() {
     let nothing = typed(Given::agent().config());
     for key in keys() {
-        assert_ne!(
-            typed(given(key, sample(key.kind).0).config()),
-            nothing,
-            "{}",
-            key.label()
-        );
+        let given = given(key, &sample(key).0);
+        assert_ne!(typed(given.config()), nothing, "{}", key.label());
     }
 }
 
 #[test]
 fn every_key_means_the_same_as_flag_as_variable_and_in_the_file() {
     for key in keys() {
-        let (text, toml) = sample(key.kind);
-        let expected = typed(given(key, text).config());
+        let (text, toml) = sample(key);
+        let expected = typed(given(key, &text).config());
         for name in key.env {
             let by_variable = companions(key).variable(&format!("{name}={text}")).config();
             assert_eq!(typed(by_variable), expected, "{name}");
         }
         if let Some(name) = key.toml {
-            let toml = if matches!(key.kind, Kind::Choice(_)) {
-                format!("{text:?}")
-            } else {
-                toml.to_owned()
-            };
             let by_file = companions(key).file(&format!("{name} = {toml}\n")).config();
             assert_eq!(typed(by_file), expected, "{name}");
         }
@@ -98,15 +95,15 @@ fn every_key_means_the_same_as_flag_as_variable_and_in_the_file() {
 #[test]
 fn the_defaults_in_the_help_are_the_defaults() {
     let implicit = |mut config: Config| {
-        config.shutdown.grace_period_is_explicit = false;
+        config.shutdown.limits.grace_period_is_explicit = false;
         typed(config)
     };
     let nothing = typed(Given::agent().config());
-    for key in keys() {
-        if let DefaultText::Value(text) = key.default {
-            assert_eq!(implicit(given(key, text).config()), nothing, "{}", key.label());
-            assert_eq!(key.kind.parse(&[text]).unwrap().to_string(), text, "{}", key.label());
-        }
+    let shown = keys().filter(|key| key.default_words.is_none() && key.default_text() != "none");
+    for key in shown {
+        let text = key.default_text();
+        assert_eq!(implicit(given(key, &text).config()), nothing, "{}", key.label());
+        assert_eq!((key.read)(&[&text]).unwrap().shown(), text, "{}", key.label());
     }
 }
 
@@ -117,14 +114,14 @@ fn the_command_line_goes_before_the_environment_before_the_file_before_the_defau
         .file(file)
         .variable("OJS_CONCURRENCY=2")
         .variable("OJS_POLL_INTERVAL=2")
-        .flag(KeyId::Concurrency, "1");
+        .flag(&CONCURRENCY, "1");
     let config = given.config();
     let path = given.file.as_ref().unwrap().display();
-    let expected = [
-        (KeyId::Concurrency, "1", "command line --concurrency".to_owned()),
-        (KeyId::PollInterval, "2s", "environment OJS_POLL_INTERVAL".to_owned()),
-        (KeyId::ReadyTimeout, "3s", format!("{path}:4")),
-        (KeyId::TimeoutGrace, "30s", "default".to_owned()),
+    let expected: [(&Row, _, _); 4] = [
+        (&CONCURRENCY, "1", "command line --concurrency".to_owned()),
+        (&POLL_INTERVAL, "2s", "environment OJS_POLL_INTERVAL".to_owned()),
+        (&READY_TIMEOUT, "3s", format!("{path}:4")),
+        (&TIMEOUT_GRACE, "30s", "default".to_owned()),
     ];
     for (key, text, source) in expected {
         assert_eq!(
@@ -150,7 +147,7 @@ fn a_wrong_value_is_one_error_that_names_key_value_source_and_what_is_accepted()
         ],
     );
 
-    let error = Given::agent().flag(KeyId::Concurrency, "0").error();
+    let error = Given::agent().flag(&CONCURRENCY, "0").error();
     assert_says(
         &error,
         &[
@@ -173,7 +170,7 @@ fn a_wrong_value_is_an_error_even_where_a_better_source_hides_it() {
     assert_says(
         &Given::agent()
             .file("worker.concurrency = 0")
-            .flag(KeyId::Concurrency, "1")
+            .flag(&CONCURRENCY, "1")
             .error(),
         &[".toml:1)"],
     );

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::choice::Mode;
-use super::error::most_alike;
-use super::keys::{KEYS, Key, KeyId, Scope};
+use super::key::{Row, Scope};
+use super::keys::{CONCURRENCY, KEYS, POLL_INTERVAL};
 use super::sections::Config;
+use super::similar::most_alike;
+use super::values::enums::Mode;
 
 /// Variables of the ecosystem begin with this.
 const ECOSYSTEM: &str = "OJS_";
@@ -66,9 +67,9 @@ const OF_OTHERS: [&str; 28] = [
 ];
 
 /// Names of others that many expect to work here as well, with the key that does the same.
-const EXPECTED: [(&str, KeyId); 2] = [
-    ("OJS_WORKER_CONCURRENCY", KeyId::Concurrency),
-    ("OJS_WORKER_POLL_INTERVAL", KeyId::PollInterval),
+static EXPECTED: [(&str, &Row); 2] = [
+    ("OJS_WORKER_CONCURRENCY", &CONCURRENCY.row),
+    ("OJS_WORKER_POLL_INTERVAL", &POLL_INTERVAL.row),
 ];
 
 /// One warning for each of these variables, none of which is ours, that was probably meant for us.
@@ -97,7 +98,7 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     }
     // Without the agent most of our variables mean nothing, and COMMAND may have some that are like them.
     let keys = KEYS
-        .iter()
+        .into_iter()
         .filter(|key| key.scope == Scope::Always || config.mode != Mode::None);
     match (meant(&name, keys), name.starts_with(ONLY_OURS)) {
         (Some(known), _) => Some(format!("{name:?} is not a variable of ojs-init; did you mean {known}?")),
@@ -111,8 +112,8 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
 /// What to use in the place of a variable that others read; nothing where that is set, for then both may be meant.
 fn expected(name: &str, config: &Config) -> Option<String> {
     let (_, key) = EXPECTED.iter().find(|(expected, _)| *expected == name)?;
-    let is_ours_to_say = config.mode != Mode::None && config.settings.get(*key).is_none();
-    let ours = key.key().env.first()?;
+    let is_ours_to_say = config.mode != Mode::None && !config.settings.is_set(*key);
+    let ours = key.env.first()?;
     is_ours_to_say.then(|| {
         format!(
             "{name} is for workers that use an SDK, and ojs-init does not read it: {} holds; set {ours}.",
@@ -122,12 +123,12 @@ fn expected(name: &str, config: &Config) -> Option<String> {
 }
 
 /// The variable of ours that this name was probably meant to be; `None`: it may well be somebody else's.
-fn meant<'k>(name: &str, keys: impl Iterator<Item = &'k Key> + Clone) -> Option<&'static str> {
+fn meant(name: &str, keys: impl Iterator<Item = &'static Row> + Clone) -> Option<&'static str> {
     let of_ours_alone = name.strip_prefix(ONLY_OURS);
     let bare = of_ours_alone.or(name.strip_prefix(ECOSYSTEM))?;
     let known = || keys.clone().flat_map(|key| key.env.iter().copied());
     keys.clone()
-        .find(|key| is_other_spelling(bare, key))
+        .find(|key| is_other_spelling(bare, *key))
         .and_then(|key| key.env.first().copied())
         .or_else(|| known().find(|known| is_too_short_or_long(bare, known)))
         .or_else(|| nearest(bare, known()))
@@ -136,7 +137,7 @@ fn meant<'k>(name: &str, keys: impl Iterator<Item = &'k Key> + Clone) -> Option<
 
 /// Whether this is the name of the key on the command line or in the file, written as a variable: `OJS_CA_FILE`,
 /// `OJS_INIT_CA_FILE` or `OJS_BACKEND_CA_FILE`.
-fn is_other_spelling(bare: &str, key: &Key) -> bool {
+fn is_other_spelling(bare: &str, key: &Row) -> bool {
     let is = |name: &str| name.eq_ignore_ascii_case(bare);
     key.flag.is_some_and(|flag| is(&flag.replace('-', "_"))) || key.toml.is_some_and(|toml| is(&toml.replace('.', "_")))
 }

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::given::{Given, assert_says};
+use crate::config::keys::URL;
 use crate::config::load;
+use crate::config::test_support::{Given, assert_says};
 use crate::config::{Environment, Flags};
 
 /// What is said of one variable with this name, beside a configuration that is good.
@@ -159,7 +160,7 @@ proptest! {
         let slipped = format!("{}{slipped}", key.strip_suffix(bare).unwrap());
         let is_a_name = KEYS.iter().flat_map(|key| key.env).any(|known| *known == slipped);
         prop_assume!(!is_a_name && !OF_OTHERS.contains(&slipped.as_str()));
-        let found = meant(&slipped, KEYS.iter());
+        let found = meant(&slipped, KEYS.into_iter());
         prop_assert!(found.is_some(), "{slipped}");
     }
 
@@ -170,7 +171,7 @@ proptest! {
         let entries: Vec<Vec<u8>> = entries.iter().map(|(name, value)| format!("{name}={value}").into_bytes()).collect();
         let environment = Environment::from_entries(entries.iter().map(Vec::as_slice));
         let mut flags = Flags::default();
-        flags.push(KeyId::Url, vec!["http://backend".into()]);
+        flags.push(&URL, vec!["http://backend".into()]);
         if let Ok(config) = load(&flags, &environment) {
             prop_assert!(config.warnings.iter().all(|warning| !warning.contains("hunter")));
         }

@@ -1,198 +1,183 @@
-//! The typed configuration, section by section. Durations are durations; everything else says its unit.
+//! The typed configuration, section by section. Each field stands beside the key that fills it, and means what the row of
+//! that key says. Durations are durations; everything else says its unit.
 
-use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::choice::{FinalState, Leftovers, LogFormat, LogLevel, Mode, Restart, StopSignalAction};
-use super::network::{BackendUrl, Header, Listen, Secret};
+use super::environment::Environment;
+use super::keys;
 use super::settings::Settings;
-use super::user::UserSpec;
+use super::values::enums::{LogFormat, LogLevel, Mode};
+use super::values::lists::Rewrites;
+use super::values::network::{BackendUrl, Header, Listen, Secret};
+use super::values::user::UserSpec;
 use crate::exit::RemapExit;
+use crate::lifecycle::api::options::{FinalState, Leftovers, Restart, StopSignal, TransitionSignals};
+use crate::lifecycle::shutdown::budget::Limits;
 use crate::signal::Signal;
 
-/// Everything that ojs-init was told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
-    /// How jobs reach the child.
-    pub mode: Mode,
+/// Sections, each with a function that fills every field with the value behind its `=`.
+macro_rules! sections {
+    ($($(#[$doc:meta])* $name:ident($($given:ident: $type:ty),*) {
+        $($(#[$field_doc:meta])* $field:ident: $field_type:ty = $value:expr,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the row of the key says what a field means")]
+        pub struct $name { $($(#[$field_doc])* pub $field: $field_type,)* }
+
+        impl $name {
+            pub(super) fn of($($given: $type),*) -> Self {
+                Self { $($field: $value,)* }
+            }
+        }
+    )*};
+}
+
+sections! {
+    /// Everything that ojs-init was told.
+    Config(settings: Settings, warnings: Vec<String>, environment: &Environment<'_>) {
+        mode: Mode = settings.value(&keys::MODE),
+        init: Init = Init::of(&settings),
+        shutdown: Shutdown = Shutdown::of(&settings),
+        process: Process = Process::of(&settings),
+        log: Log = Log::of(&settings),
+        backend: Backend = Backend::of(&settings),
+        worker: Worker = Worker::of(&settings),
+        /// For a worker that knows signals but no protocol.
+        signals: TransitionSignals = signals(&settings),
+        health: Health = Health::of(&settings),
+        paths: Paths = Paths::of(&settings, environment),
+        /// Each key with its value and source.
+        settings: Settings = settings,
+        /// What is allowed but probably not meant: complete sentences.
+        warnings: Vec<String> = warnings,
+    }
+
     /// The init itself.
-    pub init: Init,
+    Init(settings: &Settings) {
+        subreaper: bool = settings.value(&keys::SUBREAPER),
+        parent_death_signal: Option<Signal> = settings.value(&keys::PARENT_DEATH_SIGNAL),
+        /// How often `-v` was given; [`Log::level`] already counts it.
+        verbosity: u8 = settings.value(&keys::VERBOSE).0,
+        warn_on_reap: bool = settings.value(&keys::WARN_ON_REAP),
+        process_group: bool = settings.value(&keys::PROCESS_GROUP),
+        remap_exit: RemapExit = settings.value(&keys::REMAP_EXIT),
+        rewrite: Rewrites = settings.value(&keys::REWRITE),
+    }
+
     /// How the child ends.
-    pub shutdown: Shutdown,
+    Shutdown(settings: &Settings) {
+        limits: Limits = limits(settings),
+        cancel_grace: Duration = settings.value(&keys::CANCEL_GRACE),
+        term_delay: Duration = settings.value(&keys::TERM_DELAY),
+        sigint: StopSignal = settings.value(&keys::SIGINT),
+        sigquit: StopSignal = settings.value(&keys::SIGQUIT),
+        interrupted_exit: u8 = settings.value(&keys::INTERRUPTED_EXIT),
+    }
+
     /// What the child runs as.
-    pub process: Process,
+    Process(settings: &Settings) {
+        user: Option<UserSpec> = settings.value(&keys::USER),
+    }
+
     /// What the log says.
-    pub log: Log,
+    Log(settings: &Settings) {
+        /// `None`: text on a terminal, else JSON.
+        format: Option<LogFormat> = settings.value(&keys::LOG_FORMAT),
+        /// `-v` is counted in.
+        level: LogLevel = settings.value(&keys::LOG_LEVEL),
+    }
+
     /// The connection to the backend.
-    pub backend: Backend,
+    Backend(settings: &Settings) {
+        /// Always set when the mode is not none.
+        url: Option<BackendUrl> = settings.value(&keys::URL),
+        /// Goes before `auth_token`.
+        auth_token_file: Option<PathBuf> = settings.value(&keys::AUTH_TOKEN_FILE),
+        auth_token: Option<Secret> = settings.value(&keys::AUTH_TOKEN),
+        pass_token: bool = settings.value(&keys::PASS_TOKEN),
+        final_state: FinalState = settings.value(&keys::FINAL_STATE),
+        headers: Vec<Header> = settings.value(&keys::HEADERS),
+        /// `None`: the public roots.
+        ca_file: Option<PathBuf> = settings.value(&keys::CA_FILE),
+        /// Set exactly when `key_file` is.
+        cert_file: Option<PathBuf> = settings.value(&keys::CERT_FILE),
+        key_file: Option<PathBuf> = settings.value(&keys::KEY_FILE),
+        connect_timeout: Duration = settings.value(&keys::CONNECT_TIMEOUT),
+        request_timeout: Duration = settings.value(&keys::REQUEST_TIMEOUT),
+        leftovers: Leftovers = settings.value(&keys::LEFTOVERS),
+        shutdown_error_type: String = settings.value(&keys::SHUTDOWN_ERROR_TYPE),
+        shutdown_error_code: String = settings.value(&keys::SHUTDOWN_ERROR_CODE),
+    }
+
     /// The worker and its jobs.
-    pub worker: Worker,
-    /// Signals to the worker.
-    pub signals: Signals,
+    Worker(settings: &Settings) {
+        /// Never empty.
+        queues: Vec<String> = settings.value(&keys::QUEUES),
+        concurrency: u32 = settings.value(&keys::CONCURRENCY),
+        labels: Vec<String> = settings.value(&keys::LABELS),
+        poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
+        /// Holds until registration recommends another; never above a third of `visibility_timeout`.
+        heartbeat_interval: Duration = heartbeat_interval(settings),
+        /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
+        heartbeat_interval_is_explicit: bool = settings.is_set(&keys::HEARTBEAT_INTERVAL),
+        visibility_timeout: Duration = settings.value(&keys::VISIBILITY_TIMEOUT),
+        restart: Restart = settings.value(&keys::RESTART),
+        server_resume: bool = settings.value(&keys::SERVER_RESUME),
+        timeout_grace: Duration = settings.value(&keys::TIMEOUT_GRACE),
+        socket_users: Vec<u32> = settings.value(&keys::SOCKET_USERS),
+        ready_timeout: Duration = settings.value(&keys::READY_TIMEOUT),
+        type_wait: Duration = settings.value(&keys::TYPE_WAIT),
+        /// In bytes.
+        max_frame: u64 = settings.value(&keys::MAX_FRAME).0,
+        tell_worker: bool = settings.value(&keys::TELL_WORKER),
+    }
+
     /// The health endpoints.
-    pub health: Health,
-    /// Files and directories.
-    pub paths: Paths,
-    /// Each key with its text and source.
-    pub settings: Settings,
-    /// What is allowed but probably not meant: complete sentences.
-    pub warnings: Vec<String>,
+    Health(settings: &Settings) {
+        /// `None`: the default address with the agent, nowhere without.
+        listen: Option<Listen> = settings.value(&keys::LISTEN),
+    }
+
+    /// Files and directories, as written.
+    Paths(settings: &Settings, environment: &Environment<'_>) {
+        /// `None`: the first candidate that works.
+        runtime_dir: Option<PathBuf> = settings.value(&keys::RUNTIME_DIR),
+        /// `XDG_RUNTIME_DIR`, one of the candidates.
+        user_runtime_dir: Option<PathBuf> =
+            environment.user_runtime_dir().map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))),
+        /// `None`: the default when it exists.
+        termination_log: Option<PathBuf> = settings.value(&keys::TERMINATION_LOG),
+    }
 }
 
-/// The init itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Init {
-    /// Become a subreaper even where nothing says that it is needed.
-    pub subreaper: bool,
-    /// Signal that we get when our parent dies.
-    pub parent_death_signal: Option<Signal>,
-    /// How often `-v` was given; [`Log::level`] already counts it.
-    pub verbosity: u8,
-    /// Warn when an orphan is reaped.
-    pub warn_on_reap: bool,
-    /// Forwarded signals go to the child's whole process group.
-    pub process_group: bool,
-    /// Statuses of the child that become 0.
-    pub remap_exit: RemapExit,
-    /// What a signal is forwarded as; `None` drops it.
-    pub rewrite: BTreeMap<Signal, Option<Signal>>,
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        grace_period: settings.value(&keys::GRACE_PERIOD),
+        grace_period_is_explicit: settings.is_set(&keys::GRACE_PERIOD),
+        termination_grace_period: settings.value(&keys::TERMINATION_GRACE_PERIOD),
+        stop_margin: settings.value(&keys::STOP_MARGIN),
+        prestop_time: settings.value(&keys::PRESTOP_TIME),
+    }
 }
 
-/// How the child ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shutdown {
-    /// Longest drain; zero means none.
-    pub grace_period: Duration,
-    /// Whether somebody set `grace_period`: without the agent only then it bounds anything.
-    pub grace_period_is_explicit: bool,
-    /// What the orchestrator allows from its first step to SIGKILL, when somebody told us.
-    pub termination_grace_period: Option<Duration>,
-    /// Time that a preStop hook has used before the first signal.
-    pub prestop_time: Duration,
-    /// Kept back for the stop phase, when somebody set it; else 5 s, at most half of the limit.
-    pub stop_margin: Option<Duration>,
-    /// From `cancel` to SIGKILL in the stop phase.
-    pub cancel_grace: Duration,
-    /// From not ready to the first step of the drain.
-    pub term_delay: Duration,
-    /// What SIGINT does to the agent.
-    pub sigint: StopSignalAction,
-    /// What SIGQUIT does to the agent.
-    pub sigquit: StopSignalAction,
-    /// Exit status of a shutdown that cut jobs off.
-    pub interrupted_exit: u8,
+/// Time between heartbeats when nobody sets it, unless a third of the visibility timeout is less.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+
+fn heartbeat_interval(settings: &Settings) -> Duration {
+    let most = settings.value(&keys::VISIBILITY_TIMEOUT) / 3;
+    settings
+        .value(&keys::HEARTBEAT_INTERVAL)
+        .unwrap_or(HEARTBEAT_INTERVAL.min(most))
 }
 
-/// What the child runs as.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// Another user, as written.
-    pub user: Option<UserSpec>,
-}
-
-/// What the log says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
-    /// Shape of the records; `None`: text on a terminal, else JSON.
-    pub format: Option<LogFormat>,
-    /// Least severe record that is written, `-v` counted in.
-    pub level: LogLevel,
-}
-
-/// The connection to the backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backend {
-    /// Where it is; always set when the mode is not none.
-    pub url: Option<BackendUrl>,
-    /// File with the bearer token; goes before `auth_token`.
-    pub auth_token_file: Option<PathBuf>,
-    /// The bearer token itself.
-    pub auth_token: Option<Secret>,
-    /// Leave the token in the child's environment.
-    pub pass_token: bool,
-    /// State in the last heartbeat.
-    pub final_state: FinalState,
-    /// Extra headers of each request.
-    pub headers: Vec<Header>,
-    /// Certificates that the backend's must go back to; `None`: the public roots.
-    pub ca_file: Option<PathBuf>,
-    /// Our own certificate; set exactly when `key_file` is.
-    pub cert_file: Option<PathBuf>,
-    /// The key of our own certificate.
-    pub key_file: Option<PathBuf>,
-    /// Longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// Longest wait for an answer.
-    pub request_timeout: Duration,
-    /// What becomes of a job that a shutdown cut off.
-    pub leftovers: Leftovers,
-    /// Error type in the FAIL of such a job.
-    pub shutdown_error_type: String,
-    /// Error code in the FAIL of such a job.
-    pub shutdown_error_code: String,
-}
-
-/// The worker and its jobs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worker {
-    /// Highest priority first; never empty.
-    pub queues: Vec<String>,
-    /// Most jobs active at once, 1 to [`super::keys::MAX_CONCURRENCY`].
-    pub concurrency: u32,
-    /// Labels of this worker.
-    pub labels: Vec<String>,
-    /// Pause after an empty fetch.
-    pub poll_interval: Duration,
-    /// Time between heartbeats until registration recommends another; never above a third of `visibility_timeout`.
-    pub heartbeat_interval: Duration,
-    /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
-    pub heartbeat_interval_is_explicit: bool,
-    /// How long a heartbeat keeps a job reserved.
-    pub visibility_timeout: Duration,
-    /// Whether a worker that ended is started again.
-    pub restart: Restart,
-    /// Whether the backend may lift a quiet that it made.
-    pub server_resume: bool,
-    /// From a job's timeout to the end of its process.
-    pub timeout_grace: Duration,
-    /// Further uids that may connect.
-    pub socket_users: Vec<u32>,
-    /// Warn when the worker has not said ready by then.
-    pub ready_timeout: Duration,
-    /// How long a job whose type no connection takes waits for one that may still come.
-    pub type_wait: Duration,
-    /// Largest frame on the worker socket, in bytes.
-    pub max_frame: u64,
-    /// Gateway: let the worker's own heartbeats see quiet and terminate.
-    pub tell_worker: bool,
-}
-
-/// Signals to the worker, for one that knows signals but no protocol.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signals {
-    /// When no new jobs will come.
-    pub on_quiet: Option<Signal>,
-    /// When jobs come again.
-    pub on_resume: Option<Signal>,
-    /// When the drain begins.
-    pub on_terminate: Option<Signal>,
-}
-
-/// The health endpoints.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// Where they listen; `None`: the default address with the agent, nowhere without.
-    pub listen: Option<Listen>,
-}
-
-/// Files and directories, as written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paths {
-    /// Directory for the sockets; `None`: the first candidate that works.
-    pub runtime_dir: Option<PathBuf>,
-    /// `XDG_RUNTIME_DIR`, one of the candidates.
-    pub user_runtime_dir: Option<PathBuf>,
-    /// Existing file for the summary of a shutdown; `None`: the default when it exists.
-    pub termination_log: Option<PathBuf>,
+fn signals(settings: &Settings) -> TransitionSignals {
+    TransitionSignals {
+        on_quiet: settings.value(&keys::ON_QUIET),
+        on_resume: settings.value(&keys::ON_RESUME),
+        on_terminate: settings.value(&keys::ON_TERMINATE),
+    }
 }

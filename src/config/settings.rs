@@ -1,71 +1,35 @@
 //! What was set, by whom: the higher in precedence comes first and stays.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::choice::Choice;
 use super::error::ConfigError;
-use super::keys::{COUNT, Key, KeyId};
-use super::value::Value;
-
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A flag; its long name without the dashes.
-    CommandLine(&'static str),
-    /// An environment variable.
-    Environment(&'static str),
-    /// The TOML file.
-    File {
-        /// As it was named.
-        path: Arc<Path>,
-        /// Counted from 1.
-        line: usize,
-    },
-    /// Nobody set it.
-    Default,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CommandLine(flag) => write!(f, "command line --{flag}"),
-            Self::Environment(name) => write!(f, "environment {name}"),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Default => f.write_str("default"),
-        }
-    }
-}
+use super::key::{Key, Row};
+use super::source::Source;
+use super::values::{AnyValue, Value};
 
 /// A key that somebody set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Setting {
     /// Which key.
-    pub key: KeyId,
-    /// Its value.
-    pub value: Value,
+    pub key: &'static Row,
+    /// Its value, of the key's type.
+    pub value: Arc<dyn AnyValue>,
     /// Who set it.
     pub source: Source,
 }
 
-/// All keys that somebody set; what nobody set takes no room and no time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    set: Vec<Setting>,
-    /// For each key one more than its position in `set`, or 0.
-    slots: [u8; COUNT],
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            set: Vec::new(),
-            slots: [0; COUNT],
-        }
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.value.equals(&*other.value) && self.source == other.source
     }
 }
+
+impl Eq for Setting {}
+
+/// All keys that somebody set; what nobody set takes no room and no time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings(Vec<Setting>);
 
 impl Settings {
     /// Reads what was written for a key, and keeps it unless a source of higher precedence came first. The value is
@@ -73,10 +37,10 @@ impl Settings {
     ///
     /// # Errors
     /// The value is none that the key accepts.
-    pub fn offer(&mut self, key: &'static Key, texts: &[&str], source: Source) -> Result<(), ConfigError> {
-        match key.kind.parse(texts) {
-            Ok(value) if self.get(key.id).is_none() => {
-                self.replace(key.id, value, source);
+    pub fn offer(&mut self, key: &'static Row, texts: &[&str], source: Source) -> Result<(), ConfigError> {
+        match (key.read)(texts) {
+            Ok(value) if self.get(key).is_none() => {
+                self.0.push(Setting { key, value, source });
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -85,143 +49,96 @@ impl Settings {
     }
 
     /// Sets a key whatever was set before: for values that follow from other keys.
-    pub fn replace(&mut self, key: KeyId, value: Value, source: Source) {
-        let setting = Setting { key, value, source };
-        match self.position(key) {
-            Some(position) => self.set[position] = setting,
-            None => {
-                self.set.push(setting);
-                // COUNT is far below 255: a test holds it there.
-                self.slots[key as usize] = u8::try_from(self.set.len()).unwrap_or(u8::MAX);
-            }
-        }
+    pub fn replace<V: Value>(&mut self, key: &'static Key<V>, value: V, source: Source) {
+        self.0.retain(|setting| *setting.key != key.row);
+        self.0.push(Setting {
+            key,
+            value: Arc::new(value),
+            source,
+        });
     }
 
     /// The setting of a key, if somebody set it.
     #[must_use]
-    pub fn get(&self, key: KeyId) -> Option<&Setting> {
-        self.position(key).and_then(|position| self.set.get(position))
+    pub fn get(&self, key: &Row) -> Option<&Setting> {
+        self.0.iter().find(|setting| setting.key == key)
+    }
+
+    /// Whether somebody set a key.
+    #[must_use]
+    pub fn is_set(&self, key: &Row) -> bool {
+        self.get(key).is_some()
     }
 
     /// Everything that was set, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Setting> {
-        self.set.iter()
+        self.0.iter()
+    }
+
+    /// The value of a key, which is its default when nobody set it.
+    #[must_use]
+    pub fn value<V: Value>(&self, key: &Key<V>) -> V {
+        let set = self.get(key).map(|setting| &*setting.value as &dyn Any);
+        set.and_then(|value| value.downcast_ref().cloned())
+            .unwrap_or_else(key.default)
     }
 
     /// The effective value as text; never a secret.
     #[must_use]
-    pub fn text(&self, key: KeyId) -> String {
-        self.get(key).map_or_else(
-            || key.key().default.text().to_owned(),
-            |setting| setting.value.to_string(),
-        )
+    pub fn text(&self, key: &Row) -> String {
+        self.get(key)
+            .map_or_else(|| key.default_text(), |setting| setting.value.shown())
     }
 
     /// Who set a key.
     #[must_use]
-    pub fn source(&self, key: KeyId) -> &Source {
+    pub fn source(&self, key: &Row) -> &Source {
         self.get(key).map_or(&Source::Default, |setting| &setting.source)
     }
 
     /// `key = value (source)`, for messages.
     #[must_use]
-    pub fn describe(&self, key: KeyId) -> String {
-        format!("{} = {} ({})", key.key().label(), self.text(key), self.source(key))
-    }
-
-    fn position(&self, key: KeyId) -> Option<usize> {
-        usize::from(self.slots[key as usize]).checked_sub(1)
-    }
-}
-
-/// The value of a key in its own type; `None` when nobody set it.
-macro_rules! readers {
-    ($($(#[$doc:meta])* $name:ident: $variant:ident($found:ident) -> $type:ty = $value:expr;)*) => {
-        impl Settings {$(
-            $(#[$doc])*
-            pub fn $name(&self, key: KeyId) -> Option<$type> {
-                if let Value::$variant($found) = &self.get(key)?.value { Some($value) } else { None }
-            }
-        )*}
-    };
-}
-
-readers! {
-    /// Of a switch.
-    switch: Switch(on) -> bool = *on;
-    /// Of a number or a count.
-    number: Number(number) -> u64 = *number;
-    /// Of a size, in bytes.
-    size: Size(bytes) -> u64 = *bytes;
-    /// Of a duration.
-    duration: Duration(duration) -> Duration = *duration;
-    /// Of a short text.
-    short_text: Text(text) -> String = text.clone();
-    /// Of a path.
-    path: Path(path) -> PathBuf = path.clone();
-    /// Of a signal.
-    signal: Signal(signal) -> crate::signal::Signal = *signal;
-    /// Of a list of names.
-    names: Names(names) -> Vec<String> = names.clone();
-    /// Of a list of user ids.
-    uids: Uids(uids) -> Vec<u32> = uids.clone();
-    /// Of exit statuses.
-    statuses: Statuses(statuses) -> crate::exit::RemapExit = statuses.clone();
-    /// Of signal rewrites.
-    rewrites: Rewrites(rewrites) -> std::collections::BTreeMap<crate::signal::Signal, Option<crate::signal::Signal>>
-        = rewrites.clone();
-    /// Of headers.
-    headers: Headers(headers) -> Vec<super::network::Header> = headers.clone();
-    /// Of a URL.
-    url: Url(url) -> super::network::BackendUrl = url.clone();
-    /// Of an address to listen on.
-    listen: Listen(listen) -> super::network::Listen = *listen;
-    /// Of a user.
-    user: User(user) -> super::user::UserSpec = user.clone();
-    /// Of a secret.
-    secret: Secret(secret) -> super::network::Secret = secret.clone();
-}
-
-impl Settings {
-    /// Of one word out of a few.
-    #[must_use]
-    pub fn choice<C: Choice>(&self, key: KeyId) -> Option<C> {
-        if let Value::Choice(word) = &self.get(key)?.value {
-            C::named(word)
-        } else {
-            None
-        }
+    pub fn describe(&self, key: &Row) -> String {
+        format!("{} = {} ({})", key.label(), self.text(key), self.source(key))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::{CONCURRENCY, GRACE_PERIOD};
 
     #[test]
     fn the_first_source_stays_and_a_later_one_is_still_checked() {
-        let key = KeyId::Concurrency.key();
         let mut settings = Settings::default();
-        settings.offer(key, &["3"], Source::CommandLine("concurrency")).unwrap();
         settings
-            .offer(key, &["4"], Source::Environment("OJS_CONCURRENCY"))
+            .offer(&CONCURRENCY, &["3"], Source::CommandLine("concurrency"))
             .unwrap();
-        assert_eq!(settings.number(KeyId::Concurrency), Some(3));
-        assert!(settings.offer(key, &["many"], Source::Default).is_err());
+        settings
+            .offer(&CONCURRENCY, &["4"], Source::Environment("OJS_CONCURRENCY"))
+            .unwrap();
+        assert_eq!(settings.value(&CONCURRENCY), 3);
+        assert!(settings.offer(&CONCURRENCY, &["many"], Source::Default).is_err());
     }
 
     #[test]
     fn a_key_that_nobody_set_shows_its_default() {
         let settings = Settings::default();
         assert_eq!(
-            settings.describe(KeyId::GracePeriod),
+            settings.describe(&GRACE_PERIOD),
             "shutdown.grace_period = 30s (default)"
         );
-        assert_eq!(settings.number(KeyId::Concurrency), None);
+        assert_eq!(
+            (settings.value(&CONCURRENCY), settings.is_set(&CONCURRENCY)),
+            (10, false)
+        );
     }
 
     #[test]
-    fn there_is_a_slot_for_every_key() {
-        assert!(COUNT < usize::from(u8::MAX));
+    fn what_is_set_later_goes_before_what_was_set() {
+        let mut settings = Settings::default();
+        settings.replace(&CONCURRENCY, 3, Source::Environment("OJS_CONCURRENCY"));
+        settings.replace(&CONCURRENCY, 4, Source::CommandLine("concurrency"));
+        assert_eq!((settings.value(&CONCURRENCY), settings.iter().count()), (4, 1));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::choice::Mode;
-use super::duration::Human;
-use super::keys::{KEYS, Key, KeyId, Scope};
+use super::key::{Row, Scope};
+use super::keys::{GRACE_PERIOD, HEARTBEAT_INTERVAL, KEYS};
 use super::sections::Config;
+use super::values::duration::Human;
+use super::values::enums::Mode;
 
 /// Width of the value column, in characters; a longer value moves its source to the right.
 const VALUE_WIDTH: usize = 24;
@@ -14,7 +15,7 @@ const VALUE_WIDTH: usize = 24;
 #[must_use]
 pub fn show(config: &Config) -> String {
     let mut table = String::new();
-    let (always, agent): (Vec<_>, Vec<_>) = KEYS.iter().partition(|key| key.scope == Scope::Always);
+    let (always, agent): (Vec<_>, Vec<_>) = KEYS.into_iter().partition(|key| key.scope == Scope::Always);
     rows(config, &always, &mut table);
     table.push_str(match config.mode {
         Mode::None => "\nWithout effect in mode none:\n",
@@ -24,26 +25,26 @@ pub fn show(config: &Config) -> String {
     table
 }
 
-fn rows(config: &Config, keys: &[&Key], table: &mut String) {
+fn rows(config: &Config, keys: &[&Row], table: &mut String) {
     let key_width = KEYS.iter().map(|key| key.label().len()).max().unwrap_or_default();
     for key in keys {
-        let (name, value, source) = (key.label(), effective(config, key), config.settings.source(key.id));
+        let (name, value, source) = (key.label(), effective(config, *key), config.settings.source(*key));
         // Writing into a String cannot fail.
         let _ = writeln!(table, "{name:key_width$}  {value:VALUE_WIDTH$}  {source}");
     }
 }
 
 /// The value as text; where nobody set one, what follows from the other keys.
-fn effective(config: &Config, key: &Key) -> String {
-    let (shutdown, worker) = (&config.shutdown, &config.worker);
-    let has_limit = shutdown.grace_period_is_explicit || shutdown.termination_grace_period.is_some();
-    if key.id == KeyId::GracePeriod && config.mode == Mode::None && !has_limit {
+fn effective(config: &Config, key: &Row) -> String {
+    let (limits, worker) = (&config.shutdown.limits, &config.worker);
+    let has_limit = limits.grace_period_is_explicit || limits.termination_grace_period.is_some();
+    if *key == *GRACE_PERIOD && config.mode == Mode::None && !has_limit {
         return "none: waits for ever".to_owned();
     }
-    if key.id == KeyId::HeartbeatInterval && !worker.heartbeat_interval_is_explicit {
+    if *key == *HEARTBEAT_INTERVAL && !worker.heartbeat_interval_is_explicit {
         return format!("{}, or as registered", Human(worker.heartbeat_interval));
     }
-    config.settings.text(key.id)
+    config.settings.text(key)
 }
 
 /// What `config check` says about a configuration that holds, each warning on a line of its own.
@@ -62,7 +63,8 @@ pub fn warning_lines(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::given::{Given, assert_says};
+    use crate::config::keys::HEADERS;
+    use crate::config::test_support::{Given, assert_says};
 
     #[test]
     fn no_secret_is_in_anything_that_can_be_printed() {
@@ -86,19 +88,13 @@ mod tests {
         for variable in wrong {
             assert!(!Given::default().variable(variable).error().contains("hunter2"));
         }
-        assert!(
-            !format!(
-                "{:?}",
-                Given::agent().flag(KeyId::Headers, "Authorization: hunter2").flags
-            )
-            .contains("hunter2")
-        );
+        assert!(!format!("{:?}", Given::agent().flag(&HEADERS, "Authorization: hunter2").flags).contains("hunter2"));
     }
 
     #[test]
     fn show_has_a_row_for_every_key_and_says_what_means_nothing_without_the_agent() {
         let shown = show(&Given::no_agent().config());
-        for key in &KEYS {
+        for key in KEYS {
             assert_eq!(
                 shown
                     .lines()

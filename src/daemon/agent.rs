@@ -12,7 +12,7 @@ use log::{info, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 
-use crate::config::{Config, KeyId, Mode};
+use crate::config::{Config, Mode, Row, Value, keys};
 use crate::daemon::backend::lanes::Lanes;
 use crate::daemon::backend::settings::LaneSettings;
 use crate::daemon::control::Control;
@@ -56,7 +56,7 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 const SECRET_VARIABLES: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS"];
 
 /// Settings that mean something in a later version.
-const LATER: [KeyId; 1] = [KeyId::TellWorker];
+static LATER: [&Row; 1] = [&keys::TELL_WORKER.row];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -93,12 +93,13 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
 /// What to say to somebody who asks for a mode that is to come.
 #[must_use]
 pub fn not_yet(mode: Mode) -> String {
+    let mode = mode.show();
     format!("worker.mode = {mode}: this version has the modes socket and none; gateway and exec follow")
 }
 
 /// A warning for each setting that is accepted and does nothing yet.
 pub(super) fn warn_of_later(config: &Config) {
-    for key in LATER.into_iter().filter(|key| config.settings.get(*key).is_some()) {
+    for key in LATER.into_iter().filter(|key| config.settings.is_set(*key)) {
         warn!("{}: this version does not act on it yet", config.settings.describe(key));
     }
 }
@@ -139,7 +140,7 @@ fn set_up(
     become_init(config, environ);
     let inherited = Inherited::look();
     let options = options(config, surroundings(environ), seed());
-    announce(&options.times, config.shutdown.grace_period_is_explicit);
+    announce(&options.times, config.shutdown.limits.grace_period_is_explicit);
     let restarts = options.restart != Restart::Never;
 
     let probe_listener = listener::listen(config)?;
@@ -271,7 +272,7 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnsw
     let (sender, replies) = mpsc::channel();
     let settings = LaneSettings {
         backend: config.backend.clone(),
-        url_setting: config.settings.describe(KeyId::Url),
+        url_setting: config.settings.describe(&keys::URL),
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config};
-use crate::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
-use crate::lifecycle::shutdown::budget::{LimitSource, Limits, ShutdownTimes, Surroundings};
+use crate::lifecycle::api::options::Options;
+use crate::lifecycle::shutdown::budget::{LimitSource, ShutdownTimes, Surroundings};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;
@@ -29,21 +29,10 @@ pub fn surroundings(environ: &Environ) -> Surroundings {
     }
 }
 
-/// The limits of a shutdown as they were configured.
-pub fn limits(config: &Config) -> Limits {
-    Limits {
-        grace_period: config.shutdown.grace_period,
-        grace_period_is_explicit: config.shutdown.grace_period_is_explicit,
-        termination_grace_period: config.shutdown.termination_grace_period,
-        stop_margin: config.shutdown.stop_margin,
-        prestop_time: config.shutdown.prestop_time,
-    }
-}
-
 /// What a start would doubt of the times of a shutdown.
 #[must_use]
 pub fn doubtful_times(config: &Config, environ: &Environ) -> Vec<String> {
-    let times = ShutdownTimes::of_agent(&limits(config), surroundings(environ));
+    let times = ShutdownTimes::of_agent(&config.shutdown.limits, surroundings(environ));
     config::doubtful_times(config, &times)
 }
 
@@ -54,12 +43,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
     Options {
         concurrency: worker.concurrency,
         max_frame: usize::try_from(worker.max_frame).unwrap_or(usize::MAX),
-        restart: match worker.restart {
-            config::Restart::Never => Restart::Never,
-            config::Restart::Hung => Restart::Hung,
-            config::Restart::OnFailure => Restart::OnFailure,
-            config::Restart::Always => Restart::Always,
-        },
+        restart: worker.restart,
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,
         timeout_grace: worker.timeout_grace,
@@ -68,41 +52,22 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
         visibility_timeout: worker.visibility_timeout,
         request_timeout: config.backend.request_timeout,
-        final_state: match config.backend.final_state {
-            config::FinalState::Terminate => FinalState::Terminate,
-            config::FinalState::Terminated => FinalState::Terminated,
-            config::FinalState::Both => FinalState::Both,
-        },
+        final_state: config.backend.final_state,
         server_resume: worker.server_resume,
-        times: ShutdownTimes::of_agent(&limits(config), surroundings),
+        times: ShutdownTimes::of_agent(&config.shutdown.limits, surroundings),
         cancel_grace: shutdown.cancel_grace,
         term_delay: shutdown.term_delay,
         tstp_starts_clock: surroundings == Surroundings::Kubernetes,
-        sigint: stop_signal(shutdown.sigint),
-        sigquit: stop_signal(shutdown.sigquit),
-        signals: TransitionSignals {
-            on_quiet: config.signals.on_quiet,
-            on_resume: config.signals.on_resume,
-            on_terminate: config.signals.on_terminate,
-        },
+        sigint: shutdown.sigint,
+        sigquit: shutdown.sigquit,
+        signals: config.signals,
         rewrite: config.init.rewrite.clone(),
         remap_exit: config.init.remap_exit.clone(),
         interrupted_exit: shutdown.interrupted_exit,
-        leftovers: match config.backend.leftovers {
-            config::Leftovers::Fail => Leftovers::Fail,
-            config::Leftovers::Requeue => Leftovers::Requeue,
-        },
+        leftovers: config.backend.leftovers,
         shutdown_error_type: config.backend.shutdown_error_type.as_str().into(),
         shutdown_error_code: config.backend.shutdown_error_code.as_str().into(),
         seed,
-    }
-}
-
-fn stop_signal(action: config::StopSignalAction) -> StopSignal {
-    match action {
-        config::StopSignalAction::Graceful => StopSignal::Graceful,
-        config::StopSignalAction::Stop => StopSignal::Stop,
-        config::StopSignalAction::Exit => StopSignal::Exit,
     }
 }
 

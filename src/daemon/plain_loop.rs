@@ -9,7 +9,7 @@ use log::{debug, error, info, trace, warn};
 use crate::config::Config;
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::report::report;
-use crate::daemon::options::{doubtful_times, limits};
+use crate::daemon::options::doubtful_times;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, NotStarted};
 use crate::exit::Exit;
@@ -59,7 +59,7 @@ fn options(config: &Config) -> PlainOptions {
         rewrite: config.init.rewrite.clone(),
         process_group: config.init.process_group,
         remap_exit: config.init.remap_exit.clone(),
-        budget: Budget::of_plain_init(&limits(config)),
+        budget: Budget::of_plain_init(&config.shutdown.limits),
     }
 }
 
@@ -107,14 +107,14 @@ pub(super) fn plan(command: &[OsString], environ: &Environ) -> Result<ChildPlan,
 /// The start-up line about the end: what the child will get, and who decided that.
 fn announce(config: &Config, budget: Budget) {
     let drain = seconds(budget.drain);
-    if config.shutdown.termination_grace_period.is_none() {
+    if config.shutdown.limits.termination_grace_period.is_none() {
         let limit = seconds(budget.limit);
         info!(
             "after a stop signal the child gets {drain}, then SIGKILL; assuming an orchestrator's limit of {limit}: set \
              shutdown.termination_grace_period when it is another"
         );
     } else if budget.is_cut {
-        let grace = seconds(config.shutdown.grace_period);
+        let grace = seconds(config.shutdown.limits.grace_period);
         info!(
             "after a stop signal the child gets {drain}, then SIGKILL: the termination grace period cuts the grace \
              period of {grace}"

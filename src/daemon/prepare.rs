@@ -27,7 +27,7 @@ pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
         Intent::Unclear => init::is_pid_1(),
     };
     let environment = Environment::from_entries(environ.entries());
-    let salvaged = config::salvage(&salvage::telling_flags(args), &environment);
+    let salvaged = config::salvage(&salvage::reporting_flags(args), &environment);
     if log_sink::format(salvaged.format.map(Format::from)) == Format::Json {
         // The only record: its level is not asked for.
         let _ = log_sink::install(Some(Format::Json), LevelFilter::Error);

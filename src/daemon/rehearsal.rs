@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record, warn};
 
-use crate::config::{self, Config, KeyId, Mode};
+use crate::config::{self, Config, Mode, keys};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token::TokenSource;
 use crate::daemon::log::termination::TerminationLog;
@@ -87,7 +87,7 @@ fn agent_steps(
 ) {
     agent::warn_of_later(config);
     let times = options(config, surroundings(environ), 0).times;
-    announce(&times, config.shutdown.grace_period_is_explicit);
+    announce(&times, config.shutdown.limits.grace_period_is_explicit);
     note(health_address(config));
     let allowed = Allowed::new(credentials.cloned(), &config.worker.socket_users);
     note(RuntimeDir::rehearse(&candidates(&config.paths), &allowed));
@@ -114,7 +114,7 @@ fn health_address(config: &Config) -> Result<(), String> {
             if let Some(error) = listener::trouble(config) {
                 warn!(
                     "{}: cannot listen there: {error}; perhaps because ojs-init runs here already (pid {pid})",
-                    config.settings.describe(KeyId::Listen)
+                    config.settings.describe(&keys::LISTEN)
                 );
             }
             Ok(())

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use ojs_init::config::{Backend as BackendConfig, BackendUrl, FinalState, Header, Leftovers, Secret};
+use ojs_init::config::{Backend as BackendConfig, BackendUrl, Header, Secret};
 use ojs_init::daemon::backend::lanes::{Heard, Lanes};
 use ojs_init::daemon::backend::settings::LaneSettings;
 use ojs_init::lifecycle::api::effect::{Call, Farewell, FetchForm, HeartbeatForm, WorkerState};
 use ojs_init::lifecycle::api::event::{Failure, JobError, Progress, Reply};
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
+use ojs_init::lifecycle::api::options::{FinalState, Leftovers};
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::os::clock;
 use ojs_init::wire::backend::request::Identity;

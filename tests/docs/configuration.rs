@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use ojs_init::config::keys::{DefaultText, Group, KEYS, Key, Kind, Scope};
-use ojs_init::config::{Environment, Flags, KeyId, load};
+use ojs_init::config::key::{Group, Scope};
+use ojs_init::config::keys::{CONFIG_FILE, KEYS};
+use ojs_init::config::values::Form;
+use ojs_init::config::{Environment, Flags, Row, load};
 
 const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test docs configuration";
 
@@ -34,8 +36,8 @@ fn is_renewing() -> bool {
     std::env::var_os("UPDATE_GOLDEN").is_some()
 }
 
-fn keys_of(group: Group) -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().filter(move |key| key.group == group)
+fn keys_of(group: Group) -> impl Iterator<Item = &'static Row> {
+    KEYS.into_iter().filter(move |key| key.group == group)
 }
 
 /// A table for each group: where a value can be set, what holds otherwise, what is accepted, what it does.
@@ -51,9 +53,9 @@ fn as_markdown() -> String {
                 (_, None) => "none".to_owned(),
             };
             let variables: Vec<String> = key.env.iter().map(|name| format!("`{name}`")).collect();
-            let default = match key.default {
-                DefaultText::Value(value) => format!("`{value}`"),
-                DefaultText::Words(words) => words.to_owned(),
+            let default = match plain_default(key) {
+                Some(value) => format!("`{value}`"),
+                None => key.default_text(),
             };
             let name = key.toml.map_or("none".to_owned(), |name| format!("`{name}`"));
             let cells = [
@@ -61,7 +63,7 @@ fn as_markdown() -> String {
                 variables.join(", "),
                 option,
                 default,
-                accepted(key.kind),
+                accepted(key),
                 key.help.to_owned(),
             ];
             let cells = cells.map(|cell| cell.replace('|', "\\|"));
@@ -87,7 +89,7 @@ fn as_toml() -> String {
     }
     for section in sections {
         writeln!(text, "\n[{section}]").unwrap();
-        for key in &KEYS {
+        for key in KEYS {
             let Some((_, name)) = key
                 .toml
                 .and_then(|full| full.split_once('.'))
@@ -96,36 +98,26 @@ fn as_toml() -> String {
                 continue;
             };
             text.push('\n');
-            text.push_str(&comment(&format!("{}. Accepted: {}.", key.help, accepted(key.kind))));
+            text.push_str(&comment(&format!("{}. Accepted: {}.", key.help, accepted(key))));
             writeln!(text, "# {name} = {}", value(key)).unwrap();
         }
     }
     text
 }
 
+/// The default, where it could be written out just so.
+fn plain_default(key: &Row) -> Option<String> {
+    let is_plain = key.default_words.is_none() && key.default_text() != "none";
+    is_plain.then(|| key.default_text())
+}
+
 /// What is accepted, without how durations and switches are spelled: the page says that once.
-fn accepted(kind: Kind) -> String {
-    let text = kind.accepted();
-    match kind {
-        Kind::Duration(..) => format!("a duration {}", text.rsplit("; ").next().unwrap()),
-        Kind::Switch => "true or false".to_owned(),
-        Kind::Count
-        | Kind::Text
-        | Kind::Path
-        | Kind::Size(..)
-        | Kind::Number(..)
-        | Kind::Signal
-        | Kind::CatchableSignal
-        | Kind::Choice(_)
-        | Kind::Names
-        | Kind::Uids
-        | Kind::Statuses
-        | Kind::Rewrites
-        | Kind::Headers
-        | Kind::Url
-        | Kind::Listen
-        | Kind::User
-        | Kind::Secret => text,
+fn accepted(key: &Row) -> String {
+    let text = key.accepted();
+    match (key.notation.form, key.notation.placeholder) {
+        (_, "TIME") => format!("a duration {}", text.rsplit("; ").next().unwrap()),
+        (Form::Switch, _) => "true or false".to_owned(),
+        _ => text,
     }
 }
 
@@ -144,65 +136,36 @@ fn comment(text: &str) -> String {
 }
 
 /// The default as TOML, else an example.
-fn value(key: &Key) -> String {
-    let text = match key.default {
-        DefaultText::Value(value) => value,
+fn value(key: &Row) -> String {
+    let text = match (plain_default(key), key.default_words) {
+        (Some(value), _) => value,
         // `5s, or as registered`: what it begins with can be written.
-        DefaultText::Words(words) if words.starts_with(|letter: char| letter.is_ascii_digit()) => {
-            words.split([' ', ',']).next().unwrap()
+        (None, Some(words)) if words.starts_with(|letter: char| letter.is_ascii_digit()) => {
+            words.split([' ', ',']).next().unwrap().to_owned()
         }
-        DefaultText::Words(_) => example(key),
+        (None, _) => example(key).to_owned(),
     };
-    match key.kind {
-        Kind::Switch | Kind::Number(..) | Kind::Count => text.to_owned(),
-        Kind::Names | Kind::Rewrites => {
-            let items: Vec<String> = text.split(',').map(|item| format!("{item:?}")).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Kind::Uids | Kind::Statuses => format!("[{text}]"),
-        Kind::Headers => {
+    match key.notation.form {
+        Form::Switch | Form::Count | Form::Integer => text,
+        Form::String | Form::StringOrInteger | Form::Word => format!("{text:?}"),
+        Form::Strings => format!("{:?}", text.split(',').collect::<Vec<_>>()),
+        Form::Integers => format!("[{text}]"),
+        Form::Headers => {
             let (name, value) = text.split_once(": ").unwrap();
             format!("{{ {name} = {value:?} }}")
         }
-        Kind::Text
-        | Kind::Path
-        | Kind::Duration(..)
-        | Kind::Size(..)
-        | Kind::Signal
-        | Kind::CatchableSignal
-        | Kind::Choice(_)
-        | Kind::Url
-        | Kind::Listen
-        | Kind::User
-        | Kind::Secret => format!("{text:?}"),
     }
 }
 
 /// A value that is accepted, for a key whose default is words.
-fn example(key: &Key) -> &'static str {
-    match key.kind {
-        Kind::Url => "http://backend:8080",
-        Kind::Listen => "[::]:8081",
-        Kind::User => "65532:65532",
-        Kind::Headers => "X-OJS-Tenant: acme",
-        Kind::Uids => "65532",
-        Kind::Statuses => "143",
-        Kind::Rewrites => "TERM:QUIT",
-        Kind::Signal | Kind::CatchableSignal => "USR1",
-        Kind::Names => "eu,fast",
-        Kind::Choice(words) => words[0],
-        Kind::Duration(..) => "30s",
-        Kind::Path => match key.toml {
-            Some("backend.auth_token_file") => "/var/run/secrets/ojs/token",
-            Some("backend.ca_file") => "/etc/ssl/ojs/ca.pem",
-            Some("backend.cert_file") => "/etc/ssl/ojs/worker.pem",
-            Some("backend.key_file") => "/etc/ssl/ojs/worker.key",
-            Some("paths.termination_log") => "/dev/termination-log",
-            _ => "/run/ojs-init",
-        },
-        Kind::Switch | Kind::Count | Kind::Text | Kind::Size(..) | Kind::Number(..) | Kind::Secret => {
-            unreachable!("{:?} needs an example", key.toml)
-        }
+fn example(key: &Row) -> &'static str {
+    match key.toml {
+        Some("backend.auth_token_file") => "/var/run/secrets/ojs/token",
+        Some("backend.ca_file") => "/etc/ssl/ojs/ca.pem",
+        Some("backend.cert_file") => "/etc/ssl/ojs/worker.pem",
+        Some("backend.key_file") => "/etc/ssl/ojs/worker.key",
+        Some("paths.termination_log") => "/dev/termination-log",
+        _ => key.notation.example,
     }
 }
 
@@ -234,7 +197,7 @@ fn loaded(text: &str, name: &str) -> Result<Vec<String>, String> {
     let file = std::env::temp_dir().join(format!("ojs-init-configuration-{}-{name}.toml", std::process::id()));
     fs::write(&file, text).unwrap();
     let mut flags = Flags::default();
-    flags.push(KeyId::ConfigFile, vec![file.clone().into_os_string()]);
+    flags.push(&CONFIG_FILE, vec![file.clone().into_os_string()]);
     let entries = ["OJS_URL=http://backend:8080"];
     let config = load(
         &flags,

@@ -20,7 +20,7 @@ use log::{debug, warn};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use crate::config::{Config, KeyId, Mode};
+use crate::config::{Config, Mode, keys};
 use crate::os::signals::{self, SignalSet};
 
 /// Where Kubernetes puts it.
@@ -169,7 +169,7 @@ fn look(config: &Config) -> Result<Option<Target>, String> {
     if config.mode == Mode::None || configured == Some(Path::new(OFF)) {
         return Ok(None);
     }
-    let name = config.settings.describe(KeyId::TerminationLog);
+    let name = config.settings.describe(&keys::TERMINATION_LOG);
     match open(configured.unwrap_or(Path::new(USUAL_PATH))) {
         Ok(file) => Ok(Some(Target {
             file,

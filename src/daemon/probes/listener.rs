@@ -8,7 +8,7 @@ use log::{info, warn};
 use mio::net::TcpListener;
 use socket2::{Domain, Socket, Type};
 
-use crate::config::{Config, KeyId, Listen};
+use crate::config::{Config, Listen, keys};
 use crate::daemon::start::NotStarted;
 use crate::exit::Exit;
 use crate::os::clock;
@@ -60,7 +60,7 @@ pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
         Err(error) => Err(NotStarted {
             message: format!(
                 "{}: cannot listen there: {error}; set another address, port 0 for any free one, or off",
-                config.settings.describe(KeyId::Listen)
+                config.settings.describe(&keys::LISTEN)
             ),
             exit: Exit::Usage,
         }),

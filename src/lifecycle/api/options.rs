@@ -8,10 +8,13 @@ use crate::lifecycle::api::ids::Text;
 use crate::lifecycle::shutdown::budget::ShutdownTimes;
 use crate::signal::Signal;
 
+/// Most jobs that one worker may hold at once.
+pub const MAX_CONCURRENCY: u32 = 10_000;
+
 /// The configuration of one lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Most jobs active at once, over all connections (`worker.concurrency`).
+    /// Most jobs active at once, over all connections (`worker.concurrency`), up to [`MAX_CONCURRENCY`].
     pub concurrency: u32,
     /// Largest frame to a worker, in bytes (`worker.max_frame`).
     pub max_frame: usize,

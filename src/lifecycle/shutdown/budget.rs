@@ -28,7 +28,7 @@ const USUAL_CANCEL_GRACE: Duration = Duration::from_secs(1);
 pub const ASSUMED_DISTANCE: Duration = Duration::from_secs(10);
 
 /// What was configured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest drain.
     pub grace_period: Duration,

@@ -4,9 +4,10 @@ use std::str;
 
 use crate::lifecycle::api::event::{ErrorCode, Progress, Ready, Said};
 use crate::lifecycle::api::ids::{JobId, Text};
+use crate::lifecycle::api::options::MAX_CONCURRENCY;
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::worker::error;
-use crate::wire::worker::limits::{MAX_CONCURRENCY, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
+use crate::wire::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
 use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// Every field of every frame that a worker sends.

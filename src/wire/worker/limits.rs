@@ -5,9 +5,6 @@ use crate::lifecycle::api::effect::MOST_JOB_ID_BYTES;
 /// The version that we speak.
 pub const PROTOCOL: u32 = 1;
 
-/// Most jobs at once that a connection can ask for: as many as worker.concurrency allows.
-pub const MAX_CONCURRENCY: u32 = 10_000;
-
 /// Longest name of a job or of a job type, in bytes.
 pub const MAX_NAME_BYTES: usize = MOST_JOB_ID_BYTES;
 

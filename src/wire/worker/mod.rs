@@ -23,6 +23,4 @@ mod values;
 
 pub use decode::{decode, too_long};
 pub use encode::{HelloContext, JOB_OVERHEAD, encode};
-pub use limits::{
-    MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_CONCURRENCY, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL,
-};
+pub use limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL};

@@ -147,10 +147,10 @@ fn a_connection_can_name_many_types_but_not_any_number() {
 
 #[test]
 fn as_much_concurrency_can_be_asked_for_as_can_be_configured() {
-    assert_eq!(
-        u64::from(worker::MAX_CONCURRENCY),
-        ojs_init::config::keys::MAX_CONCURRENCY
-    );
+    let most = *ojs_init::config::keys::CONCURRENCY.limits.end();
+    let ready = |concurrency: u32| json!({"type": "ready", "protocol": 1, "concurrency": concurrency}).to_string();
+    assert!(matches!(decode(ready(most).as_bytes()), Said::Ready(Ready { concurrency, .. }) if concurrency == most));
+    assert_eq!(refusal(ready(most + 1).as_bytes()), (ErrorCode::InvalidFrame, None));
 }
 
 #[test]

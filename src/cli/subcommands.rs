@@ -1,14 +1,15 @@
-//! The subcommands that ask something of an instance that runs.
+//! The names of the subcommands, and those that ask something of an instance that runs.
 
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{HealthOf, Order, PrestopWait, command, help};
-use crate::config::KeyId;
-use crate::config::duration;
-use crate::config::keys::Key;
+use super::command_line::{HealthOf, Order, PrestopWait};
+use super::{flags, help};
+use crate::config::Row;
+use crate::config::keys::{CONFIG_FILE, RUNTIME_DIR};
+use crate::config::values::duration;
 
 /// How long a preStop hook waits unless it is told otherwise.
 const USUAL_WAIT: &str = "5s";
@@ -28,7 +29,7 @@ const WATCH: &str = "watch";
 /// The argument that says which probe is meant.
 const PROBE: &str = "PROBE";
 
-/// Each of them, with its usage and what its help says first.
+/// Each subcommand for an instance that runs, with its usage and what its help says first.
 const ORDERS: [(&str, &str, &str); 7] = [
     (
         "quiet",
@@ -67,9 +68,15 @@ const ORDERS: [(&str, &str, &str); 7] = [
     ),
 ];
 
+/// The names of all subcommands.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let others = ["run", "config", "completions", "help"];
+    others.into_iter().chain(ORDERS.iter().map(|(name, ..)| *name))
+}
+
 /// The options that they all take: where instances may be.
-pub(super) fn keys() -> [&'static Key; 2] {
-    [KeyId::RuntimeDir.key(), KeyId::ConfigFile.key()]
+pub(super) fn keys() -> [&'static Row; 2] {
+    [&RUNTIME_DIR, &CONFIG_FILE]
 }
 
 /// Their definitions.
@@ -77,9 +84,7 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
     ORDERS.iter().map(|(name, usage, about)| {
         let command = keys()
             .iter()
-            .fold(Command::new(*name), |command, key| {
-                command.arg(command::documented(key))
-            })
+            .fold(Command::new(*name), |command, key| command.arg(flags::documented(*key)))
             .about(*about)
             .override_usage(*usage)
             .next_line_help(true)

@@ -1,8 +1,12 @@
 //! Addresses, URLs and headers: what goes wrong here is often a secret in the wrong place, so nothing of this module
 //! shows one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::duration::whole;
+use super::{Form, Notation, Problem, Value, joined, only};
 
 /// Base URL of a backend, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +55,28 @@ impl BackendUrl {
     }
 }
 
+impl Value for BackendUrl {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::String,
+        "URL",
+        "http://backend:8080",
+        "http://HOST[:PORT][/PREFIX] or the same with https",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        Ok(Self::parse(only(texts))?)
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+
+    fn quotable(text: &str) -> Option<Cow<'_, str>> {
+        Some(Cow::Owned(without_secrets(text)))
+    }
+}
+
 /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
 fn is_authority(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[') {
@@ -74,12 +100,12 @@ fn is_authority(text: &str) -> bool {
 }
 
 fn port_number(text: &str) -> Option<u16> {
-    super::duration::whole(text).and_then(|number| u16::try_from(number).ok())
+    whole(text).and_then(|number| u16::try_from(number).ok())
 }
 
 /// A URL as an error may show it: without user, password, query and fragment, even when it is no URL at all.
 #[must_use]
-pub fn without_secrets(url: &str) -> String {
+fn without_secrets(url: &str) -> String {
     // Whatever stands before the last @ may be a password, question marks included.
     let (hidden, rest) = match url.rsplit_once('@') {
         Some((before, rest)) => {
@@ -136,6 +162,24 @@ impl fmt::Display for Listen {
             Self::Off => f.write_str("off"),
             Self::At(address) => address.fmt(f),
         }
+    }
+}
+
+impl Value for Listen {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::String,
+        "ADDRESS",
+        "[::]:8081",
+        "IP:PORT, [IPV6]:PORT, localhost:PORT, :PORT for every address, or off",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        Self::parse(only(texts)).ok_or("is not an address to listen on".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -208,6 +252,40 @@ impl fmt::Debug for Header {
     }
 }
 
+impl Value for Vec<Header> {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::Headers,
+        "HEADER",
+        "X-OJS-Tenant: acme",
+        "'Name: value'; in the file a table: headers = { Name = \"value\" }",
+    )
+    .repeated();
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        let mut headers = Self::new();
+        for text in texts {
+            let header = Header::parse(text)?;
+            if headers
+                .iter()
+                .any(|other| other.name.eq_ignore_ascii_case(&header.name))
+            {
+                return Err(format!("sets {} twice", header.name).into());
+            }
+            headers.push(header);
+        }
+        Ok(headers)
+    }
+
+    fn show(&self) -> String {
+        joined(self.iter(), "; ")
+    }
+
+    fn quotable(_: &str) -> Option<Cow<'_, str>> {
+        None
+    }
+}
+
 /// The bearer token. `Debug` hides it and nothing displays it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -223,6 +301,28 @@ impl Secret {
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+impl Value for Secret {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::String,
+        "SECRET",
+        "hunter2",
+        "printable ASCII characters without blanks",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        Self::parse(only(texts)).ok_or("does not fit into a header".into())
+    }
+
+    fn show(&self) -> String {
+        "(set, not shown)".to_owned()
+    }
+
+    fn quotable(_: &str) -> Option<Cow<'_, str>> {
+        None
     }
 }
 
@@ -354,6 +454,12 @@ mod tests {
         ] {
             assert!(!Header::parse(text).unwrap_err().contains("hunter2"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_header_may_be_given_once() {
+        assert!(Vec::<Header>::read(&["A: b", "B: c"], &()).is_ok());
+        assert!(Vec::<Header>::read(&["A: b", "a: c"], &()).is_err());
     }
 
     #[test]

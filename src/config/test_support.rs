@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Config, ConfigError, Environment, Flags, KeyId, Paths, load, load_paths};
+use super::keys::{CONFIG_FILE, NO_AGENT};
+use super::{Config, ConfigError, Environment, Flags, Paths, Row, load, load_paths};
 
 /// Everything that may be given; loads when asked.
 #[derive(Default)]
@@ -17,7 +18,7 @@ pub(super) struct Given {
 impl Given {
     /// A plain init without anything else.
     pub fn no_agent() -> Self {
-        Self::default().flag(KeyId::NoAgent, "true")
+        Self::default().flag(&NO_AGENT, "true")
     }
 
     /// The least that the agent needs.
@@ -25,7 +26,7 @@ impl Given {
         Self::default().variable("OJS_URL=http://backend")
     }
 
-    pub fn flag(mut self, key: KeyId, value: &str) -> Self {
+    pub fn flag(mut self, key: &'static Row, value: &str) -> Self {
         self.flags.push(key, vec![value.into()]);
         self
     }
@@ -40,7 +41,7 @@ impl Given {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ojs-init-config-{}-{number}.toml", std::process::id()));
         fs::write(&path, text).unwrap();
-        self.flags.push(KeyId::ConfigFile, vec![path.clone().into()]);
+        self.flags.push(&CONFIG_FILE, vec![path.clone().into()]);
         self.file = Some(path);
         self
     }

@@ -1,7 +1,10 @@
 //! Durations and sizes as people write them.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use super::{Form, Notation, Problem, Value, only, within};
 
 /// Units of a duration in milliseconds, longest first: the order in which they may follow each other.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -84,10 +87,55 @@ impl fmt::Display for Human {
     }
 }
 
-/// A size as [`parse_size`] reads it, in the largest unit that divides it.
-pub struct HumanSize(pub u64);
+impl Value for Duration {
+    type Limits = RangeInclusive<Self>;
+    const NOTATION: Notation = Notation::new(
+        Form::StringOrInteger,
+        "TIME",
+        "30s",
+        "250ms, 25s, 1m30s, 1h, a bare number is seconds",
+    );
 
-impl fmt::Display for HumanSize {
+    fn read(texts: &[&str], range: &Self::Limits) -> Result<Self, Problem> {
+        within(parse(only(texts)).ok_or("is not a duration")?, range)
+    }
+
+    fn show(&self) -> String {
+        Human(*self).to_string()
+    }
+
+    fn limited(range: &Self::Limits) -> String {
+        format!("; from {} to {}", Human(*range.start()), Human(*range.end()))
+    }
+}
+
+/// A size. It shows itself as [`parse_size`] reads it, in the largest unit that divides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub struct Bytes(pub u64);
+
+impl Value for Bytes {
+    type Limits = RangeInclusive<Self>;
+    const NOTATION: Notation = Notation::new(
+        Form::StringOrInteger,
+        "SIZE",
+        "8KiB",
+        "4MiB, 64KiB, a bare number is bytes",
+    );
+
+    fn read(texts: &[&str], range: &Self::Limits) -> Result<Self, Problem> {
+        within(Self(parse_size(only(texts)).ok_or("is not a size")?), range)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn limited(range: &Self::Limits) -> String {
+        format!("; from {} to {}", range.start(), range.end())
+    }
+}
+
+impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = BYTES
             .iter()
@@ -174,7 +222,7 @@ mod tests {
 
         #[test]
         fn a_size_is_read_back_as_it_was_shown(bytes in 0_u64..(1 << 40)) {
-            prop_assert_eq!(parse_size(&HumanSize(bytes).to_string()), Some(bytes));
+            prop_assert_eq!(parse_size(&Bytes(bytes).to_string()), Some(bytes));
         }
 
         #[test]

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use super::choice::Mode;
-use super::duration::Human;
 use super::error::ConfigError;
-use super::keys::{KeyId, Scope};
+use super::key::{Row, Scope};
+use super::keys::{
+    AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, GRACE_PERIOD, HEARTBEAT_INTERVAL, KEY_FILE, PRESTOP_TIME, STOP_MARGIN,
+    TERM_DELAY, TERMINATION_GRACE_PERIOD, URL, VISIBILITY_TIMEOUT,
+};
 use super::sections::Config;
-use super::settings::Source;
+use super::source::Source;
+use super::values::Value;
+use super::values::duration::Human;
+use super::values::enums::Mode;
 use crate::lifecycle::shutdown::budget::{LEAST_LIMIT, stop_margin};
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
@@ -32,47 +37,47 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
 
 fn backend(config: &Config) -> Result<(), ConfigError> {
     if config.backend.url.is_none() && config.mode != Mode::None {
-        let mode = config.mode;
+        let mode = config.mode.show();
         return Err(ConfigError::new(&format!(
             "backend.url is not set, and mode {mode} needs it; set OJS_URL, --url or backend.url, or use --no-agent for a \
              plain init",
         )));
     }
-    let (set, missing) = match (&config.backend.cert_file, &config.backend.key_file) {
-        (Some(_), None) => (KeyId::CertFile, KeyId::KeyFile),
-        (None, Some(_)) => (KeyId::KeyFile, KeyId::CertFile),
+    let (set, missing): (&Row, &Row) = match (&config.backend.cert_file, &config.backend.key_file) {
+        (Some(_), None) => (&CERT_FILE, &KEY_FILE),
+        (None, Some(_)) => (&KEY_FILE, &CERT_FILE),
         (Some(_), Some(_)) | (None, None) => return Ok(()),
     };
-    let (set, missing) = (config.settings.describe(set), missing.key().label());
+    let (set, missing) = (config.settings.describe(set), missing.label());
     Err(ConfigError::new(&format!("{set} needs {missing}; set both or neither")))
 }
 
 fn limits(config: &Config) -> Result<(), ConfigError> {
-    let shutdown = &config.shutdown;
-    let Some(limit) = shutdown.termination_grace_period else {
+    let limits = &config.shutdown.limits;
+    let Some(limit) = limits.termination_grace_period else {
         return Ok(());
     };
-    let clash = |key, rule: String| {
+    let clash = |key: &Row, rule: String| {
         let (value, limit) = (
             config.settings.describe(key),
-            config.settings.describe(KeyId::TerminationGracePeriod),
+            config.settings.describe(&TERMINATION_GRACE_PERIOD),
         );
         Err(ConfigError::new(&format!(
             "{value} does not fit {limit}; accepted: {rule}"
         )))
     };
-    if shutdown.stop_margin.is_some_and(|margin| margin > limit / 2) {
-        return clash(KeyId::StopMargin, format!("at most half of it, {}", Human(limit / 2)));
+    if limits.stop_margin.is_some_and(|margin| margin > limit / 2) {
+        return clash(&STOP_MARGIN, format!("at most half of it, {}", Human(limit / 2)));
     }
     let most = limit.saturating_sub(LEAST_LIMIT);
-    if shutdown.prestop_time > most {
+    if limits.prestop_time > most {
         return clash(
-            KeyId::PrestopTime,
+            &PRESTOP_TIME,
             format!("at most {}, so that {} are left", Human(most), Human(LEAST_LIMIT)),
         );
     }
-    if shutdown.term_delay >= limit {
-        return clash(KeyId::TermDelay, format!("less than {}", Human(limit)));
+    if config.shutdown.term_delay >= limit {
+        return clash(&TERM_DELAY, format!("less than {}", Human(limit)));
     }
     Ok(())
 }
@@ -83,8 +88,8 @@ fn heartbeat(config: &Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     let (interval, timeout) = (
-        config.settings.describe(KeyId::HeartbeatInterval),
-        config.settings.describe(KeyId::VisibilityTimeout),
+        config.settings.describe(&HEARTBEAT_INTERVAL),
+        config.settings.describe(&VISIBILITY_TIMEOUT),
     );
     Err(ConfigError::new(&format!(
         "{interval} is too long for {timeout}; accepted: at most a third of it, {}",
@@ -94,40 +99,40 @@ fn heartbeat(config: &Config) -> Result<(), ConfigError> {
 
 /// A grace period that somebody asked for and that the limit does not allow.
 fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
-    let shutdown = &config.shutdown;
-    let Some(limit) = shutdown
+    let limits = &config.shutdown.limits;
+    let Some(limit) = limits
         .termination_grace_period
-        .filter(|_| shutdown.grace_period_is_explicit)
+        .filter(|_| limits.grace_period_is_explicit)
     else {
         return;
     };
-    let margin = stop_margin(shutdown.stop_margin, limit);
-    let left = limit.saturating_sub(margin).saturating_sub(shutdown.prestop_time);
-    if shutdown.grace_period <= left {
+    let margin = stop_margin(limits.stop_margin, limit);
+    let left = limit.saturating_sub(margin).saturating_sub(limits.prestop_time);
+    if limits.grace_period <= left {
         return;
     }
-    let prestop = match shutdown.prestop_time {
+    let prestop = match limits.prestop_time {
         Duration::ZERO => String::new(),
         time => format!(" and the preStop time of {}", Human(time)),
     };
     warnings.push(format!(
         "{} is cut to {}: {} less the stop margin of {}{prestop}.",
-        config.settings.describe(KeyId::GracePeriod),
+        config.settings.describe(&GRACE_PERIOD),
         Human(left),
-        config.settings.describe(KeyId::TerminationGracePeriod),
+        config.settings.describe(&TERMINATION_GRACE_PERIOD),
         Human(margin),
     ));
 }
 
 /// A grace period that is too short whatever the jobs are (GS 6.2). None at all is a decision of its own.
 fn short_grace(config: &Config, warnings: &mut Vec<String>) {
-    let (grace, interval) = (config.shutdown.grace_period, config.worker.heartbeat_interval);
-    let is_short = config.shutdown.grace_period_is_explicit && !grace.is_zero() && grace < interval;
+    let (grace, interval) = (config.shutdown.limits.grace_period, config.worker.heartbeat_interval);
+    let is_short = config.shutdown.limits.grace_period_is_explicit && !grace.is_zero() && grace < interval;
     if is_short {
         warnings.push(format!(
             "{} is less than the heartbeat interval of {}; recommended: the longest job, one heartbeat interval and some \
              margin.",
-            config.settings.describe(KeyId::GracePeriod),
+            config.settings.describe(&GRACE_PERIOD),
             Human(interval),
         ));
     }
@@ -137,7 +142,7 @@ fn short_grace(config: &Config, warnings: &mut Vec<String>) {
 fn without_effect(config: &Config, warnings: &mut Vec<String>) {
     for setting in config.settings.iter() {
         let is_ours = matches!(setting.source, Source::CommandLine(_) | Source::File { .. });
-        if is_ours && setting.key.key().scope == Scope::Agent {
+        if is_ours && setting.key.scope == Scope::Agent {
             let key = config.settings.describe(setting.key);
             warnings.push(format!("{key} has no effect without the agent (mode none)."));
         }
@@ -150,7 +155,7 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
     if backend.auth_token_file.is_some() && backend.auth_token.is_some() {
         warnings.push(format!(
             "OJS_AUTH_TOKEN is not used: {} goes before it.",
-            settings.describe(KeyId::AuthTokenFile)
+            settings.describe(&AUTH_TOKEN_FILE)
         ));
     }
     let has_token = backend.auth_token_file.is_some() || backend.auth_token.is_some();
@@ -168,11 +173,11 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
     if url.as_str().ends_with("/ojs/v1") {
         warnings.push(format!(
             "{} ends with /ojs/v1, which ojs-init adds once more.",
-            settings.describe(KeyId::Url)
+            settings.describe(&URL)
         ));
     }
-    for key in [KeyId::CaFile, KeyId::CertFile].into_iter().filter(|_| !url.is_https()) {
-        if settings.get(key).is_some() {
+    for key in [&CA_FILE, &CERT_FILE].into_iter().filter(|_| !url.is_https()) {
+        if settings.is_set(key) {
             warnings.push(format!(
                 "{} is not used: the backend's URL is not https.",
                 settings.describe(key)
@@ -183,39 +188,40 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, KeyId};
-    use crate::config::given::{Given, assert_says};
+    use super::*;
+    use crate::config::keys::{CONCURRENCY, HEADERS};
     use crate::config::show;
+    use crate::config::test_support::{Given, assert_says};
 
     #[test]
     fn impossible_combinations_are_one_error_each() {
-        let limit = |key, value: &str| {
+        let limit = |key: &'static Row, value: &str| {
             Given::no_agent()
-                .flag(KeyId::TerminationGracePeriod, "30s")
+                .flag(&TERMINATION_GRACE_PERIOD, "30s")
                 .flag(key, value)
                 .error()
         };
         assert_says(
-            &limit(KeyId::StopMargin, "16s"),
+            &limit(&STOP_MARGIN, "16s"),
             &["stop_margin = 16s", "grace_period = 30s", "at most half of it, 15s"],
         );
         assert_says(
-            &limit(KeyId::PrestopTime, "29001ms"),
+            &limit(&PRESTOP_TIME, "29001ms"),
             &["prestop_time = 29s1ms", "at most 29s"],
         );
-        assert_says(&limit(KeyId::TermDelay, "30s"), &["term_delay = 30s", "less than 30s"]);
+        assert_says(&limit(&TERM_DELAY, "30s"), &["term_delay = 30s", "less than 30s"]);
         assert_says(
             &Given::default().error(),
             &["backend.url is not set", "OJS_URL", "--no-agent"],
         );
         assert_says(
-            &Given::agent().flag(KeyId::CertFile, "/c").error(),
+            &Given::agent().flag(&CERT_FILE, "/c").error(),
             &["backend.cert_file = /c", "needs backend.key_file"],
         );
         assert_says(
             &Given::agent()
-                .flag(KeyId::HeartbeatInterval, "11s")
-                .flag(KeyId::VisibilityTimeout, "30s")
+                .flag(&HEARTBEAT_INTERVAL, "11s")
+                .flag(&VISIBILITY_TIMEOUT, "30s")
                 .error(),
             &[
                 "heartbeat_interval = 11s",
@@ -232,7 +238,10 @@ mod tests {
             assert_says(&error, &["termination_grace_period", "900ms", "from 1s to"]);
         }
         let least = Given::agent().variable("OJS_TERMINATION_GRACE_PERIOD=1s").config();
-        assert_eq!(least.shutdown.termination_grace_period, Some(Duration::from_secs(1)));
+        assert_eq!(
+            least.shutdown.limits.termination_grace_period,
+            Some(Duration::from_secs(1))
+        );
     }
 
     #[test]
@@ -249,19 +258,19 @@ mod tests {
 
     #[test]
     fn a_default_heartbeat_follows_a_short_visibility_timeout() {
-        let config = Given::agent().flag(KeyId::VisibilityTimeout, "9s").config();
+        let config = Given::agent().flag(&VISIBILITY_TIMEOUT, "9s").config();
         assert_eq!(config.worker.heartbeat_interval.as_secs(), 3);
         assert_says(&show(&config), &["3s, or as registered"]);
     }
 
     #[test]
     fn a_grace_period_that_the_limit_cuts_is_a_warning_when_somebody_set_it() {
-        let limited = || Given::no_agent().flag(KeyId::TerminationGracePeriod, "30s");
+        let limited = || Given::no_agent().flag(&TERMINATION_GRACE_PERIOD, "30s");
         assert_eq!(limited().config().warnings, [""; 0]);
-        assert_eq!(limited().flag(KeyId::GracePeriod, "25s").config().warnings, [""; 0]);
+        assert_eq!(limited().flag(&GRACE_PERIOD, "25s").config().warnings, [""; 0]);
         let warnings = limited()
-            .flag(KeyId::GracePeriod, "26s")
-            .flag(KeyId::PrestopTime, "4s")
+            .flag(&GRACE_PERIOD, "26s")
+            .flag(&PRESTOP_TIME, "4s")
             .config()
             .warnings;
         assert_says(
@@ -272,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_grace_period_below_a_heartbeat_interval_is_a_warning_with_the_agent() {
-        let given = |given: Given, grace| given.flag(KeyId::GracePeriod, grace).config().warnings;
+        let given = |given: Given, grace| given.flag(&GRACE_PERIOD, grace).config().warnings;
         let warnings = given(Given::agent(), "4s");
         assert_says(
             &warnings[0],
@@ -286,7 +295,7 @@ mod tests {
     #[test]
     fn what_only_the_agent_reads_is_a_warning_without_it_unless_it_is_in_the_environment() {
         let given = Given::no_agent()
-            .flag(KeyId::Concurrency, "3")
+            .flag(&CONCURRENCY, "3")
             .file("worker.labels = [\"a\"]")
             .variable("OJS_QUEUES=a");
         let warnings = given.config().warnings.join("\n");
@@ -299,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_doubtful_backend_is_a_warning() {
-        let url = |url: &str| Given::default().flag(KeyId::Url, url);
+        let url = |url: &str| Given::default().flag(&URL, url);
         assert_says(&url("http://b/ojs/v1").config().warnings[0], &["adds once more"]);
         assert_says(
             &url("http://b").variable("OJS_TLS_CA_FILE=/ca").config().warnings[0],
@@ -311,7 +320,7 @@ mod tests {
         assert_says(&twice.config().warnings[0], &["OJS_AUTH_TOKEN is not used"]);
         let header = Given::agent()
             .variable("OJS_AUTH_TOKEN=hunter2")
-            .flag(KeyId::Headers, "Authorization: x");
+            .flag(&HEADERS, "Authorization: x");
         assert_says(&header.config().warnings[0], &["Authorization header"]);
     }
 }

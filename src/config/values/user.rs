@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::duration::whole;
+use super::{Form, Notation, Problem, Value, only};
 
 /// Highest user or group id: the kernel keeps the one above for "unchanged".
 const MAX_ID: u32 = u32::MAX - 1;
@@ -51,6 +52,24 @@ impl fmt::Display for UserSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.user)?;
         self.group.as_ref().map_or(Ok(()), |group| write!(f, ":{group}"))
+    }
+}
+
+impl Value for UserSpec {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::StringOrInteger,
+        "USER[:GROUP]",
+        "65532:65532",
+        "USER or USER:GROUP, each a name or a number",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        Self::parse(only(texts)).ok_or("is not a user".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
     }
 }
 

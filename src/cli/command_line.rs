@@ -1,0 +1,83 @@
+//! What a command line can ask for.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use crate::config::Flags;
+
+/// What the user asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandLine {
+    /// Supervise a command.
+    Run {
+        /// What the command line set.
+        flags: Flags,
+        /// Program and arguments, byte for byte; never empty.
+        command: Vec<OsString>,
+    },
+    /// Say whether the configuration holds.
+    ConfigCheck {
+        /// What the command line set.
+        flags: Flags,
+        /// Program and arguments that a start would be given; empty: not known.
+        command: Vec<OsString>,
+    },
+    /// Show each effective value and its source.
+    ConfigShow {
+        /// What the command line set.
+        flags: Flags,
+    },
+    /// Ask the instance that runs for something.
+    Control {
+        /// For what.
+        order: Order,
+        /// What the command line set.
+        flags: Flags,
+    },
+    /// Help, version or completions, for standard output; exit status 0.
+    Print(String),
+}
+
+/// What can be asked of an instance that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Take no new jobs.
+    Quiet,
+    /// Take jobs again.
+    Resume,
+    /// Finish the active jobs and go.
+    Terminate,
+    /// Do not wait for them any longer.
+    Stop,
+    /// Quiet, start the orchestrator's clock, and wait.
+    Prestop(PrestopWait),
+    /// Show where it is and what everybody is doing.
+    Status {
+        /// As JSON.
+        as_json: bool,
+        /// Again and again, until it ends.
+        watches: bool,
+    },
+    /// Say whether it is well.
+    Health(HealthOf),
+}
+
+/// What is meant by well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthOf {
+    /// As `/healthz`.
+    Both,
+    /// As `/livez`.
+    Live,
+    /// As `/readyz`.
+    Ready,
+}
+
+/// How long a preStop hook waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrestopWait {
+    /// So long.
+    For(Duration),
+    /// Until no job is active.
+    UntilIdle,
+}

@@ -1,0 +1,88 @@
+//! The options: one clap argument for each key that has a flag, and the flags that a command line sets.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+
+use super::help;
+use crate::config::keys::KEYS;
+use crate::config::values::Form;
+use crate::config::{Flags, Row};
+
+/// The keys that have a flag.
+pub(super) fn options() -> impl Iterator<Item = &'static Row> {
+    KEYS.into_iter().filter(|key| key.flag.is_some())
+}
+
+/// The keys whose flag may occur: too many do no harm.
+pub(super) fn mentioned(args: &[OsString]) -> Vec<&'static Row> {
+    let mut keys: Vec<&'static Row> = Vec::new();
+    for arg in args
+        .iter()
+        .map(|arg| arg.as_encoded_bytes())
+        .take_while(|arg| *arg != b"--")
+    {
+        let Some(spelling) = arg.strip_prefix(b"-") else {
+            continue;
+        };
+        let is_meant = |key: &Row| match spelling.strip_prefix(b"-") {
+            Some(long) => {
+                let name = long.split(|byte| *byte == b'=').next().unwrap_or_default();
+                key.flag.is_some_and(|flag| flag.as_bytes() == name)
+            }
+            None => key
+                .short
+                .is_some_and(|letter| spelling.iter().any(|byte| char::from(*byte) == letter)),
+        };
+        for key in options() {
+            if is_meant(key) && !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+    }
+    // In the order of the full parse, so that both give equal flags.
+    keys.sort_by_key(|key| key.position);
+    keys
+}
+
+/// How clap takes a key's flag. Values are texts here: what they mean is judged where all sources come together.
+pub(super) fn argument(key: &Row) -> Arg {
+    let arg = Arg::new(key.label()).value_parser(value_parser!(OsString));
+    let arg = key.flag.into_iter().fold(arg, Arg::long);
+    let arg = key.short.into_iter().fold(arg, Arg::short);
+    if key.notation.form == Form::Count {
+        arg.action(ArgAction::Count).value_parser(value_parser!(u8))
+    } else if key.notation.form == Form::Switch {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else if key.notation.repeats {
+        arg.action(ArgAction::Append)
+    } else {
+        arg
+    }
+}
+
+/// The same for the help.
+pub(super) fn documented(key: &Row) -> Arg {
+    argument(key)
+        .value_name(key.notation.placeholder)
+        .help_heading(key.group.heading())
+        .help(help::of_key(key))
+}
+
+/// Which of these keys the command line sets, and to what.
+pub(super) fn taken(matches: &mut ArgMatches, keys: &[&'static Row]) -> Flags {
+    let mut flags = Flags::default();
+    for key in keys {
+        let id = key.label();
+        let values: Option<Vec<OsString>> = if key.notation.form == Form::Count {
+            let count = matches.remove_one::<u8>(id).filter(|count| *count > 0);
+            count.map(|count| vec![count.to_string().into()])
+        } else {
+            matches.remove_many(id).map(Iterator::collect)
+        };
+        if let Some(values) = values {
+            flags.push(*key, values);
+        }
+    }
+    flags
+}

@@ -1,0 +1,296 @@
+//! Command lines, and what each asks for or is answered with.
+
+use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
+
+use super::*;
+use crate::cli::command_line::{HealthOf, Order, PrestopWait};
+use crate::config::Flags;
+use crate::config::keys::*;
+
+fn parsed(args: &[&str]) -> Result<CommandLine, UsageError> {
+    parse(&["ojs-init"].iter().chain(args).map(Into::into).collect::<Vec<_>>())
+}
+
+/// The command and the number of flags of a command line that supervises.
+fn run(args: &[&str]) -> (Vec<String>, Flags) {
+    match parsed(args) {
+        Ok(CommandLine::Run { flags, command }) => (
+            command.into_iter().map(|arg| arg.into_string().unwrap()).collect(),
+            flags,
+        ),
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+fn message(args: &[&str]) -> String {
+    parsed(args).unwrap_err().to_string()
+}
+
+fn flags(set: &[(&'static Row, &[&str])]) -> Flags {
+    let mut flags = Flags::default();
+    for (key, values) in set {
+        flags.push(*key, values.iter().map(Into::into).collect());
+    }
+    flags
+}
+
+#[test]
+fn everything_after_the_dashes_belongs_to_the_command() {
+    assert_eq!(run(&["--", "node", "-v", "--help"]).0, ["node", "-v", "--help"]);
+    assert_eq!(run(&["--", "--", "true"]).0, ["--", "true"]);
+    assert_eq!(run(&["--", "run"]).0, ["run"]);
+    assert_eq!(run(&["--", ""]).0, [""]);
+}
+
+#[test]
+fn everything_after_the_first_word_of_run_belongs_to_the_command() {
+    assert_eq!(
+        run(&["run", "node", "-v", "--", "--help"]).0,
+        ["node", "-v", "--", "--help"]
+    );
+    assert_eq!(run(&["run", "-v", "--", "-x"]).0, ["-x"]);
+    assert_eq!(run(&["run", "--", "--", "true"]).0, ["--", "true"]);
+    assert_eq!(run(&["run", "run"]).0, ["run"]);
+}
+
+#[test]
+fn a_command_passes_through_byte_for_byte() {
+    let raw = OsString::from_vec(b"\xff\xfe".to_vec());
+    let request = parse(&["ojs-init".into(), "--".into(), raw.clone(), raw.clone()]).unwrap();
+    let expected = CommandLine::Run {
+        flags: Flags::default(),
+        command: vec![raw.clone(), raw],
+    };
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn letters_stand_alone_in_clusters_and_with_their_value() {
+    let expected = flags(&[
+        (&SUBREAPER, &["true"]),
+        (&PARENT_DEATH_SIGNAL, &["KILL"]),
+        (&VERBOSE, &["2"]),
+        (&PROCESS_GROUP, &["true"]),
+        (&REMAP_EXIT, &["143", "1"]),
+        (&REWRITE, &["TERM:QUIT"]),
+    ]);
+    assert_eq!(
+        run(&["-vvg", "-s", "-pKILL", "-e143", "-e", "1", "-rTERM:QUIT", "--", "x"]).1,
+        expected
+    );
+    assert_eq!(
+        run(&[
+            "run",
+            "-gsvvp",
+            "KILL",
+            "-e143",
+            "--remap-exit=1",
+            "-r",
+            "TERM:QUIT",
+            "x"
+        ])
+        .1,
+        expected
+    );
+}
+
+#[test]
+fn a_wrong_subcommand_for_an_instance_is_answered_with_its_own_usage() {
+    for (args, problem) in [
+        (&["quiet", "now"][..], "unexpected word now"),
+        (&["quiet", "quiet"], "unexpected word quiet"),
+        (&["stop", "--force"], "unknown option --force"),
+        (&["prestop", "--for", "abc"], "a TIME is 250ms"),
+        (&["prestop", "--for", "5s", "--until-idle"], "cannot be used with"),
+    ] {
+        let message = message(args);
+        let usage = format!("Usage: ojs-init {} ", args[0]);
+        assert!(message.contains(problem) && message.contains(&usage), "{message}");
+        assert!(!message.contains("COMMAND") && !message.contains("switch"), "{message}");
+    }
+}
+
+#[test]
+fn a_switch_takes_a_value_only_with_an_equals_sign() {
+    assert_eq!(
+        run(&["--subreaper=false", "--", "x"]).1,
+        flags(&[(&SUBREAPER, &["false"])])
+    );
+    assert!(message(&["--subreaper", "false", "--", "x"]).contains("false"));
+}
+
+#[test]
+fn without_a_command_there_is_nothing_to_supervise() {
+    for args in [
+        &[][..],
+        &["--"],
+        &["--no-agent"],
+        &["--no-agent", "--"],
+        &["run"],
+        &["run", "-v"],
+        &["run", "--"],
+    ] {
+        let message = message(args);
+        assert!(message.contains("COMMAND") && message.contains("Usage:"), "{message}");
+    }
+}
+
+#[test]
+fn a_command_without_dashes_is_told_where_they_go() {
+    assert!(message(&["node", "worker.js"]).contains("`ojs-init -- node [ARG]...`"));
+    let message = message(&["--user", "node", "--headers", "Cookie: hunter2", "node", "worker.js"]);
+    assert!(message.contains("`ojs-init [OPTIONS] -- node [ARG]...`"), "{message}");
+    assert!(!message.contains("hunter2"));
+}
+
+#[test]
+fn a_slip_in_an_option_or_subcommand_is_told_what_was_meant() {
+    assert!(message(&["--grace-perod", "5s", "--", "x"]).contains("--grace-period"));
+    assert!(message(&["run", "--grace-perod=5s", "x"]).contains("--grace-period"));
+    assert!(message(&["confg", "show"]).contains("did you mean config?"));
+    assert!(message(&["-v", "config"]).contains("before the options"));
+}
+
+#[test]
+fn an_option_that_is_not_repeatable_is_refused_the_second_time() {
+    for args in [["--user=a", "--user=b"], ["-s", "-s"], ["-pTERM", "-pKILL"]] {
+        assert!(message(&[args[0], args[1], "--", "x"]).contains("multiple times"));
+    }
+}
+
+#[test]
+fn the_subcommands_for_an_instance_take_its_directory_and_the_file() {
+    let words = [
+        ("quiet", Order::Quiet),
+        ("resume", Order::Resume),
+        ("terminate", Order::Terminate),
+        ("stop", Order::Stop),
+        ("prestop", Order::Prestop(PrestopWait::For(Duration::from_secs(5)))),
+        ("status", status(false, false)),
+        ("health", Order::Health(HealthOf::Both)),
+    ];
+    for (word, order) in words {
+        let expected = CommandLine::Control {
+            order,
+            flags: flags(&[(&RUNTIME_DIR, &["/x"])]),
+        };
+        assert_eq!(parsed(&[word, "--runtime-dir", "/x"]), Ok(expected), "{word}");
+        assert!(parsed(&[word, "--config=/c"]).is_ok());
+        assert!(
+            message(&[word, "--concurrency", "3"]).contains("--concurrency"),
+            "{word}"
+        );
+        assert!(message(&[word, "now"]).contains("now"), "{word}");
+    }
+}
+
+fn status(as_json: bool, watches: bool) -> Order {
+    Order::Status { as_json, watches }
+}
+
+#[test]
+fn a_status_is_text_or_json_once_or_until_the_end_and_health_is_of_one_probe() {
+    let order = |args: &[&str]| match parsed(args) {
+        Ok(CommandLine::Control { order, .. }) => order,
+        other => panic!("{args:?}: {other:?}"),
+    };
+    assert_eq!(order(&["status", "--json"]), status(true, false));
+    assert_eq!(order(&["status", "--watch"]), status(false, true));
+    assert_eq!(order(&["status", "--watch", "--json"]), status(true, true));
+    assert_eq!(order(&["health", "live"]), Order::Health(HealthOf::Live));
+    assert_eq!(
+        order(&["health", "--config=/c", "ready"]),
+        Order::Health(HealthOf::Ready)
+    );
+    assert!(message(&["health", "well"]).contains("live"));
+    assert!(message(&["health", "--json"]).contains("ojs-init health [live|ready]"));
+    assert!(message(&["quiet", "--watch"]).contains("--watch"));
+}
+
+#[test]
+fn a_prestop_waits_for_some_time_or_until_no_job_is_active() {
+    let wait = |args: &[&str]| match parsed(args) {
+        Ok(CommandLine::Control {
+            order: Order::Prestop(wait),
+            ..
+        }) => wait,
+        other => panic!("{args:?}: {other:?}"),
+    };
+    assert_eq!(wait(&["prestop", "--until-idle"]), PrestopWait::UntilIdle);
+    assert_eq!(
+        wait(&["prestop", "--for", "1m30s"]),
+        PrestopWait::For(Duration::from_secs(90))
+    );
+    assert_eq!(wait(&["prestop", "--for=0"]), PrestopWait::For(Duration::ZERO));
+    assert!(message(&["prestop", "--for", "soon"]).contains("soon"));
+    assert!(message(&["prestop", "--for", "5s", "--until-idle"]).contains("--until-idle"));
+    assert!(message(&["quiet", "--until-idle"]).contains("--until-idle"));
+}
+
+#[test]
+fn config_checks_unless_it_is_told_to_show() {
+    let no_agent = || flags(&[(&NO_AGENT, &["true"])]);
+    assert_eq!(
+        parsed(&["config"]),
+        Ok(CommandLine::ConfigCheck {
+            flags: Flags::default(),
+            command: Vec::new(),
+        })
+    );
+    assert_eq!(
+        parsed(&["config", "check", "--no-agent"]),
+        Ok(CommandLine::ConfigCheck {
+            flags: no_agent(),
+            command: Vec::new(),
+        })
+    );
+    assert_eq!(
+        parsed(&["config", "check", "--no-agent", "--", "worker", "--config"]),
+        Ok(CommandLine::ConfigCheck {
+            flags: no_agent(),
+            command: vec!["worker".into(), "--config".into()],
+        })
+    );
+    assert_eq!(
+        parsed(&["config", "--no-agent", "show"]),
+        Ok(CommandLine::ConfigShow { flags: no_agent() })
+    );
+    assert!(message(&["config", "edit"]).contains("edit"));
+}
+
+#[test]
+fn every_subcommand_has_its_words_in_the_completions_of_bash() {
+    let Ok(CommandLine::Print(script)) = parsed(&["completions", "bash"]) else {
+        panic!("no script")
+    };
+    let names: Vec<_> = script
+        .split("cmd=\"ojs")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    assert!(names.len() > 3, "{names:?}");
+    for name in names {
+        assert!(script.contains(&format!("  ojs{name})")), "{name}");
+    }
+}
+
+#[test]
+fn completions_are_printed_for_a_shell_that_is_known() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            matches!(parsed(&["completions", shell]), Ok(CommandLine::Print(script)) if script.contains("grace-period"))
+        );
+    }
+    assert!(message(&["completions", "dos"]).contains("bash"));
+    assert!(message(&["completions"]).contains("SHELL"));
+}
+
+#[test]
+fn the_version_is_one_line() {
+    assert_eq!(
+        parsed(&["-V"]),
+        Ok(CommandLine::Print(format!("ojs-init {}\n", env!("CARGO_PKG_VERSION"))))
+    );
+    assert_eq!(parsed(&["--version"]), parsed(&["-V"]));
+}

@@ -1,0 +1,140 @@
+//! What a key is: a row of the table in [`super::keys`], with the type of its values or without.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::values::{AnyValue, Notation, Problem, Value};
+
+/// One setting or option whose values are of type `V`.
+pub struct Key<V: Value> {
+    /// What is known of it whatever `V` is.
+    pub row: Row,
+    /// What the row accepts of the type.
+    pub limits: V::Limits,
+    /// What holds when nobody sets it.
+    pub default: fn() -> V,
+}
+
+/// One setting or option, whatever the type of its values is. Two are equal when they are the same.
+pub struct Row {
+    /// Position in the table.
+    pub position: usize,
+    /// Heading in the help.
+    pub group: Group,
+    /// Whether it means anything without the agent.
+    pub scope: Scope,
+    /// `section.name` in the file; options of the init alone have none.
+    pub toml: Option<&'static str>,
+    /// Long option without the dashes; what must not be seen in a process list has none.
+    pub flag: Option<&'static str>,
+    /// Letter of the short option.
+    pub short: Option<char>,
+    /// Environment variables; the first one that is set wins.
+    pub env: &'static [&'static str],
+    /// What holds when nobody sets it, in words, where the default itself does not say it.
+    pub default_words: Option<&'static str>,
+    /// One sentence without its full stop.
+    pub help: &'static str,
+    /// How values of its type are written.
+    pub notation: Notation,
+    /// [`Value::limited`] of its limits.
+    pub limited: fn() -> String,
+    /// [`Value::read`] within its limits.
+    pub read: fn(&[&str]) -> Result<Arc<dyn AnyValue>, Problem>,
+    /// [`Value::show`] of its default.
+    pub default_shown: fn() -> String,
+    /// [`Value::quotable`] of its type.
+    pub quotable: fn(&str) -> Option<Cow<'_, str>>,
+}
+
+/// Heading in the help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The init itself.
+    Init,
+    /// How COMMAND ends.
+    Shutdown,
+    /// What the log says.
+    Log,
+    /// The connection to the backend.
+    Backend,
+    /// The worker and its jobs.
+    Worker,
+    /// Health, files, signals to the worker.
+    Operation,
+}
+
+impl Group {
+    /// The heading.
+    #[must_use]
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Init => "Init",
+            Self::Shutdown => "Shutdown",
+            Self::Log => "Log",
+            Self::Backend => "Backend (agent)",
+            Self::Worker => "Worker (agent)",
+            Self::Operation => "Operation (agent)",
+        }
+    }
+}
+
+/// Whether a key means anything without the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// In every mode.
+    Always,
+    /// Only with the agent: without effect in mode none.
+    Agent,
+}
+
+impl Row {
+    /// The name in errors and in `config show`: that of the file, else that of the option or of the variable.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        self.toml.or(self.flag).unwrap_or(self.env[0])
+    }
+
+    /// Section and name in the file.
+    #[must_use]
+    pub fn parts(&self) -> Option<(&'static str, &'static str)> {
+        self.toml.and_then(|name| name.split_once('.'))
+    }
+
+    /// What is accepted, for people.
+    #[must_use]
+    pub fn accepted(&self) -> String {
+        self.notation.accepted.to_owned() + &(self.limited)()
+    }
+
+    /// What holds when nobody sets it, for people.
+    #[must_use]
+    pub fn default_text(&self) -> String {
+        let text = self.default_words.map_or_else(self.default_shown, str::to_owned);
+        if text.is_empty() { "none".to_owned() } else { text }
+    }
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.position == other.position
+    }
+}
+
+impl Eq for Row {}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+impl<V: Value> Deref for Key<V> {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        &self.row
+    }
+}

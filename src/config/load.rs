@@ -1,0 +1,81 @@
+//! From the three places where something can be set to one configuration, or to one error.
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::flags::Flags;
+use super::key::Row;
+use super::keys::{CONFIG_FILE, LOG_FORMAT, RUNTIME_DIR, TERMINATION_LOG};
+use super::sections::{Config, Paths};
+use super::settings::Settings;
+use super::values::enums::LogFormat;
+use super::{build, file, misspelt, validate};
+
+/// The configuration that the flags, the environment and the TOML file make together.
+///
+/// # Errors
+/// One message that names key, value, source and what is accepted: an unreadable file, an unknown key, a value that
+/// its key does not accept, or an impossible combination.
+pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, ConfigError> {
+    let mut settings = Settings::default();
+    let mut warnings = Vec::new();
+    flags.apply(&mut settings)?;
+    let mut refuse = |_: Option<&Row>, error: ConfigError| Err(error);
+    environment.apply(&mut settings, &mut warnings, &mut refuse)?;
+    file::apply(&mut settings, &mut refuse)?;
+    let mut config = build::config(settings, warnings, environment)?;
+    let misspelt = misspelt::warnings(environment.unknown(), &config);
+    // What is missing may be there under a wrong name.
+    validate::check(&mut config).map_err(|error| error.with_hints(&misspelt))?;
+    config.warnings.extend(misspelt);
+    Ok(config)
+}
+
+/// Where instances may be, as [`load`] would find it, and a warning for everything else that is wrong: a hook must not come
+/// to nothing because of a setting that it does not need.
+///
+/// # Errors
+/// A flag, or another source of `paths.runtime_dir` or of the file's name, has a value that its key does not accept.
+pub fn load_paths(flags: &Flags, environment: &Environment<'_>) -> Result<(Paths, Vec<String>), ConfigError> {
+    let mut settings = Settings::default();
+    let mut warnings = Vec::new();
+    flags.apply(&mut settings)?;
+    let mut pass_over = |key: Option<&Row>, error: ConfigError| {
+        if key.is_some_and(|key| *key == *RUNTIME_DIR || *key == *CONFIG_FILE) {
+            return Err(error);
+        }
+        warnings.push(error.to_string());
+        Ok(())
+    };
+    // What is only doubtful was said when the instance started.
+    environment.apply(&mut settings, &mut Vec::new(), &mut pass_over)?;
+    file::apply(&mut settings, &mut pass_over)?;
+    Ok((Paths::of(&settings, environment), warnings))
+}
+
+/// What can be known of how to report an error: every mistake is passed over, since one of them is what is reported.
+#[must_use]
+pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
+    let mut settings = Settings::default();
+    let mut pass_over = |_: Option<&Row>, _: ConfigError| Ok(());
+    flags.apply_what_is_right(&mut settings);
+    // Nothing is left to object to.
+    let _ = environment.apply(&mut settings, &mut Vec::new(), &mut pass_over);
+    let _ = file::apply(&mut settings, &mut pass_over);
+    Salvaged {
+        format: settings.value(&LOG_FORMAT),
+        termination_log: settings.value(&TERMINATION_LOG),
+    }
+}
+
+/// See [`salvage`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvaged {
+    /// `log.format`, if somebody set it and it is one.
+    pub format: Option<LogFormat>,
+    /// `paths.termination_log`, the same.
+    pub termination_log: Option<std::path::PathBuf>,
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

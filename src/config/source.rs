@@ -1,0 +1,47 @@
+//! Where values come from.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An option; its long name without the dashes.
+    CommandLine(&'static str),
+    /// An environment variable.
+    Environment(&'static str),
+    /// The TOML file.
+    File {
+        /// As it was named.
+        path: Arc<Path>,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// Nobody set it.
+    Default,
+}
+
+impl Source {
+    /// Precedence: the lowest wins.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::CommandLine(_) => 0,
+            Self::Environment(_) => 1,
+            Self::File { .. } => 2,
+            Self::Default => 3,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine(flag) => write!(f, "command line --{flag}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}

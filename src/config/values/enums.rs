@@ -1,0 +1,111 @@
+//! Values that are one word out of a few.
+
+use super::{Form, Notation, Problem, Value, only};
+use crate::lifecycle::api::options::{FinalState, Leftovers, Restart, StopSignal};
+
+/// Who talks to the backend, and how jobs reach the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The child speaks the worker socket protocol.
+    Socket,
+    /// The child is an unmodified OJS SDK worker behind a local gateway.
+    Gateway,
+    /// One process for each job.
+    Exec,
+    /// A plain init: no agent.
+    None,
+}
+
+/// Shape of the log records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Least severe record that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Only what failed.
+    Error,
+    /// And what is doubtful.
+    Warn,
+    /// And what happens once.
+    Info,
+    /// And what happens for each signal or job.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level one step more talkative; `trace` stays.
+    #[must_use]
+    pub fn raised(self) -> Self {
+        match self {
+            Self::Error => Self::Warn,
+            Self::Warn => Self::Info,
+            Self::Info => Self::Debug,
+            Self::Debug | Self::Trace => Self::Trace,
+        }
+    }
+}
+
+/// The words of an enum. One that is missing does not compile.
+macro_rules! words {
+    ($($name:ident { $example:ident = $first:literal $(, $variant:ident = $word:literal)* })*) => {$(
+        impl Value for $name {
+            type Limits = ();
+            const NOTATION: Notation = Notation::new(Form::Word, "WORD", $first, concat!($first $(, ", ", $word)*));
+
+            fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+                let is = |word: &str| is_spelled(word, only(texts));
+                match () {
+                    () if is($first) => Ok(Self::$example),
+                    $(() if is($word) => Ok(Self::$variant),)*
+                    () => Err("is not one of the known words".into()),
+                }
+            }
+
+            fn show(&self) -> String {
+                match self { Self::$example => $first, $(Self::$variant => $word,)* }.to_owned()
+            }
+        }
+    )*};
+}
+
+words! {
+    Mode { Socket = "socket", Gateway = "gateway", Exec = "exec", None = "none" }
+    LogFormat { Text = "text", Json = "json" }
+    LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
+    StopSignal { Graceful = "graceful", Stop = "stop", Exit = "exit" }
+    Restart { Never = "never", Hung = "hung", OnFailure = "on-failure", Always = "always" }
+    Leftovers { Fail = "fail", Requeue = "requeue" }
+    FinalState { Terminate = "terminate", Terminated = "terminated", Both = "both" }
+}
+
+/// Words in any case; `warning` is how some SDKs spell the level in the variable that we share with them.
+fn is_spelled(word: &str, text: &str) -> bool {
+    word.eq_ignore_ascii_case(text) || (word == "warn" && text.eq_ignore_ascii_case("warning"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_names_the_variant_that_shows_it() {
+        for word in Mode::NOTATION.accepted.split(", ") {
+            assert_eq!(Mode::read(&[word], &()).unwrap().show(), word);
+        }
+        assert!(Mode::read(&["gatway"], &()).is_err());
+    }
+
+    #[test]
+    fn each_v_makes_the_log_one_step_more_talkative_up_to_trace() {
+        assert_eq!(LogLevel::Info.raised(), LogLevel::Debug);
+        assert_eq!(LogLevel::Info.raised().raised().raised(), LogLevel::Trace);
+    }
+}

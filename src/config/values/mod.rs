@@ -1,0 +1,215 @@
+//! The types of values. Each has one `impl Value`: how people write a value, what is accepted, how it is shown. A new kind
+//! of value is one more type with its `impl` in a file of this folder.
+
+pub mod duration;
+pub mod enums;
+pub mod lists;
+pub mod network;
+pub mod scalars;
+pub mod user;
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// What is wrong with a text, as the end of a sentence that begins with it: `is not a duration`. It never shows a secret.
+pub type Problem = Cow<'static, str>;
+
+/// A type that the value of a key can have.
+pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
+    /// What each row says of the values that it accepts: a range, or `()`.
+    type Limits: Sync;
+
+    /// How a value is written.
+    const NOTATION: Notation;
+
+    /// Reads the one text of a scalar, or all texts of a list.
+    ///
+    /// # Errors
+    /// The texts are no value of this type, or the row does not accept it.
+    fn read(texts: &[&str], limits: &Self::Limits) -> Result<Self, Problem>;
+
+    /// The value as people write it; a secret shows only that it is set, and what holds nothing is empty.
+    fn show(&self) -> String;
+
+    /// What the limits of a row add to what the notation accepts.
+    fn limited(_: &Self::Limits) -> String {
+        String::new()
+    }
+
+    /// What an error may repeat of a text that was refused: `None` where the text may be a secret.
+    fn quotable(text: &str) -> Option<Cow<'_, str>> {
+        Some(Cow::Borrowed(text))
+    }
+}
+
+/// How the values of a type are written, for people and for the parsers of the command line and the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Notation {
+    /// The shape of a value in each place where it can be set.
+    pub form: Form,
+    /// What stands for a value in the usage of an option.
+    pub placeholder: &'static str,
+    /// A text that every key of the type accepts, for the sample file.
+    pub example: &'static str,
+    /// What is accepted.
+    pub accepted: &'static str,
+    /// Whether the option may be given more than once, each time with a further value.
+    pub repeats: bool,
+}
+
+impl Notation {
+    const fn new(form: Form, placeholder: &'static str, example: &'static str, accepted: &'static str) -> Self {
+        Self {
+            form,
+            placeholder,
+            example,
+            accepted,
+            repeats: false,
+        }
+    }
+
+    const fn repeated(self) -> Self {
+        Self { repeats: true, ..self }
+    }
+}
+
+/// The shape of a value on the command line, in a variable and in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// An option that may stand alone; true or false in the file.
+    Switch,
+    /// An option that counts how often it is given; elsewhere a whole number.
+    Count,
+    /// A whole number in the file.
+    Integer,
+    /// A string in the file.
+    String,
+    /// A string or a whole number in the file.
+    StringOrInteger,
+    /// One word out of a few, a string in the file.
+    Word,
+    /// Several with commas between; an array of strings in the file.
+    Strings,
+    /// Several with commas between; an array of whole numbers in the file.
+    Integers,
+    /// Several, each on a line of its own; a table of strings in the file.
+    Headers,
+}
+
+impl Form {
+    /// Takes the text of an option or a variable apart, where it may hold several values.
+    pub fn split<'t>(self, text: &'t str, into: &mut Vec<&'t str>) {
+        let separator = match self {
+            Self::Strings | Self::Integers => ',',
+            Self::Headers => '\n',
+            Self::Switch | Self::Count | Self::Integer | Self::String | Self::StringOrInteger | Self::Word => {
+                return into.push(text);
+            }
+        };
+        into.extend(text.split(separator).map(str::trim));
+    }
+}
+
+/// A value whose type only its key knows.
+pub trait AnyValue: Any + fmt::Debug + Send + Sync {
+    /// [`Value::show`].
+    fn shown(&self) -> String;
+
+    /// Whether the other one has the same type and is equal.
+    fn equals(&self, other: &dyn AnyValue) -> bool;
+}
+
+impl<V: Value> AnyValue for V {
+    fn shown(&self) -> String {
+        self.show()
+    }
+
+    fn equals(&self, other: &dyn AnyValue) -> bool {
+        (other as &dyn Any).downcast_ref() == Some(self)
+    }
+}
+
+/// A value that need not be there: a key without a default.
+impl<V: Value> Value for Option<V> {
+    type Limits = V::Limits;
+    const NOTATION: Notation = V::NOTATION;
+
+    fn read(texts: &[&str], limits: &Self::Limits) -> Result<Self, Problem> {
+        V::read(texts, limits).map(Some)
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map(V::show).unwrap_or_default()
+    }
+
+    fn limited(limits: &Self::Limits) -> String {
+        V::limited(limits)
+    }
+
+    fn quotable(text: &str) -> Option<Cow<'_, str>> {
+        V::quotable(text)
+    }
+}
+
+/// The text of a scalar.
+fn only<'t>(texts: &[&'t str]) -> &'t str {
+    texts.first().copied().unwrap_or_default()
+}
+
+/// The value, unless it is out of its range.
+fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>) -> Result<T, Problem> {
+    if value < *range.start() {
+        Err("is too small".into())
+    } else if value > *range.end() {
+        Err("is too large".into())
+    } else {
+        Ok(value)
+    }
+}
+
+/// The items as one text.
+fn joined(items: impl Iterator<Item = impl fmt::Display>, separator: &str) -> String {
+    let texts: Vec<String> = items.map(|item| item.to_string()).collect();
+    texts.join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::keys::KEYS;
+
+    #[test]
+    fn lists_are_taken_apart_at_their_separator() {
+        let split = |form: Form, text: &'static str| {
+            let mut texts = Vec::new();
+            form.split(text, &mut texts);
+            texts
+        };
+        assert_eq!(split(Form::Strings, "a, b,"), ["a", "b", ""]);
+        assert_eq!(split(Form::Headers, "A: b,c\nB: d"), ["A: b,c", "B: d"]);
+        assert_eq!(split(Form::String, "/a,b"), ["/a,b"]);
+    }
+
+    #[test]
+    fn the_example_of_a_type_is_accepted_by_every_key_that_has_it() {
+        for key in KEYS {
+            let mut texts = Vec::new();
+            key.notation.form.split(key.notation.example, &mut texts);
+            assert!((key.read)(&texts).is_ok(), "{key:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_reader_panic(texts in prop::collection::vec(".{0,20}", 0..3)) {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            for key in KEYS {
+                let _ = (key.read)(&texts).map(|value| value.shown());
+            }
+        }
+    }
+}
