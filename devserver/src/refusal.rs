@@ -30,7 +30,7 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// What was wrong, and what is accepted; for people.
     pub message: String,
-    /// The same for programs, as JSON.
+    /// The details for programs, as JSON.
     pub details: Option<Box<RawValue>>,
 }
 

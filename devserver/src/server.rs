@@ -118,7 +118,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// One makes no sense, or there is no room for them; the message says which.
+    /// A job makes no sense, or there is no room for them; the message says which.
     pub fn enqueue_all<'a>(&self, jobs: impl Iterator<Item = &'a str>) -> Result<Vec<String>, String> {
         let read = |job: &str| {
             let body = Object::read(job.as_bytes())?;

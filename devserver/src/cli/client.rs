@@ -26,12 +26,12 @@ pub(super) struct Client {
 }
 
 #[derive(Deserialize)]
-struct ErrorBody {
-    error: ErrorDetails,
+struct BackendError {
+    error: BackendErrorFields,
 }
 
 #[derive(Deserialize)]
-struct ErrorDetails {
+struct BackendErrorFields {
     message: String,
 }
 
@@ -102,7 +102,7 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(body);
         }
-        let said = serde_json::from_str::<ErrorBody>(&body).map(|body| body.error.message);
+        let said = serde_json::from_str::<BackendError>(&body).map(|body| body.error.message);
         Err(match (status, said) {
             (401 | 403, Ok(message)) => format!("{message}; give it with --token or OJS_AUTH_TOKEN"),
             (_, Ok(message)) => message,

@@ -36,7 +36,7 @@ pub(super) struct Enqueue {
 }
 
 #[derive(Serialize)]
-struct JobBody<'a> {
+struct EnqueueBody<'a> {
     r#type: &'a str,
     args: &'a RawValue,
     options: &'a Object,
@@ -44,7 +44,7 @@ struct JobBody<'a> {
 
 #[derive(Serialize)]
 struct BatchBody<'a> {
-    jobs: Vec<&'a JobBody<'a>>,
+    jobs: Vec<&'a EnqueueBody<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ pub(super) fn run(enqueue: &Enqueue, out: &mut impl Write) -> Result<(), Failure
     let args = args(&enqueue.args)?;
     let mut options = options(enqueue.options.as_deref())?;
     options.set("queue", raw(&enqueue.queue));
-    let job = JobBody {
+    let job = EnqueueBody {
         r#type: &enqueue.kind,
         args: &args,
         options: &options,

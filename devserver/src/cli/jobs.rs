@@ -133,7 +133,7 @@ fn write_list(list: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// On a terminal: the list, again and again. An outage is shown, and waited out.
+/// Writes the list to a terminal, again and again. An outage is shown, and waited out.
 fn redraw(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     loop {
         let list = list(client, jobs).unwrap_or_else(|error| error);
@@ -142,7 +142,7 @@ fn redraw(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Fail
     }
 }
 
-/// Elsewhere: a line for each job that is not as it was.
+/// Writes a line for each job that is not as it was.
 fn follow(client: &Client, jobs: &Jobs, out: &mut impl Write) -> Result<(), Failure> {
     let path = path(jobs, WATCHED_JOBS, None);
     let mut seen: BTreeMap<String, (String, u32)> = BTreeMap::new();

@@ -164,13 +164,13 @@ impl fmt::Display for Fault {
 pub struct FaultRule {
     /// What happens to the requests.
     pub fault: Fault,
-    /// To which requests; `None`: to all, except those to `/dev`.
+    /// The operation whose requests the fault meets; `None`: all requests, except those to `/dev`.
     pub operation: Option<Operation>,
-    /// To every how many-th of them; 1: to each.
+    /// The fault meets every how many-th of these requests; 1: each.
     pub every: u32,
-    /// How often at most; `None`: as long as it is switched on.
+    /// How often the fault happens at most; `None`: as long as it is switched on.
     pub times: Option<u32>,
-    /// For how long; `None`: until it is switched off.
+    /// How long the fault stays switched on; `None`: until it is switched off.
     pub lasts: Option<Duration>,
 }
 

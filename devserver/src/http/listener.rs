@@ -68,7 +68,7 @@ pub(crate) async fn serve(
                     drop(open);
                     kept = keep(address);
                     let ended = async { while connections.join_next().await.is_some() {} };
-                    // Those that have not ended by then end with the set.
+                    // Connections that have not ended by then end with the set.
                     let _ = timeout(CLOSE_PATIENCE * 2, ended).await;
                 }
                 None => match kept.take().map_or_else(|| bind(address), |kept| kept.listen(BACKLOG)) {
@@ -152,7 +152,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, mut gate: watch::Rec
     let service = service_fn(|request| answer(&shared, request));
     let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // One that breaks is the other side's business, or was meant to.
+        // A connection that breaks is the other side's business, or was meant to.
         _ = connection.as_mut() => {}
         () = no_longer_open(&mut gate) => {
             connection.as_mut().graceful_shutdown();

@@ -40,7 +40,7 @@ pub(super) struct Reply {
 #[derive(Debug)]
 enum ReplyText {
     Json(String),
-    Error(ErrorBody),
+    Error(ErrorFields),
     /// What somebody answers who has never heard of Open Job Spec.
     Page,
 }
@@ -50,7 +50,7 @@ const PAGE: &str =
     "<!doctype html>\n<html><head><title>Welcome</title></head><body><h1>Please sign in</h1></body></html>\n";
 
 #[derive(Debug, Serialize)]
-struct ErrorBody {
+struct ErrorFields {
     code: &'static str,
     message: String,
     retryable: bool,
@@ -117,7 +117,7 @@ impl Reply {
         retryable: bool,
         details: Option<Box<RawValue>>,
     ) -> Self {
-        let body = ErrorBody {
+        let body = ErrorFields {
             code,
             message: message.to_owned(),
             retryable,
@@ -199,11 +199,11 @@ impl Reply {
             ReplyText::Page => PAGE.to_owned(),
             ReplyText::Json(text) => text,
             ReplyText::Error(error) => {
-                let error = ErrorBody {
+                let error = ErrorFields {
                     request_id: request_id.to_owned(),
                     ..error
                 };
-                raw(&ErrorReply { error: &error }).get().to_owned()
+                raw(&ErrorBody { error: &error }).get().to_owned()
             }
         };
         let mut response = hyper::Response::new(body(Bytes::from(text)));
@@ -227,6 +227,6 @@ impl Reply {
 }
 
 #[derive(Serialize)]
-struct ErrorReply<'a> {
-    error: &'a ErrorBody,
+struct ErrorBody<'a> {
+    error: &'a ErrorFields,
 }

@@ -74,7 +74,7 @@ impl Serialize for Envelope<'_> {
         if let Some(checkpoint) = &job.checkpoint {
             map.serialize_entry(
                 "checkpoint",
-                &Resume {
+                &CheckpointField {
                     state: &checkpoint.state,
                     sequence: checkpoint.sequence,
                 },
@@ -89,7 +89,7 @@ impl Serialize for Envelope<'_> {
 
 /// What the next delivery says about the checkpoint.
 #[derive(serde::Serialize)]
-struct Resume<'a> {
+struct CheckpointField<'a> {
     state: &'a RawValue,
     sequence: u64,
 }

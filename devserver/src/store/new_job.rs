@@ -79,7 +79,7 @@ pub struct NewJob {
 ///
 /// Something in it is not what it should be; the refusal names the field.
 pub fn read(body: Object) -> Result<NewJob, Refusal> {
-    let mut fields = flat(body)?;
+    let mut fields = flattened(body)?;
     let is_pending = fields.get("pending", "true or false")?.unwrap_or(false);
     for name in MANAGED {
         fields.remove(name);
@@ -127,7 +127,7 @@ pub fn read(body: Object) -> Result<NewJob, Refusal> {
 }
 
 /// The body as an envelope: the binding's `options` are fields of it.
-fn flat(mut body: Object) -> Result<Object, Refusal> {
+fn flattened(mut body: Object) -> Result<Object, Refusal> {
     let options = body.get::<Object>("options", "an object")?;
     body.remove("options");
     for (name, value) in options.into_iter().flat_map(Object::into_fields) {

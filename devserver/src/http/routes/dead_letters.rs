@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::jobs::{page, page_reply, with_field};
+use super::jobs::{job_reply_with, page, page_reply};
 use crate::http::call::{Call, Result};
 use crate::http::reply::Reply;
 use crate::moment::wall;
@@ -21,7 +21,7 @@ pub(super) fn list(call: &mut Call<'_>) -> Result {
 pub(super) fn retry(call: &mut Call<'_>, id: &str) -> Result {
     call.state.store.retry_dead_letter(call.now, id)?;
     let at = wall(call.state.store.epoch(), call.now);
-    with_field(call, id, "re_enqueued_at", &at)
+    job_reply_with(call, id, "re_enqueued_at", &at)
 }
 
 /// Forgets a dead letter.

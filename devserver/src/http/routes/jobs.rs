@@ -61,7 +61,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
 }
 
 /// The answer with one job.
-fn one(call: &Call<'_>, status: u16, job: &Job) -> Reply {
+fn job_reply(call: &Call<'_>, status: u16, job: &Job) -> Reply {
     let job_body = JobBody {
         job: job.envelope(call.state.store.epoch()),
     };
@@ -74,7 +74,7 @@ fn enqueue(call: &mut Call<'_>) -> Result {
     let ids = call.state.store.enqueue(call.now, vec![new], new_id)?;
     let id = ids.first().cloned().unwrap_or_default();
     let job = call.state.store.existing_job(&id)?;
-    Ok(one(call, 201, job).with_location(format!("/ojs/v1/jobs/{id}")))
+    Ok(job_reply(call, 201, job).with_location(format!("/ojs/v1/jobs/{id}")))
 }
 
 fn enqueue_batch(call: &mut Call<'_>) -> Result {
@@ -94,11 +94,11 @@ fn enqueue_batch(call: &mut Call<'_>) -> Result {
 
 fn info(call: &mut Call<'_>, id: &str) -> Result {
     let job = call.state.store.existing_job(id)?;
-    Ok(one(call, 200, job))
+    Ok(job_reply(call, 200, job))
 }
 
 /// The answer with a job that has one more field.
-pub(super) fn with_field(call: &Call<'_>, id: &str, name: &str, value: &str) -> Result {
+pub(super) fn job_reply_with(call: &Call<'_>, id: &str, name: &str, value: &str) -> Result {
     let job = call.state.store.existing_job(id)?;
     let text = raw(&job.envelope(call.state.store.epoch()));
     let mut shown = Object::read(text.get().as_bytes()).unwrap_or_default();
@@ -109,7 +109,7 @@ pub(super) fn with_field(call: &Call<'_>, id: &str, name: &str, value: &str) -> 
 
 fn cancel(call: &mut Call<'_>, id: &str) -> Result {
     match call.state.store.cancel(call.now, id) {
-        Ok(previous) => with_field(call, id, "previous_state", previous.name()),
+        Ok(previous) => job_reply_with(call, id, "previous_state", previous.name()),
         Err(refusal) => Ok(Reply::refusal(&refusal).about_job(id)),
     }
 }
@@ -117,7 +117,7 @@ fn cancel(call: &mut Call<'_>, id: &str) -> Result {
 /// Makes a pending job available.
 pub(super) fn activate(call: &mut Call<'_>, id: &str) -> Result {
     call.state.store.activate(call.now, id)?;
-    with_field(call, id, "previous_state", JobState::Pending.name())
+    job_reply_with(call, id, "previous_state", JobState::Pending.name())
 }
 
 /// The limit and the offset that a request for a list names.
