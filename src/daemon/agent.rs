@@ -17,7 +17,7 @@ use crate::daemon::backend::lanes::Lanes;
 use crate::daemon::backend::settings::LaneSettings;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
-use crate::daemon::event_loop::{CONTROL, EventLoop, LANES, LISTENER, LaneAnswer, PROBES, TOKEN_FILE, now};
+use crate::daemon::event_loop::{EventLoop, LaneAnswer, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
@@ -29,8 +29,9 @@ use crate::daemon::probes::listener;
 use crate::daemon::runtime::candidate::candidates;
 use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::start::{self, NotStarted};
+use crate::daemon::tokens::Source;
+use crate::daemon::workers::Workers;
 use crate::daemon::workers::admission::Allowed;
-use crate::daemon::workers::socket::WorkerLinks;
 use crate::exit::Exit;
 use crate::lifecycle::api::options::Restart;
 use crate::lifecycle::machine::Lifecycle;
@@ -149,7 +150,7 @@ fn set_up(
     let socket_path = listener.path().to_owned();
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
-    let probes = probe_listener.map(|listener| ProbeLinks::new(listener, poll.registry(), PROBES));
+    let probes = probe_listener.map(|listener| ProbeLinks::new(listener, poll.registry()));
     let probes = probes
         .transpose()
         .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))?;
@@ -159,7 +160,7 @@ fn set_up(
         max_frame: options.max_frame,
     };
     let control = open_control(&directory, allowed.own(), &poll)?;
-    let links = WorkerLinks::new(listener, allowed, hello, poll.registry(), LISTENER)
+    let workers = Workers::new(listener, allowed, hello, poll.registry())
         .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
     let signals = SignalFd::new(SignalSet::ALL)
         .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
@@ -180,7 +181,7 @@ fn set_up(
         machine: Lifecycle::new(options, now()),
         poll,
         signals,
-        links,
+        workers,
         control,
         lanes,
         probes,
@@ -232,7 +233,7 @@ fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir,
 fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, NotStarted> {
     // The worker socket is in the same directory: what stands against this one is not the place.
     let listener = directory.control_socket().map_err(internal)?;
-    Control::new(listener, own, poll.registry(), CONTROL)
+    Control::new(listener, own, poll.registry())
         .map_err(|error| internal(format!("cannot watch the control socket: {error}")))
 }
 
@@ -264,7 +265,7 @@ pub(super) fn plan(
 
 /// The threads that talk to the backend; each answer wakes the loop.
 fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnswer>), NotStarted> {
-    let waker = Waker::new(poll.registry(), LANES)
+    let waker = Waker::new(poll.registry(), Source::Lanes.token())
         .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
     let waker = Arc::new(waker);
     // It holds at most one answer for each request, and the lifecycle bounds those. A bound of its own could block the
@@ -295,9 +296,12 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnsw
 /// A notice when the token changes. Without it a new one is found by the next request that is due anyway.
 fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
     let watch = FileWatch::new(path).and_then(|watch| {
-        let source = watch.as_raw_fd();
-        poll.registry()
-            .register(&mut SourceFd(&source), TOKEN_FILE, Interest::READABLE)?;
+        let descriptor = watch.as_raw_fd();
+        poll.registry().register(
+            &mut SourceFd(&descriptor),
+            Source::TokenFile.token(),
+            Interest::READABLE,
+        )?;
         Ok(watch)
     });
     watch

@@ -3,32 +3,28 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
-use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use log::{debug, warn};
 use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Interest, Registry};
 
-use crate::daemon::log::throttle::Seldom;
-use crate::daemon::probes::links;
+use crate::daemon::acceptor::Acceptor;
+use crate::daemon::tokens::{CLIENT_SLOTS, Source};
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::api::answer::Answer;
 use crate::lifecycle::api::event::{Event, Request};
 use crate::lifecycle::api::ids::ClientId;
 use crate::lifecycle::api::time::Moment;
-use crate::os::socket::{AcceptError, Accepted, Listener, Stream};
+use crate::os::socket::{Accepted, Listener, Stream};
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::operator::control::{self, MAX_LINE, NoRequest};
 use crate::wire::operator::status::MAX_ANSWER;
 
 /// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
 /// only some of them wait, so there is one.
-const MAX_CLIENTS: usize = 16;
-
-/// Tokens of the clients, one for each slot.
-pub const TOKENS: Range<usize> = links::TOKENS.end..links::TOKENS.end + MAX_CLIENTS;
+const MAX_CLIENTS: usize = CLIENT_SLOTS;
 
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 16;
@@ -49,19 +45,13 @@ const MOST_UNREAD: usize = MAX_ANSWER + 1;
 /// Everybody who is connected.
 #[derive(Debug)]
 pub struct Control {
-    listener: Listener,
+    acceptor: Acceptor<Listener>,
     own: u32,
     clients: BTreeMap<ClientId, Client>,
     next: u64,
     /// Requests so far.
     asked: u64,
     pace: Pace,
-    /// Somebody may be waiting to be accepted: the kernel tells only once.
-    may_accept: bool,
-    /// There were no descriptors or was no memory for the last one.
-    is_short: bool,
-    shortages: Seldom,
-    refusals: Seldom,
 }
 
 /// One of them.
@@ -111,31 +101,26 @@ impl Control {
     /// # Errors
     ///
     /// What epoll says.
-    pub fn new(listener: Listener, own: u32, registry: &Registry, token: Token) -> io::Result<Self> {
-        registry.register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
+    pub fn new(listener: Listener, own: u32, registry: &Registry) -> io::Result<Self> {
+        let source = Source::ControlSocket;
         Ok(Self {
-            listener,
+            acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, "control socket: ", registry)?,
             own,
             clients: BTreeMap::new(),
             next: 0,
             asked: 0,
             pace: Pace::new(),
-            may_accept: true,
-            is_short: false,
-            shortages: Seldom::default(),
-            refusals: Seldom::default(),
         })
     }
 
     /// The kernel says that somebody wants to connect.
     pub fn is_acceptable(&mut self) {
-        self.may_accept = true;
+        self.acceptor.is_acceptable();
     }
 
-    /// The kernel says that something happened at a client's token.
-    pub fn is_ready(&mut self, token: Token, event: &mio::event::Event) {
-        let slot = token.0.checked_sub(TOKENS.start);
-        if let Some(client) = self.clients.values_mut().find(|client| Some(client.slot) == slot) {
+    /// The kernel says that something happened on the connection of the client in this slot.
+    pub fn is_ready(&mut self, slot: usize, event: &mio::event::Event) {
+        if let Some(client) = self.clients.values_mut().find(|client| client.slot == slot) {
             client.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
             client.is_gone |= event.is_write_closed();
             if event.is_writable() && client.outbound.len() > 0 {
@@ -147,7 +132,7 @@ impl Control {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        let can_accept = self.may_accept && !self.is_short && self.has_room();
+        let can_accept = self.acceptor.has_more() && self.has_room();
         can_accept || self.pace.left > 0 && self.clients.values().any(Client::wants_turn)
     }
 
@@ -160,7 +145,7 @@ impl Control {
     /// Accepts, and takes at most one request from each client.
     pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>, now: Moment) {
         self.pace.go_on(now);
-        self.is_short = false;
+        self.acceptor.try_again();
         let gone = self.clients.iter().filter(|(_, client)| client.is_gone);
         for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.hang_up(id, events);
@@ -234,9 +219,7 @@ impl Control {
     fn close(&mut self, id: ClientId) {
         // Closing the descriptor takes it out of the poll as well.
         self.clients.remove(&id);
-        // With a slot and a descriptor free there may be room for the next.
-        self.may_accept = true;
-        self.is_short = false;
+        self.acceptor.has_room_again();
     }
 
     fn has_room(&self) -> bool {
@@ -258,20 +241,11 @@ impl Control {
     }
 
     fn accept(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            if !self.may_accept || !self.has_room() {
-                return;
-            }
-            match self.listener.accept() {
-                Ok(Some(accepted)) => self.admit(accepted, registry, events),
-                Ok(None) => self.may_accept = false,
-                Err(AcceptError::Aborted) => {}
-                Err(error) => {
-                    self.shortages.warn(format_args!("control socket: {error}"));
-                    self.is_short = true;
-                    return;
-                }
-            }
+        self.acceptor.begin_turn();
+        while self.has_room()
+            && let Some(accepted) = self.acceptor.next()
+        {
+            self.admit(accepted, registry, events);
         }
     }
 
@@ -280,7 +254,7 @@ impl Control {
         if ![0, self.own].contains(&peer.uid) {
             let (uid, own) = (peer.uid, self.own);
             let message = format_args!("user {uid} may not use the control socket: only user {own} and root may");
-            return self.refusals.warn(message);
+            return self.acceptor.refuse(message);
         }
         self.make_room(events);
         let is_free = |slot: &usize| self.clients.values().all(|client| client.slot != *slot);
@@ -288,8 +262,8 @@ impl Control {
             return;
         };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), Token(TOKENS.start + slot), interest)
-        {
+        let token = Source::Client(slot).token();
+        if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return warn!("control socket: cannot watch a connection: {error}");
         }
         self.next += 1;

@@ -25,15 +25,15 @@ impl EventLoop {
             match effect {
                 Effect::StartWorker => self.start_worker(),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
-                Effect::SignalProcess(process, signal) => self.links.signal(process, signal),
+                Effect::SignalProcess(process, signal) => self.workers.signal(process, signal),
                 Effect::TerminateDescendants => self.descendants.terminate(),
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
                 Effect::Tell(connection, word) => {
                     let registry = self.poll.registry();
-                    self.links.tell(connection, &word, registry, &mut self.happened);
+                    self.workers.tell(connection, &word, registry, &mut self.happened);
                 }
-                Effect::ReadToEnd(connection) => self.links.read_to_end(connection),
+                Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => {
                     self.narrator.calling(&call);
@@ -54,7 +54,7 @@ impl EventLoop {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
         let event = match start::try_spawn(&self.plan, &self.facts.program) {
             Ok(pid) => {
-                let process = self.links.worker_started(pid, self.poll.registry());
+                let process = self.workers.started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
                 self.figures.worker_started();
                 if let Some(act) = self.on_first_start.take() {
@@ -106,7 +106,7 @@ impl EventLoop {
     fn close(&mut self, connection: ConnectionId, why: &str) {
         warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
-        self.links.hang_up(connection, registry, &mut self.happened);
+        self.workers.close(connection, registry, &mut self.happened);
     }
 
     /// SIGKILL to the worker, unless it was reaped, and to everything else that is ours.

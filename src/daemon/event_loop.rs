@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use log::{debug, trace, warn};
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll};
 
 use crate::daemon::backend::lanes::{Heard, Lanes};
-use crate::daemon::control::{self, Control};
+use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::probes::answers::Sources;
-use crate::daemon::probes::links::{self, ProbeLinks};
-use crate::daemon::workers::socket::WorkerLinks;
+use crate::daemon::probes::links::ProbeLinks;
+use crate::daemon::tokens::Source;
+use crate::daemon::workers::Workers;
 use crate::exit::{Ended, Exit};
 use crate::lifecycle::api::event::{Event, Reply};
 use crate::lifecycle::api::ids::{CallId, ProcessId};
@@ -38,24 +39,6 @@ use crate::os::signals;
 use crate::signal::Signal;
 use crate::wire::operator::status::Facts;
 
-/// The signals.
-const SIGNALS: Token = Token(0);
-
-/// The worker socket.
-pub const LISTENER: Token = Token(1);
-
-/// The lanes: a request was answered.
-pub const LANES: Token = Token(2);
-
-/// The file with the token.
-pub const TOKEN_FILE: Token = Token(3);
-
-/// The health endpoints.
-pub const PROBES: Token = Token(4);
-
-/// The control socket.
-pub const CONTROL: Token = Token(5);
-
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;
 
@@ -70,9 +53,6 @@ const REAPS_PER_TURN: usize = 256;
 
 /// Events told to the machine before what is due gets its turn.
 const EVENTS_BEFORE_TIMERS: usize = 256;
-
-/// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What became of a request.
 pub type LaneAnswer = (CallId, Reply, Heard);
@@ -91,7 +71,7 @@ pub struct EventLoop {
     pub(super) machine: Lifecycle,
     pub(super) poll: Poll,
     pub(super) signals: SignalFd,
-    pub(super) links: WorkerLinks,
+    pub(super) workers: Workers,
     pub(super) control: Control,
     pub(super) lanes: Lanes,
     /// Whoever asks how we are, unless that is off.
@@ -133,10 +113,11 @@ impl EventLoop {
     ///
     /// epoll or the signal descriptor failed: nothing can be waited for any more.
     pub fn run(&mut self) -> io::Result<Exit> {
-        let source = self.signals.as_raw_fd();
+        let descriptor = self.signals.as_raw_fd();
+        let token = Source::Signals.token();
         self.poll
             .registry()
-            .register(&mut SourceFd(&source), SIGNALS, Interest::READABLE)?;
+            .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         let mut ready = Events::with_capacity(EVENTS_PER_TURN);
         // Whoever exec'ed us may have left children that ended before we could be told.
         self.reap();
@@ -189,12 +170,11 @@ impl EventLoop {
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
         let deadline = self.next_deadline().map(|due| due.from_now(now()));
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
-        let has_more =
-            self.links.has_more() || self.control.has_more() || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
+        let has_more = self.workers.has_more()
+            || self.control.has_more()
+            || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
         let timeout = if std::mem::take(&mut self.has_more) || has_more || signals::has_set_aside() {
             Some(Duration::ZERO)
-        } else if self.links.has_unwatchable() {
-            Some(deadline.map_or(LOOK_EVERY, |deadline| deadline.min(LOOK_EVERY)))
         } else {
             deadline
         };
@@ -214,31 +194,31 @@ impl EventLoop {
         });
         let of_probes = self.probes.as_ref().and_then(ProbeLinks::next_deadline);
         let of_control = self.control.next_deadline();
-        of_machine.into_iter().chain(of_probes).chain(of_control).min()
+        let of_workers = self.workers.next_deadline(now());
+        let others = of_probes.into_iter().chain(of_control).chain(of_workers);
+        of_machine.into_iter().chain(others).min()
     }
 
     /// Collects what happened. The order among the sources means nothing: the machine does not rely on any.
     fn gather(&mut self, ready: &Events) -> io::Result<()> {
         for event in ready {
-            match event.token() {
-                SIGNALS | LANES => {}
-                TOKEN_FILE => self.look_at_token_file(),
-                LISTENER => self.links.is_acceptable(),
-                PROBES => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
-                token if links::TOKENS.contains(&token.0) => {
-                    self.probes.iter_mut().for_each(|probes| probes.is_ready(token));
-                }
-                CONTROL => self.control.is_acceptable(),
-                token if control::TOKENS.contains(&token.0) => self.control.is_ready(token, event),
-                token => self.links.is_ready(token, event, &mut self.happened),
+            match Source::of(event.token()) {
+                // Asked each time, below.
+                Source::Signals | Source::Lanes => {}
+                Source::TokenFile => self.look_at_token_file(),
+                Source::WorkerSocket => self.workers.is_acceptable(),
+                Source::Connection(id) => self.workers.is_ready(id, event, &mut self.happened),
+                Source::Process(number) => self.workers.has_ended(number, &mut self.happened),
+                Source::ControlSocket => self.control.is_acceptable(),
+                Source::Client(slot) => self.control.is_ready(slot, event),
+                Source::ProbeListener => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
+                Source::Probe(slot) => self.probes.iter_mut().for_each(|probes| probes.is_ready(slot)),
+                Source::Nothing => {}
             }
         }
         self.take_signals()?;
         self.take_replies();
-        if self.links.has_unwatchable() {
-            self.links.look_at_unwatchable(&mut self.happened);
-        }
-        self.links.turn(self.poll.registry(), &mut self.happened);
+        self.workers.turn(self.poll.registry(), &mut self.happened);
         self.control.turn(self.poll.registry(), &mut self.happened, now());
         Ok(())
     }
@@ -289,11 +269,10 @@ impl EventLoop {
                 }
                 if has_more {
                     // The kernel tells only once.
-                    let source = watch.as_raw_fd();
-                    let again = self
-                        .poll
-                        .registry()
-                        .reregister(&mut SourceFd(&source), TOKEN_FILE, Interest::READABLE);
+                    let descriptor = watch.as_raw_fd();
+                    let (token, interest) = (Source::TokenFile.token(), Interest::READABLE);
+                    let registry = self.poll.registry();
+                    let again = registry.reregister(&mut SourceFd(&descriptor), token, interest);
                     if let Err(error) = again {
                         warn!("backend.auth_token_file: changes are no longer noticed at once: {error}");
                     }
@@ -308,7 +287,7 @@ impl EventLoop {
             match reaper::reap_one() {
                 Ok(Reaped::Process(pid, ended)) if self.worker.is_some_and(|worker| worker.pid == pid) => {
                     if let Some(worker) = self.worker.take() {
-                        self.links.worker_reaped(worker.process);
+                        self.workers.reaped(worker.process);
                     }
                     self.look_at_memory(ended);
                     self.happened.push_back(Event::WorkerEnded(ended));

@@ -1,6 +1,7 @@
 //! SHELL. Holds descriptors and processes, and does what the lifecycle says; it decides nothing itself.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 pub mod agent;
 pub mod backend;
 mod control;
@@ -15,4 +16,5 @@ mod probes;
 pub mod rehearsal;
 pub mod runtime;
 mod start;
+mod tokens;
 pub mod workers;

@@ -2,28 +2,25 @@
 //! heartbeat, no job and not the shutdown; and whoever probes in good faith still gets through.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::time::Duration;
 
 use log::trace;
 use mio::net::{TcpListener, TcpStream};
-use mio::{Interest, Registry, Token};
+use mio::{Interest, Registry};
 
-use crate::daemon::log::throttle::Seldom;
+use crate::daemon::acceptor::Acceptor;
 use crate::daemon::probes::answers::{ProbeAnswers, Sources};
 use crate::daemon::probes::link::{Origin, ProbeLink, Progress};
+use crate::daemon::tokens::{PROBE_SLOTS, Source};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::timers::Timers;
 
 /// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one
 /// whose time is over first. A probe is answered in the turn in which its request is there, so it is silent ones that have
 /// to go; and a flood from one address drives out its own.
-const MAX_CONNECTIONS: usize = 64;
-
-/// Tokens of connections.
-pub const TOKENS: Range<usize> = 16..16 + MAX_CONNECTIONS;
+const MAX_CONNECTIONS: usize = PROBE_SLOTS;
 
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 32;
@@ -34,50 +31,52 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest that a client which has its response may take to close the connection.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(1);
 
-/// When there were no descriptors or was no memory for a connection, the next attempt is so much later.
+/// Pause before the next attempt when there were no descriptors or was no memory for a connection.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The listening socket and the connections to it.
 #[derive(Debug)]
 pub struct ProbeLinks {
-    listener: TcpListener,
-    token: Token,
-    links: BTreeMap<Token, ProbeLink>,
-    /// Of each connection; of the listener when nothing can be accepted for a while.
-    deadlines: Timers<Token>,
-    /// Somebody may be waiting to be accepted: the kernel tells only once.
-    may_accept: bool,
-    shortages: Seldom,
+    acceptor: Acceptor<TcpListener>,
+    /// The connections, by their slots.
+    links: BTreeMap<usize, ProbeLink>,
+    deadlines: Timers<Due>,
     answers: ProbeAnswers,
 }
 
+/// What has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// The connection in this slot.
+    Connection(usize),
+    /// The next attempt to accept, where there was no room.
+    Accept,
+}
+
 impl ProbeLinks {
-    /// Answers whoever comes; `token` is the listener's.
+    /// Answers whoever comes.
     ///
     /// # Errors
     ///
     /// What epoll says.
-    pub fn new(mut listener: TcpListener, registry: &Registry, token: Token) -> io::Result<Self> {
-        registry.register(&mut listener, token, Interest::READABLE)?;
+    pub fn new(listener: TcpListener, registry: &Registry) -> io::Result<Self> {
+        let (source, complaint) = (Source::ProbeListener, "cannot take a probe's connection: ");
         Ok(Self {
-            listener,
-            token,
+            acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, complaint, registry)?,
             links: BTreeMap::new(),
             deadlines: Timers::default(),
-            may_accept: true,
-            shortages: Seldom::default(),
             answers: ProbeAnswers::default(),
         })
     }
 
     /// Somebody wants to connect.
     pub fn is_acceptable(&mut self) {
-        self.may_accept = true;
+        self.acceptor.is_acceptable();
     }
 
-    /// The kernel says that something happened on this connection.
-    pub fn is_ready(&mut self, token: Token) {
-        if let Some(link) = self.links.get_mut(&token) {
+    /// The kernel says that something happened on the connection in this slot.
+    pub fn is_ready(&mut self, slot: usize) {
+        if let Some(link) = self.links.get_mut(&slot) {
             link.is_ready = true;
         }
     }
@@ -89,48 +88,36 @@ impl ProbeLinks {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        self.can_accept() || self.links.values().any(|link| link.is_ready)
+        self.acceptor.has_more() || self.links.values().any(|link| link.is_ready)
     }
 
     /// Answers who is there, accepts who came, ends who had their time.
     pub fn turn(&mut self, sources: &Sources<'_>, registry: &Registry, now: Moment) {
-        while let Some(token) = self.deadlines.take_due(now) {
-            if token == self.token {
-                self.may_accept = true;
-            } else {
-                trace!("a probe's connection had its time");
-                self.hang_up(token, registry);
-            }
-        }
-        let ready: Vec<Token> = self
-            .links
-            .iter()
-            .filter(|(_, link)| link.is_ready)
-            .map(|(token, _)| *token)
-            .collect();
-        for token in ready {
-            self.proceed(token, sources, registry, now);
-        }
-        for _ in 0..ACCEPTS_PER_TURN {
-            if !self.can_accept() {
-                return;
-            }
-            match self.listener.accept() {
-                Ok((stream, peer)) => self.admit(stream, origin(peer.ip()), sources, registry, now),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_accept = false,
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(error) => {
-                    self.shortages
-                        .warn(format_args!("cannot take a probe's connection: {error}"));
-                    self.may_accept = false;
-                    self.deadlines.arm(self.token, now.after(ACCEPT_AGAIN_AFTER));
+        while let Some(due) = self.deadlines.take_due(now) {
+            match due {
+                Due::Accept => self.acceptor.try_again(),
+                Due::Connection(slot) => {
+                    trace!("a probe's connection had its time");
+                    self.hang_up(slot, registry);
                 }
             }
         }
-    }
-
-    fn can_accept(&self) -> bool {
-        self.may_accept && self.deadlines.due(self.token).is_none()
+        let ready: Vec<usize> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.is_ready)
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in ready {
+            self.proceed(slot, sources, registry, now);
+        }
+        self.acceptor.begin_turn();
+        while let Some((stream, peer)) = self.acceptor.next() {
+            self.admit(stream, origin(peer.ip()), sources, registry, now);
+        }
+        if self.acceptor.is_short() {
+            self.deadlines.arm_at_latest(Due::Accept, now.after(ACCEPT_AGAIN_AFTER));
+        }
     }
 
     fn admit(
@@ -141,20 +128,21 @@ impl ProbeLinks {
         registry: &Registry,
         now: Moment,
     ) {
-        let Some(token) = self.room(registry) else { return };
-        if let Err(error) = registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
+        let Some(slot) = self.room(registry) else { return };
+        let (token, interest) = (Source::Probe(slot).token(), Interest::READABLE | Interest::WRITABLE);
+        if let Err(error) = registry.register(&mut stream, token, interest) {
             return self
-                .shortages
+                .acceptor
                 .warn(format_args!("cannot watch a probe's connection: {error}"));
         }
-        self.links.insert(token, ProbeLink::new(stream, origin));
-        self.deadlines.arm(token, now.after(PATIENCE));
-        self.proceed(token, sources, registry, now);
+        self.links.insert(slot, ProbeLink::new(stream, origin));
+        self.deadlines.arm(Due::Connection(slot), now.after(PATIENCE));
+        self.proceed(slot, sources, registry, now);
     }
 
-    /// A token that nobody has.
-    fn room(&mut self, registry: &Registry) -> Option<Token> {
-        let free = TOKENS.map(Token).find(|token| !self.links.contains_key(token));
+    /// A slot that nobody has.
+    fn room(&mut self, registry: &Registry) -> Option<usize> {
+        let free = (0..MAX_CONNECTIONS).find(|slot| !self.links.contains_key(slot));
         if free.is_some() {
             return free;
         }
@@ -165,27 +153,29 @@ impl ProbeLinks {
         let oldest_of = |origin: Origin| {
             let theirs = self.links.iter().filter(|(_, link)| link.origin == origin);
             theirs
-                .map(|(token, _)| *token)
-                .min_by_key(|token| self.deadlines.due(*token))
+                .map(|(slot, _)| *slot)
+                .min_by_key(|slot| self.deadlines.due(Due::Connection(*slot)))
         };
         let (origin, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let token = oldest_of(origin)?;
-        self.hang_up(token, registry);
-        Some(token)
+        let slot = oldest_of(origin)?;
+        self.hang_up(slot, registry);
+        Some(slot)
     }
 
-    fn proceed(&mut self, token: Token, sources: &Sources<'_>, registry: &Registry, now: Moment) {
-        let Some(link) = self.links.get_mut(&token) else { return };
+    fn proceed(&mut self, slot: usize, sources: &Sources<'_>, registry: &Registry, now: Moment) {
+        let Some(link) = self.links.get_mut(&slot) else { return };
         match link.proceed(|request| self.answers.respond(request, sources, now)) {
             Progress::Open => {}
-            Progress::Answered => self.deadlines.arm_at_latest(token, now.after(CLOSING_PATIENCE)),
-            Progress::Over => self.hang_up(token, registry),
+            Progress::Answered => self
+                .deadlines
+                .arm_at_latest(Due::Connection(slot), now.after(CLOSING_PATIENCE)),
+            Progress::Over => self.hang_up(slot, registry),
         }
     }
 
-    fn hang_up(&mut self, token: Token, registry: &Registry) {
-        self.deadlines.cancel(token);
-        if let Some(mut link) = self.links.remove(&token) {
+    fn hang_up(&mut self, slot: usize, registry: &Registry) {
+        self.deadlines.cancel(Due::Connection(slot));
+        if let Some(mut link) = self.links.remove(&slot) {
             let _ = registry.deregister(&mut link.stream);
         }
     }

@@ -1,6 +1,143 @@
-//! The worker's processes and their connections.
+//! The worker's processes and the ways in which they come: today the worker socket. The loop has one face of it all.
 
 pub mod admission;
-pub(super) mod link;
+mod link;
 pub(super) mod outbound;
-pub(super) mod socket;
+mod processes;
+mod socket;
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use mio::Registry;
+
+use crate::daemon::workers::admission::Allowed;
+use crate::daemon::workers::processes::Processes;
+use crate::daemon::workers::socket::WorkerSocket;
+use crate::lifecycle::api::effect::Word;
+use crate::lifecycle::api::event::Event;
+use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::lifecycle::api::time::Moment;
+use crate::os::process::Pid;
+use crate::os::socket::Listener;
+use crate::signal::Signal;
+use crate::wire::worker::HelloContext;
+
+/// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Everybody who works.
+#[derive(Debug)]
+pub struct Workers {
+    processes: Processes,
+    socket: WorkerSocket,
+}
+
+impl Workers {
+    /// Listens for those whom `allowed` lets connect, and greets them with `hello`.
+    ///
+    /// # Errors
+    ///
+    /// What epoll says.
+    pub fn new(listener: Listener, allowed: Allowed, hello: HelloContext, registry: &Registry) -> io::Result<Self> {
+        Ok(Self {
+            processes: Processes::default(),
+            socket: WorkerSocket::new(listener, allowed, hello, registry)?,
+        })
+    }
+
+    /// The worker was started with this pid: its name from here on.
+    pub fn started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
+        self.processes.worker_started(pid, registry)
+    }
+
+    /// The worker was reaped: its pid may be anybody's.
+    pub fn reaped(&mut self, id: ProcessId) {
+        self.processes.worker_reaped(id);
+    }
+
+    /// The kernel says that somebody wants to connect.
+    pub fn is_acceptable(&mut self) {
+        self.socket.is_acceptable();
+    }
+
+    /// The kernel says that something happened on a connection.
+    pub fn is_ready(&mut self, id: ConnectionId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
+        self.socket.is_ready(id, event, events);
+    }
+
+    /// The kernel says that the process with this number has ended.
+    pub fn has_ended(&mut self, number: u64, events: &mut VecDeque<Event>) {
+        self.processes.look_at(number, events);
+    }
+
+    /// Looks who has ended, accepts and reads: no more than belongs into one turn.
+    pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
+        self.processes.look_at_unwatchable(events);
+        self.socket.turn(&mut self.processes, registry, events);
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub fn has_more(&self) -> bool {
+        self.socket.has_more()
+    }
+
+    /// When there is something to do for which the kernel wakes nobody.
+    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
+        self.processes.has_unwatchable().then(|| now.after(LOOK_EVERY))
+    }
+
+    /// Writes a word to a connection.
+    pub fn tell(&mut self, id: ConnectionId, word: &Word, registry: &Registry, events: &mut VecDeque<Event>) {
+        self.socket.tell(id, word, &mut self.processes, registry, events);
+    }
+
+    /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
+    pub fn read_to_end(&mut self, id: ConnectionId) {
+        self.socket.read_to_end(id);
+    }
+
+    /// Closes a connection.
+    pub fn close(&mut self, id: ConnectionId, registry: &Registry, events: &mut VecDeque<Event>) {
+        self.socket.hang_up(id, &mut self.processes, registry, events);
+    }
+
+    /// Signals a process of the worker, and nobody else: not even one that has its pid by now.
+    pub fn signal(&mut self, id: ProcessId, signal: Signal) {
+        self.processes.signal(id, signal);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::os::socket::BoundSocket;
+
+    #[test]
+    fn a_worker_that_could_not_be_watched_at_its_start_has_its_name_when_it_connects() {
+        let path = std::env::temp_dir().join(format!("ojs-links-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let hello = HelloContext {
+            concurrency: 1,
+            queues: Vec::new(),
+            max_frame: 1024,
+        };
+        let poll = mio::Poll::new().unwrap();
+        let mut workers = Workers::new(listener, Allowed::new(None, &[]), hello, poll.registry()).unwrap();
+        let worker = workers.processes.name(Pid::own(), true);
+        let _connection = UnixStream::connect(&path).unwrap();
+        let mut events = VecDeque::new();
+        workers.turn(poll.registry(), &mut events);
+        std::fs::remove_file(&path).unwrap();
+        let connected = Event::Connected {
+            connection: ConnectionId(1),
+            process: worker,
+        };
+        assert_eq!(events, [connected]);
+    }
+}

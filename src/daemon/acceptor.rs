@@ -1,0 +1,181 @@
+//! Taking connections from a listening socket, a bounded number in each turn of the loop.
+//!
+//! The kernel tells only once that somebody waits. So it is remembered until nobody does; and where there are no
+//! descriptors or is no memory for the next one, the rest waits for another turn.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+
+use crate::daemon::log::throttle::Seldom;
+use crate::daemon::tokens::Source;
+use crate::os::socket::{AcceptError, Accepted, Listener};
+
+/// A socket that listens, and never waits.
+pub trait Listen: AsRawFd {
+    /// What it gives.
+    type Connection;
+
+    /// Takes whoever is next.
+    fn next(&self) -> Next<Self::Connection>;
+}
+
+/// What came of an attempt to take a connection.
+#[derive(Debug)]
+pub enum Next<C> {
+    /// A connection.
+    Taken(C),
+    /// Nobody waits.
+    Nobody,
+    /// Whoever was next has given up meanwhile, and another one may follow.
+    GoneAgain,
+    /// No descriptor or no memory is left, for example: in these words.
+    Failed(String),
+}
+
+impl Listen for Listener {
+    type Connection = Accepted;
+
+    fn next(&self) -> Next<Accepted> {
+        match self.accept() {
+            Ok(Some(accepted)) => Next::Taken(accepted),
+            Ok(None) => Next::Nobody,
+            Err(AcceptError::Aborted) => Next::GoneAgain,
+            Err(error @ (AcceptError::Exhausted { .. } | AcceptError::Failed(_))) => Next::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Listen for TcpListener {
+    type Connection = (TcpStream, SocketAddr);
+
+    fn next(&self) -> Next<Self::Connection> {
+        match self.accept() {
+            Ok(accepted) => Next::Taken(accepted),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Next::Nobody,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
+                Next::GoneAgain
+            }
+            Err(error) => Next::Failed(error.to_string()),
+        }
+    }
+}
+
+/// A listening socket, and whether to take somebody from it now.
+#[derive(Debug)]
+pub struct Acceptor<L> {
+    listener: L,
+    /// What a failure is told with before its own words.
+    complaint: &'static str,
+    most_per_turn: usize,
+    /// Attempts that are left in this turn.
+    attempts: usize,
+    /// Somebody may be waiting.
+    may_accept: bool,
+    /// There were no descriptors or was no memory for the last one.
+    is_short: bool,
+    shortages: Seldom,
+    refusals: Seldom,
+}
+
+impl<L: Listen> Acceptor<L> {
+    /// Has the kernel tell of whoever connects.
+    ///
+    /// # Errors
+    ///
+    /// What epoll says.
+    pub fn new(
+        listener: L,
+        source: Source,
+        most_per_turn: usize,
+        complaint: &'static str,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        let descriptor = listener.as_raw_fd();
+        registry.register(&mut SourceFd(&descriptor), source.token(), Interest::READABLE)?;
+        Ok(Self {
+            listener,
+            complaint,
+            most_per_turn,
+            attempts: 0,
+            may_accept: true,
+            is_short: false,
+            shortages: Seldom::default(),
+            refusals: Seldom::default(),
+        })
+    }
+
+    /// The kernel says that somebody wants to connect.
+    pub fn is_acceptable(&mut self) {
+        self.may_accept = true;
+    }
+
+    /// Whether somebody may be waiting whom there is a point in taking now.
+    pub fn has_more(&self) -> bool {
+        self.may_accept && !self.is_short
+    }
+
+    /// Whether to go on with that in this turn.
+    pub fn can_take(&self) -> bool {
+        self.has_more() && self.attempts > 0
+    }
+
+    /// Another turn begins.
+    pub fn begin_turn(&mut self) {
+        self.attempts = self.most_per_turn;
+    }
+
+    /// The next connection of this turn; `None`: there is none, or no room for it, or others have their turn now.
+    pub fn next(&mut self) -> Option<L::Connection> {
+        while self.can_take() {
+            self.attempts -= 1;
+            match self.listener.next() {
+                Next::Taken(connection) => return Some(connection),
+                Next::Nobody => self.may_accept = false,
+                Next::GoneAgain => {}
+                Next::Failed(error) => {
+                    let complaint = self.complaint;
+                    self.is_short_of(format_args!("{complaint}{error}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// There is no room for the next one, for this reason: with descriptors short there is no point in haste.
+    pub fn is_short_of(&mut self, reason: fmt::Arguments<'_>) {
+        self.warn(reason);
+        self.is_short = true;
+    }
+
+    /// Whether there was no room for the last one.
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// There may be room again.
+    pub fn try_again(&mut self) {
+        self.is_short = false;
+    }
+
+    /// A connection was closed, and its descriptor is free for another one.
+    pub fn has_room_again(&mut self) {
+        self.may_accept = true;
+        self.is_short = false;
+    }
+
+    /// Warns of something that goes wrong with connections.
+    pub fn warn(&mut self, message: fmt::Arguments<'_>) {
+        self.shortages.warn(message);
+    }
+
+    /// Warns of somebody who was sent away.
+    pub fn refuse(&mut self, message: fmt::Arguments<'_>) {
+        self.refusals.warn(message);
+    }
+}

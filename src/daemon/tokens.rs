@@ -1,0 +1,131 @@
+//! What a token of the poll stands for: one table for the whole loop.
+
+use mio::Token;
+
+use crate::lifecycle::api::ids::ConnectionId;
+
+/// Connections of probes, each of which has a slot.
+pub const PROBE_SLOTS: usize = 64;
+
+/// Clients of the control socket, each of which has a slot.
+pub const CLIENT_SLOTS: usize = 16;
+
+/// The first token of a probe's connection. Those below are single ones.
+const FIRST_PROBE: usize = 16;
+
+const FIRST_CLIENT: usize = FIRST_PROBE + PROBE_SLOTS;
+
+/// From here on there are workers: connections and processes take turns, for nobody knows how many come.
+const FIRST_WORKER: usize = FIRST_CLIENT + CLIENT_SLOTS;
+
+const LAST_PROBE: usize = FIRST_CLIENT - 1;
+const LAST_CLIENT: usize = FIRST_WORKER - 1;
+
+/// What the kernel tells us about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The descriptor of our signals.
+    Signals,
+    /// The lanes: a request was answered.
+    Lanes,
+    /// The file with the token for the backend.
+    TokenFile,
+    /// The worker socket: a worker connects.
+    WorkerSocket,
+    /// The listener of the health endpoints: somebody connects.
+    ProbeListener,
+    /// The control socket: somebody connects.
+    ControlSocket,
+    /// The connection of a probe, in this slot.
+    Probe(usize),
+    /// A client of the control socket, in this slot.
+    Client(usize),
+    /// A connection of the worker.
+    Connection(ConnectionId),
+    /// A process of the worker, by its number.
+    Process(u64),
+    /// No token of ours.
+    Nothing,
+}
+
+impl Source {
+    /// Its token.
+    pub fn token(self) -> Token {
+        Token(match self {
+            Self::Signals => 0,
+            Self::WorkerSocket => 1,
+            Self::Lanes => 2,
+            Self::TokenFile => 3,
+            Self::ProbeListener => 4,
+            Self::ControlSocket => 5,
+            Self::Nothing => FIRST_PROBE - 1,
+            Self::Probe(slot) => FIRST_PROBE + slot,
+            Self::Client(slot) => FIRST_CLIENT + slot,
+            Self::Connection(id) => of_worker(id.0, 0),
+            Self::Process(number) => of_worker(number, 1),
+        })
+    }
+
+    /// Whose token it is.
+    pub fn of(token: Token) -> Self {
+        match token.0 {
+            0 => Self::Signals,
+            1 => Self::WorkerSocket,
+            2 => Self::Lanes,
+            3 => Self::TokenFile,
+            4 => Self::ProbeListener,
+            5 => Self::ControlSocket,
+            slot @ FIRST_PROBE..=LAST_PROBE => Self::Probe(slot - FIRST_PROBE),
+            slot @ FIRST_CLIENT..=LAST_CLIENT => Self::Client(slot - FIRST_CLIENT),
+            worker @ FIRST_WORKER.. => {
+                let number = worker - FIRST_WORKER;
+                // Half of a token always fits.
+                let half = u64::try_from(number / 2).unwrap_or(u64::MAX);
+                if number % 2 == 0 {
+                    Self::Connection(ConnectionId(half))
+                } else {
+                    Self::Process(half)
+                }
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
+
+fn of_worker(number: u64, kind: usize) -> usize {
+    // A counter that wraps after 2^63 connections.
+    FIRST_WORKER + usize::try_from(number).unwrap_or(0) * 2 + kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_is_known_again_by_its_token_and_no_two_have_the_same() {
+        let single = [
+            Source::Signals,
+            Source::Lanes,
+            Source::TokenFile,
+            Source::WorkerSocket,
+            Source::ProbeListener,
+            Source::ControlSocket,
+            Source::Nothing,
+        ];
+        let workers = [1, 2, 3, u64::from(u32::MAX)];
+        let sources: Vec<Source> = single
+            .into_iter()
+            .chain((0..PROBE_SLOTS).map(Source::Probe))
+            .chain((0..CLIENT_SLOTS).map(Source::Client))
+            .chain(workers.map(|number| Source::Connection(ConnectionId(number))))
+            .chain(workers.map(Source::Process))
+            .collect();
+        for source in &sources {
+            assert_eq!(Source::of(source.token()), *source);
+        }
+        let mut tokens: Vec<Token> = sources.iter().map(|source| source.token()).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), sources.len());
+    }
+}

@@ -1,0 +1,253 @@
+//! A hold on each process of the worker that has something of ours: the table behind every way in which workers come.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use log::{debug, warn};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+
+use crate::daemon::tokens::Source;
+use crate::lifecycle::api::event::Event;
+use crate::lifecycle::api::ids::ProcessId;
+use crate::os::pidfd::ProcessWatch;
+use crate::os::process::{self, Pid};
+use crate::signal::Signal;
+
+/// The processes that have connections, were given jobs, or are the worker itself.
+#[derive(Debug, Default)]
+pub struct Processes {
+    processes: BTreeMap<ProcessId, Watched>,
+    next: u64,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Watched {
+    pid: Pid,
+    /// None only for the worker, for want of a descriptor when it was started: its pid is its own until it is reaped.
+    watch: Option<ProcessWatch>,
+    connections: usize,
+    is_worker: bool,
+    /// It may hold jobs, or is being ended: whoever was given a job or a signal.
+    is_needed: bool,
+    /// It was said to be gone.
+    is_gone: bool,
+}
+
+impl Watched {
+    /// Whether nothing is lost when nobody notices its end.
+    fn is_dispensable(&self) -> bool {
+        self.connections == 0 && !self.is_worker && !self.is_needed
+    }
+
+    /// Whether there is nothing more to learn of it. One that is alive may still hold jobs of a connection that was
+    /// closed: it is watched until it is gone.
+    fn is_done(&self) -> bool {
+        self.connections == 0 && !self.is_worker && self.is_gone
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watch.as_ref().is_some_and(ProcessWatch::has_ended)
+    }
+
+    /// Whether it has to be asked from time to time.
+    fn is_unwatchable(&self) -> bool {
+        !self.is_gone && self.watch.as_ref().is_some_and(|watch| watch.as_fd().is_none())
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        match &self.watch {
+            Some(watch) => watch.signal(signal),
+            None if self.is_gone => Ok(()),
+            None => process::signal(self.pid, signal),
+        }
+    }
+}
+
+impl Processes {
+    /// How many there are, each of which may have a descriptor.
+    pub fn len(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// The worker was started with this pid: its name from here on.
+    pub fn worker_started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
+        let id = self.name(pid, true);
+        match ProcessWatch::of(pid) {
+            Ok(watch) => self.watch(id, watch, registry),
+            // It is our child: its end is noticed in any case.
+            Err(error) => warn!("cannot watch the worker's process {pid}: {error}"),
+        }
+        id
+    }
+
+    /// The worker was reaped: its pid may be anybody's.
+    pub fn worker_reaped(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.is_worker = false;
+            watched.is_gone = true;
+        }
+        self.forget_if_done(id);
+    }
+
+    /// The name of a process: the one that it has, unless that was somebody with the same pid.
+    pub fn id_of(&mut self, watch: ProcessWatch, registry: &Registry) -> ProcessId {
+        let pid = watch.pid();
+        let known = self
+            .processes
+            .iter()
+            .find(|(_, watched)| watched.pid == pid && !watched.is_gone && !watched.has_ended());
+        if let Some((id, watched)) = known {
+            let (id, is_watched) = (*id, watched.watch.is_some());
+            if !is_watched {
+                self.watch(id, watch, registry);
+            }
+            return id;
+        }
+        let id = self.name(pid, false);
+        self.watch(id, watch, registry);
+        id
+    }
+
+    /// A new name, for a process that nobody watches yet.
+    pub(super) fn name(&mut self, pid: Pid, is_worker: bool) -> ProcessId {
+        self.next += 1;
+        let id = ProcessId(self.next << 32 | u64::from(pid.number().unsigned_abs()));
+        let watched = Watched {
+            pid,
+            watch: None,
+            connections: 0,
+            is_worker,
+            is_needed: false,
+            is_gone: false,
+        };
+        self.processes.insert(id, watched);
+        id
+    }
+
+    fn watch(&mut self, id: ProcessId, watch: ProcessWatch, registry: &Registry) {
+        if let Some(descriptor) = watch.as_fd() {
+            let descriptor: RawFd = descriptor.as_raw_fd();
+            let token = Source::Process(number(id)).token();
+            if let Err(error) = registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
+                warn!("cannot watch process {id}: {error}");
+            }
+        }
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.watch = Some(watch);
+        }
+    }
+
+    /// A connection of this process was opened.
+    pub fn connected(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.connections += 1;
+        }
+    }
+
+    /// A connection of this process was closed.
+    pub fn disconnected(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.connections = watched.connections.saturating_sub(1);
+        }
+        self.forget_if_done(id);
+    }
+
+    /// This process was given a job: it is watched until its end.
+    pub fn got_job(&mut self, id: ProcessId) {
+        if let Some(watched) = self.processes.get_mut(&id) {
+            watched.is_needed = true;
+        }
+    }
+
+    /// Signals this process, and nobody else: not even one that has its pid by now.
+    pub fn signal(&mut self, id: ProcessId, signal: Signal) {
+        let Some(watched) = self.processes.get_mut(&id) else {
+            return;
+        };
+        watched.is_needed = true;
+        match watched.signal(signal) {
+            Ok(()) => debug!("{signal} to process {id}"),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                warn!("cannot send {signal} to process {id}: {error}");
+            }
+            Err(error) => debug!("{signal} to process {id}: {error}"),
+        }
+    }
+
+    /// Says once that the process with this number is gone, if it is.
+    pub fn look_at(&mut self, number: u64, events: &mut VecDeque<Event>) {
+        let range = ProcessId(number << 32)..=ProcessId(number << 32 | u64::from(u32::MAX));
+        let found = self.processes.range_mut(range).next();
+        if let Some((id, watched)) = found
+            && !watched.is_gone
+            && watched.has_ended()
+        {
+            let id = *id;
+            watched.is_gone = true;
+            events.push_back(Event::ProcessGone(id));
+            self.forget_if_done(id);
+        }
+    }
+
+    /// The same of a process by its name. One whose descriptor is readable already would never become readable again.
+    pub fn look_at_process(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
+        self.look_at(number(id), events);
+    }
+
+    /// Whether some process can only be watched by asking for it from time to time (before Linux 5.3).
+    pub fn has_unwatchable(&self) -> bool {
+        self.processes.values().any(Watched::is_unwatchable)
+    }
+
+    /// Asks for each process that can only be watched like that.
+    pub fn look_at_unwatchable(&mut self, events: &mut VecDeque<Event>) {
+        let unwatchable = self.processes.iter().filter(|(_, watched)| watched.is_unwatchable());
+        let unwatchable: Vec<u64> = unwatchable.map(|(id, _)| number(*id)).collect();
+        for number in unwatchable {
+            self.look_at(number, events);
+        }
+    }
+
+    /// Lets go of so many processes that live on without a connection, each with a descriptor: those that never had a
+    /// job, the oldest first. Whether there were as many.
+    pub fn let_go(&mut self, count: usize) -> bool {
+        let dispensable = self.processes.iter().filter(|(_, watched)| watched.is_dispensable());
+        let oldest: Vec<ProcessId> = dispensable.map(|(id, _)| *id).take(count).collect();
+        for id in &oldest {
+            // Closing its descriptor takes it out of the poll as well.
+            self.processes.remove(id);
+        }
+        oldest.len() == count
+    }
+
+    fn forget_if_done(&mut self, id: ProcessId) {
+        if self.processes.get(&id).is_some_and(Watched::is_done) {
+            // Closing its descriptor takes it out of the poll as well.
+            self.processes.remove(&id);
+        }
+    }
+}
+
+/// What a process is counted by; the rest of its name is its pid.
+fn number(id: ProcessId) -> u64 {
+    id.0 >> 32
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its poll has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_not_watched_keeps_its_name_and_is_watched_from_then_on() {
+        let poll = mio::Poll::new().unwrap();
+        let mut processes = Processes::default();
+        let worker = processes.name(Pid::own(), true);
+        let watch = ProcessWatch::of(Pid::own()).unwrap();
+        assert_eq!(processes.id_of(watch, poll.registry()), worker);
+        assert!(processes.processes.values().all(|watched| watched.watch.is_some()));
+    }
+}
