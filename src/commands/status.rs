@@ -9,7 +9,7 @@ use crate::commands::ask::exchange;
 use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, failed, warned};
 use crate::exit::Exit;
 use crate::lifecycle::api::event::Request;
-use crate::lifecycle::view::health::Probe;
+use crate::lifecycle::api::health::Probe;
 use crate::os::signals::SignalSet;
 use crate::os::{clock, stdio, tty};
 use crate::wire::operator::control::decode_answer;

@@ -25,8 +25,8 @@ use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
+use crate::lifecycle::api::budget::LEAST_LIMIT;
 use crate::lifecycle::api::options::{FinalState, Leftovers, MAX_CONCURRENCY, Restart, StopSignal};
-use crate::lifecycle::shutdown::budget::LEAST_LIMIT;
 use crate::signal::Signal;
 
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.

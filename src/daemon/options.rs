@@ -6,8 +6,8 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config};
+use crate::lifecycle::api::budget::{LimitSource, ShutdownTimes, Surroundings};
 use crate::lifecycle::api::options::Options;
-use crate::lifecycle::shutdown::budget::{LimitSource, ShutdownTimes, Surroundings};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;

@@ -1,158 +1,69 @@
 //! The machine: one event or timeout at a time, then drain the effects, then wait until the next deadline.
 //!
-//! What each kind of event means is in a file of its own, all of them parts of [`Lifecycle`]:
+//! What each kind of event means is in a file of its own, all of them parts of [`Lifecycle`]; the data that they look at stands
+//! in files that know nothing of the machine:
 //!
-//! | file | decides |
-//! |---|---|
-//! | `intake` | which trigger a signal or a directive is, and what a phase change brings with it |
-//! | `conversation` | what a worker says, and whether it is still there |
-//! | `handover` | which job goes to which connection |
-//! | `unhandled` | what becomes of jobs whose type no connection takes |
-//! | `reports` | outcomes on their way to the backend |
-//! | `redelivery` | what comes again while they are |
-//! | `doubts` | answers to an outcome that leave open what became of the job |
-//! | `setbacks` | how often in a row something failed, and how |
-//! | `refusals` | outcomes that it does not take as they are |
-//! | `news` | progress and checkpoints on theirs |
-//! | `agent` | FETCH, and how often the backend is asked again |
-//! | `fetch_forms` | how a FETCH is spelled |
-//! | `outage` | which lines an outage of the backend is told in |
-//! | `registration` | who we are to the backend: registered, known, gone |
-//! | `resume` | what a resume waits for |
-//! | `heartbeats` | what they say, and what their answers mean |
-//! | `losses` | what proves that a reservation is lost, and what becomes of its handler |
-//! | `capacity` | how many jobs the connections take, for whoever reads the log |
-//! | `supervision` | the worker's process: started, ended, started again |
-//! | `shutdown` | the times of the end: the orchestrator's clock, the deadline, the plan of the stop phase |
-//! | `steps` | the end itself, step by step |
-//! | `ending` | what is told of the end where an orchestrator looks for it |
-//! | `health` | what probes are told |
-//! | `operators` | what the programs on the control socket are answered, and when |
-//!
-//! `jobs` and `connections` are what all of them look at; `phase` alone moves a phase.
+//! | room | file | decides |
+//! |---|---|---|
+//! | `jobs` | `dispatch` | which job goes to which holder |
+//! | | `unhandled` | what becomes of jobs whose type nobody takes |
+//! | | `reports` | outcomes on their way to the backend |
+//! | | `redelivery` | what comes again while they are |
+//! | | `doubts` | answers to an outcome that leave open what became of the job |
+//! | | `ack_fallback` | outcomes that the backend does not take as they are |
+//! | | `progress` | progress and checkpoints on theirs |
+//! | | `losses` | what proves that a reservation is lost, and what becomes of its handler |
+//! | `worker` | `conversation` | what a worker says, and whether it is still there |
+//! | | `supervise` | the worker's process: started, ended, started again |
+//! | | `capacity_news` | how many jobs the worker takes, for whoever reads the log |
+//! | `backend` | `fetch` | FETCH, and how often the backend is asked again |
+//! | | `registration` | who we are to the backend: registered, known, gone |
+//! | | `heartbeats` | what they say, and what their answers mean |
+//! | | `resume` | what a resume waits for |
+//! | | `outage` | which lines an outage of the backend is told in |
+//! | `shutdown` | `phase` | which trigger moves which phase; the only file that does |
+//! | | `triggers` | which trigger a signal or a directive is, and what a phase change brings with it |
+//! | | `times` | when each part of the end begins and is over |
+//! | | `stop` | the end itself, step by step |
+//! | | `end_report` | what is told of the end where an orchestrator looks for it |
+//! | `view` | `health` | what probes are told |
+//! | | `operators` | what the programs on the control socket are answered, and when |
+//! | | `status` | what an operator is shown |
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, Effect, Farewell, HeartbeatForm, Remark, Word, WorkerState};
-use crate::lifecycle::api::event::{ErrorCode, Event, Failure, Reply};
-use crate::lifecycle::api::ids::{CallId, Claim, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::effect::Effect;
+use crate::lifecycle::api::event::Event;
+use crate::lifecycle::api::frames::ErrorCode;
+use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId};
 use crate::lifecycle::api::options::Options;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::snapshot::Snapshot;
+use crate::lifecycle::api::tally::Tally;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::backend::backoff::Jitter;
-use crate::lifecycle::backend::fetch::Agent;
-use crate::lifecycle::backend::heartbeats::Beat;
-use crate::lifecycle::backend::outage::Outages;
-use crate::lifecycle::jobs::ledger::{Ledger, Place};
-use crate::lifecycle::shutdown::end_report::Tally;
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::shutdown::times::Shutdown;
+use crate::lifecycle::backend::link::Agent;
+use crate::lifecycle::backend::outages::Outages;
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::ledger::Ledger;
+use crate::lifecycle::shutdown::clock::Shutdown;
 use crate::lifecycle::timers::Timers;
-use crate::lifecycle::view::health::Vitals;
-use crate::lifecycle::view::operators::Operators;
-use crate::lifecycle::view::snapshot::Snapshot;
+use crate::lifecycle::view::clients::Operators;
+use crate::lifecycle::view::vitals::Vitals;
 use crate::lifecycle::worker::capacity::Capacity;
 use crate::lifecycle::worker::holders::Connections;
 use crate::lifecycle::worker::supervision::Supervision;
 
 /// How long after its `give_up` a request that was not answered counts as unanswered: the shell should have said so.
 const CALL_LEEWAY: Duration = Duration::from_millis(250);
-
-/// What can become due. The one that comes first here goes first when two are due at the same moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// When has this step of the shutdown had its time?
-    Step,
-    /// When do outcomes go out although the last checkpoint of their job has no answer?
-    WithoutCheckpoints,
-    /// When is the last heartbeat sent although an earlier one has no answer?
-    FinalHeartbeat,
-    /// When have the jobs had theirs?
-    Deadline,
-    /// When is the worker told that the drain begins?
-    DelayOver,
-    /// When is it time to log how many jobs are left?
-    DrainLog,
-    /// When has a preStop hook come to nothing?
-    PrestopLapse,
-    /// When do we stop waiting for an answer that should have come?
-    Call(CallId),
-    /// When have the descendants of a worker that ended had their time?
-    KillDescendants,
-    /// When do we stop waiting for descendants that SIGKILL did not end?
-    GiveUpOnDescendants,
-    /// When is it time to look for descendants that became ours since the last look?
-    Rescan,
-    /// When is the worker started again?
-    Start,
-    /// Until when do the reports of the last worker hold up the next one?
-    StartAnyway,
-    /// When has the worker had its time to say ready?
-    Ready,
-    /// When is it told that the connections take more or fewer jobs than before?
-    Capacity,
-    /// When are all connections there, as far as can be told?
-    Settled,
-    /// When has a process whose connection was closed had its time to end by itself?
-    HungUp(ProcessId),
-    /// When has a process that is being ended had its time?
-    KillProcess(ProcessId),
-    /// When is this connection asked whether it is there?
-    Ping(ConnectionId),
-    /// When has this connection had its time to read?
-    Stalled(ConnectionId),
-    /// When has this job had its time?
-    JobTimeout(Claim),
-    /// When has the handler had its time to answer the cancel?
-    JobGrace(Claim),
-    /// The same for a job that is lost.
-    LostGrace(Claim),
-    /// When do we stop waiting for somebody who takes this job?
-    NoHandler(Claim),
-    /// When is the ACK sent without its result?
-    WithoutResult(Claim),
-    /// When is this report sent again?
-    Report(Claim),
-    /// When is this job looked at again that came while an earlier outcome of it was on its way?
-    LookAgain(Claim),
-    /// When may the next progress be sent?
-    Progress(Claim),
-    /// When is the checkpoint saved again?
-    Checkpoint(Claim),
-    /// When is a person told of an outage again?
-    Outage,
-    /// When is the next heartbeat?
-    Heartbeat,
-    /// When is the next registration attempt?
-    Register,
-    /// When may the next FETCH be?
-    Fetch,
-    /// When is a FETCH that failed tried again?
-    FetchAgain,
-    /// When has a program on the control socket had its time to ask, or to wait?
-    Client(ClientId),
-}
-
-/// What a request to the backend was for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Purpose {
-    Register(WorkerId),
-    Heartbeat(Beat),
-    FinalHeartbeat {
-        state: WorkerState,
-        form: HeartbeatForm,
-    },
-    /// And when it went out.
-    Fetch(WorkerId, Moment),
-    Report(Claim),
-    LookBeforeRepeat(Claim),
-    LookAgain(Claim),
-    LookForLost(Claim),
-    Progress(Claim),
-    Checkpoint(Claim),
-    Manifest,
-    Deregister(WorkerId, Farewell),
-}
 
 /// The life of one worker, its jobs and its conversation with the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

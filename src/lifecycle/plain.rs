@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::exit::{Ended, RemapExit};
+use crate::lifecycle::api::budget::Budget;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::shutdown::budget::Budget;
 use crate::lifecycle::timers::Timers;
 use crate::signal::Signal;
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::lifecycle::view::health::Trouble;
+use crate::lifecycle::api::health::Trouble;
 
 /// Why the answer is no.
 #[derive(Serialize)]

@@ -5,10 +5,10 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Outcome, WorkerState};
+use crate::lifecycle::api::snapshot::Snapshot;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::words::{Outcome, WorkerState};
 use crate::lifecycle::view::metrics::{End, Figures, Histogram, Kind, OTHER, OfKind, Status};
-use crate::lifecycle::view::snapshot::Snapshot;
 use crate::wire::names;
 
 /// How the text is declared.

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::effect::{Call, Effect, Remark};
-use crate::lifecycle::api::event::{Reply, Subject};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::Reply;
+use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, WorkerId};
-use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::api::job::Subject;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {
@@ -97,7 +100,7 @@ fn work(figures: &mut Figures, job: &Arc<Subject>, outcome: Outcome, took: u64) 
         Outcome::Failed => Call::Fail {
             worker,
             job: id,
-            error: crate::lifecycle::api::event::JobError {
+            error: crate::lifecycle::api::job::JobError {
                 code: None,
                 kind: None,
                 message: "no".into(),
@@ -259,7 +262,7 @@ fn worst() -> Figures {
             worker: worker(),
             count: 1,
             visibility: Duration::from_secs(120),
-            form: crate::lifecycle::api::effect::FetchForm::Full,
+            form: crate::lifecycle::api::forms::FetchForm::Full,
         },
     ];
     for make in calls {

@@ -1,9 +1,9 @@
 //! What the values of the lifecycle are called on the wire.
 
-use crate::lifecycle::api::effect::{About, CancelReason, WorkerState};
-use crate::lifecycle::api::event::ErrorCode;
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::view::health::Probe;
+use crate::lifecycle::api::frames::ErrorCode;
+use crate::lifecycle::api::health::Probe;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::words::{About, CancelReason, WorkerState};
 use crate::lifecycle::view::metrics::{End, Endpoint};
 
 /// The `code` of an error frame.

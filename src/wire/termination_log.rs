@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::api::effect::Reason;
+use crate::lifecycle::api::end_cause::EndCause;
+use crate::lifecycle::api::end_report::{Account, Cause, MOST_LEFT_NAMES};
 use crate::lifecycle::api::ids::{JobId, Text};
-use crate::lifecycle::shutdown::end_report::{Account, Cause, MOST_LEFT_NAMES};
-use crate::lifecycle::worker::end_cause::EndCause;
+use crate::lifecycle::api::words::Reason;
 use crate::signal::Signal;
 
 /// Most bytes of it: what Kubernetes reads of the file of one container.

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lifecycle::api::effect::CancelReason;
-use crate::lifecycle::api::event::Subject;
-use crate::lifecycle::shutdown::end_report::Tally;
+use crate::lifecycle::api::job::Subject;
+use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::words::CancelReason;
 
 /// A shutdown that cut these jobs off.
 fn cut_off(names: &[&str]) -> Account {

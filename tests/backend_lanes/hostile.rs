@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::Call;
-use ojs_init::lifecycle::api::event::{Failure, Habits, Reply};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Failure, Habits, Reply};
 
 use crate::backend::Endpoint;
 use crate::lanes::*;

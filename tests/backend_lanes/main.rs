@@ -30,7 +30,8 @@ use crate::support::{temp, wait};
 use backend::{Behaviour, Endpoint, Outcome};
 use lanes::*;
 use ojs_init::daemon::backend::lanes::Lanes;
-use ojs_init::lifecycle::api::event::{Directive, Failure, JobState, Reply};
+use ojs_init::lifecycle::api::call::{Directive, Failure, Reply};
+use ojs_init::lifecycle::api::job::JobState;
 
 #[test]
 fn a_job_goes_through_every_call_of_its_life() {

@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::{Effect, Remark, Word};
-use ojs_init::lifecycle::api::event::{Event, Failure, Reply};
+use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::event::Event;
+use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::lifecycle::api::ids::{CallId, ConnectionId};
 use ojs_init::lifecycle::api::options::Options;
+use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::machine::{Lifecycle, Timer};
-use ojs_init::lifecycle::view::health::Probe;
+use ojs_init::lifecycle::api::timer::Timer;
+use ojs_init::lifecycle::machine::Lifecycle;
 
 use crate::script::render;
 use crate::script::settings;

@@ -10,8 +10,7 @@ use crate::daemon::backend::http::{Http, Target};
 pub use crate::daemon::backend::pool::Heard;
 use crate::daemon::backend::pool::{IDLE_LIMIT, Job, MakeWork, Plan, Pool, STACK_BYTES, TakeAnswer, Work};
 use crate::daemon::backend::settings::{LaneError, LaneSettings};
-use crate::lifecycle::api::effect::Call;
-use crate::lifecycle::api::event::Reply;
+use crate::lifecycle::api::call::{Call, Reply};
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::time::Moment;
 

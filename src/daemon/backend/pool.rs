@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::Call;
-use crate::lifecycle::api::event::{Failure, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::time::Moment;
 use crate::os::signals::{self, SignalSet};

@@ -8,8 +8,9 @@ use log::Level;
 use crate::daemon::log::record::{Fields, Note};
 use crate::daemon::log::words::{info, jobs, warn};
 use crate::exit::Ended;
-use crate::lifecycle::shutdown::end_report::{Account, Cause, Manner, WorkerEnd};
-use crate::lifecycle::worker::end_cause::EndCause;
+use crate::lifecycle::api::end_cause::EndCause;
+use crate::lifecycle::api::end_report::{Account, Cause};
+use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
 use crate::signal::Signal;
 
 /// What is known of the end before it comes.

@@ -3,7 +3,7 @@
 use log::Level;
 
 use crate::daemon::log::record::{Fields, Note};
-use crate::lifecycle::api::effect::{FetchForm, HeartbeatForm};
+use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 
 /// Heartbeats are tried in another form.
 pub fn heartbeat(form: HeartbeatForm) -> Note {

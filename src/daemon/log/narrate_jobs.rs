@@ -9,9 +9,9 @@ use log::Level;
 use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, NAME_BYTES, Note, clipped};
 use crate::daemon::log::throttle::Seldom;
 use crate::daemon::log::words::milliseconds;
-use crate::lifecycle::api::effect::{CancelReason, Outcome};
-use crate::lifecycle::api::event::{JobError, Subject};
 use crate::lifecycle::api::ids::{ConnectionId, JobId};
+use crate::lifecycle::api::job::{JobError, Subject};
+use crate::lifecycle::api::words::{CancelReason, Outcome};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::seconds;
 

@@ -9,8 +9,9 @@ use log::Level;
 use crate::daemon::log::record::{Fields, Note};
 use crate::daemon::log::throttle::Seldom;
 use crate::daemon::log::words::{info, kind_and_reason, milliseconds, warn};
-use crate::lifecycle::api::event::{Failure, Subject};
-use crate::lifecycle::backend::outage::Outage;
+use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::job::Subject;
+use crate::lifecycle::api::outage::Outage;
 use crate::wire::text::seconds;
 
 /// Between two lines about requests that fail alike.

@@ -6,11 +6,11 @@ use log::Level;
 
 use crate::daemon::log::record::{Fields, Note};
 use crate::daemon::log::words::{because_of, info, jobs, reason_of, warn};
-use crate::lifecycle::api::effect::Reason;
+use crate::lifecycle::api::force::Force;
 #[cfg(test)]
-use crate::lifecycle::api::effect::Remark;
-use crate::lifecycle::shutdown::end_report::StillThere;
-use crate::lifecycle::shutdown::force::Force;
+use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::worker_end::StillThere;
 use crate::wire::text::seconds;
 
 /// `a second SIGTERM, 1.2 s after the first`

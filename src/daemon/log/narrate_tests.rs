@@ -11,12 +11,16 @@ use serde_json::Value;
 
 use crate::daemon::log::record::{Format, Record};
 use crate::exit::Ended;
-use crate::lifecycle::api::effect::{CancelReason, Outcome};
-use crate::lifecycle::api::event::{Event, JobError, Reply, Subject};
+use crate::lifecycle::api::call::Reply;
+use crate::lifecycle::api::end_report::{Account, Cause};
+use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::ids::{CallId, JobId};
-use crate::lifecycle::backend::outage::Outage;
-use crate::lifecycle::shutdown::end_report::{Account, Cause, Manner, Tally, WorkerEnd};
+use crate::lifecycle::api::job::{JobError, Subject};
+use crate::lifecycle::api::outage::Outage;
+use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::words::{CancelReason, Outcome};
+use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
 use crate::signal::Signal;
 use crate::wire::backend::request::Words;
 
@@ -398,7 +402,7 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
 
 #[test]
 fn no_remark_is_left_out_here() {
-    let source = include_str!("../../lifecycle/api/effect.rs");
+    let source = include_str!("../../lifecycle/api/remark.rs");
     let (_, remarks) = source.split_once("pub enum Remark {\n").unwrap();
     let remarks = remarks.split("\n}\n").next().unwrap();
     let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());

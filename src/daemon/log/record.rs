@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::lifecycle::api::event::{Subject, Trace};
+use crate::lifecycle::api::job::{Subject, Trace};
 use crate::wire::text::seconds;
 use crate::wire::text::{escape, is_active};
 

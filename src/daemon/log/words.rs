@@ -6,8 +6,8 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::record::{Fields, Note};
-use crate::lifecycle::api::effect::{Reason, WorkerState};
-use crate::lifecycle::api::event::Failure;
+use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::words::{Reason, WorkerState};
 
 /// A record of level info.
 pub fn info(message: impl fmt::Display) -> Note {

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
-use crate::lifecycle::api::effect::Word;
 use crate::lifecycle::api::event::Event;
+use crate::lifecycle::api::frames::Word;
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::WorkerState;
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::view::health::{Health, Probe};
-use crate::lifecycle::view::status::Status;
+use crate::lifecycle::api::health::{Health, Probe};
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::status::Status;
+use crate::lifecycle::api::words::WorkerState;
 
 /// What an operator is answered. How it is spelled is the business of `wire::control`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

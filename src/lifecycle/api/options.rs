@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::exit::RemapExit;
+use crate::lifecycle::api::budget::ShutdownTimes;
 use crate::lifecycle::api::ids::Text;
-use crate::lifecycle::shutdown::budget::ShutdownTimes;
 use crate::signal::Signal;
 
 /// Most jobs that one worker may hold at once.

@@ -1,19 +1,20 @@
 //! The conversation with the backend: what we know of it, FETCH, and how often it is asked again. Registration and
 //! heartbeats have files of their own.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, FetchForm, Remark};
-use crate::lifecycle::api::event::{Directive, Failure, Habits, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::forms::FetchForm;
 use crate::lifecycle::api::ids::WorkerId;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::backend::fetch_forms::FetchForms;
-use crate::lifecycle::backend::heartbeats::Beats;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::{Setbacks, asked_for, is_of_an_outage, is_of_credentials};
-use crate::lifecycle::jobs::ledger::LookStep;
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
-use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::jobs::job::LookStep;
+use crate::lifecycle::machine::Lifecycle;
 
 /// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
 const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
@@ -26,85 +27,6 @@ const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
 
 /// Within this time after an outage what it held up is tried again.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
-
-/// The backend's store has shown itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct StoreSeen {
-    /// When the request went out that showed it: the store was there at that time or later.
-    pub(in crate::lifecycle) asked_at: Moment,
-    /// When it was answered.
-    pub(in crate::lifecycle) at: Moment,
-}
-
-/// What we know of the backend.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Agent {
-    /// Our name; another one for each incarnation of the worker.
-    pub(in crate::lifecycle) worker: Option<WorkerId>,
-    /// Whether registration was answered, one way or the other.
-    pub(in crate::lifecycle) is_settled: bool,
-    /// Whether the backend has accepted anything from this incarnation: only then does it have to hear of our end.
-    pub(in crate::lifecycle) is_known: bool,
-    /// When and how heartbeats go out.
-    pub(in crate::lifecycle) beats: Beats,
-    /// What this kind of backend does differently.
-    pub(in crate::lifecycle) habits: Habits,
-    /// Whether it was asked, and did answer, or does not answer.
-    pub(in crate::lifecycle) knows_habits: bool,
-    /// How often it was asked in vain.
-    pub(in crate::lifecycle) manifest_failures: u32,
-    /// When it refused the full form of an ACK and took the bare one (requirements C-24).
-    pub(in crate::lifecycle) bare_acks_since: Option<Moment>,
-    /// FETCHes in a row that failed.
-    fetches: Setbacks,
-    /// How they are spelled.
-    pub(in crate::lifecycle) fetch_forms: FetchForms,
-    /// Registrations in a row that failed.
-    pub(in crate::lifecycle) registrations: Setbacks,
-    /// What the last heartbeat's reply asked for.
-    pub(in crate::lifecycle) last_directive: Option<Directive>,
-    /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
-    pub(in crate::lifecycle) store_seen: Option<StoreSeen>,
-    /// When it last took an outcome.
-    pub(in crate::lifecycle) outcome_taken_at: Option<Moment>,
-    /// When something was last brought forward.
-    brought_forward_at: Option<Moment>,
-    /// The backend takes no progress.
-    pub(in crate::lifecycle) has_no_progress: bool,
-    /// The backend saves no checkpoints.
-    pub(in crate::lifecycle) has_no_checkpoints: bool,
-    /// The present incarnation was deregistered: a late answer does not make it known again.
-    pub(in crate::lifecycle) has_left: bool,
-    /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
-    /// knows them.
-    pub(in crate::lifecycle) retired: BTreeMap<WorkerId, bool>,
-}
-
-impl Agent {
-    pub(in crate::lifecycle) fn new(interval: Duration) -> Self {
-        Self {
-            worker: None,
-            is_settled: false,
-            is_known: false,
-            beats: Beats::new(interval),
-            habits: Habits::default(),
-            knows_habits: false,
-            manifest_failures: 0,
-            bare_acks_since: None,
-            fetches: Setbacks::default(),
-            fetch_forms: FetchForms::default(),
-            registrations: Setbacks::default(),
-            last_directive: None,
-            store_seen: None,
-            outcome_taken_at: None,
-            brought_forward_at: None,
-            has_no_progress: false,
-            has_no_checkpoints: false,
-            has_left: false,
-            retired: BTreeMap::new(),
-        }
-    }
-}
 
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
@@ -230,7 +152,7 @@ impl Lifecycle {
     }
 
     /// A heartbeat got through again: so may what failed as the last ones did, but not from all workers at once.
-    pub(in crate::lifecycle) fn outage_is_over(&mut self, now: Moment) {
+    pub(super) fn outage_is_over(&mut self, now: Moment) {
         let spread = self.jitter.up_to(BACK_WITHIN);
         self.bring_forward(is_of_an_outage, spread, now);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::FetchForm;
+use crate::lifecycle::api::forms::FetchForm;
 use crate::lifecycle::api::time::Moment;
 
 /// How long a form other than the full one is used before the full one is tried again.
@@ -24,14 +24,14 @@ pub(in crate::lifecycle) struct FetchForms {
 
 impl FetchForms {
     /// What was learnt about a backend may not be so with the next one.
-    pub(in crate::lifecycle) fn forget_backend(&mut self) {
+    pub(super) fn forget_backend(&mut self) {
         self.form = FetchForm::Full;
         self.since = None;
         self.refusals = 0;
     }
 
     /// The next FETCH goes out in this form.
-    pub(in crate::lifecycle) fn next(&mut self) -> FetchForm {
+    pub(super) fn next(&mut self) -> FetchForm {
         self.sent = self.form;
         self.form
     }
@@ -43,7 +43,7 @@ impl FetchForms {
 
     /// The last one was refused. Whether the next form is to be tried at once; when all of them were refused it is not the
     /// form.
-    pub(in crate::lifecycle) fn refused(&mut self) -> bool {
+    pub(super) fn refused(&mut self) -> bool {
         self.form = self.sent.next();
         self.since = None;
         self.refusals += 1;
@@ -56,7 +56,7 @@ impl FetchForms {
 
     /// The last one was accepted. Its form, if that is worth a line in the log. The full form is tried again now and then: a
     /// single refusal may have been nobody's last word, and the other forms say less.
-    pub(in crate::lifecycle) fn accepted(&mut self, now: Moment) -> Option<FetchForm> {
+    pub(super) fn accepted(&mut self, now: Moment) -> Option<FetchForm> {
         if self.form != self.sent {
             self.form = self.sent;
             self.since = None;

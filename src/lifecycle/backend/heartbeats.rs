@@ -3,21 +3,23 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, HeartbeatForm, Remark, WorkerState};
-use crate::lifecycle::api::event::{Failure, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::forms::HeartbeatForm;
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::backend::resume::Resumed;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::{Setbacks, is_of_an_outage};
-use crate::lifecycle::jobs::ledger::Job;
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
-use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::jobs::job::Job;
+use crate::lifecycle::machine::Lifecycle;
 
 /// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
 const MAX_BEATS_IN_FLIGHT: usize = 2;
-
-/// How long a form other than the full one is used before the full one is tried again.
-const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// So many heartbeats in a row without an answer are an outage.
 const LOST_IN_AN_OUTAGE: u32 = 2;
@@ -27,106 +29,6 @@ const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a job for ever.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// When and how heartbeats go out.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Beats {
-    /// Time between two.
-    pub(in crate::lifecycle) interval: Duration,
-    /// The next one says quiet although we are further already (GS 5.1).
-    says_quiet_first: bool,
-    /// One has said terminate: from there no way leads back to quiet.
-    has_said_terminate: bool,
-    /// Another one is wanted as soon as there is room for it.
-    again: bool,
-    /// When a worker last asked for one.
-    asked_at: Option<Moment>,
-    /// Whether this backend tells which reservations a heartbeat extended.
-    pub(in crate::lifecycle) extends: bool,
-    /// How they are spelled; what worked is remembered.
-    form: HeartbeatForm,
-    /// When one in this form was first accepted; none: not yet.
-    form_since: Option<Moment>,
-    /// Forms in a row that were refused.
-    refusals: u32,
-    /// Every form was, and that was said.
-    are_refused: bool,
-    /// How many in a row did not get through, or their answers did not.
-    lost: u32,
-    /// A resume that none of them has been answered since.
-    pub(in crate::lifecycle) resumed: Option<Resumed>,
-    /// Somebody else than the backend answered the last one.
-    is_answered_by_others: bool,
-}
-
-/// What a heartbeat said that is on its way.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Beat {
-    pub(in crate::lifecycle) worker: WorkerId,
-    /// When it went out.
-    pub(in crate::lifecycle) at: Moment,
-    pub(in crate::lifecycle) named: Vec<(JobId, Claim)>,
-    pub(in crate::lifecycle) form: HeartbeatForm,
-    /// It says quiet on the way to terminate.
-    says_quiet_first: bool,
-    /// How long it keeps what it names.
-    pub(in crate::lifecycle) kept_for: Duration,
-    /// It went out after a resume that was not answered until then.
-    pub(in crate::lifecycle) is_after_resume: bool,
-}
-
-impl Beats {
-    pub(in crate::lifecycle) fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            says_quiet_first: false,
-            has_said_terminate: false,
-            again: false,
-            asked_at: None,
-            extends: false,
-            form: HeartbeatForm::Full,
-            form_since: None,
-            refusals: 0,
-            are_refused: false,
-            lost: 0,
-            resumed: None,
-            is_answered_by_others: false,
-        }
-    }
-
-    /// What was learnt about a backend may not be so with the next one.
-    pub(in crate::lifecycle) fn forget_backend(&mut self) {
-        self.extends = false;
-        self.try_full_form();
-    }
-
-    /// How the next one is spelled.
-    pub(in crate::lifecycle) fn form(&self) -> HeartbeatForm {
-        self.form
-    }
-
-    fn try_full_form(&mut self) {
-        self.form = HeartbeatForm::Full;
-        self.form_since = None;
-        self.refusals = 0;
-    }
-
-    /// One in this form was accepted. The full form is tried again now and then: a single refusal may have been nobody's
-    /// last word, and the other forms say less.
-    fn accepted(&mut self, form: HeartbeatForm, may_try: bool, now: Moment) {
-        if form != self.form {
-            self.form = form;
-            self.form_since = None;
-        }
-        self.refusals = 0;
-        self.are_refused = false;
-        self.is_answered_by_others = false;
-        let since = *self.form_since.get_or_insert(now);
-        if may_try && form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
-            self.try_full_form();
-        }
-    }
-}
 
 impl Lifecycle {
     /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.

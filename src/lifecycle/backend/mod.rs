@@ -1,10 +1,15 @@
 //! The backend: registration, heartbeats, FETCH, and what is done when it fails.
 
 pub(super) mod backoff;
+pub(super) mod beats;
 pub(super) mod fetch;
 pub(super) mod fetch_forms;
 pub(super) mod heartbeats;
+pub(super) mod link;
 pub mod outage;
+pub(super) mod outages;
+pub(super) mod purpose;
 pub(super) mod registration;
 pub(super) mod resume;
+pub(super) mod resumed;
 pub(super) mod retry_state;

@@ -3,53 +3,20 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::Remark;
-use crate::lifecycle::api::event::Failure;
+use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::outage::Outage;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::backend::outages::Present;
+use crate::lifecycle::machine::Lifecycle;
 
 /// Between two lines about an outage that goes on, and between two that say that one begins.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// An outage, as a person is told of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Outage {
-    /// Since its first failed request.
-    pub lasted: Duration,
-    /// How the last request failed.
-    pub failure: Failure,
-    /// Requests that failed.
-    pub failed: u32,
-    /// Outcomes that wait for the backend.
-    pub waiting: usize,
-    /// Until the first of the jobs that we have may be given to others, as far as the last heartbeat that was accepted and
-    /// the FETCH secured it. None: we have none.
-    pub lapses_in: Option<Duration>,
-}
-
-/// What is remembered of outages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Outages {
-    now: Option<Present>,
-    /// Before this moment no other beginning is told: a network that comes and goes is told once a minute.
-    tells_again_at: Option<Moment>,
-    /// Requests that failed in outages that nobody was told of.
-    untold: u32,
-    /// When the last heartbeat that was accepted went out, and until when the jobs that it named are reserved.
-    secured: Option<(Moment, Moment)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Present {
-    since: Moment,
-    failure: Failure,
-    failed: u32,
-    is_told: bool,
-}
-
 impl Lifecycle {
     /// A request failed as requests do in an outage.
-    pub(in crate::lifecycle) fn request_lost(&mut self, failure: Failure, now: Moment) {
+    pub(super) fn request_lost(&mut self, failure: Failure, now: Moment) {
         if let Some(present) = &mut self.outages.now {
             present.failure = failure;
             present.failed = present.failed.saturating_add(1);
@@ -77,7 +44,7 @@ impl Lifecycle {
     }
 
     /// A request was answered by the backend.
-    pub(in crate::lifecycle) fn request_answered(&mut self, now: Moment) {
+    pub(super) fn request_answered(&mut self, now: Moment) {
         let outage = self.outage(now);
         let (Some(present), Some(outage)) = (self.outages.now.take(), outage) else {
             return;
@@ -113,7 +80,7 @@ impl Lifecycle {
     }
 
     /// A heartbeat that went out then was accepted: it keeps the jobs that it named for so long.
-    pub(in crate::lifecycle) fn reservations_secured(&mut self, sent_at: Moment, visibility: Duration) {
+    pub(super) fn reservations_secured(&mut self, sent_at: Moment, visibility: Duration) {
         let until = sent_at.after(visibility);
         let is_newer = self.outages.secured.is_none_or(|(before, _)| before <= sent_at);
         if is_newer {

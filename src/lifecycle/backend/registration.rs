@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, Farewell, Remark};
-use crate::lifecycle::api::event::{Failure, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::forms::Farewell;
 use crate::lifecycle::api::ids::WorkerId;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::{Setbacks, is_of_an_outage};
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::machine::Lifecycle;
 
 /// However short the heartbeat interval is, pauses between registrations may become this long.
 const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
@@ -41,7 +45,7 @@ impl Lifecycle {
     }
 
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
-    pub(in crate::lifecycle) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
+    pub(super) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
         if self.agent.worker.as_ref() == Some(worker) {
             let was_known = std::mem::replace(&mut self.agent.is_known, !self.agent.has_left);
             // Its first answer came after the end had begun: what was held back until then is due.
@@ -112,7 +116,7 @@ impl Lifecycle {
         }
     }
 
-    pub(in crate::lifecycle) fn register_again(&mut self, failure: Failure, now: Moment) {
+    pub(super) fn register_again(&mut self, failure: Failure, now: Moment) {
         if self.phase.is_terminating() {
             return;
         }
@@ -249,7 +253,7 @@ impl Lifecycle {
 
     /// Asks what kind of backend it is, once for each registration; after a heartbeat, so that a backend that is down
     /// is asked no more often than that.
-    pub(in crate::lifecycle) fn ask_for_manifest(&mut self, now: Moment) {
+    pub(super) fn ask_for_manifest(&mut self, now: Moment) {
         let is_asking = self.is_waiting_for(|purpose| *purpose == Purpose::Manifest);
         if !self.agent.knows_habits && !is_asking && !self.phase.is_terminating() {
             self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);

@@ -2,17 +2,12 @@
 //!
 //! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
 
-use crate::lifecycle::api::effect::{Reason, Remark};
-use crate::lifecycle::api::event::{Directive, Reply};
-use crate::lifecycle::backend::heartbeats::Beat;
+use crate::lifecycle::api::call::{Directive, Reply};
+use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::resumed::Resumed;
 use crate::lifecycle::machine::Lifecycle;
-
-/// A resume that the backend has not answered yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Resumed {
-    /// An operator asked for it, and the backend's last word was quiet: it may not agree.
-    is_contested: bool,
-}
 
 impl Lifecycle {
     /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
@@ -25,7 +20,7 @@ impl Lifecycle {
     }
 
     /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
-    pub(in crate::lifecycle) fn resume_is_answered(&mut self, beat: &Beat, reply: &Reply) {
+    pub(super) fn resume_is_answered(&mut self, beat: &Beat, reply: &Reply) {
         if !beat.is_after_resume {
             return;
         }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::event::Failure;
+use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::time::Moment;
 
 /// Failures in a row of the same thing.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::Remark;
-use crate::lifecycle::api::event::ErrorCode;
+use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::ledger::{Place, Step, What};
-use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::jobs::job::{Place, Step, What};
+use crate::lifecycle::machine::Lifecycle;
 
 /// How long the worker may answer differently when the backend does not take its result.
 const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -16,7 +17,7 @@ const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const BARE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl Lifecycle {
-    pub(in crate::lifecycle) fn is_bare_at_first(&self, what: &What, now: Moment) -> bool {
+    pub(super) fn is_bare_at_first(&self, what: &What, now: Moment) -> bool {
         let takes_bare = self
             .agent
             .bare_acks_since
@@ -25,13 +26,13 @@ impl Lifecycle {
     }
 
     /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
-    pub(in crate::lifecycle) fn note_ack_form(&mut self, is_bare: bool, now: Moment) {
+    pub(super) fn note_ack_form(&mut self, is_bare: bool, now: Moment) {
         let since = self.agent.bare_acks_since.filter(|since| since.until(now) < BARE_FOR);
         self.agent.bare_acks_since = is_bare.then(|| since.unwrap_or(now));
     }
 
     /// The backend will never accept this request as it is: the bare form may do, or a smaller result.
-    pub(in crate::lifecycle) fn report_is_refused(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn report_is_refused(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Reporting(report) = &job.place else { return };
         let (id, listener) = (job.id().clone(), report.connection);

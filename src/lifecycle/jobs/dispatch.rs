@@ -4,15 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{CancelReason, Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES, Remark, Word};
-use crate::lifecycle::api::event::{Delivery, JobError};
+use crate::lifecycle::api::effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
+use crate::lifecycle::api::end_cause::EndCause;
+use crate::lifecycle::api::frames::Word;
 use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, WorkerId};
+use crate::lifecycle::api::job::{Delivery, JobError};
 use crate::lifecycle::api::options::Leftovers;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::ledger::{Held, Place, Suspicion, What};
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::worker::end_cause::EndCause;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::{Held, Place, Suspicion, What};
+use crate::lifecycle::machine::Lifecycle;
 
 impl Lifecycle {
     /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now. Whether
@@ -256,18 +261,18 @@ impl Lifecycle {
         }
     }
 
-    pub(in crate::lifecycle) fn fail(&mut self, claim: Claim, error: JobError, now: Moment) {
+    pub(super) fn fail(&mut self, claim: Claim, error: JobError, now: Moment) {
         self.decide(claim, What::Fail { error }, None, false, now);
     }
 
-    pub(in crate::lifecycle) fn requeue(&mut self, claim: Claim, reason: &str, now: Moment) {
+    pub(super) fn requeue(&mut self, claim: Claim, reason: &str, now: Moment) {
         let was_waiting = self.jobs.get(claim).is_some_and(|job| job.place == Place::Waiting);
         self.decide(claim, What::Requeue { reason: reason.into() }, None, was_waiting, now);
     }
 }
 
 /// An error of ours: code and type are the same word (requirements C-05, E-01).
-pub(in crate::lifecycle) fn error(word: &str, message: &str, retryable: bool) -> JobError {
+pub(super) fn error(word: &str, message: &str, retryable: bool) -> JobError {
     JobError {
         code: Some(word.into()),
         kind: Some(word.into()),

@@ -9,15 +9,22 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, CancelReason, FetchForm, HeartbeatForm, Remark};
-use crate::lifecycle::api::event::{ErrorCode, Failure, JobState, JobView, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
+use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::ids::{Claim, JobId};
+use crate::lifecycle::api::job::{JobState, JobView};
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::backend::fetch::StoreSeen;
-use crate::lifecycle::backend::heartbeats::Beat;
-use crate::lifecycle::jobs::ledger::{Job, Missing, Place, Question, Report, Step, What};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::link::StoreSeen;
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, Step, What};
 use crate::lifecycle::jobs::reports::is_ours;
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::machine::Lifecycle;
 
 /// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does
 /// not know the job, and says so in its own way.
@@ -43,7 +50,7 @@ impl Lifecycle {
     }
 
     /// The backend took an outcome; None: it is not known which of its requests brought that about.
-    pub(in crate::lifecycle) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
+    pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
         self.agent.outcome_taken_at = Some(now);
         if let Some(asked_at) = asked_at {
             self.store_was_seen(asked_at, now);
@@ -80,7 +87,7 @@ impl Lifecycle {
 
     /// The backend says that there is no such job, to a request of this moment. It is believed when the reservation is over,
     /// and sooner when the store has shown itself since the first time and says the same afterwards.
-    pub(in crate::lifecycle) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, now: Moment) {
+    pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let until = self.reserved_until(job).min(now.after(MISSING_FOR_GOOD));
         let seen = self.agent.store_seen;
@@ -100,7 +107,7 @@ impl Lifecycle {
     }
 
     /// A conflict that does not say the job's state: only a look tells whether an earlier ACK got through.
-    pub(in crate::lifecycle) fn ack_is_in_conflict(&mut self, claim: Claim, was_sent_twice: bool, now: Moment) {
+    pub(super) fn ack_is_in_conflict(&mut self, claim: Claim, was_sent_twice: bool, now: Moment) {
         if let Some(report) = self.jobs.report_mut(claim) {
             report.sent = report.sent.saturating_add(u32::from(was_sent_twice));
             report.question = Question::Completed;
@@ -110,7 +117,7 @@ impl Lifecycle {
     }
 
     /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by somebody else.
-    pub(in crate::lifecycle) fn job_is_completed(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn job_is_completed(&mut self, claim: Claim, now: Moment) {
         let is_repeat = self.jobs.report_mut(claim).is_some_and(|report| report.sent > 1);
         if is_repeat {
             self.settled(claim, now);
@@ -121,7 +128,7 @@ impl Lifecycle {
         }
     }
 
-    pub(in crate::lifecycle) fn report_is_lost(&mut self, claim: Claim) {
+    pub(super) fn report_is_lost(&mut self, claim: Claim) {
         let Some(job) = self.finish(claim) else { return };
         self.say(Remark::ReservationLost(job.subject(), CancelReason::Lost));
         let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
@@ -140,7 +147,7 @@ impl Lifecycle {
 
     /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend takes other outcomes or shows
     /// this very job, it is the result that it never takes.
-    pub(in crate::lifecycle) fn ack_meets_server_error(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn ack_meets_server_error(&mut self, claim: Claim, now: Moment) {
         self.pause_report(claim, Step::Pausing, Failure::ServerError, now);
         let taken_at = self.agent.outcome_taken_at;
         let Some(report) = self.jobs.report_mut(claim) else {
@@ -167,14 +174,14 @@ impl Lifecycle {
         self.drop_result(claim, now);
     }
 
-    pub(in crate::lifecycle) fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
         let is_over = |report: &mut Report| report.setbacks.alike_for(now) >= FOREIGN_FOR_GOOD;
         if self.jobs.report_mut(claim).is_some_and(is_over) {
             self.report_is_lost(claim);
         }
     }
 
-    pub(in crate::lifecycle) fn look_before_repeat(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn look_before_repeat(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let call = Call::Look { job: job.id().clone() };
         let purpose = Purpose::LookBeforeRepeat(claim);

@@ -6,15 +6,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, CancelReason, Remark};
-use crate::lifecycle::api::event::{JobState, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId};
+use crate::lifecycle::api::job::JobState;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::backend::heartbeats::Beat;
-use crate::lifecycle::jobs::ledger::{Held, Job, Place};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::{Held, Job, Place};
 use crate::lifecycle::jobs::reports::is_ours;
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
-use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::holders::Connection;
 
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
@@ -111,7 +116,7 @@ impl Lifecycle {
 
     /// A job that was lost is ours again, with a new reservation. When its own timeout was over meanwhile nothing has been made of
     /// that yet.
-    pub(in crate::lifecycle) fn regain(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn regain(&mut self, claim: Claim, now: Moment) {
         self.timers.cancel(Timer::LostGrace(claim));
         self.jobs.regain(claim);
         if let Some(Place::Held(held)) = self.jobs.get(claim).map(|job| job.place.clone()) {
@@ -128,7 +133,7 @@ impl Lifecycle {
     }
 
     /// Whether a delivery of a job that was lost is more than was asked for, since its credit was used for another one.
-    pub(in crate::lifecycle) fn is_regained_beyond_credit(&self, claim: Claim) -> bool {
+    pub(super) fn is_regained_beyond_credit(&self, claim: Claim) -> bool {
         let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
         is_lost && self.jobs.active() >= self.most_active()
     }
@@ -151,7 +156,7 @@ impl Lifecycle {
 
     /// Ends the process that has a job whose handler has not answered in time, when the job's own timeout is over as well, or
     /// when the process can take no other job.
-    pub(in crate::lifecycle) fn end_if_stuck(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn end_if_stuck(&mut self, claim: Claim, now: Moment) {
         if !self.jobs.unanswered().contains(&claim) {
             return;
         }

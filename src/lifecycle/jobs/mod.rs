@@ -3,6 +3,7 @@
 pub(super) mod ack_fallback;
 pub(super) mod dispatch;
 pub(super) mod doubts;
+pub(super) mod job;
 pub(super) mod ledger;
 pub(super) mod losses;
 pub(super) mod progress;

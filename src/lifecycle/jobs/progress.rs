@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{About, Call, Word};
-use crate::lifecycle::api::event::{ErrorCode, Failure, Progress, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::{ErrorCode, Progress};
 use crate::lifecycle::api::ids::{Claim, Text};
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::ledger::Place;
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::About;
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::machine::Lifecycle;
 
 /// Least time between two updates of one job's progress (progress extension 10).
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);

@@ -8,15 +8,19 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Call, Remark};
-use crate::lifecycle::api::event::{Delivery, Failure, JobState, JobView, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::job::{Delivery, JobState, JobView};
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
+use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
-use crate::lifecycle::jobs::ledger::{Again, Job, LookStep, Suspicion};
+use crate::lifecycle::jobs::job::{Again, Job, LookStep, Suspicion};
 use crate::lifecycle::jobs::reports::is_ours;
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::machine::Lifecycle;
 
 /// How long it is tried to look at such a delivery.
 const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
@@ -34,7 +38,7 @@ enum Verdict {
 
 impl Lifecycle {
     /// What came while an ACK was on its way is done as well: the backend decides by id.
-    pub(in crate::lifecycle) fn done_as_well(&mut self, id: &JobId) {
+    pub(super) fn done_as_well(&mut self, id: &JobId) {
         let later: Vec<Claim> = self.jobs.claims_of(id).collect();
         for claim in later {
             self.comes_to_nothing(claim, "the ACK that was on its way is for it as well");
@@ -123,13 +127,7 @@ impl Lifecycle {
 
     /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
     /// another time.
-    pub(in crate::lifecycle) fn replace_waiting(
-        &mut self,
-        claim: Claim,
-        delivery: &Delivery,
-        worker: &WorkerId,
-        now: Moment,
-    ) {
+    pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, now: Moment) {
         // A look that is on its way may still show what came before this reservation.
         let looks = [Purpose::LookAgain(claim), Purpose::LookForLost(claim)];
         self.calls.retain(|_, purpose| !looks.contains(purpose));

@@ -6,14 +6,20 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{About, Call, Outcome, Remark, Word};
-use crate::lifecycle::api::event::{Failure, JobState, JobView, Reply};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::frames::Word;
 use crate::lifecycle::api::ids::{CallId, Claim, ConnectionId};
+use crate::lifecycle::api::job::{JobState, JobView};
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::{About, Outcome};
 use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
+use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::Setbacks;
-use crate::lifecycle::jobs::ledger::{Job, Place, Question, Report, Step, What};
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
+use crate::lifecycle::jobs::job::{Job, Place, Question, Report, Step, What};
+use crate::lifecycle::machine::Lifecycle;
 
 /// Most reports on their way at the same time.
 const MAX_REPORTS_IN_FLIGHT: usize = 64;
@@ -84,7 +90,7 @@ impl Lifecycle {
     }
 
     /// Clears what only matters while a job waits or is held.
-    pub(in crate::lifecycle) fn forget_timers(&mut self, claim: Claim) {
+    pub(super) fn forget_timers(&mut self, claim: Claim) {
         let timers = [
             Timer::JobTimeout(claim),
             Timer::JobGrace(claim),
@@ -167,13 +173,13 @@ impl Lifecycle {
     }
 
     /// When the end is near there is room for as many again: those that hang must not hold up the others.
-    pub(in crate::lifecycle) fn report_room(&self) -> usize {
+    pub(super) fn report_room(&self) -> usize {
         let room = self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
         if self.shutdown.is_reporting() { room * 2 } else { room }
     }
 
     /// Requests that somebody still waits for; those that a shutdown stopped waiting for do not count.
-    pub(in crate::lifecycle) fn reports_in_flight(&self) -> usize {
+    pub(super) fn reports_in_flight(&self) -> usize {
         let is_report = |purpose: &&Purpose| match purpose {
             Purpose::Report(_) | Purpose::LookBeforeRepeat(_) | Purpose::LookAgain(_) => true,
             Purpose::Register(_)
@@ -257,7 +263,7 @@ impl Lifecycle {
     }
 
     /// The next attempt, or the look before it, comes after a pause.
-    pub(in crate::lifecycle) fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
+    pub(super) fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
         let job = self.jobs.get(claim).map(Job::subject);
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
@@ -296,7 +302,7 @@ impl Lifecycle {
     }
 
     /// The backend has it.
-    pub(in crate::lifecycle) fn settled(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn settled(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
         let (id, subject) = (job.id().clone(), job.subject());
         let Place::Reporting(report) = job.place else { return };
@@ -391,7 +397,7 @@ impl Lifecycle {
 }
 
 /// Whether what the backend shows is the very reservation that we have.
-pub(in crate::lifecycle) fn is_ours(job: &Job, view: &JobView) -> bool {
+pub(super) fn is_ours(job: &Job, view: &JobView) -> bool {
     let same_worker = view.worker.as_ref().is_none_or(|worker| *worker == job.worker);
     view.state == JobState::Active && same_worker && !view.reservation.differs_from(&job.delivery.reservation)
 }

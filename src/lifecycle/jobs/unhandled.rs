@@ -1,17 +1,18 @@
 //! Jobs whose type no connection takes: how long they wait for one that may still come, and which of them do not.
 
-use crate::lifecycle::api::effect::Remark;
 use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::jobs::dispatch::error;
-use crate::lifecycle::jobs::ledger::Place;
-use crate::lifecycle::machine::{Lifecycle, Timer};
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::machine::Lifecycle;
 
 impl Lifecycle {
     /// These wait, and nobody takes them. One that holds the last free credit would stop the whole worker: the newest of them is
     /// failed instead. The others wait until `worker.type_wait` after they were found to be without a taker, which is their
     /// delivery or the end of the last connection that took them.
-    pub(in crate::lifecycle) fn nobody_takes(&mut self, claims: &[Claim], now: Moment) {
+    pub(super) fn nobody_takes(&mut self, claims: &[Claim], now: Moment) {
         let Some(newest) = claims.last().copied() else {
             return;
         };

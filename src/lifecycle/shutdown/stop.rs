@@ -3,16 +3,22 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{CancelReason, Effect, Farewell, HeartbeatForm, Remark, WorkerState};
-use crate::lifecycle::api::event::{Failure, Reply};
+use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::effect::Effect;
+use crate::lifecycle::api::forms::{Farewell, HeartbeatForm};
 use crate::lifecycle::api::ids::{Claim, ProcessId};
 use crate::lifecycle::api::options::FinalState;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::ledger::{Place, What};
-use crate::lifecycle::machine::{Lifecycle, Purpose, Timer};
-use crate::lifecycle::shutdown::end_report::StillThere;
-use crate::lifecycle::shutdown::phase::{Phase, Trigger};
-use crate::lifecycle::shutdown::times::Step;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::{CancelReason, WorkerState};
+use crate::lifecycle::api::worker_end::StillThere;
+use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::clock::Step;
+use crate::lifecycle::shutdown::phase::Trigger;
 
 /// Longest that each of the two last words may take when there is time: an exit in good order shall be quick too.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -31,7 +37,7 @@ const LEAVE_SHARE: u32 = 5;
 const UNDO_WITHIN: Duration = Duration::from_secs(1);
 
 impl Lifecycle {
-    pub(in crate::lifecycle) fn begin_end_game(&mut self, now: Moment) {
+    pub(super) fn begin_end_game(&mut self, now: Moment) {
         self.timers.cancel(Timer::DrainLog);
         if self.worker.is_alive() {
             self.say(Remark::Drained);
@@ -39,7 +45,7 @@ impl Lifecycle {
         self.enter(Step::Ask, now);
     }
 
-    pub(in crate::lifecycle) fn begin_stop(&mut self, from: Phase, now: Moment) {
+    pub(super) fn begin_stop(&mut self, from: Phase, now: Moment) {
         for timer in [Timer::Deadline, Timer::DelayOver, Timer::DrainLog] {
             self.timers.cancel(timer);
         }
@@ -78,7 +84,7 @@ impl Lifecycle {
     }
 
     /// A second signal: no grace any more.
-    pub(in crate::lifecycle) fn hurry(&mut self, now: Moment) {
+    pub(super) fn hurry(&mut self, now: Moment) {
         if self.shutdown.is_hurried
             && matches!(self.shutdown.step, Step::Cancel | Step::Ask)
             && self.phase == Phase::Stop
@@ -185,7 +191,7 @@ impl Lifecycle {
     }
 
     /// The plan has changed in the middle of a step: that may only come to an end earlier.
-    pub(in crate::lifecycle) fn follow_plan(&mut self, now: Moment) {
+    pub(super) fn follow_plan(&mut self, now: Moment) {
         let step = match self.shutdown.step {
             // It has no time of its own.
             Step::Ask => Step::Cancel,
@@ -308,7 +314,7 @@ impl Lifecycle {
         self.abandon_held(still_there.why_left());
     }
 
-    pub(in crate::lifecycle) fn abandon_held(&mut self, why: &'static str) {
+    pub(super) fn abandon_held(&mut self, why: &'static str) {
         let held: Vec<Claim> = self
             .connections
             .holders()
@@ -454,7 +460,7 @@ impl Lifecycle {
     }
 
     /// The last order of all.
-    pub(in crate::lifecycle) fn exit(&mut self, now: Moment) {
+    pub(super) fn exit(&mut self, now: Moment) {
         // Who waits is told; without a way to leave before the SIGKILL where a third signal ends us at once.
         self.answer_waits(now);
         self.timers.clear();

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Effect, Reason, Remark, Word, WorkerState};
-use crate::lifecycle::api::event::Directive;
+use crate::lifecycle::api::call::Directive;
+use crate::lifecycle::api::effect::Effect;
+use crate::lifecycle::api::force::Force;
+use crate::lifecycle::api::frames::Word;
 use crate::lifecycle::api::options::StopSignal;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::machine::{Lifecycle, Timer};
-use crate::lifecycle::shutdown::force::Force;
-use crate::lifecycle::shutdown::phase::{Phase, Trigger, Verdict, verdict};
-use crate::lifecycle::shutdown::times::{QuietBy, Step};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::{Reason, WorkerState};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::clock::{QuietBy, Step};
+use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::signal::Signal;
 
 /// How often the jobs that are left are logged during the drain (GS-R003).
@@ -215,7 +220,7 @@ impl Lifecycle {
     }
 
     /// Tells the log, each connection and the backend about a new state.
-    pub(in crate::lifecycle) fn announce(&mut self, reason: Reason, remaining: Option<Duration>, now: Moment) {
+    pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>, now: Moment) {
         let state = self.state();
         if state != WorkerState::Terminate {
             self.say(Remark::StateChanged { state, reason });
@@ -281,7 +286,7 @@ impl Lifecycle {
             .map_or(Duration::ZERO, |deadline| deadline.from_now(now))
     }
 
-    pub(in crate::lifecycle) fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
+    pub(super) fn signal_worker_if_set(&mut self, signal: Option<Signal>) {
         if let Some(signal) = signal {
             self.signal_worker(signal);
         }

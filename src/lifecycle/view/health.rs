@@ -6,94 +6,17 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::WorkerState;
+use crate::lifecycle::api::health::{Health, Probe, Trouble};
+use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::phase::Phase;
 
 /// Without a connection that is ready for this long, a worker that had one is not alive.
 const LONGEST_WITHOUT_CONNECTION: Duration = Duration::from_secs(60);
 
 /// Heartbeat intervals after which the last accepted heartbeat says nothing about now.
 const INTERVALS_OF_A_HEARTBEAT: u32 = 3;
-
-/// What a probe wants to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Probe {
-    /// Is a restart of the container the only help left?
-    Live,
-    /// Are jobs taken, and does the backend know of us?
-    Ready,
-    /// Is this a worker that was neither told to be quiet nor to end (GS-R004)?
-    Healthy,
-}
-
-/// Why the answer is no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Trouble {
-    /// Somebody asked for quiet.
-    Quiet,
-    /// The end was asked for, or the worker ended.
-    Terminate,
-    /// The worker's process does not run: not yet, or not again.
-    WorkerNotRunning,
-    /// It runs, and no connection of it has said ready.
-    WorkerNotReady,
-    /// It has said ready, and asks for no jobs at the moment: a concurrency of 0.
-    WorkerPaused,
-    /// It has had such a connection, and none for too long now.
-    WorkerDisconnected {
-        /// Since when there is none.
-        since: Duration,
-    },
-    /// The backend has accepted no heartbeat of this worker yet.
-    NoHeartbeat,
-    /// It has accepted none for too long.
-    HeartbeatsLost {
-        /// Since the last one.
-        since: Duration,
-        /// Time between two.
-        interval: Duration,
-    },
-}
-
-/// The answer to a probe.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Health {
-    /// What the worker and the backend are told about our phase.
-    pub state: WorkerState,
-    /// Everything that speaks for a no. None: yes.
-    pub troubles: Vec<Trouble>,
-}
-
-impl Health {
-    /// Whether the answer is yes.
-    #[must_use]
-    pub fn is_good(&self) -> bool {
-        self.troubles.is_empty()
-    }
-}
-
-/// What has to be remembered to answer. Nothing else depends on it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Vitals {
-    /// When the backend last accepted a heartbeat of the present incarnation.
-    pub(in crate::lifecycle) accepted_at: Option<Moment>,
-    /// Since when, in running, a worker that has been ready has no ready connection. One that pauses has.
-    disconnected_since: Option<Moment>,
-}
-
-impl Vitals {
-    /// Another incarnation begins.
-    pub(in crate::lifecycle) fn begin_anew(&mut self) {
-        *self = Self::default();
-    }
-
-    /// A heartbeat of the present incarnation was accepted.
-    pub(in crate::lifecycle) fn heartbeat_accepted(&mut self, now: Moment) {
-        self.accepted_at = Some(now);
-    }
-}
 
 impl Lifecycle {
     /// The answer to a probe.

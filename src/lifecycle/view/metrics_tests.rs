@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::event::{Failure, JobError};
+use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::ids::{ConnectionId, WorkerId};
+use crate::lifecycle::api::job::JobError;
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))
@@ -217,7 +218,7 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
         worker: worker(),
         count: 1,
         visibility: Duration::from_secs(120),
-        form: crate::lifecycle::api::effect::FetchForm::Full,
+        form: crate::lifecycle::api::forms::FetchForm::Full,
     };
     let answers = [Some(200), Some(503), None, Some(200)];
     for (id, status) in (1..).zip(answers) {
@@ -260,10 +261,10 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
     let mut figures = figures();
     let beat = || Call::Heartbeat {
         worker: worker(),
-        state: crate::lifecycle::api::effect::WorkerState::Running,
+        state: crate::lifecycle::api::words::WorkerState::Running,
         active: Vec::new(),
         visibility: Duration::from_secs(30),
-        form: crate::lifecycle::api::effect::HeartbeatForm::Full,
+        form: crate::lifecycle::api::forms::HeartbeatForm::Full,
     };
     let accepted = Reply::Beaten {
         directive: None,

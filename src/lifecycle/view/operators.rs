@@ -1,16 +1,19 @@
 //! The programs on the control socket: what each asked for, what it is answered, and how long it may stay.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::lifecycle::api::answer::{Answer, Shown, Taken};
-use crate::lifecycle::api::effect::{Effect, Reason};
+use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::ids::ClientId;
+use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::machine::{Lifecycle, Timer};
-use crate::lifecycle::shutdown::force::Force;
-use crate::lifecycle::shutdown::phase::{Phase, Trigger, Verdict, verdict};
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
+use crate::lifecycle::view::clients::Client;
 
 /// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
 /// that silent clients keep nobody out for long.
@@ -22,40 +25,6 @@ const LOOK_WITHIN: Duration = Duration::from_secs(3);
 /// Most clients that may wait at the same time: fewer than the shell takes at all, so that there is always room for those
 /// that want something done.
 const MOST_WAITING: usize = 8;
-
-/// Who is connected. The shell bounds how many that are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Operators {
-    clients: BTreeMap<ClientId, Client>,
-}
-
-/// One of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Client {
-    /// It has asked for nothing yet.
-    Silent,
-    /// It has its answer.
-    Answered,
-    /// It has its answer, and is shown the end as well.
-    Watching,
-    /// It waits.
-    Waiting {
-        /// For the moment when no job is active; otherwise for its time to be over.
-        until_idle: bool,
-    },
-}
-
-impl Operators {
-    /// Whether nobody who asked for something is left.
-    pub(in crate::lifecycle) fn have_left(&self) -> bool {
-        self.clients.values().all(|client| *client == Client::Silent)
-    }
-
-    fn waiting(&self) -> usize {
-        let is_waiting = |client: &&Client| matches!(client, Client::Waiting { .. });
-        self.clients.values().filter(is_waiting).count()
-    }
-}
 
 impl Lifecycle {
     pub(in crate::lifecycle) fn operator_connected(&mut self, client: ClientId, now: Moment) {
@@ -190,7 +159,7 @@ impl Lifecycle {
     }
 
     /// See [`Answer::left`].
-    pub(in crate::lifecycle) fn time_left(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
         match self.phase {
             Phase::Running | Phase::Quiet => self
                 .shutdown

@@ -1,142 +1,19 @@
 //! What an operator is shown: where we are, how long that may last, and what everybody is doing.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exit::Ended;
-use crate::lifecycle::api::effect::{Reason, WorkerState};
-use crate::lifecycle::api::event::Subject;
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::status::{Cause, Ending, ShownBackend, ShownJob, ShownPlace, ShownWorker, Status};
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::ledger::Place;
-use crate::lifecycle::machine::{Lifecycle, Timer};
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::shutdown::times::Step;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::clock::Step;
 
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
-
-/// Everything at one moment. Times are relative to it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Status {
-    /// Where we are.
-    pub phase: Phase,
-    /// What the worker and the backend are told about that.
-    pub state: WorkerState,
-    /// Why we are not running. In quiet there may be several, and each has to be taken back.
-    pub causes: Vec<Cause>,
-    /// Since when terminate; none before it.
-    pub terminating_for: Option<Duration>,
-    /// What is left of the drain, or of the stop phase; none before terminate, unless the orchestrator's clock runs.
-    pub left: Option<Duration>,
-    /// The whole time of which `left` is left: for a bar.
-    pub left_of: Option<Duration>,
-    /// Most jobs at the same time.
-    pub concurrency: u32,
-    /// Jobs that count against it.
-    pub active: usize,
-    /// Of these, in our buffer.
-    pub waiting: usize,
-    /// Of these, with a worker.
-    pub held: usize,
-    /// Of these, on their way to the backend.
-    pub reporting: usize,
-    /// The oldest of them, at most [`MOST_JOBS_SHOWN`].
-    pub jobs: Vec<ShownJob>,
-    /// Jobs that are not among these: with those that go straight back, which do not count as active.
-    pub not_shown: usize,
-    /// Jobs that the stop phase cut off so far.
-    pub cut_off: usize,
-    /// What comes right after this, when that is the end.
-    pub ending: Option<Ending>,
-    /// The worker's process.
-    pub worker: ShownWorker,
-    /// The conversation with the backend.
-    pub backend: ShownBackend,
-}
-
-/// Why we are not running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// Quiet: a signal, or somebody on the control socket.
-    Operator,
-    /// Quiet: the backend.
-    Server,
-    /// Quiet: a preStop hook.
-    Prestop,
-    /// Terminate.
-    End(Reason),
-}
-
-/// What comes right after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ending {
-    /// SIGKILL to everybody; for PID 1 that is everything in its namespace.
-    Kill,
-    /// The exit, with this status.
-    Exit(u8),
-}
-
-/// One job.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShownJob {
-    /// What it is.
-    pub subject: Arc<Subject>,
-    /// Since it was claimed.
-    pub age: Duration,
-    /// Where it is.
-    pub place: ShownPlace,
-    /// It was told to stop, or its reservation is lost.
-    pub is_cancelled: bool,
-}
-
-/// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ShownPlace {
-    /// In our buffer.
-    Waiting,
-    /// With the worker on this connection.
-    Held(ConnectionId),
-    /// Its outcome is on its way to the backend.
-    Reporting,
-}
-
-/// The worker's process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShownWorker {
-    /// The process; none while there is none.
-    pub process: Option<ProcessId>,
-    /// For how long it has run, or was to be started.
-    pub up: Duration,
-    /// How the last one ended.
-    pub ended: Option<Ended>,
-    /// Starts again within the last 10 minutes.
-    pub restarts: usize,
-    /// Until the next start, where one is due.
-    pub starts_in: Option<Duration>,
-    /// Connections that are open.
-    pub connections: usize,
-    /// Of these, those that take jobs.
-    pub ready: usize,
-    /// Jobs that they take at a time, together.
-    pub capacity: u64,
-}
-
-/// The conversation with the backend.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShownBackend {
-    /// Our name there.
-    pub worker: Option<WorkerId>,
-    /// Since it last accepted a heartbeat.
-    pub heartbeat_age: Option<Duration>,
-    /// Time between two.
-    pub interval: Duration,
-    /// The last answer was none.
-    pub is_unreachable: bool,
-    /// Requests that are on their way.
-    pub requests: usize,
-}
 
 impl Lifecycle {
     /// What an operator is shown.

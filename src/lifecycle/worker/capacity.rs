@@ -1,168 +1,26 @@
-//! How many jobs the worker's connections take together, and what is said when that changes.
-//!
-//! It changes in crowds: a parent starts its processes one after the other, or loses them all at once. So a change is told after a
-//! moment, and then not again for a while: the last line always has the number that counts.
+//! How many jobs the connections of the worker take together, as it was last told.
 
-use std::time::Duration;
-
-use crate::lifecycle::api::effect::Remark;
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::machine::{Lifecycle, Timer};
-
-/// How long after a change it is told: whoever closes a connection is most often on the way out, and that is told otherwise.
-const TELL_AFTER: Duration = Duration::from_millis(500);
-
-/// Least time between two lines about it.
-const TELL_EVERY: Duration = Duration::from_secs(10);
-
-/// Most connections whose `ready` is told within that time; the others are told together.
-const MOST_READY_LINES: u32 = 64;
-
-/// How long after the last new connection said ready all of them count as there.
-const SETTLED_AFTER: Duration = Duration::from_secs(10);
-
-/// What is told of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CapacityNews {
-    /// The connections take fewer jobs than before.
-    Lost {
-        /// The first connection that was lost, and its process; none where one asked for fewer.
-        lost: Option<(ConnectionId, ProcessId)>,
-        /// Further connections that were lost.
-        more: usize,
-        /// Jobs that can be taken at a time now.
-        takes: u64,
-        /// The most that could be since the worker's start.
-        most: u64,
-    },
-    /// They take more again.
-    Gained {
-        /// Jobs that can be taken at a time now.
-        takes: u64,
-        /// The most that could be since the worker's start.
-        most: u64,
-    },
-    /// They take more jobs than are allowed, or fewer.
-    Differs {
-        /// Jobs that they take at a time, together.
-        takes: u64,
-        /// Most that may be active (`worker.concurrency`).
-        allowed: u32,
-    },
-}
 
 /// What the log knows of it. Nothing is decided by that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Capacity {
     /// The number that was told last.
-    told: u64,
+    pub(super) told: u64,
     /// The most that there was since then, and since the worker's start.
-    most_since: u64,
-    most: u64,
+    pub(super) most_since: u64,
+    pub(super) most: u64,
     /// A change for the worse was told, or a gain was not: so the next gain is told.
-    is_owed: bool,
+    pub(super) is_owed: bool,
     /// The first connection that was lost since then, and how many more.
-    lost: Option<(ConnectionId, ProcessId)>,
-    more_lost: usize,
+    pub(super) lost: Option<(ConnectionId, ProcessId)>,
+    pub(super) more_lost: usize,
     /// No line before.
-    quiet_until: Option<Moment>,
+    pub(super) quiet_until: Option<Moment>,
     /// Connections whose `ready` was told, and until when that counts.
-    ready_lines: u32,
-    ready_lines_until: Option<Moment>,
+    pub(super) ready_lines: u32,
+    pub(super) ready_lines_until: Option<Moment>,
     /// It was compared with `worker.concurrency`.
-    is_compared: bool,
-}
-
-impl Lifecycle {
-    /// Another incarnation begins: nobody is there yet.
-    pub(in crate::lifecycle) fn capacity_begins_anew(&mut self) {
-        self.capacity = Capacity::default();
-        self.timers.cancel(Timer::Capacity);
-        self.timers.cancel(Timer::Settled);
-    }
-
-    /// A connection is ready, under conditions that are not those it had before.
-    pub(in crate::lifecycle) fn capacity_is_said(&mut self, remark: Remark, is_first: bool, now: Moment) {
-        if is_first && !self.capacity.is_compared {
-            self.timers.arm(Timer::Settled, now.after(SETTLED_AFTER));
-        }
-        if self.capacity.ready_lines_until.is_none_or(|until| until <= now) {
-            self.capacity.ready_lines = 0;
-            self.capacity.ready_lines_until = Some(now.after(TELL_EVERY));
-        }
-        if self.capacity.ready_lines < MOST_READY_LINES {
-            self.capacity.ready_lines += 1;
-            self.say(remark);
-        } else {
-            self.capacity.is_owed = true;
-        }
-        self.capacity_changed(now);
-    }
-
-    /// A connection is gone, or gets no more jobs.
-    pub(in crate::lifecycle) fn capacity_is_lost(&mut self, connection: ConnectionId, process: ProcessId, now: Moment) {
-        match self.capacity.lost {
-            None => self.capacity.lost = Some((connection, process)),
-            Some(_) => self.capacity.more_lost += 1,
-        }
-        self.capacity_changed(now);
-    }
-
-    fn capacity_changed(&mut self, now: Moment) {
-        let all = self.connections.concurrency();
-        self.capacity.most = self.capacity.most.max(all);
-        self.capacity.most_since = self.capacity.most_since.max(all);
-        if self.phase.is_terminating() {
-            return;
-        }
-        let soon = now.after(TELL_AFTER);
-        let at = self.capacity.quiet_until.map_or(soon, |until| until.max(soon));
-        self.timers.arm_at_latest(Timer::Capacity, at);
-    }
-
-    /// It is time to tell what came of it. What the end of the worker takes away is told with that.
-    pub(in crate::lifecycle) fn tell_capacity(&mut self, now: Moment) {
-        let process = self.worker.process().filter(|_| self.worker.is_alive());
-        let is_ending = |process| self.connections.ending(process).is_some();
-        if self.phase.is_terminating() || process.is_none_or(is_ending) {
-            return;
-        }
-        let all = self.connections.concurrency();
-        let allowed = u64::from(self.options.concurrency);
-        let (takes, most) = (all.min(allowed), self.capacity.most.min(allowed));
-        let lost = self.capacity.lost.take();
-        let more = std::mem::take(&mut self.capacity.more_lost);
-        let told = std::mem::replace(&mut self.capacity.told, all);
-        let most_since = std::mem::replace(&mut self.capacity.most_since, all);
-        if all < most_since {
-            self.capacity.is_owed = true;
-            self.say(Remark::Capacity(CapacityNews::Lost {
-                lost,
-                more,
-                takes,
-                most,
-            }));
-        } else if all > told && std::mem::take(&mut self.capacity.is_owed) {
-            self.capacity.is_owed = all < self.capacity.most;
-            self.say(Remark::Capacity(CapacityNews::Gained { takes, most }));
-        } else {
-            return;
-        }
-        self.capacity.quiet_until = Some(now.after(TELL_EVERY));
-    }
-
-    /// Everybody who will come has come, as far as can be told: do the two numbers fit? Said once. Who has gone meanwhile is
-    /// another matter.
-    pub(in crate::lifecycle) fn compare_capacity(&mut self) {
-        let takes = self.capacity.most;
-        if !self.worker.is_alive() || takes == 0 {
-            return;
-        }
-        self.capacity.is_compared = true;
-        let allowed = self.options.concurrency;
-        if takes != u64::from(allowed) {
-            self.say(Remark::Capacity(CapacityNews::Differs { takes, allowed }));
-        }
-    }
+    pub(super) is_compared: bool,
 }

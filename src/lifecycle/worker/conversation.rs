@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Effect, Remark, Word};
-use crate::lifecycle::api::event::{ErrorCode, Ready, Said};
+use crate::lifecycle::api::effect::Effect;
+use crate::lifecycle::api::end_cause::EndCause;
+use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::{ErrorCode, Ready, Said};
 use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId, Text};
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::ledger::{Place, Step, What};
-use crate::lifecycle::machine::{Lifecycle, Timer};
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::worker::end_cause::EndCause;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::jobs::job::{Place, Step, What};
+use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 
 /// Malformed frames in a row that close a connection.
@@ -179,7 +182,7 @@ impl Lifecycle {
         }
     }
 
-    pub(in crate::lifecycle) fn close_all_connections(&mut self, now: Moment) {
+    pub(super) fn close_all_connections(&mut self, now: Moment) {
         let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for connection in open {
             self.give_up(connection, "the worker that it belongs to is over", now);

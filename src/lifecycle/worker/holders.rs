@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lifecycle::api::event::Ready;
+use crate::lifecycle::api::end_cause::EndCause;
+use crate::lifecycle::api::frames::Ready;
 use crate::lifecycle::api::ids::{Claim, ConnectionId, ProcessId, Text};
-use crate::lifecycle::worker::end_cause::EndCause;
 
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,7 +1,9 @@
 //! The worker: its process, whoever in it has jobs, and what these say.
 
+pub(super) mod blame;
 pub mod capacity;
+pub(super) mod capacity_news;
 pub(super) mod conversation;
-pub mod end_cause;
 pub(super) mod holders;
+pub(super) mod supervise;
 pub(super) mod supervision;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::Call;
-use crate::lifecycle::api::event::{Directive, Failure, Habits, JobState, JobView, Reply, Reservation};
+use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::call::{Directive, Failure, Habits, Reply};
 use crate::lifecycle::api::ids::{JobId, WorkerId};
+use crate::lifecycle::api::job::{JobState, JobView, Reservation};
 
 use crate::wire::backend::delivery;
 pub use crate::wire::backend::words::Words;

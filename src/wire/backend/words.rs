@@ -2,7 +2,7 @@
 //!
 //! Only what the fields of an error and `state` are for; never anything else of a body, which may hold arguments of jobs.
 
-use crate::lifecycle::api::effect::Call;
+use crate::lifecycle::api::call::Call;
 
 use crate::wire::json::lenient::Object;
 

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::lifecycle::view::health::{Health, Probe};
-use crate::lifecycle::view::status::Status;
+use crate::lifecycle::api::health::{Health, Probe};
+use crate::lifecycle::api::status::Status;
 use crate::wire::health::{Reason, reason};
 use crate::wire::operator::status;
 use crate::wire::{metrics, names};

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::lifecycle::api::answer::{Answer, Taken};
 use crate::lifecycle::api::event::Request;
-use crate::lifecycle::view::health::Probe;
+use crate::lifecycle::api::health::Probe;
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::names;
 
@@ -213,8 +213,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::lifecycle::api::effect::WorkerState;
-    use crate::lifecycle::shutdown::phase::Phase;
+    use crate::lifecycle::api::phase::Phase;
+    use crate::lifecycle::api::words::WorkerState;
 
     fn code(line: &str) -> &'static str {
         decode_request(line.as_bytes()).unwrap_err().code

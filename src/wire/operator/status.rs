@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::lifecycle::api::answer::Shown;
-use crate::lifecycle::view::health::{Health, Probe};
-use crate::lifecycle::view::status::{Cause, Ending, ShownJob, ShownPlace, Status};
+use crate::lifecycle::api::health::{Health, Probe};
+use crate::lifecycle::api::status::{Cause, Ending, ShownJob, ShownPlace, Status};
 use crate::wire::health::{Reason, reason};
 use crate::wire::names;
 use crate::wire::operator::status_reply::{BackendReport, JobReport, Report, WorkerReport};

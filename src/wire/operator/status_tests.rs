@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::exit::Ended;
-use crate::lifecycle::api::effect::{Reason as Why, WorkerState};
-use crate::lifecycle::api::event::Subject;
+use crate::lifecycle::api::health::Trouble;
 use crate::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, WorkerId};
-use crate::lifecycle::shutdown::phase::Phase;
-use crate::lifecycle::view::health::Trouble;
-use crate::lifecycle::view::status::{MOST_JOBS_SHOWN, ShownBackend, ShownWorker};
+use crate::lifecycle::api::job::Subject;
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::status::{ShownBackend, ShownWorker};
+use crate::lifecycle::api::words::{Reason as Why, WorkerState};
+use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
 use crate::signal::Signal;
 use crate::wire::operator::control::NoRequest;
 use crate::wire::operator::status_reply::{decode_health, decode_report, printable};

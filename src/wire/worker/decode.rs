@@ -2,7 +2,7 @@
 
 use std::str;
 
-use crate::lifecycle::api::event::{ErrorCode, Progress, Ready, Said};
+use crate::lifecycle::api::frames::{ErrorCode, Progress, Ready, Said};
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::lifecycle::api::options::MAX_CONCURRENCY;
 use crate::wire::json::fields::{self, Fields};

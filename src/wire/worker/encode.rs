@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::lifecycle::api::effect::{JOB_FRAME_BYTES, Word};
+use crate::lifecycle::api::effect::JOB_FRAME_BYTES;
+use crate::lifecycle::api::frames::Word;
 use crate::lifecycle::api::ids::Text;
 use crate::wire::backend::envelope::one_line;
 use crate::wire::names;

@@ -1,6 +1,6 @@
 //! Values of a frame's fields, and why a frame is refused.
 
-use crate::lifecycle::api::event::{ErrorCode, Said};
+use crate::lifecycle::api::frames::{ErrorCode, Said};
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::wire::json::fields;
 

@@ -1,8 +1,8 @@
 //! What may happen next in a world.
 
-use ojs_init::lifecycle::api::effect::Call;
-use ojs_init::lifecycle::api::event::Failure;
-use ojs_init::lifecycle::shutdown::phase::Phase;
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::Failure;
+use ojs_init::lifecycle::api::phase::Phase;
 use ojs_init::signal::Signal;
 
 use super::promises::Kind;

@@ -1,10 +1,10 @@
 //! What must hold in every state and at every step (contract 13), in terms of what the world saw.
 
-use ojs_init::lifecycle::api::effect::Call;
-use ojs_init::lifecycle::api::event::Failure;
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::Failure;
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId};
+use ojs_init::lifecycle::api::phase::Phase;
 use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::shutdown::phase::Phase;
 
 use super::world::{Answer, World};
 

@@ -5,16 +5,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::effect::{Call, Effect, Remark, Word};
-use ojs_init::lifecycle::api::event::{
-    Delivery, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Ready, Reply, Request, Reservation,
-    Said, Subject,
-};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Failure, Habits, Reply};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::event::{Event, NotStarted, Request};
+use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::{Ready, Said};
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
 use ojs_init::lifecycle::api::options::Options;
+use ojs_init::lifecycle::api::phase::Phase;
+use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
-use ojs_init::lifecycle::shutdown::phase::Phase;
 use ojs_init::signal::Signal;
 
 use super::promises::{Fate, Kind};

@@ -7,13 +7,20 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use ojs_init::exit::{Ended, RemapExit};
-use ojs_init::lifecycle::api::effect::{Call, Effect, Word, WorkerState};
-use ojs_init::lifecycle::api::event::{Delivery, Event, Failure, Ready, Reply, Reservation, Said, Subject};
+use ojs_init::lifecycle::api::budget::{Limits, ShutdownTimes, Surroundings};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::event::Event;
+use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::{Ready, Said};
 use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::job::{Delivery, Reservation, Subject};
 use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::machine::{Lifecycle, Timer};
-use ojs_init::lifecycle::shutdown::budget::{Limits, ShutdownTimes, Surroundings};
+use ojs_init::lifecycle::api::timer::Timer;
+use ojs_init::lifecycle::api::words::WorkerState;
+use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
 
 /// Most facts and deadlines of one shutdown.

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ojs_init::lifecycle::shutdown::phase::{Phase, Trigger, Verdict, verdict};
+use ojs_init::lifecycle::api::phase::Phase;
+use ojs_init::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 
 const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test pure lifecycle_table";
 const TABLE_BEGINS: &str = "<!-- table: rendered from src/lifecycle/shutdown/phase.rs, do not edit -->\n";

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::{Call, FetchForm, HeartbeatForm};
-use ojs_init::lifecycle::api::event::{Failure, JobState, Reply};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use ojs_init::lifecycle::api::ids::JobId;
+use ojs_init::lifecycle::api::job::JobState;
 
 use super::plan::ms;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ojs_init::lifecycle::api::end_report::Account;
 use ojs_init::lifecycle::api::ids::JobId;
-use ojs_init::lifecycle::shutdown::end_report::Account;
 use ojs_init::wire::termination_log::{self, MOST_BYTES};
 
 use super::promise::{Kept, promise};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::event::{Directive, Request};
-use ojs_init::lifecycle::view::health::Probe;
+use ojs_init::lifecycle::api::call::Directive;
+use ojs_init::lifecycle::api::event::Request;
+use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::signal::Signal;
 
 use super::chance::Chance;

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::Call;
-use ojs_init::lifecycle::api::event::{
-    Delivery, Directive, Failure, Habits, JobState, JobView, Reply, Reservation, Subject,
-};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Directive, Failure, Habits, Reply};
 use ojs_init::lifecycle::api::ids::{JobId, WorkerId};
+use ojs_init::lifecycle::api::job::{Delivery, JobState, JobView, Reservation, Subject};
 
 use super::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
 

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::effect::{Call, Effect, Reason, Remark};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::end_cause::EndCause;
 use ojs_init::lifecycle::api::event::{Event, NotStarted};
 use ojs_init::lifecycle::api::ids::{JobId, ProcessId};
 use ojs_init::lifecycle::api::options::{Options, Restart};
-use ojs_init::lifecycle::shutdown::phase::Phase;
-use ojs_init::lifecycle::worker::end_cause::EndCause;
+use ojs_init::lifecycle::api::phase::Phase;
+use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::words::Reason;
 use ojs_init::signal::Signal;
 
 use super::ledger::{Ledger, Link};

@@ -1,14 +1,18 @@
-//! The reference for the lifecycle itself: which state, until when, and with what status it ends. Written from the
-//! contract's table (section 8), with nothing of the machine in it.
+//! The reference for the lifecycle itself: which state, until when, and with what status it ends; nothing of the machine is in it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::answer::Shown;
-use ojs_init::lifecycle::api::effect::{Call, Effect, HeartbeatForm, Reason, Remark, Word, WorkerState};
-use ojs_init::lifecycle::api::event::{Directive, Event, NotStarted, Request};
+use ojs_init::lifecycle::api::call::{Call, Directive};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::event::{Event, NotStarted, Request};
+use ojs_init::lifecycle::api::forms::HeartbeatForm;
+use ojs_init::lifecycle::api::frames::Word;
 use ojs_init::lifecycle::api::ids::ClientId;
 use ojs_init::lifecycle::api::options::{FinalState, Options, StopSignal};
+use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::words::{Reason, WorkerState};
 use ojs_init::signal::Signal;
 
 use super::promise::{Kept, promise};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::Farewell;
-use ojs_init::lifecycle::api::event::{Failure, Reply};
+use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::forms::Farewell;
 use ojs_init::lifecycle::api::ids::WorkerId;
 
 use super::promise::{Kept, promise};

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::effect::Call;
-use ojs_init::lifecycle::api::event::{Event, JobState, Reply, Request, Said};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::Reply;
+use ojs_init::lifecycle::api::event::{Event, Request};
+use ojs_init::lifecycle::api::frames::Said;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
-use ojs_init::lifecycle::shutdown::phase::Phase;
+use ojs_init::lifecycle::api::job::JobState;
+use ojs_init::lifecycle::api::phase::Phase;
 use ojs_init::signal::Signal;
 
 use super::looks::Shown;

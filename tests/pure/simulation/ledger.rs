@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ojs_init::lifecycle::api::effect::{Outcome, Remark, WorkerState};
-use ojs_init::lifecycle::api::event::{Delivery, Event, Ready, Said};
+use ojs_init::lifecycle::api::event::Event;
+use ojs_init::lifecycle::api::frames::{Ready, Said};
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::api::job::Delivery;
+use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::words::{Outcome, WorkerState};
 
 use super::backend::{PADDING, serial_of};
 use super::looks::Shown;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::event::{ErrorCode, JobError, Progress, Ready, Said};
+use ojs_init::lifecycle::api::frames::{ErrorCode, Progress, Ready, Said};
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
+use ojs_init::lifecycle::api::job::JobError;
 
 use super::ledger::Claim;
 use super::plan::{Act, Answer, Habit, LinkPlan, ProcessPlan, RARE_KIND, Stubbornness};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::{Call, Effect, Word};
-use ojs_init::lifecycle::api::event::ErrorCode;
-use ojs_init::lifecycle::api::event::{Failure, Reply};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::frames::ErrorCode;
+use ojs_init::lifecycle::api::frames::Word;
 use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId};
 use ojs_init::signal::Signal;
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::{CancelReason, Effect, Remark};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::end_cause::EndCause;
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
-use ojs_init::lifecycle::worker::end_cause::EndCause;
+use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::words::CancelReason;
 
 use super::ledger::{Claim, Ledger, Link};
 use super::promise::{Kept, promise};

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::{Call, WorkerState};
-use ojs_init::lifecycle::api::event::{Failure, JobState, Reply};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Failure, Reply};
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
+use ojs_init::lifecycle::api::job::JobState;
 use ojs_init::lifecycle::api::options::{FinalState, Options};
+use ojs_init::lifecycle::api::words::WorkerState;
 
 use super::absences::Absences;
 use super::farewells::Farewells;

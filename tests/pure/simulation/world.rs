@@ -5,9 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::effect::{Call, Effect, Remark};
-use ojs_init::lifecycle::api::event::{Directive, Event, Failure, Reply, Request};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::{Directive, Failure, Reply};
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::event::{Event, Request};
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId};
+use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::view::metrics::Figures;

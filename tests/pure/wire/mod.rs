@@ -6,9 +6,10 @@ mod stream;
 mod vectors;
 mod words;
 
-use ojs_init::lifecycle::api::effect::Word;
-use ojs_init::lifecycle::api::event::{ErrorCode, JobError, Ready, Said};
+use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::{ErrorCode, Ready, Said};
 use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
+use ojs_init::lifecycle::api::job::JobError;
 use ojs_init::wire::names;
 use ojs_init::wire::worker::{self, decode, encode};
 use proptest::prelude::*;
@@ -327,7 +328,7 @@ proptest! {
     #[test]
     fn any_name_in_a_hello_reaches_a_client_as_it_is(worker in any::<String>(), queues in proptest::collection::vec(any::<String>(), 0..3)) {
         let names: Vec<&str> = queues.iter().map(String::as_str).collect();
-        let state = ojs_init::lifecycle::api::effect::WorkerState::Quiet;
+        let state = ojs_init::lifecycle::api::words::WorkerState::Quiet;
         let word = Word::Hello { worker: WorkerId(worker.as_str().into()), state };
         let line = encode(&word, &words::context(3, &names, 5000));
         let read: Value = serde_json::from_slice(&line).unwrap();

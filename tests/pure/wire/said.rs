@@ -1,7 +1,8 @@
 //! What each valid vector of a worker means.
 
-use ojs_init::lifecycle::api::event::{JobError, Progress, Ready, Said};
+use ojs_init::lifecycle::api::frames::{Progress, Ready, Said};
 use ojs_init::lifecycle::api::ids::{JobId, Text};
+use ojs_init::lifecycle::api::job::JobError;
 
 pub fn job() -> JobId {
     JobId("job-1".into())

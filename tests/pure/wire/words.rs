@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::{About, CancelReason, Reason, Word, WorkerState};
-use ojs_init::lifecycle::api::event::ErrorCode;
+use ojs_init::lifecycle::api::frames::ErrorCode;
+use ojs_init::lifecycle::api::frames::Word;
 use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
+use ojs_init::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
 use ojs_init::wire::worker::HelloContext;
 
 const MAIL: &str = r#"{"id":"job-1","type":"mail.send"}"#;

@@ -3,16 +3,22 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::answer::{Answer, Shown, Taken};
-use ojs_init::lifecycle::api::effect::{
-    About, Call, CancelReason, Effect, Farewell, FetchForm, HeartbeatForm, Outcome, Remark, Word, WorkerState,
-};
-use ojs_init::lifecycle::api::event::{ErrorCode, Failure, JobError};
+use ojs_init::lifecycle::api::call::Call;
+use ojs_init::lifecycle::api::call::Failure;
+use ojs_init::lifecycle::api::capacity::CapacityNews;
+use ojs_init::lifecycle::api::effect::Effect;
+use ojs_init::lifecycle::api::end_report::{Account, Cause};
+use ojs_init::lifecycle::api::force::Force;
+use ojs_init::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
+use ojs_init::lifecycle::api::frames::ErrorCode;
+use ojs_init::lifecycle::api::frames::Word;
 use ojs_init::lifecycle::api::ids::JobId;
-use ojs_init::lifecycle::backend::outage::Outage;
-use ojs_init::lifecycle::shutdown::end_report::{Account, Cause, Manner, StillThere};
-use ojs_init::lifecycle::shutdown::force::Force;
-use ojs_init::lifecycle::view::status::{ShownPlace, Status};
-use ojs_init::lifecycle::worker::capacity::CapacityNews;
+use ojs_init::lifecycle::api::job::JobError;
+use ojs_init::lifecycle::api::outage::Outage;
+use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::status::{ShownPlace, Status};
+use ojs_init::lifecycle::api::words::{About, CancelReason, Outcome, WorkerState};
+use ojs_init::lifecycle::api::worker_end::{Manner, StillThere};
 use ojs_init::wire::termination_log;
 
 use super::words::OPERATOR;

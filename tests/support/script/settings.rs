@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_init::exit::RemapExit;
+use ojs_init::lifecycle::api::budget::{LimitSource, ShutdownTimes};
 use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
-use ojs_init::lifecycle::shutdown::budget::{LimitSource, ShutdownTimes};
 
 use super::words::{Wrong, number, period, signal};
 

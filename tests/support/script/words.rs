@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::event::{
-    Delivery, Directive, ErrorCode, Event, Failure, Habits, JobError, JobState, JobView, NotStarted, Progress, Ready,
-    Reply, Request, Reservation, Said, Subject,
-};
+use ojs_init::lifecycle::api::call::{Directive, Failure, Habits, Reply};
+use ojs_init::lifecycle::api::event::{Event, NotStarted, Request};
+use ojs_init::lifecycle::api::frames::{ErrorCode, Progress, Ready, Said};
+use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::lifecycle::api::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
-use ojs_init::lifecycle::view::health::Probe;
+use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
 use ojs_init::signal::Signal;
 
 /// Why a line is not understood.

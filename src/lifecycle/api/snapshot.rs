@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::WorkerState;
+use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::shutdown::phase::Phase;
+use crate::lifecycle::api::words::WorkerState;
 
 /// A view of the machine at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,81 +1,29 @@
-//! Why ojs-init ends a process of the worker, outside of a stop.
-
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+//! Which ends of the worker are our doing: it ends with a process of its own that we ended, or after it.
 
 use crate::exit::Ended;
-use crate::lifecycle::api::effect::CancelReason;
-use crate::lifecycle::api::event::Subject;
+use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::ids::ProcessId;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::shutdown::end_report::WorkerEnd;
+use crate::lifecycle::api::worker_end::WorkerEnd;
 use crate::signal::Signal;
-
-/// Most characters of a job's name or type in the text of a cause; nothing but the backend bounds them.
-const MOST_NAME_CHARS: usize = 100;
 
 /// The status of a worker that ends in order when it is told to by SIGTERM, and leaves jobs unanswered.
 const TERMINATED: u8 = 143;
 
-/// What a process did, or did not do.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum EndCause {
-    /// A handler did not stop working on this job within the grace (`worker.timeout_grace`).
-    Hung {
-        /// The job.
-        job: Arc<Subject>,
-        /// Why it was told to stop.
-        told: CancelReason,
-        /// The grace.
-        grace: Duration,
-    },
-    /// Three pings were not answered.
-    Silent,
-    /// It does not read what is written to it.
-    Deaf,
-    /// It closed a connection on which it holds jobs, and did not end.
-    Disconnected,
-    /// The worker that it belongs to ended: nothing of its own.
-    Orphaned,
-}
-
-impl fmt::Display for EndCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hung { job, told, grace } => {
-                let clipped = |name: &str| -> String { name.chars().take(MOST_NAME_CHARS).collect() };
-                let (id, kind) = (clipped(&job.id.0), clipped(&job.kind));
-                let grace = (grace.as_secs_f64() * 10.0).round() / 10.0;
-                let what = match told {
-                    CancelReason::Timeout => return write!(f, "job {id} ({kind}) ran {grace} s past its timeout"),
-                    CancelReason::Cancelled => "it was cancelled",
-                    CancelReason::Lost | CancelReason::Shutdown => "its reservation was lost",
-                };
-                write!(f, "job {id} ({kind}) did not stop within {grace} s after {what}")
-            }
-            Self::Silent => f.write_str("it did not answer three pings"),
-            Self::Deaf => f.write_str("it does not read what it is sent"),
-            Self::Disconnected => f.write_str("its connection was closed while it holds jobs"),
-            Self::Orphaned => f.write_str("the worker that it belongs to ended"),
-        }
-    }
-}
-
 /// A process that was ended, as long as the end of the worker may be a consequence of that.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Blame {
+pub(super) struct Blame {
     /// Which process.
-    pub(in crate::lifecycle) process: ProcessId,
+    pub(super) process: ProcessId,
     /// Why it was ended.
-    pub(in crate::lifecycle) cause: EndCause,
+    pub(super) cause: EndCause,
     /// How long the end of a worker that is another process counts as a consequence.
-    pub(in crate::lifecycle) until: Moment,
+    pub(super) until: Moment,
 }
 
 impl Blame {
     /// Whether a worker that is the process `main`, and ended like this, was ended by ojs-init.
-    pub(in crate::lifecycle) fn explains(&self, main: ProcessId, end: WorkerEnd, now: Moment) -> bool {
+    pub(super) fn explains(&self, main: ProcessId, end: WorkerEnd, now: Moment) -> bool {
         // Where memory ran out the kernel is a better explanation than a child's end.
         let is_consequence = self.process == main || self.is_recent(now) && end.oom_kills == 0;
         let is_of_our_signal = match end.ended {
@@ -91,13 +39,15 @@ impl Blame {
     }
 
     /// Whether what happens now may still be a consequence.
-    pub(in crate::lifecycle) fn is_recent(&self, now: Moment) -> bool {
+    pub(super) fn is_recent(&self, now: Moment) -> bool {
         self.until > now
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {

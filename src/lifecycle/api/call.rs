@@ -1,0 +1,195 @@
+//! Requests to the backend, and what comes back.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
+use crate::lifecycle::api::frames::Progress;
+use crate::lifecycle::api::ids::{JobId, Text, WorkerId};
+use crate::lifecycle::api::job::{Delivery, JobError, JobView};
+use crate::lifecycle::api::words::WorkerState;
+
+/// A request to the backend. Each names the worker on whose behalf it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Worker protocol 3.1.
+    Register {
+        /// Who.
+        worker: WorkerId,
+    },
+    /// Worker protocol 4.2.
+    Heartbeat {
+        /// Who.
+        worker: WorkerId,
+        /// In which state.
+        state: WorkerState,
+        /// The jobs whose reservations to extend.
+        active: Vec<JobId>,
+        /// By how much, from now.
+        visibility: Duration,
+        /// How to spell it.
+        form: HeartbeatForm,
+    },
+    /// Worker protocol 6.2.
+    Fetch {
+        /// Who.
+        worker: WorkerId,
+        /// Most jobs to bring, at least 1.
+        count: u32,
+        /// How long they shall be reserved, from now.
+        visibility: Duration,
+        /// How to spell it.
+        form: FetchForm,
+    },
+    /// The job is done.
+    Ack {
+        /// Who.
+        worker: WorkerId,
+        /// Which.
+        job: JobId,
+        /// With this result.
+        result: Option<Text>,
+        /// In the form of the bare schema: the backend refused the full one (requirements C-24).
+        is_bare: bool,
+    },
+    /// The job failed.
+    Fail {
+        /// Who.
+        worker: WorkerId,
+        /// Which.
+        job: JobId,
+        /// How.
+        error: JobError,
+        /// In the form of the bare schema: the backend refused the full one (requirements C-05).
+        is_bare: bool,
+    },
+    /// The job goes back, unprocessed.
+    Requeue {
+        /// Who.
+        worker: WorkerId,
+        /// Which.
+        job: JobId,
+        /// Why.
+        reason: Text,
+    },
+    /// What is this job's state?
+    Look {
+        /// Which.
+        job: JobId,
+    },
+    /// Progress extension 5.
+    Progress {
+        /// Which.
+        job: JobId,
+        /// How far.
+        progress: Progress,
+    },
+    /// Durable execution extension 4.
+    Checkpoint {
+        /// Which.
+        job: JobId,
+        /// What to save.
+        state: Text,
+    },
+    /// What kind of backend is it (HTTP binding 21)?
+    Manifest,
+    /// Worker protocol 3.4.
+    Deregister {
+        /// Who.
+        worker: WorkerId,
+        /// How.
+        way: Farewell,
+    },
+}
+
+/// What became of a request to the backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// The registration was accepted; an interval is recommended.
+    Registered {
+        /// Time between heartbeats that the backend recommends.
+        heartbeat_interval: Option<Duration>,
+        /// A third of its heartbeat timeout or of its visibility timeout, whichever is less: more must not be between
+        /// two heartbeats, whatever anybody wants.
+        longest_interval: Option<Duration>,
+    },
+    /// The heartbeat was accepted.
+    Beaten {
+        /// The severest of what `state` and `directive` said (requirements C-09).
+        directive: Option<Directive>,
+        /// The jobs whose reservations were extended, where the backend says so.
+        extended: Option<Vec<JobId>>,
+    },
+    /// What the FETCH brought, possibly nothing.
+    Fetched(Vec<Delivery>),
+    /// The backend did what was asked.
+    Accepted,
+    /// A look at a job.
+    Looked(JobView),
+    /// What kind of backend it is.
+    Described(Habits),
+    /// It did not, or we do not know.
+    Failed(Failure),
+}
+
+/// What a kind of backend does differently from the others, as its manifest tells us.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Habits {
+    /// A requeue of a job whose attempts are used up discards it.
+    pub discards_requeues: bool,
+    /// A heartbeat's visibility timeout counts from the job's start, not from now.
+    pub extends_from_start: bool,
+}
+
+/// What the backend wants a worker to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Directive {
+    /// Be running. Backends that know nothing better say it in every reply.
+    Run,
+    /// Take no new jobs.
+    Quiet,
+    /// Finish and go.
+    Terminate,
+}
+
+/// Why a request was not, or may not have been, carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// It never got there: no connection. It was certainly not carried out.
+    NotSent,
+    /// We ourselves had no thread or no room for it: certainly not sent, and nothing is said about the backend.
+    NoRoom,
+    /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said about the backend.
+    NoCredentials,
+    /// It was sent and no clear answer came: it may have been carried out.
+    Unanswered,
+    /// The answer is that something went wrong there (500, 502 and the like): it may have been carried out.
+    ServerError,
+    /// The backend has not done it and may do it later (429, 503).
+    Declined {
+        /// When to come back.
+        retry_after: Option<Duration>,
+    },
+    /// It was sent somewhere else (301, 307, 308 and the like), and no redirect is followed: not done.
+    Redirected,
+    /// The backend does not accept our credentials (401, 403).
+    Unauthorized,
+    /// The backend does not do such a thing (404, 405, 501 on the path itself).
+    NotOffered,
+    /// Somebody in between answered, and not the backend: not done, as far as can be told, and it may be done later.
+    Foreign,
+    /// The backend does not know us any more: register again.
+    Unregistered,
+    /// The backend says that there is no such job (404, 410). That is also what some say while their store is away.
+    NotFound,
+    /// The job is not active, or no longer ours (409).
+    Lost,
+    /// The job is not active, and the answer to the ACK does not say whether that is because it is completed (409).
+    Conflict {
+        /// The request went out twice: a kept connection was closed under the first one, which may have got through.
+        was_sent_twice: bool,
+    },
+    /// The job is completed already (409): what an ACK wanted is so, by whomever.
+    AlreadyCompleted,
+    /// The backend will never accept this request (400, 413, 422).
+    Refused,
+}

@@ -1,0 +1,188 @@
+//! What a worker says, and what it is told (worker socket protocol).
+
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::{JobId, Text, WorkerId};
+use crate::lifecycle::api::job::JobError;
+use crate::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
+
+/// A frame from a worker, understood.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Said {
+    /// It takes jobs, on these conditions.
+    Ready(Ready),
+    /// The job is done.
+    Ack {
+        /// Which.
+        job: JobId,
+        /// Its result, as JSON.
+        result: Option<Text>,
+    },
+    /// The job failed.
+    Fail {
+        /// Which.
+        job: JobId,
+        /// How.
+        error: JobError,
+    },
+    /// The job was not processed and shall go to somebody else.
+    Release {
+        /// Which.
+        job: JobId,
+        /// Why.
+        reason: Option<Text>,
+    },
+    /// How far the job is.
+    Progress {
+        /// Which.
+        job: JobId,
+        /// How far.
+        progress: Progress,
+    },
+    /// Where the next attempt shall go on.
+    Checkpoint {
+        /// Which.
+        job: JobId,
+        /// What to save, as JSON.
+        state: Text,
+    },
+    /// The handler is alive.
+    Heartbeat {
+        /// Which.
+        job: JobId,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// Which ping.
+        id: u64,
+    },
+    /// Nothing that we understand.
+    Garbage {
+        /// What is wrong with it.
+        code: ErrorCode,
+        /// The same for a person.
+        message: Text,
+        /// The job that it is about, if that much could be read.
+        job: Option<JobId>,
+    },
+}
+
+/// The conditions of a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Ready {
+    /// Most jobs at once; 0 is a pause.
+    pub concurrency: u32,
+    /// The job types that it takes; none: every type.
+    pub types: Option<Vec<Text>>,
+    /// Whether it answers pings while it holds jobs.
+    pub ping: bool,
+    /// Name and version of the client library, for the log.
+    pub client: Option<Text>,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Progress {
+    /// 0.0 to 1.0, as the worker spelled it.
+    pub fraction: Text,
+    /// For a person.
+    pub message: Option<Text>,
+    /// JSON.
+    pub data: Option<Text>,
+}
+
+/// What is wrong with a frame, or with what it asks for. The names on the wire are in `wire::worker`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorCode {
+    /// Not a JSON object on one line.
+    NotJson,
+    /// A field is missing, or of the wrong type or range.
+    InvalidFrame,
+    /// Longer than worker.max_frame.
+    FrameTooLong,
+    /// A type that this version does not know. Not counted as malformed: a newer client may try.
+    UnknownType,
+    /// Another protocol version than 1.
+    UnsupportedProtocol,
+    /// The connection does not hold that job (any more).
+    NotHeld,
+    /// The reservation is lost: the backend gave the job to somebody else, or it was cancelled.
+    Lost,
+    /// The backend refused what the frame asks for.
+    Refused,
+    /// The backend does not offer what the frame asks for.
+    NotOffered,
+    /// The backend could not be reached in time.
+    Unavailable,
+}
+
+impl ErrorCode {
+    /// Whether three of these in a row close the connection: the two sides no longer understand each other.
+    #[must_use]
+    pub fn is_malformed(self) -> bool {
+        match self {
+            Self::NotJson | Self::InvalidFrame | Self::FrameTooLong | Self::UnsupportedProtocol => true,
+            Self::UnknownType | Self::NotHeld | Self::Lost | Self::Refused | Self::NotOffered | Self::Unavailable => {
+                false
+            }
+        }
+    }
+}
+
+/// A frame to a worker. How it is spelled is the business of `wire::worker`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Word {
+    /// The first frame on a connection.
+    Hello {
+        /// Our name towards the backend.
+        worker: WorkerId,
+        /// The state that we are in.
+        state: WorkerState,
+    },
+    /// A job to process.
+    Job {
+        /// The envelope.
+        envelope: Text,
+        /// Where an earlier attempt wants this one to go on.
+        checkpoint: Option<Text>,
+    },
+    /// The state changed.
+    Lifecycle {
+        /// To this.
+        state: WorkerState,
+        /// Because of this.
+        reason: Reason,
+        /// In terminate: the time until the stop phase.
+        remaining: Option<Duration>,
+    },
+    /// Stop working on a job.
+    Cancel {
+        /// Which.
+        job: JobId,
+        /// Why.
+        reason: CancelReason,
+        /// Time to answer.
+        grace: Duration,
+    },
+    /// The backend accepted it.
+    Ok {
+        /// The job.
+        job: JobId,
+        /// What about it.
+        about: About,
+    },
+    /// A frame was refused, by us or by the backend.
+    Error {
+        /// Why.
+        code: ErrorCode,
+        /// The same for a person.
+        message: Text,
+        /// The job that it is about.
+        job: Option<JobId>,
+    },
+    /// Are you there?
+    Ping {
+        /// Repeated in the pong.
+        id: u64,
+    },
+}

@@ -1,0 +1,196 @@
+//! What is said for the log, for metrics and for tests; nothing depends on whether anybody listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::capacity::CapacityNews;
+use crate::lifecycle::api::end_cause::EndCause;
+use crate::lifecycle::api::end_report::Account;
+use crate::lifecycle::api::force::Force;
+use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
+use crate::lifecycle::api::ids::{ConnectionId, ProcessId, Text, WorkerId};
+use crate::lifecycle::api::job::Subject;
+use crate::lifecycle::api::outage::Outage;
+use crate::lifecycle::api::words::{CancelReason, Outcome, Reason, WorkerState};
+use crate::lifecycle::api::worker_end::{Manner, StillThere, WorkerEnd};
+
+/// What is worth a line in the log. The texts are the shell's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Remark {
+    /// The state changed.
+    StateChanged {
+        /// To this.
+        state: WorkerState,
+        /// Because of this.
+        reason: Reason,
+    },
+    /// A signal or request changes nothing here, for this reason.
+    Stayed {
+        /// What it was.
+        what: Reason,
+        /// Why nothing happens.
+        why: &'static str,
+    },
+    /// A signal that came so soon after a stop signal that it belongs to it.
+    SameRequest(Reason, Duration),
+    /// The drain began.
+    DrainBegan {
+        /// Jobs that are active.
+        active: usize,
+        /// The longest that they get.
+        left: Duration,
+    },
+    /// Still draining (GS-R003).
+    Draining {
+        /// Jobs that are active.
+        active: usize,
+        /// The longest that they get from now on.
+        left: Duration,
+    },
+    /// All jobs are done: the worker is asked to end.
+    Drained,
+    /// The stop phase began.
+    StopBegan {
+        /// Jobs that workers have not answered.
+        held: usize,
+        /// What somebody forced it with; else the deadline came.
+        forced: Option<Force>,
+    },
+    /// In the stop phase: no handler gets a cancel grace any more.
+    GraceEnded(Force),
+    /// A third stop signal, or one that is configured as `exit`.
+    EndingAtOnce(Force),
+    /// SIGKILL.
+    Killing,
+    /// Processes are left that got SIGKILL, and nobody waits for them any longer.
+    KillGaveUp(StillThere),
+    /// The worker ended by itself, or because it was asked to.
+    WorkerEnded(WorkerEnd, Manner),
+    /// It was ended by us: its own process, or one of its processes with this consequence.
+    WorkerWasEnded {
+        /// How it ended.
+        end: WorkerEnd,
+        /// Why we did that.
+        cause: EndCause,
+    },
+    /// It left processes behind: they get this long to end.
+    DescendantsLeft(Duration),
+    /// It will be started again after this pause.
+    RestartIn(Duration),
+    /// It ended too often to be started again.
+    TooManyRestarts,
+    /// No process could be had; trying again.
+    StartPostponed,
+    /// It has not said ready in time.
+    NotReady,
+    /// A connection takes jobs from here on.
+    ConnectionReady {
+        /// Which.
+        connection: ConnectionId,
+        /// At most this many.
+        concurrency: u32,
+        /// Its client library.
+        client: Option<Text>,
+    },
+    /// How many jobs the connections take at a time.
+    Capacity(CapacityNews),
+    /// A process is ended, for this reason.
+    EndingProcess {
+        /// Which.
+        process: ProcessId,
+        /// Why.
+        cause: EndCause,
+        /// Jobs that it holds.
+        jobs: usize,
+    },
+    /// A job was taken from the backend.
+    Claimed(Arc<Subject>),
+    /// It was given to a worker.
+    HandedOver(Arc<Subject>, ConnectionId),
+    /// Its outcome was accepted by the backend.
+    Settled(Arc<Subject>, Outcome),
+    /// Nobody was told about it: it is left to its visibility timeout.
+    Abandoned(Arc<Subject>, &'static str),
+    /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was on its way when it came.
+    /// There is nothing more to tell the backend.
+    Void(Arc<Subject>, &'static str),
+    /// A job that a worker has was delivered again; the handler goes on with the new reservation.
+    Adopted(Arc<Subject>),
+    /// A job that waits in our buffer was delivered again: the new delivery waits in its place.
+    Replaced(Arc<Subject>),
+    /// Its reservation is lost; or it was cancelled, which ends the reservation too.
+    ReservationLost(Arc<Subject>, CancelReason),
+    /// It was cancelled or lost, for this reason, and its handler has not answered within the grace: it holds a slot of its
+    /// connection.
+    Unanswered(Arc<Subject>, CancelReason),
+    /// The only ACK that we sent found it completed: somebody else did the job as well.
+    DoneTwice(Arc<Subject>),
+    /// Its own timeout is over.
+    TimedOut(Arc<Subject>),
+    /// The backend does not take the result; it is sent without.
+    ResultDropped(Arc<Subject>),
+    /// No connection takes its type.
+    NoHandler {
+        /// The job.
+        job: Arc<Subject>,
+        /// How long it waits for one that does; none where it holds the last free credit, and is failed at once.
+        waits: Option<Duration>,
+    },
+    /// A request to the backend failed.
+    CallFailed {
+        /// Which kind.
+        what: &'static str,
+        /// About which job, if it is about one.
+        job: Option<Arc<Subject>>,
+        /// How.
+        failure: Failure,
+        /// When it is tried again, if it is.
+        retry_in: Option<Duration>,
+    },
+    /// The backend has the registration.
+    Registered(WorkerId),
+    /// It has no such operation: the first heartbeat introduces us.
+    NotRegistered,
+    /// The backend takes heartbeats in this form, and not in the one before.
+    HeartbeatForm(HeartbeatForm),
+    /// An operator has resumed the worker, and the backend still asks for quiet: its word counts.
+    QuietStays,
+    /// The backend refuses heartbeats in every form. Not said again before it has taken one.
+    HeartbeatsRefused,
+    /// The backend takes FETCHes in this form, and not in the one of before.
+    FetchForm(FetchForm),
+    /// The heartbeat interval that was configured is too long for the backend.
+    HeartbeatIntervalCut {
+        /// What was configured.
+        configured: Duration,
+        /// What is used.
+        used: Duration,
+    },
+    /// The backend cannot be reached, or does not answer as a backend: the first request that met this has just failed.
+    BackendIsAway(Outage),
+    /// So it still is. Said once a minute.
+    BackendIsStillAway(Outage),
+    /// It is there again.
+    BackendIsBack(Outage),
+    /// It came and went within a minute, and nobody was told each time.
+    BackendIsUnsteady {
+        /// Requests that failed.
+        failed: u32,
+    },
+    /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for their visibility
+    /// timeout.
+    FetchAbandoned,
+    /// A preStop hook ran: the orchestrator's clock runs.
+    PrestopRan {
+        /// The time to its SIGKILL, where the limit is known.
+        left: Option<Duration>,
+    },
+    /// A preStop hook ran, and no SIGTERM followed within the limit: what it started counts no more.
+    PrestopLapsed {
+        /// The time to the SIGKILL by the clock of a later hook, which counts from now on, where the limit is known.
+        later: Option<Duration>,
+    },
+    /// How it all ended: the last words.
+    Summary(Box<Account>),
+}

@@ -1,0 +1,78 @@
+//! What can become due, each with the question that it answers.
+
+use crate::lifecycle::api::ids::{CallId, Claim, ClientId, ConnectionId, ProcessId};
+
+/// What can become due. The one that comes first here goes first when two are due at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// When has this step of the shutdown had its time?
+    Step,
+    /// When do outcomes go out although the last checkpoint of their job has no answer?
+    WithoutCheckpoints,
+    /// When is the last heartbeat sent although an earlier one has no answer?
+    FinalHeartbeat,
+    /// When have the jobs had theirs?
+    Deadline,
+    /// When is the worker told that the drain begins?
+    DelayOver,
+    /// When is it time to log how many jobs are left?
+    DrainLog,
+    /// When has a preStop hook come to nothing?
+    PrestopLapse,
+    /// When do we stop waiting for an answer that should have come?
+    Call(CallId),
+    /// When have the descendants of a worker that ended had their time?
+    KillDescendants,
+    /// When do we stop waiting for descendants that SIGKILL did not end?
+    GiveUpOnDescendants,
+    /// When is it time to look for descendants that became ours since the last look?
+    Rescan,
+    /// When is the worker started again?
+    Start,
+    /// Until when do the reports of the last worker hold up the next one?
+    StartAnyway,
+    /// When has the worker had its time to say ready?
+    Ready,
+    /// When is it told that the connections take more or fewer jobs than before?
+    Capacity,
+    /// When are all connections there, as far as can be told?
+    Settled,
+    /// When has a process whose connection was closed had its time to end by itself?
+    HungUp(ProcessId),
+    /// When has a process that is being ended had its time?
+    KillProcess(ProcessId),
+    /// When is this connection asked whether it is there?
+    Ping(ConnectionId),
+    /// When has this connection had its time to read?
+    Stalled(ConnectionId),
+    /// When has this job had its time?
+    JobTimeout(Claim),
+    /// When has the handler had its time to answer the cancel?
+    JobGrace(Claim),
+    /// The same for a job that is lost.
+    LostGrace(Claim),
+    /// When do we stop waiting for somebody who takes this job?
+    NoHandler(Claim),
+    /// When is the ACK sent without its result?
+    WithoutResult(Claim),
+    /// When is this report sent again?
+    Report(Claim),
+    /// When is this job looked at again that came while an earlier outcome of it was on its way?
+    LookAgain(Claim),
+    /// When may the next progress be sent?
+    Progress(Claim),
+    /// When is the checkpoint saved again?
+    Checkpoint(Claim),
+    /// When is a person told of an outage again?
+    Outage,
+    /// When is the next heartbeat?
+    Heartbeat,
+    /// When is the next registration attempt?
+    Register,
+    /// When may the next FETCH be?
+    Fetch,
+    /// When is a FETCH that failed tried again?
+    FetchAgain,
+    /// When has a program on the control socket had its time to ask, or to wait?
+    Client(ClientId),
+}

@@ -1,0 +1,94 @@
+//! Words that cross the border in both directions: what state we are in, why something happens, what an outcome is.
+
+/// The states of the worker protocol 2.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkerState {
+    /// Fetching and processing.
+    Running,
+    /// Processing only.
+    Quiet,
+    /// Finishing, then gone.
+    Terminate,
+    /// Gone: said by the very last heartbeat, where `backend.final_state` asks for it (requirements C-04).
+    Terminated,
+}
+
+/// What made the state change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// SIGTERM.
+    Sigterm,
+    /// SIGINT.
+    Sigint,
+    /// SIGQUIT.
+    Sigquit,
+    /// SIGTSTP.
+    Sigtstp,
+    /// SIGCONT.
+    Sigcont,
+    /// The backend said so.
+    Server,
+    /// The operator said so.
+    Control,
+    /// A preStop hook ran, or came to nothing.
+    Prestop,
+    /// The worker ended, or was ended by us, and is not started again.
+    #[default]
+    Worker,
+}
+
+impl Reason {
+    /// Its name on the wire and in the log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sigterm => "sigterm",
+            Self::Sigint => "sigint",
+            Self::Sigquit => "sigquit",
+            Self::Sigtstp => "sigtstp",
+            Self::Sigcont => "sigcont",
+            Self::Server => "server",
+            Self::Control | Self::Prestop => "control",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// Why a job is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CancelReason {
+    /// The stop phase began.
+    Shutdown,
+    /// The job's own timeout is over.
+    Timeout,
+    /// Somebody cancelled it at the backend.
+    Cancelled,
+    /// The reservation is lost.
+    Lost,
+}
+
+/// Which frame of a worker an `ok` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// ack
+    Ack,
+    /// fail
+    Fail,
+    /// release
+    Release,
+    /// progress
+    Progress,
+    /// checkpoint
+    Checkpoint,
+}
+
+/// How a job ended, from our point of view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// ACK.
+    Acked,
+    /// FAIL.
+    Failed,
+    /// Given back.
+    Requeued,
+}

@@ -1,0 +1,24 @@
+//! What is remembered of outages of the backend.
+
+use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::time::Moment;
+
+/// What is remembered of outages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Outages {
+    pub(super) now: Option<Present>,
+    /// Before this moment no other beginning is told: a network that comes and goes is told once a minute.
+    pub(super) tells_again_at: Option<Moment>,
+    /// Requests that failed in outages that nobody was told of.
+    pub(super) untold: u32,
+    /// When the last heartbeat that was accepted went out, and until when the jobs that it named are reserved.
+    pub(super) secured: Option<(Moment, Moment)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Present {
+    pub(super) since: Moment,
+    pub(super) failure: Failure,
+    pub(super) failed: u32,
+    pub(super) is_told: bool,
+}

@@ -1,0 +1,28 @@
+//! What a request to the backend was for: where its answer goes.
+
+use crate::lifecycle::api::forms::{Farewell, HeartbeatForm};
+use crate::lifecycle::api::ids::{Claim, WorkerId};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::backend::beats::Beat;
+
+/// What a request to the backend was for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) enum Purpose {
+    Register(WorkerId),
+    Heartbeat(Beat),
+    FinalHeartbeat {
+        state: WorkerState,
+        form: HeartbeatForm,
+    },
+    /// And when it went out.
+    Fetch(WorkerId, Moment),
+    Report(Claim),
+    LookBeforeRepeat(Claim),
+    LookAgain(Claim),
+    LookForLost(Claim),
+    Progress(Claim),
+    Checkpoint(Claim),
+    Manifest,
+    Deregister(WorkerId, Farewell),
+}

@@ -1,0 +1,265 @@
+//! A job that was claimed: where it is, and what is known of it.
+
+use std::sync::Arc;
+
+use crate::lifecycle::api::call::Habits;
+use crate::lifecycle::api::frames::Progress;
+use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, Text, WorkerId};
+use crate::lifecycle::api::job::{Delivery, JobError, Reservation, Subject};
+use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::backend::retry_state::Setbacks;
+
+/// One claimed job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Job {
+    /// What the backend delivered. The envelope is empty once a worker has it.
+    pub delivery: Delivery,
+    /// On whose behalf it was claimed.
+    pub worker: WorkerId,
+    /// When the backend gave it to us.
+    pub claimed_at: Moment,
+    /// Until when a heartbeat last extended its reservation.
+    pub extended_until: Option<Moment>,
+    /// Where it is.
+    pub place: Place,
+    /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody. Only a worker can have
+    /// such a job; see `Ledger::lose`.
+    pub is_lost: bool,
+    /// What heartbeats that did not extend it have led to.
+    pub suspicion: Suspicion,
+    /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
+    pub again: Option<Again>,
+    /// News for the backend that are not its outcome.
+    pub news: News,
+}
+
+/// What is known of a reservation that a heartbeat did not extend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Suspicion {
+    /// A look at the job is on its way.
+    pub is_looked_at: bool,
+    /// When the last one was made.
+    pub looked_at: Option<Moment>,
+    /// The heartbeat that led to it extended another job: the backend has its store.
+    pub is_backed: bool,
+    /// When the backend first said that it knows no such job, and has not said otherwise since.
+    pub missing_since: Option<Moment>,
+}
+
+/// What is to be found out about a delivery before anything is done with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Again {
+    /// The reservation that came before it and has ended: known from then on.
+    pub before: Reservation,
+    /// How far it is.
+    pub step: LookStep,
+    /// Looks that failed.
+    pub setbacks: Setbacks,
+    /// When the first one was made.
+    pub since: Option<Moment>,
+}
+
+/// How far a look at such a delivery is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum LookStep {
+    /// The outcome before it is still on its way.
+    #[default]
+    Behind,
+    /// To be made as soon as there is room.
+    Due,
+    /// On its way.
+    Looking(CallId),
+    /// To be made again after a pause.
+    Pausing,
+}
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In our buffer.
+    Waiting,
+    /// With a worker.
+    Held(Held),
+    /// Decided; the backend has to be told.
+    Reporting(Report),
+}
+
+/// A job that a worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// On which connection.
+    pub connection: ConnectionId,
+    /// Why it was told to stop working on it, at first.
+    pub cancelled: Option<CancelReason>,
+    /// The stop phase has told it so.
+    pub is_told_of_shutdown: bool,
+}
+
+/// An outcome on its way to the backend.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// The outcome.
+    pub what: What,
+    /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
+    pub is_bare: bool,
+    /// How far it is.
+    pub step: Step,
+    /// Failed attempts to deliver it.
+    pub setbacks: Setbacks,
+    /// Who is told when the backend has it.
+    pub connection: Option<ConnectionId>,
+    /// The job goes straight back: it was never meant for a worker and does not count as active.
+    pub is_surplus: bool,
+    /// Requests of this outcome that went out, less those that certainly never got there.
+    pub sent: u32,
+    /// What the next look is to find out.
+    pub question: Question,
+    /// The backend said that there is no such job.
+    pub missing: Option<Missing>,
+}
+
+/// What a look at a job finds out before its outcome is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// Was a FAIL or a requeue carried out that had no answer?
+    Done,
+    /// Is the job completed? An ACK was answered with a conflict that does not say it.
+    Completed,
+    /// Does the backend get at the job at all? It answers each ACK with an error, perhaps because of the result.
+    ResultTaken,
+}
+
+/// A job that the backend does not find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Missing {
+    /// The first time that it said so.
+    pub since: Moment,
+    /// From then on it is believed: the reservation is over, as it stood at that time.
+    pub until: Moment,
+}
+
+/// An outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum What {
+    /// Done.
+    Ack {
+        /// The result, as JSON.
+        result: Option<Text>,
+    },
+    /// Failed.
+    Fail {
+        /// How.
+        error: JobError,
+    },
+    /// Given back.
+    Requeue {
+        /// Why.
+        reason: Text,
+    },
+}
+
+/// How far a report is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// To be sent as soon as there is room.
+    Due,
+    /// To be sent again after a pause.
+    Pausing,
+    /// Sent, at this moment.
+    Sent(CallId, Moment),
+    /// Sent before, and it may have been carried out: to be looked at, after a pause.
+    Doubtful,
+    /// Looked at, since this moment.
+    Looking(CallId, Moment),
+    /// The backend does not take the result: the worker has a moment to answer differently.
+    ResultRefused,
+}
+
+/// Progress and checkpoints: at most one of each is on its way and one waits, the newest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct News {
+    /// To be sent.
+    pub progress: Option<Progress>,
+    /// Sent.
+    pub progress_call: Option<CallId>,
+    /// To be sent.
+    pub checkpoint: Option<Text>,
+    /// Sent, with its text in case it has to be repeated.
+    pub checkpoint_call: Option<(CallId, Text)>,
+    /// Failed attempts to save the checkpoint.
+    pub checkpoint_failures: u32,
+}
+
+impl Step {
+    /// Whether it ends by time alone, with another attempt.
+    #[must_use]
+    pub fn is_pause(self) -> bool {
+        match self {
+            Self::Pausing | Self::Doubtful => true,
+            Self::Due | Self::Sent(..) | Self::Looking(..) | Self::ResultRefused => false,
+        }
+    }
+}
+
+impl Job {
+    /// What it is.
+    #[must_use]
+    pub fn subject(&self) -> Arc<Subject> {
+        Arc::clone(&self.delivery.subject)
+    }
+
+    /// The name that the backend gave it.
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        &self.delivery.subject.id
+    }
+
+    /// Who holds it.
+    #[must_use]
+    pub fn holder(&self) -> Option<ConnectionId> {
+        match &self.place {
+            Place::Held(held) => Some(held.connection),
+            Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
+    /// Whether its outcome waits for the backend.
+    #[must_use]
+    pub fn is_reporting(&self) -> bool {
+        match &self.place {
+            Place::Reporting(_) => true,
+            Place::Waiting | Place::Held(_) => false,
+        }
+    }
+
+    /// Whether a heartbeat shall extend its reservation. A FAIL or requeue that may have been carried out is left out:
+    /// the job may already run elsewhere, and nobody checks whose reservation a heartbeat extends.
+    #[must_use]
+    pub fn is_kept_reserved(&self) -> bool {
+        let is_doubtful = match &self.place {
+            Place::Waiting | Place::Held(_) => false,
+            Place::Reporting(report) => match report.what {
+                What::Ack { .. } => false,
+                What::Fail { .. } | What::Requeue { .. } => match report.step {
+                    Step::Due | Step::Pausing | Step::ResultRefused => false,
+                    Step::Sent(..) | Step::Doubtful | Step::Looking(..) => true,
+                },
+            },
+        };
+        !self.is_lost && !is_doubtful
+    }
+
+    /// Why it must not be requeued, if so: that would discard it, or could with a backend that does such a thing.
+    #[must_use]
+    pub fn why_not_requeue(&self, backend: Habits) -> Option<&'static str> {
+        match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {
+            (Some(attempt), Some(most)) if attempt < most => None,
+            (Some(_), Some(_)) => Some("a requeue would discard it: its attempts are used up"),
+            (None, _) | (_, None) if backend.discards_requeues => {
+                Some("a requeue could discard it: whether it has an attempt left is not known")
+            }
+            (None, _) | (_, None) => None,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The programs on the control socket: what each asked for.
+
+use std::collections::BTreeMap;
+
+use crate::lifecycle::api::ids::ClientId;
+
+/// Who is connected. The shell bounds how many that are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Operators {
+    pub(super) clients: BTreeMap<ClientId, Client>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    /// It has asked for nothing yet.
+    Silent,
+    /// It has its answer.
+    Answered,
+    /// It has its answer, and is shown the end as well.
+    Watching,
+    /// It waits.
+    Waiting {
+        /// For the moment when no job is active; otherwise for its time to be over.
+        until_idle: bool,
+    },
+}
+
+impl Operators {
+    /// Whether nobody who asked for something is left.
+    pub(in crate::lifecycle) fn have_left(&self) -> bool {
+        self.clients.values().all(|client| *client == Client::Silent)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        let is_waiting = |client: &&Client| matches!(client, Client::Waiting { .. });
+        self.clients.values().filter(is_waiting).count()
+    }
+}
