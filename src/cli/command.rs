@@ -9,9 +9,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use super::command_line::CommandLine;
-use super::flags::{argument, documented, mentioned, options, taken};
 use super::usage::UsageError;
-use super::{help, subcommands, usage};
+use super::{flags, help, subcommands, usage};
 use crate::config::Row;
 
 /// The argument that takes COMMAND and its arguments.
@@ -35,16 +34,16 @@ pub fn parse(args: &[OsString]) -> Result<CommandLine, UsageError> {
 /// Reads a command line that supervises a command, by the options that occur in it alone. `None` when that fails for
 /// whatever reason, help and subcommands included: then the full parse finds the answer.
 fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
-    let keys = mentioned(args);
+    let keys = flags::mentioned(args);
     let is_run = args.first().is_some_and(|first| first == "run");
     let command = if is_run {
         let run = keys
             .iter()
-            .fold(bare("run"), |command, key| command.arg(argument(*key)));
+            .fold(bare("run"), |command, key| command.arg(flags::argument(key)));
         bare("ojs-init").subcommand(run.arg(trailing_command()))
     } else {
         keys.iter()
-            .fold(bare("ojs-init"), |command, key| command.arg(argument(*key)))
+            .fold(bare("ojs-init"), |command, key| command.arg(flags::argument(key)))
             .arg(last_command())
     };
     let mut matches = command.try_get_matches_from(args).ok()?;
@@ -71,14 +70,14 @@ fn parse_full(args: &[OsString]) -> Result<CommandLine, UsageError> {
 }
 
 fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
-    let keys: Vec<&'static Row> = options().collect();
+    let keys: Vec<&'static Row> = flags::all().collect();
     let Some((name, mut inner)) = matches.remove_subcommand() else {
         return supervise(matches, &keys);
     };
     match name.as_str() {
         "run" => supervise(inner, &keys),
         "config" => {
-            let flags = taken(&mut inner, &keys);
+            let flags = flags::set_in(&mut inner, &keys);
             let command = inner.remove_many(COMMAND).into_iter().flatten().collect();
             let is_show = inner.get_one::<String>(ACTION).is_some_and(|action| action == "show");
             Some(if is_show {
@@ -90,7 +89,7 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
         "completions" => inner.get_one::<Shell>(SHELL).map(|shell| completions(*shell)),
         name => {
             let order = subcommands::order(name, &inner)?;
-            let flags = taken(&mut inner, &subcommands::keys());
+            let flags = flags::set_in(&mut inner, &subcommands::keys());
             Some(CommandLine::Control { order, flags })
         }
     }
@@ -103,7 +102,7 @@ fn completions(shell: Shell) -> CommandLine {
     CommandLine::Print(String::from_utf8_lossy(&script).replace("ojs__subcmd__init", "ojs__init"))
 }
 
-/// Every subcommand and option. The place where further subcommands are added.
+/// The command with every subcommand and option.
 pub(super) fn full() -> Command {
     with_options(Command::new("ojs-init"))
         .no_binary_name(true)
@@ -154,8 +153,8 @@ fn config() -> Command {
 }
 
 fn with_options(command: Command) -> Command {
-    options()
-        .fold(command, |command, key| command.arg(documented(key)))
+    flags::all()
+        .fold(command, |command, key| command.arg(flags::documented(key)))
         .next_line_help(true)
         .after_help(help::NOTES)
 }
@@ -169,7 +168,7 @@ fn bare(name: &'static str) -> Command {
         .disable_version_flag(true)
 }
 
-/// COMMAND where only `--` begins it.
+/// The argument COMMAND where only `--` begins it.
 fn last_command() -> Arg {
     Arg::new(COMMAND)
         .last(true)
@@ -178,7 +177,7 @@ fn last_command() -> Arg {
         .value_parser(value_parser!(OsString))
 }
 
-/// COMMAND where the first word that is no option begins it too.
+/// The argument COMMAND where the first word that is no option begins it too.
 fn trailing_command() -> Arg {
     Arg::new(COMMAND)
         .trailing_var_arg(true)
@@ -189,7 +188,7 @@ fn trailing_command() -> Arg {
 
 fn supervise(mut matches: ArgMatches, keys: &[&'static Row]) -> Option<CommandLine> {
     let command: Vec<OsString> = matches.remove_many(COMMAND)?.collect();
-    let flags = taken(&mut matches, keys);
+    let flags = flags::set_in(&mut matches, keys);
     (!command.is_empty()).then_some(CommandLine::Run { flags, command })
 }
 
@@ -287,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_lean_parse_suffices_for_every_flag() {
-        for key in options() {
+        for key in flags::all() {
             let flag = key.flag.unwrap();
             let long = if matches!(key.notation.form, Form::Switch | Form::Count) {
                 format!("--{flag}")

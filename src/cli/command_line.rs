@@ -29,7 +29,7 @@ pub enum CommandLine {
     },
     /// Ask the instance that runs for something.
     Control {
-        /// For what.
+        /// What it is asked for.
         order: Order,
         /// What the command line set.
         flags: Flags,
@@ -47,15 +47,15 @@ pub enum Order {
     Resume,
     /// Finish the active jobs and go.
     Terminate,
-    /// Do not wait for them any longer.
+    /// Do not wait for the active jobs any longer.
     Stop,
     /// Quiet, start the orchestrator's clock, and wait.
     Prestop(PrestopWait),
     /// Show where it is and what everybody is doing.
     Status {
-        /// As JSON.
+        /// It is printed as JSON.
         as_json: bool,
-        /// Again and again, until it ends.
+        /// It is shown again and again, until the instance ends.
         watches: bool,
     },
     /// Say whether it is well.
@@ -65,19 +65,19 @@ pub enum Order {
 /// What is meant by well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthOf {
-    /// As `/healthz`.
+    /// What `/healthz` means by it.
     Both,
-    /// As `/livez`.
+    /// What `/livez` means by it.
     Live,
-    /// As `/readyz`.
+    /// What `/readyz` means by it.
     Ready,
 }
 
 /// How long a preStop hook waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrestopWait {
-    /// So long.
+    /// It waits so long.
     For(Duration),
-    /// Until no job is active.
+    /// It waits until no job is active.
     UntilIdle,
 }

@@ -1,4 +1,4 @@
-//! The options: one clap argument for each key that has a flag, and the flags that a command line sets.
+//! The flags: one clap argument for each key that has one, and which of them a command line sets.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use crate::config::values::Form;
 use crate::config::{Flags, Row};
 
 /// The keys that have a flag.
-pub(super) fn options() -> impl Iterator<Item = &'static Row> {
+pub(super) fn all() -> impl Iterator<Item = &'static Row> {
     KEYS.into_iter().filter(|key| key.flag.is_some())
 }
 
@@ -34,13 +34,13 @@ pub(super) fn mentioned(args: &[OsString]) -> Vec<&'static Row> {
                 .short
                 .is_some_and(|letter| spelling.iter().any(|byte| char::from(*byte) == letter)),
         };
-        for key in options() {
+        for key in all() {
             if is_meant(key) && !keys.contains(&key) {
                 keys.push(key);
             }
         }
     }
-    // In the order of the full parse, so that both give equal flags.
+    // The keys are in the order of the full parse, so that both give equal flags.
     keys.sort_by_key(|key| key.position);
     keys
 }
@@ -61,7 +61,7 @@ pub(super) fn argument(key: &Row) -> Arg {
     }
 }
 
-/// The same for the help.
+/// The same argument with what the help says of it.
 pub(super) fn documented(key: &Row) -> Arg {
     argument(key)
         .value_name(key.notation.placeholder)
@@ -69,8 +69,8 @@ pub(super) fn documented(key: &Row) -> Arg {
         .help(help::of_key(key))
 }
 
-/// Which of these keys the command line sets, and to what.
-pub(super) fn taken(matches: &mut ArgMatches, keys: &[&'static Row]) -> Flags {
+/// The flags of these keys that the command line sets.
+pub(super) fn set_in(matches: &mut ArgMatches, keys: &[&'static Row]) -> Flags {
     let mut flags = Flags::default();
     for key in keys {
         let id = key.label();
@@ -81,7 +81,7 @@ pub(super) fn taken(matches: &mut ArgMatches, keys: &[&'static Row]) -> Flags {
             matches.remove_many(id).map(Iterator::collect)
         };
         if let Some(values) = values {
-            flags.push(*key, values);
+            flags.push(key, values);
         }
     }
     flags

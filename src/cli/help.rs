@@ -65,26 +65,26 @@ Subcommands:
 ",
 );
 
-/// Below the options of `run --help` and `config --help`.
+/// What stands below the options of `run --help` and `config --help`.
 pub(super) const NOTES: &str = "\
 A value comes from the command line, else from the environment, else from the
 TOML file, else it is the default. A TIME is 250ms, 25s, 1m30s or 1h; a bare
 number is seconds. A switch takes a value too: --subreaper=false.";
 
-/// Below the options of the subcommands for an instance that runs.
+/// What stands below the options of the subcommands for an instance that runs.
 pub(super) const ORDER_NOTES: &str = "\
 The instance is looked for in the runtime directory, else in /run/ojs-init,
 $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: done, or it was so already
 (prestop: always); 1: not possible, or no instance is there; 2: wrong usage.";
 
-/// The same of `status`.
+/// What stands below the options of `status`.
 pub(super) const STATUS_NOTES: &str = "\
 The instance is looked for in the runtime directory, else in /run/ojs-init,
 $XDG_RUNTIME_DIR, /tmp and /dev/shm. Colours only on a terminal, unless NO_COLOR
 is set. Exit status 0: shown; 1: no instance is there, or no answer; 2: wrong
 usage.";
 
-/// The same of `health`.
+/// What stands below the options of `health`.
 pub(super) const HEALTH_NOTES: &str = "\
 Answers within 1 s. The instance is looked for in the runtime directory, else in
 /run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: it is well;

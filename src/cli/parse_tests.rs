@@ -30,7 +30,7 @@ fn message(args: &[&str]) -> String {
 fn flags(set: &[(&'static Row, &[&str])]) -> Flags {
     let mut flags = Flags::default();
     for (key, values) in set {
-        flags.push(*key, values.iter().map(Into::into).collect());
+        flags.push(key, values.iter().map(Into::into).collect());
     }
     flags
 }

@@ -29,7 +29,7 @@ pub fn intent(args: &[OsString]) -> Intent {
         None | Some("run") => Intent::Run,
         Some(word) if supervises_nothing(word) => Intent::Other,
         Some(word) if word.starts_with('-') => {
-            let mut options = options(args);
+            let mut options = before_command(args);
             if options.any(|word| word.to_str().is_some_and(supervises_nothing)) {
                 Intent::Other
             } else {
@@ -45,11 +45,11 @@ fn supervises_nothing(word: &str) -> bool {
     word != "run" && subcommands::names().any(|name| name == word)
 }
 
-/// The flags that tell where and how to report, wherever they stand before COMMAND.
+/// The flags that say where and how to report, wherever they stand before COMMAND.
 #[must_use]
 pub fn reporting_flags(args: &[OsString]) -> Flags {
     let mut flags = Flags::default();
-    let mut words = options(args).peekable();
+    let mut words = before_command(args).peekable();
     while let Some(word) = words.next() {
         let Some(word) = word.to_str().and_then(|word| word.strip_prefix("--")) else {
             continue;
@@ -69,7 +69,7 @@ pub fn reporting_flags(args: &[OsString]) -> Flags {
 }
 
 /// The words before COMMAND, as far as it begins with `--`.
-fn options(args: &[OsString]) -> impl Iterator<Item = &OsString> {
+fn before_command(args: &[OsString]) -> impl Iterator<Item = &OsString> {
     args.iter().skip(1).take_while(|word| *word != "--")
 }
 

@@ -17,16 +17,16 @@ const USUAL_WAIT: &str = "5s";
 /// The argument that says how long a preStop hook waits.
 const FOR: &str = "for";
 
-/// The argument that has it wait for the jobs.
+/// The argument that has a preStop hook wait for the jobs.
 const UNTIL_IDLE: &str = "until-idle";
 
 /// The argument that has a status printed as JSON.
 const JSON: &str = "json";
 
-/// The argument that has it printed again and again.
+/// The argument that has a status printed again and again.
 const WATCH: &str = "watch";
 
-/// The argument that says which probe is meant.
+/// The argument that says which probe `health` stands for.
 const PROBE: &str = "PROBE";
 
 /// Each subcommand for an instance that runs, with its usage and what its help says first.
@@ -74,17 +74,17 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     others.into_iter().chain(ORDERS.iter().map(|(name, ..)| *name))
 }
 
-/// The options that they all take: where instances may be.
+/// The keys whose flags all subcommands for an instance take: where instances may be.
 pub(super) fn keys() -> [&'static Row; 2] {
     [&RUNTIME_DIR, &CONFIG_FILE]
 }
 
-/// Their definitions.
+/// The clap definitions of the subcommands for an instance.
 pub(super) fn commands() -> impl Iterator<Item = Command> {
     ORDERS.iter().map(|(name, usage, about)| {
         let command = keys()
             .iter()
-            .fold(Command::new(*name), |command, key| command.arg(flags::documented(*key)))
+            .fold(Command::new(*name), |command, key| command.arg(flags::documented(key)))
             .about(*about)
             .override_usage(*usage)
             .next_line_help(true)
@@ -98,7 +98,7 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
     })
 }
 
-/// The usage of the one of this name.
+/// The usage of the subcommand of this name, if it is one for an instance.
 pub(super) fn usage(name: &str) -> Option<&'static str> {
     let found = ORDERS.iter().find(|(known, ..)| *known == name);
     found.map(|(_, usage, _)| *usage)

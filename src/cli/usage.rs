@@ -28,7 +28,7 @@ pub(super) fn no_command() -> UsageError {
     with_usage("there is no COMMAND to supervise", RUN)
 }
 
-/// What to write to supervise a command.
+/// The usage of what supervises a command.
 const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
 /// What clap found, in our words where ours say more. `parses` says whether a command line supervises a command.

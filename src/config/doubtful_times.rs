@@ -8,10 +8,10 @@ use super::values::duration::Human;
 use super::values::enums::Mode;
 use crate::lifecycle::api::budget::{LEAST_LIMIT, LimitSource, ShutdownTimes};
 
-/// What to do about a guess.
+/// What ends each warning about a limit that is a guess.
 const SET_THE_LIMIT: &str = "set shutdown.termination_grace_period (OJS_TERMINATION_GRACE_PERIOD)";
 
-/// A complete sentence about each. `times` are what follows from the configuration and from where we run: a limit that
+/// A complete sentence about each doubtful time. `times` are what follows from the configuration and from where we run: a limit that
 /// nobody set depends on that.
 #[must_use]
 pub fn doubtful_times(config: &Config, times: &ShutdownTimes) -> Vec<String> {
@@ -40,7 +40,7 @@ fn no_limit_left(config: &Config, times: &ShutdownTimes) -> Option<String> {
     ))
 }
 
-/// A margin that is too small to end in time, or more than half of a limit that was guessed.
+/// A stop margin that is too small to end in time, or more than half of a limit that was guessed.
 fn margin(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let set = config.shutdown.limits.stop_margin?;
     let (margin, used) = (config.settings.describe(&STOP_MARGIN), times.stop_margin);
@@ -59,6 +59,7 @@ fn margin(config: &Config, times: &ShutdownTimes) -> Option<String> {
     })
 }
 
+/// A cancel grace that the stop margin cuts.
 fn cancel_grace(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let (set, used) = (
         config.shutdown.cancel_grace,
@@ -75,7 +76,7 @@ fn cancel_grace(config: &Config, times: &ShutdownTimes) -> Option<String> {
     })
 }
 
-/// The worker is told of the end when the delay is over, or the drain.
+/// A delay that is as long as the drain: the worker is told of the end when the delay is over, or the drain.
 fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
     let delay = config.shutdown.term_delay;
     let drain = times.drain(Duration::ZERO);
@@ -88,7 +89,7 @@ fn term_delay(config: &Config, times: &ShutdownTimes) -> Option<String> {
     })
 }
 
-/// Parts of a margin are no round numbers.
+/// The duration less what is finer than a millisecond: parts of a margin are no round numbers.
 fn to_milliseconds(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

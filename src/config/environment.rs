@@ -8,7 +8,7 @@ use super::keys::KEYS;
 use super::settings::Settings;
 use super::source::Source;
 
-/// Variables of the ecosystem begin with this.
+/// What the variables of the ecosystem begin with.
 const OURS: &[u8] = b"OJS_";
 
 /// The variables that matter, as raw bytes. An empty one counts as unset.
@@ -103,17 +103,10 @@ impl Variable<'_> {
     }
 
     fn offer(&self, settings: &mut Settings) -> Result<(), ConfigError> {
-        let (key, source) = (self.key, Source::Environment(self.name()));
-        let Ok(text) = str::from_utf8(self.value) else {
-            let shown = String::from_utf8_lossy(self.value);
-            return Err(ConfigError::value(key, &shown, &source, "is not UTF-8"));
-        };
-        let mut texts = Vec::new();
-        key.notation.form.split(text, &mut texts);
-        settings.offer(key, &texts, source)
+        settings.offer_raw(self.key, [self.value], Source::Environment(self.name()))
     }
 
-    /// A warning when the other one, which loses, means something else.
+    /// A warning when another variable of the key, which is not used, means something else.
     fn difference(&self, loser: &Self) -> Option<String> {
         let read = |variable: &Self| {
             let mut settings = Settings::default();

@@ -34,7 +34,7 @@ impl ConfigError {
         Self::new(&format!("{label}{value} ({source}) {problem}; accepted: {accepted}"))
     }
 
-    /// The same with what may be behind it; each hint ends a line that goes on.
+    /// The same error with what may be behind it; each hint ends a line that goes on.
     #[must_use]
     pub(super) fn with_hints(self, hints: &[String]) -> Self {
         let message = hints

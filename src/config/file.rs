@@ -18,48 +18,38 @@ use super::similar::most_alike;
 use super::source::Source;
 use super::values::Form;
 
-/// Read when nobody names a file, and allowed not to exist.
-pub const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
+/// The file that is read when nobody names one; it need not exist.
+const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
 
 /// Largest configuration file, in bytes. A larger one is a mistake in the path.
-pub const MAX_FILE_BYTES: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// Puts every key of the file into the settings: the one that they name, else the default one when it exists.
+/// Puts every key of the file into the settings. The file is the one that they name, else the default one when that exists.
 ///
 /// # Errors
 /// The file cannot be read, is not TOML, or holds an unknown key or a value that its key does not accept, unless that is
 /// passed over.
 pub(super) fn apply(settings: &mut Settings, on_mistake: OnMistake<'_>) -> Result<(), ConfigError> {
-    let named = settings.value(&CONFIG_FILE);
-    let opened = match &named {
-        Some(path) => open(path),
-        None => open(Path::new(DEFAULT_PATH)),
-    };
-    let is_missing = |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-    let opened = match opened {
-        Err(error) if named.is_none() && is_missing(&error) => return Ok(()),
-        other => other,
-    };
-    let path = named.unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
-    let text = match opened.and_then(read) {
+    let named = settings.get(&CONFIG_FILE).map(|setting| setting.source.clone());
+    let path = settings
+        .value(&CONFIG_FILE)
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
+    let text = match open(&path).and_then(read) {
         Ok(text) => text,
         Err(error) => {
-            let source = settings
-                .get(&CONFIG_FILE)
-                .map_or(String::new(), |named| format!(" ({})", named.source));
-            let hint = if is_missing(&error) {
-                "; name a file that exists"
-            } else {
-                ""
+            let is_missing = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+            let (source, hint) = match (&named, is_missing) {
+                (None, true) => return Ok(()),
+                (None, false) => (String::new(), ""),
+                (Some(source), true) => (format!(" ({source})"), "; name a file that exists"),
+                (Some(source), false) => (format!(" ({source})"), ""),
             };
-            let problem = format!(
-                "cannot read the configuration file {}{source}: {error}{hint}",
-                path.display()
-            );
+            let path = path.display();
+            let problem = format!("cannot read the configuration file {path}{source}: {error}{hint}");
             return on_mistake(None, ConfigError::new(&problem));
         }
     };
-    if !settings.is_set(&CONFIG_FILE) {
+    if named.is_none() {
         settings.replace(&CONFIG_FILE, Some(path.clone()), Source::Default);
     }
     Document {
@@ -112,8 +102,7 @@ impl Document<'_> {
             }
             let Some(section) = value.get_ref().as_table() else {
                 let problem = format!(
-                    "{name} is a section ({source}); write [{name}] on a line of its own and its keys \
-                                       below",
+                    "{name} is a section ({source}); write [{name}] on a line of its own and its keys below",
                     name = name.get_ref(),
                     source = self.source(name.span())
                 );
@@ -209,7 +198,7 @@ fn is_section(name: &str) -> bool {
         .any(|full| full.split('.').next() == Some(name))
 }
 
-/// The texts that [`Row::read`] takes, when the TOML type is one in which this form is written.
+/// The texts that a key reads, when the TOML value has a type in which values of the form are written.
 fn texts<'v>(form: Form, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, String> {
     let one = |text: Option<Cow<'v, str>>| text.map(|text| vec![text]);
     let texts = match form {

@@ -9,13 +9,16 @@ use super::values::{AnyValue, Notation, Problem, Value};
 
 /// One setting or option whose values are of type `V`.
 pub struct Key<V: Value> {
-    /// What is known of it whatever `V` is.
+    /// What is known of the key whatever `V` is.
     pub row: Row,
     /// What the row accepts of the type.
     pub limits: V::Limits,
     /// What holds when nobody sets it.
     pub default: fn() -> V,
 }
+
+/// Reads the one text of a scalar, or all texts of a list.
+type Reader = fn(&[&str]) -> Result<Arc<dyn AnyValue>, Problem>;
 
 /// One setting or option, whatever the type of its values is. Two are equal when they are the same.
 pub struct Row {
@@ -27,9 +30,9 @@ pub struct Row {
     pub scope: Scope,
     /// `section.name` in the file; options of the init alone have none.
     pub toml: Option<&'static str>,
-    /// Long option without the dashes; what must not be seen in a process list has none.
+    /// Long flag without the dashes; what must not be seen in a process list has none.
     pub flag: Option<&'static str>,
-    /// Letter of the short option.
+    /// Letter of the short flag.
     pub short: Option<char>,
     /// Environment variables; the first one that is set wins.
     pub env: &'static [&'static str],
@@ -39,14 +42,14 @@ pub struct Row {
     pub help: &'static str,
     /// How values of its type are written.
     pub notation: Notation,
-    /// [`Value::limited`] of its limits.
-    pub limited: fn() -> String,
-    /// [`Value::read`] within its limits.
-    pub read: fn(&[&str]) -> Result<Arc<dyn AnyValue>, Problem>,
-    /// [`Value::show`] of its default.
-    pub default_shown: fn() -> String,
-    /// [`Value::quotable`] of its type.
-    pub quotable: fn(&str) -> Option<Cow<'_, str>>,
+    /// What its limits add to what the notation accepts ([`Value::limited`]).
+    pub(super) limited: fn() -> String,
+    /// Reads a value of its type within its limits ([`Value::read`]).
+    pub(super) read: Reader,
+    /// Its default as [`Value::show`] shows it.
+    pub(super) default_shown: fn() -> String,
+    /// What an error may repeat of a text that was refused ([`Value::quotable`]).
+    pub(super) quotable: fn(&str) -> Option<Cow<'_, str>>,
 }
 
 /// Heading in the help.
@@ -84,14 +87,14 @@ impl Group {
 /// Whether a key means anything without the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// In every mode.
+    /// It means something in every mode.
     Always,
-    /// Only with the agent: without effect in mode none.
+    /// It has no effect in mode none.
     Agent,
 }
 
 impl Row {
-    /// The name in errors and in `config show`: that of the file, else that of the option or of the variable.
+    /// The name in errors and in `config show`: that of the file, else that of the flag or of the variable.
     #[must_use]
     pub fn label(&self) -> &'static str {
         self.toml.or(self.flag).unwrap_or(self.env[0])

@@ -4,9 +4,9 @@
 //! A new key is a row here, and the field that it fills in [`super::sections`]. A row is:
 //!
 //! ```text
-//! NAME: type of the values [which of them are accepted] = default, "the default in words where it has no plain value";
-//! name in the file, option and its letter, [environment variables];
-//! "What it means, in one sentence";
+//! NAME: type of its values [which of them it accepts] = default, "the default in words, where no value says it";
+//!     name in the file, long flag and its letter, [environment variables];
+//!     "What it means, in one sentence";
 //! ```
 //!
 //! `_` stands for a name that the key does not have. What each type accepts is in [`super::values`].
@@ -32,12 +32,13 @@ use crate::signal::Signal;
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
 const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// What may take no time at all.
 const ANY_DURATION: RangeInclusive<Duration> = Duration::ZERO..=MAX_DURATION;
 
 /// What repeats or times out takes at least 10 ms. Less would be a busy loop.
 const PERIOD: RangeInclusive<Duration> = Duration::from_millis(10)..=MAX_DURATION;
 
-/// What an orchestrator may allow.
+/// What an orchestrator may allow from its first step to its SIGKILL.
 const LIMIT: RangeInclusive<Duration> = LEAST_LIMIT..=MAX_DURATION;
 
 /// What a frame on the worker socket may be limited to: 4 KiB to 1 GiB.
@@ -47,7 +48,7 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// What is left out, or `_`, is none.
+/// `None` for what a row leaves out or spells `_`.
 macro_rules! optional {
     () => {
         None

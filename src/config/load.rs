@@ -4,11 +4,11 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::flags::Flags;
 use super::key::Row;
-use super::keys::{CONFIG_FILE, LOG_FORMAT, RUNTIME_DIR, TERMINATION_LOG};
+use super::keys::{CONFIG_FILE, LOG_FORMAT, LOG_LEVEL, MODE, NO_AGENT, RUNTIME_DIR, TERMINATION_LOG, VERBOSE};
 use super::sections::{Config, Paths};
 use super::settings::Settings;
-use super::values::enums::LogFormat;
-use super::{build, file, misspelt, validate};
+use super::values::enums::{LogFormat, Mode};
+use super::{file, misspelt, validate};
 
 /// The configuration that the flags, the environment and the TOML file make together.
 ///
@@ -22,7 +22,9 @@ pub fn load(flags: &Flags, environment: &Environment<'_>) -> Result<Config, Conf
     let mut refuse = |_: Option<&Row>, error: ConfigError| Err(error);
     environment.apply(&mut settings, &mut warnings, &mut refuse)?;
     file::apply(&mut settings, &mut refuse)?;
-    let mut config = build::config(settings, warnings, environment)?;
+    apply_no_agent(&mut settings, &mut warnings)?;
+    raise_level(&mut settings);
+    let mut config = Config::of(settings, warnings, environment);
     let misspelt = misspelt::warnings(environment.unknown(), &config);
     // What is missing may be there under a wrong name.
     validate::check(&mut config).map_err(|error| error.with_hints(&misspelt))?;
@@ -67,13 +69,52 @@ pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     }
 }
 
-/// See [`salvage`].
+/// What [`salvage`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
     /// `log.format`, if somebody set it and it is one.
     pub format: Option<LogFormat>,
-    /// `paths.termination_log`, the same.
+    /// `paths.termination_log`, if somebody set it and it is a path.
     pub termination_log: Option<std::path::PathBuf>,
+}
+
+/// `--no-agent` is another name for `--mode none`: of the two the one from the higher source counts.
+fn apply_no_agent(settings: &mut Settings, warnings: &mut Vec<String>) -> Result<(), ConfigError> {
+    let named = settings.value(&MODE);
+    if !settings.value(&NO_AGENT) {
+        return Ok(());
+    }
+    let no_agent = settings.source(&NO_AGENT).clone();
+    if settings.is_set(&MODE) && named != Mode::None {
+        match (no_agent.rank(), settings.source(&MODE).rank()) {
+            (0, 0) => {
+                let clash = format!(
+                    "{} and --no-agent exclude each other; leave one of them out",
+                    settings.describe(&MODE)
+                );
+                return Err(ConfigError::new(&clash));
+            }
+            (no_agent, mode) if mode < no_agent => return Ok(()),
+            (no_agent, mode) if mode == no_agent => warnings.push(format!(
+                "{} has no effect: {} asks for a plain init.",
+                settings.describe(&MODE),
+                settings.describe(&NO_AGENT),
+            )),
+            _ => {}
+        }
+    }
+    settings.replace(&MODE, Mode::None, no_agent);
+    Ok(())
+}
+
+/// Each `-v` makes the log one step more talkative.
+fn raise_level(settings: &mut Settings) {
+    let named = settings.value(&LOG_LEVEL);
+    let level = (0..settings.value(&VERBOSE).0).fold(named, |level, _| level.raised());
+    if level != named {
+        let source = settings.source(&VERBOSE).clone();
+        settings.replace(&LOG_LEVEL, level, source);
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::keys::{CERT_FILE, CONCURRENCY, KEY_FILE, KEYS, POLL_INTERVAL, READY_TIMEOUT, TIMEOUT_GRACE, URL};
 use crate::config::test_support::{Given, assert_says};
 use crate::config::values::Form;
+use crate::config::values::enums::LogLevel;
 
 /// The typed part alone: two ways to say the same thing differ in their sources only.
 fn typed(mut config: Config) -> Config {
@@ -196,4 +197,45 @@ fn what_a_subcommand_does_not_need_is_a_warning() {
     assert_eq!((place.as_str(), warnings.len()), ("", 1));
     let error = Given::default().file("[paths]\nruntime_dir = 7\n").paths().unwrap_err();
     assert!(error.to_string().contains("paths.runtime_dir"), "{error}");
+}
+
+#[test]
+fn no_agent_goes_before_a_mode_of_the_same_or_a_lower_source() {
+    let mode = |given: Given| given.config().mode;
+    assert_eq!(mode(Given::no_agent().variable("OJS_MODE=socket")), Mode::None);
+    assert_eq!(
+        mode(Given::agent().variable("OJS_INIT_NO_AGENT=1").flag(&MODE, "exec")),
+        Mode::Exec
+    );
+    assert_eq!(mode(Given::agent().flag(&NO_AGENT, "false")), Mode::Socket);
+
+    let both = Given::default()
+        .variable("OJS_INIT_NO_AGENT=1")
+        .variable("OJS_MODE=exec")
+        .config();
+    assert_eq!((both.mode, both.warnings.len()), (Mode::None, 1));
+    assert_eq!(
+        both.settings.describe(&MODE),
+        "worker.mode = none (environment OJS_INIT_NO_AGENT)"
+    );
+
+    assert_says(
+        &Given::no_agent().flag(&MODE, "exec").error(),
+        &["--no-agent", "worker.mode = exec"],
+    );
+}
+
+#[test]
+fn v_raises_the_level_and_show_says_so() {
+    let config = Given::no_agent()
+        .flag(&VERBOSE, "1")
+        .variable("OJS_LOG_LEVEL=WARNING")
+        .config();
+    assert_eq!((config.log.level, config.init.verbosity), (LogLevel::Info, 1));
+    let config = Given::no_agent().variable("OJS_INIT_VERBOSE=3").config();
+    assert_eq!(config.log.level, LogLevel::Trace);
+    assert_eq!(
+        config.settings.describe(&LOG_LEVEL),
+        "log.level = trace (environment OJS_INIT_VERBOSE)"
+    );
 }

@@ -9,10 +9,10 @@ use super::sections::Config;
 use super::similar::most_alike;
 use super::values::enums::Mode;
 
-/// Variables of the ecosystem begin with this.
+/// What the variables of the ecosystem begin with.
 const ECOSYSTEM: &str = "OJS_";
 
-/// Variables that can only be meant for ojs-init begin with this.
+/// What variables begin with that can only be meant for ojs-init.
 const ONLY_OURS: &str = "OJS_INIT_";
 
 /// Most unknown variables that are looked at; an environment may hold a hundred thousand.
@@ -109,15 +109,15 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     }
 }
 
-/// What to use in the place of a variable that others read; nothing where that is set, for then both may be meant.
+/// A warning that names our variable in the place of one that others read; none where ours is set, for then both may be meant.
 fn expected(name: &str, config: &Config) -> Option<String> {
     let (_, key) = EXPECTED.iter().find(|(expected, _)| *expected == name)?;
-    let is_ours_to_say = config.mode != Mode::None && !config.settings.is_set(*key);
+    let is_ours_to_say = config.mode != Mode::None && !config.settings.is_set(key);
     let ours = key.env.first()?;
     is_ours_to_say.then(|| {
         format!(
             "{name} is for workers that use an SDK, and ojs-init does not read it: {} holds; set {ours}.",
-            config.settings.describe(*key)
+            config.settings.describe(key)
         )
     })
 }
@@ -128,7 +128,7 @@ fn meant(name: &str, keys: impl Iterator<Item = &'static Row> + Clone) -> Option
     let bare = of_ours_alone.or(name.strip_prefix(ECOSYSTEM))?;
     let known = || keys.clone().flat_map(|key| key.env.iter().copied());
     keys.clone()
-        .find(|key| is_other_spelling(bare, *key))
+        .find(|key| is_other_spelling(bare, key))
         .and_then(|key| key.env.first().copied())
         .or_else(|| known().find(|known| is_too_short_or_long(bare, known)))
         .or_else(|| nearest(bare, known()))
@@ -142,7 +142,7 @@ fn is_other_spelling(bare: &str, key: &Row) -> bool {
     key.flag.is_some_and(|flag| is(&flag.replace('-', "_"))) || key.toml.is_some_and(|toml| is(&toml.replace('.', "_")))
 }
 
-/// Whether one of the two goes on where the other ends: `OJS_TERMINATION_GRACE`, `OJS_POLL_INTERVAL_MS`.
+/// Whether one of the two names goes on where the other ends: `OJS_TERMINATION_GRACE`, `OJS_POLL_INTERVAL_MS`.
 fn is_too_short_or_long(bare: &str, known: &str) -> bool {
     let known = bare_name(known);
     let rest = |long: &str, short: &str| long.strip_prefix(short)?.strip_prefix('_').map(str::to_owned);
@@ -161,7 +161,7 @@ fn nearest(bare: &str, known: impl Iterator<Item = &'static str>) -> Option<&'st
     near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
 }
 
-/// Behind `OJS_INIT_` everything is meant for us: so the end of a name will do, as for `OJS_INIT_TELL_WORKER`.
+/// The known name that ends with this one, as for `OJS_INIT_TELL_WORKER`: behind `OJS_INIT_` everything is meant for us.
 fn ends_like(bare: &str, mut known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     known.find(|known| {
         let start = bare_name(known).strip_suffix(bare);
@@ -169,7 +169,7 @@ fn ends_like(bare: &str, mut known: impl Iterator<Item = &'static str>) -> Optio
     })
 }
 
-/// So will what is only a little like one of our names.
+/// The known name that is at least a little like this one.
 fn alike(bare: &str, mut known: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
     let alike = most_alike(bare, known.clone().map(bare_name))?;
     known.find(|known| bare_name(known) == alike)

@@ -2,12 +2,11 @@
 //! typed [`Config`] that remembers the source of each value.
 //!
 //! The table in [`keys`] is the heart. Everything else reads it: [`flags`](Flags), [`Environment`] and the file give
-//! texts, `values` turns them into typed values, `settings` keeps the one of highest precedence, `build` fills the
-//! `sections`, `validate` looks at them together.
+//! texts, `values` turns them into typed values, `settings` keeps the one of highest precedence,
+//! the `sections` are filled with them, `validate` looks at them together.
 
 #![forbid(unsafe_code)]
 
-mod build;
 mod doubtful_times;
 mod environment;
 mod error;
@@ -30,7 +29,6 @@ pub mod values;
 pub use doubtful_times::doubtful_times;
 pub use environment::Environment;
 pub use error::ConfigError;
-pub use file::{DEFAULT_PATH, MAX_FILE_BYTES};
 pub use flags::Flags;
 pub use key::{Key, Row};
 pub use load::{Salvaged, load, load_paths, salvage};

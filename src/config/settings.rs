@@ -11,7 +11,7 @@ use super::values::{AnyValue, Value};
 /// A key that somebody set.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// Which key.
+    /// The key.
     pub key: &'static Row,
     /// Its value, of the key's type.
     pub value: Arc<dyn AnyValue>,
@@ -46,6 +46,27 @@ impl Settings {
             Ok(_) => Ok(()),
             Err(problem) => Err(ConfigError::value(key, &texts.join(","), &source, &problem)),
         }
+    }
+
+    /// Offers what stands in a flag or a variable: texts that may hold several values each.
+    ///
+    /// # Errors
+    /// The value is none that the key accepts.
+    pub fn offer_raw<'b>(
+        &mut self,
+        key: &'static Row,
+        raw: impl IntoIterator<Item = &'b [u8]>,
+        source: Source,
+    ) -> Result<(), ConfigError> {
+        let mut texts = Vec::new();
+        for bytes in raw {
+            let Ok(text) = str::from_utf8(bytes) else {
+                let shown = String::from_utf8_lossy(bytes);
+                return Err(ConfigError::value(key, &shown, &source, "is not UTF-8"));
+            };
+            key.notation.form.split(text, &mut texts);
+        }
+        self.offer(key, &texts, source)
     }
 
     /// Sets a key whatever was set before: for values that follow from other keys.

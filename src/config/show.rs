@@ -28,7 +28,7 @@ pub fn show(config: &Config) -> String {
 fn rows(config: &Config, keys: &[&Row], table: &mut String) {
     let key_width = KEYS.iter().map(|key| key.label().len()).max().unwrap_or_default();
     for key in keys {
-        let (name, value, source) = (key.label(), effective(config, *key), config.settings.source(*key));
+        let (name, value, source) = (key.label(), effective(config, key), config.settings.source(key));
         // Writing into a String cannot fail.
         let _ = writeln!(table, "{name:key_width$}  {value:VALUE_WIDTH$}  {source}");
     }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// An option; its long name without the dashes.
+    /// A flag; its long name without the dashes.
     CommandLine(&'static str),
     /// An environment variable.
     Environment(&'static str),
     /// The TOML file.
     File {
-        /// As it was named.
+        /// The name under which it was opened.
         path: Arc<Path>,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
     },
     /// Nobody set it.
@@ -23,7 +23,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Precedence: the lowest wins.
+    /// Precedence of the source: the lowest wins.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {

@@ -58,10 +58,8 @@ fn limits(config: &Config) -> Result<(), ConfigError> {
         return Ok(());
     };
     let clash = |key: &Row, rule: String| {
-        let (value, limit) = (
-            config.settings.describe(key),
-            config.settings.describe(&TERMINATION_GRACE_PERIOD),
-        );
+        let value = config.settings.describe(key);
+        let limit = config.settings.describe(&TERMINATION_GRACE_PERIOD);
         Err(ConfigError::new(&format!(
             "{value} does not fit {limit}; accepted: {rule}"
         )))
@@ -87,10 +85,8 @@ fn heartbeat(config: &Config) -> Result<(), ConfigError> {
     if config.worker.heartbeat_interval <= most {
         return Ok(());
     }
-    let (interval, timeout) = (
-        config.settings.describe(&HEARTBEAT_INTERVAL),
-        config.settings.describe(&VISIBILITY_TIMEOUT),
-    );
+    let interval = config.settings.describe(&HEARTBEAT_INTERVAL);
+    let timeout = config.settings.describe(&VISIBILITY_TIMEOUT);
     Err(ConfigError::new(&format!(
         "{interval} is too long for {timeout}; accepted: at most a third of it, {}",
         Human(most)
@@ -124,7 +120,7 @@ fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     ));
 }
 
-/// A grace period that is too short whatever the jobs are (GS 6.2). None at all is a decision of its own.
+/// A grace period that is too short whatever the jobs are (GS 6.2). To have none at all is a decision of its own.
 fn short_grace(config: &Config, warnings: &mut Vec<String>) {
     let (grace, interval) = (config.shutdown.limits.grace_period, config.worker.heartbeat_interval);
     let is_short = config.shutdown.limits.grace_period_is_explicit && !grace.is_zero() && grace < interval;
@@ -138,7 +134,7 @@ fn short_grace(config: &Config, warnings: &mut Vec<String>) {
     }
 }
 
-/// Keys of the agent, where there is none. Variables are left alone: COMMAND may read them too.
+/// Keys of the agent, in mode none. Variables are left alone: COMMAND may read them too.
 fn without_effect(config: &Config, warnings: &mut Vec<String>) {
     for setting in config.settings.iter() {
         let is_ours = matches!(setting.source, Source::CommandLine(_) | Source::File { .. });

@@ -100,7 +100,7 @@ pub fn not_yet(mode: Mode) -> String {
 
 /// A warning for each setting that is accepted and does nothing yet.
 pub(super) fn warn_of_later(config: &Config) {
-    for key in LATER.into_iter().filter(|key| config.settings.is_set(*key)) {
+    for key in LATER.into_iter().filter(|key| config.settings.is_set(key)) {
         warn!("{}: this version does not act on it yet", config.settings.describe(key));
     }
 }

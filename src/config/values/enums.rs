@@ -30,11 +30,11 @@ pub enum LogFormat {
 pub enum LogLevel {
     /// Only what failed.
     Error,
-    /// And what is doubtful.
+    /// What is doubtful as well.
     Warn,
-    /// And what happens once.
+    /// What happens once as well.
     Info,
-    /// And what happens for each signal or job.
+    /// What happens for each signal or job as well.
     Debug,
     /// Everything.
     Trace,
@@ -53,7 +53,7 @@ impl LogLevel {
     }
 }
 
-/// The words of an enum. One that is missing does not compile.
+/// The words of an enum. A variant without a word does not compile.
 macro_rules! words {
     ($($name:ident { $example:ident = $first:literal $(, $variant:ident = $word:literal)* })*) => {$(
         impl Value for $name {
@@ -86,7 +86,7 @@ words! {
     FinalState { Terminate = "terminate", Terminated = "terminated", Both = "both" }
 }
 
-/// Words in any case; `warning` is how some SDKs spell the level in the variable that we share with them.
+/// Whether the text is this word in any case; `warning` is how some SDKs spell the level in the variable that we share with them.
 fn is_spelled(word: &str, text: &str) -> bool {
     word.eq_ignore_ascii_case(text) || (word == "warn" && text.eq_ignore_ascii_case("warning"))
 }

@@ -49,13 +49,13 @@ pub trait Value: Any + Clone + PartialEq + fmt::Debug + Send + Sync {
 pub struct Notation {
     /// The shape of a value in each place where it can be set.
     pub form: Form,
-    /// What stands for a value in the usage of an option.
+    /// What stands for a value in the usage of its flag.
     pub placeholder: &'static str,
-    /// A text that every key of the type accepts, for the sample file.
+    /// A text that every key of the type accepts: the sample file shows it.
     pub example: &'static str,
     /// What is accepted.
     pub accepted: &'static str,
-    /// Whether the option may be given more than once, each time with a further value.
+    /// Whether the flag may be given more than once, each time with a further value.
     pub repeats: bool,
 }
 
@@ -78,9 +78,9 @@ impl Notation {
 /// The shape of a value on the command line, in a variable and in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// An option that may stand alone; true or false in the file.
+    /// A flag that may stand alone; true or false in the file.
     Switch,
-    /// An option that counts how often it is given; elsewhere a whole number.
+    /// A flag that counts how often it is given; elsewhere a whole number.
     Count,
     /// A whole number in the file.
     Integer,
@@ -99,7 +99,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Takes the text of an option or a variable apart, where it may hold several values.
+    /// Takes the text of a flag or a variable apart, where it may hold several values.
     pub fn split<'t>(self, text: &'t str, into: &mut Vec<&'t str>) {
         let separator = match self {
             Self::Strings | Self::Integers => ',',
@@ -112,9 +112,9 @@ impl Form {
     }
 }
 
-/// A value whose type only its key knows.
+/// A value of whatever type its key has.
 pub trait AnyValue: Any + fmt::Debug + Send + Sync {
-    /// [`Value::show`].
+    /// The text of [`Value::show`].
     fn shown(&self) -> String;
 
     /// Whether the other one has the same type and is equal.

@@ -130,9 +130,9 @@ fn without_secrets(url: &str) -> String {
 /// Where the health endpoints listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
-    /// Nowhere.
+    /// They listen nowhere.
     Off,
-    /// At this address; port 0 lets the system choose.
+    /// They listen at this address; port 0 lets the system choose.
     At(SocketAddr),
 }
 
@@ -202,9 +202,9 @@ const RESERVED: [&str; 12] = [
 /// One extra header. `Debug` and `Display` hide its value: no name tells whether it is a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
-    /// As written.
+    /// The name as written.
     pub name: String,
-    /// As written.
+    /// The value as written.
     pub value: String,
 }
 
@@ -218,7 +218,7 @@ impl Header {
         Self::new(name.trim(), value.trim())
     }
 
-    /// A header of these two.
+    /// A header of this name and value.
     ///
     /// # Errors
     /// What is wrong with it; never shows the value.

@@ -107,9 +107,9 @@ impl Value for PathBuf {
 /// Which signals a row accepts.
 #[derive(Debug)]
 pub enum Signals {
-    /// Every one.
+    /// Every signal.
     Any,
-    /// Those that a process can handle.
+    /// The signals that a process can handle.
     Catchable,
 }
 

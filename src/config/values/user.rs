@@ -17,21 +17,6 @@ pub struct UserSpec {
     pub group: Option<String>,
 }
 
-impl UserSpec {
-    /// Reads `USER` or `USER:GROUP`, each a name or a number.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (user, group) = text
-            .split_once(':')
-            .map_or((text, None), |(user, group)| (user, Some(group)));
-        let is_usable = [Some(user), group].into_iter().flatten().all(is_account);
-        is_usable.then(|| Self {
-            user: user.to_owned(),
-            group: group.map(str::to_owned),
-        })
-    }
-}
-
 /// A numeric user or group id.
 pub(super) fn id(text: &str) -> Option<u32> {
     whole(text)
@@ -65,7 +50,17 @@ impl Value for UserSpec {
     );
 
     fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
-        Self::parse(only(texts)).ok_or("is not a user".into())
+        let text = only(texts);
+        let (user, group) = text
+            .split_once(':')
+            .map_or((text, None), |(user, group)| (user, Some(group)));
+        if ![Some(user), group].into_iter().flatten().all(is_account) {
+            return Err("is not a user".into());
+        }
+        Ok(Self {
+            user: user.to_owned(),
+            group: group.map(str::to_owned),
+        })
     }
 
     fn show(&self) -> String {
@@ -88,10 +83,10 @@ mod tests {
             "machine$",
             "4294967294",
         ] {
-            assert_eq!(UserSpec::parse(text).unwrap().to_string(), text);
+            assert_eq!(UserSpec::read(&[text], &()).unwrap().to_string(), text);
         }
         for text in ["", ":", "app:", ":app", "a:b:c", "-1", "4294967295", "a b", "/x", "a\n"] {
-            assert_eq!(UserSpec::parse(text), None, "{text:?}");
+            assert!(UserSpec::read(&[text], &()).is_err(), "{text:?}");
         }
     }
 }
