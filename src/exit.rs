@@ -12,9 +12,6 @@
 
 use crate::signal::Signal;
 
-/// Status of a process that a signal ended: this plus the signal's number, as every shell reports it.
-pub const SIGNAL_BASE: u8 = 128;
-
 /// How a process ended, as `waitpid` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
@@ -30,8 +27,7 @@ impl Ended {
     pub fn status(self) -> u8 {
         match self {
             Self::Exited(status) => status,
-            // 128 + 64 is the largest sum, so it always fits.
-            Self::Signalled(signal) => SIGNAL_BASE.saturating_add(u8::try_from(signal.number()).unwrap_or(u8::MAX)),
+            Self::Signalled(signal) => signal.exit_status(),
         }
     }
 }

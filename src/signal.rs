@@ -18,6 +18,9 @@ const HIGHEST: u8 = 64;
 /// First real-time signal as programs see it (`SIGRTMIN` of glibc; 32 and 33 belong to its thread library).
 const REAL_TIME_MIN: u8 = 34;
 
+/// The exit status after a death by a signal is this plus its number, as every shell shows it.
+const EXIT_STATUS_BASE: u8 = 128;
+
 /// Names of the standard signals; the position is the number.
 const NAMES: [&str; 32] = [
     "", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
@@ -71,6 +74,19 @@ impl Signal {
     #[must_use]
     pub fn number(self) -> i32 {
         i32::from(self.0)
+    }
+
+    /// The status with which a shell shows a death by this signal: 128 and its number.
+    #[must_use]
+    pub fn exit_status(self) -> u8 {
+        // 128 + 64 is the largest sum.
+        EXIT_STATUS_BASE.saturating_add(self.0)
+    }
+
+    /// The signal that is shown as this status.
+    #[must_use]
+    pub fn of_exit_status(status: u8) -> Option<Self> {
+        Self::from_number(i32::from(status.saturating_sub(EXIT_STATUS_BASE)))
     }
 
     /// Whether a process may block or handle it: all but KILL and STOP.

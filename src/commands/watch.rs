@@ -15,7 +15,7 @@ use crate::commands::status::{json, refusal, screen};
 use crate::daemon::log::report::report;
 use crate::daemon::runtime::candidate::{Candidate, candidates};
 use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
-use crate::exit::{Exit, SIGNAL_BASE};
+use crate::exit::Exit;
 use crate::lifecycle::api::event::Request;
 use crate::os::process::Pid;
 use crate::os::signal_fd::SignalFd;
@@ -307,7 +307,7 @@ impl View {
         if signal == Signal::INT {
             return Exit::Success;
         }
-        Exit::Status(SIGNAL_BASE.saturating_add(u8::try_from(signal.number()).unwrap_or(u8::MAX)))
+        Exit::Status(signal.exit_status())
     }
 
     /// Draws what was last said, and below it this line.

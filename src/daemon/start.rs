@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use crate::config::Process;
-use crate::exit::{Exit, SIGNAL_BASE};
+use crate::exit::Exit;
 use crate::os::child::{ChildPlan, SpawnError};
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -114,11 +114,10 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
             ));
         }
         if let Ok(Some(signal)) = signals::wait(stop_signals, Some(pause)) {
-            let status = SIGNAL_BASE.saturating_add(signal.number().unsigned_abs().try_into().unwrap_or(u8::MAX));
             let message = format!("{signal} before {program} could be started: {}", reason(&error));
             return Err(NotStarted {
                 message,
-                exit: Exit::Status(status),
+                exit: Exit::Status(signal.exit_status()),
             });
         }
         pause = LONGEST_PAUSE.min(pause * 2);

@@ -17,5 +17,6 @@ pub mod signal_fd;
 pub mod signals;
 pub mod socket;
 pub mod stdio;
+pub mod threads;
 pub mod tty;
 pub mod user;

@@ -180,7 +180,7 @@ fn wait_in_kernel(set: SignalSet, timeout: Option<Duration>) -> io::Result<Optio
 /// Those that are pending are set aside for the next [`wait`] or
 /// [`SignalFd::take`](crate::os::signal_fd::SignalFd::take); one that comes in the few microseconds until the mask is
 /// complete again is dropped.
-pub fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
+pub(in crate::os) fn around_thread_start<T>(start: impl FnOnce() -> T) -> T {
     let wanted = SignalSet(LIBRARY_SIGNALS.iter().fold(0, |set, number| set | 1 << (number - 1)));
     while let Ok(Some(signal)) = wait_in_kernel(wanted, Some(Duration::ZERO)) {
         SET_ASIDE.fetch_or(1 << (signal.number() - 1), Ordering::Relaxed);

@@ -23,9 +23,6 @@ const CUT: &str = "...";
 /// Last line of a text that could not hold every name.
 const TRUNCATED: &str = "truncated\n";
 
-/// Base of the exit status after a signal.
-const SIGNAL_BASE: u8 = 128;
-
 /// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then what was counted, then
 /// the names of the jobs that were cut off, one a line.
 #[must_use]
@@ -120,8 +117,7 @@ fn course(account: &Account) -> String {
         (count, None) => format!(", {} about to be cut off", jobs(count)),
     };
     if let Some(status) = account.status.filter(|_| account.is_abandoned) {
-        let number = i32::from(status.saturating_sub(SIGNAL_BASE));
-        let signal = Signal::from_number(number).map_or_else(|| "a signal".to_owned(), |signal| signal.to_string());
+        let signal = Signal::of_exit_status(status).map_or_else(|| "a signal".to_owned(), |signal| signal.to_string());
         return format!("ended at once by {signal}{cut_off}");
     }
     match (account.tally.stop, account.cause) {

@@ -7,14 +7,13 @@
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::time::Moment;
-use crate::os::signals::{self, SignalSet};
+use crate::os::threads;
 use crate::wire::backend::request::Words;
 
 /// How long a thread stays without a call. The report threads of one drain live through it.
@@ -147,8 +146,7 @@ impl Pool {
         state.idle += 1;
         drop(state);
         let lane = self.lane.clone();
-        let thread = thread::Builder::new().name(name).stack_size(plan.stack_bytes);
-        let result = signals::around_thread_start(|| thread.spawn(move || lane.run()));
+        let result = threads::spawn(name, plan.stack_bytes, move || lane.run());
         let was_short = std::mem::replace(&mut self.is_short, result.is_err());
         if let Err(error) = result {
             if !was_short {
@@ -264,7 +262,6 @@ struct Lane {
 
 impl Lane {
     fn run(self) {
-        SignalSet::ALL.set_as_mask();
         let mut work = None;
         // It is counted as idle already.
         while let Some(job) = self.shared.next(self.plan) {

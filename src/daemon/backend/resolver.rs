@@ -11,7 +11,6 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use ureq::Error;
@@ -22,7 +21,7 @@ use ureq::unversioned::transport::NextTimeout;
 
 use crate::daemon::backend::pool::STACK_BYTES;
 use crate::os::clock;
-use crate::os::signals::{self, SignalSet};
+use crate::os::threads;
 
 /// Most lookups at once, those included that nobody waits for any more.
 const MOST_LOOKUPS: usize = 160;
@@ -152,7 +151,6 @@ impl Names {
             .ok_or_else(|| io::Error::other("too many lookups of names are unanswered"))?;
         let (found, answer) = mpsc::sync_channel(1);
         let work = move || {
-            SignalSet::ALL.set_as_mask();
             let result = look(&host, port);
             if let Ok(addresses) = &result {
                 self.remember(host, port, addresses);
@@ -161,10 +159,7 @@ impl Names {
             // Nobody waits any more: then nobody needs it.
             let _ = found.send(result);
         };
-        let thread = thread::Builder::new()
-            .name("resolve".to_owned())
-            .stack_size(stack_bytes);
-        signals::around_thread_start(|| thread.spawn(work))?;
+        threads::spawn("resolve", stack_bytes, work)?;
         Ok(answer)
     }
 
@@ -192,6 +187,8 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -9,15 +9,12 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
-use std::thread;
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Metadata};
 
 use crate::daemon::log::record::{Category, Fields, Format, Note, Record, Severity};
-use crate::os::clock;
-use crate::os::signals::{self, SignalSet};
-use crate::os::stdio;
+use crate::os::{clock, stdio, threads};
 
 /// Most records waiting for the writer. What comes on top is dropped and counted.
 const QUEUE_RECORDS: usize = 1024;
@@ -251,7 +248,6 @@ impl Sink {
 
     fn start_writer(&'static self) -> bool {
         let write = move || {
-            SignalSet::ALL.set_as_mask();
             loop {
                 let (records, dropped) = self.take();
                 let mut stderr = io::stderr();
@@ -266,10 +262,7 @@ impl Sink {
                 }
             }
         };
-        let writer = thread::Builder::new()
-            .name("log".to_owned())
-            .stack_size(WRITER_STACK_BYTES);
-        signals::around_thread_start(|| writer.spawn(write).is_ok())
+        threads::spawn("log", WRITER_STACK_BYTES, write).is_ok()
     }
 
     /// The record about those that are not there.

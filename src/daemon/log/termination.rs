@@ -13,7 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::thread;
 use std::time::Duration;
 
 use log::{debug, warn};
@@ -21,7 +20,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
 use crate::config::{Config, Mode, keys};
-use crate::os::signals::{self, SignalSet};
+use crate::os::threads;
 
 /// Where Kubernetes puts it.
 const USUAL_PATH: &str = "/dev/termination-log";
@@ -126,18 +125,13 @@ impl Writer {
         let (is_there, over) = mpsc::channel::<()>();
         let target = Arc::clone(target);
         let work = move || {
-            SignalSet::ALL.set_as_mask();
             for text in to_write {
                 target.replace(&text);
             }
             drop(is_there);
         };
-        let thread = thread::Builder::new()
-            .name("termination-log".to_owned())
-            .stack_size(WRITER_STACK_BYTES);
-        let started = signals::around_thread_start(|| thread.spawn(work));
-        match started {
-            Ok(_) => Some(Self { texts, over }),
+        match threads::spawn("termination-log", WRITER_STACK_BYTES, work) {
+            Ok(()) => Some(Self { texts, over }),
             Err(error) => {
                 debug!("no thread for the termination log: {error}");
                 None
@@ -208,6 +202,8 @@ fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that has no thread has failed")]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 
-use crate::wire::http::probe::{MAX_HEAD, Request, read};
+use crate::wire::http::head::MAX_HEAD;
+use crate::wire::http::probe::{Request, read};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 10;

@@ -23,9 +23,6 @@ const DRAIN_LOG_EVERY: Duration = Duration::from_secs(5);
 /// Least time between two such lines when the number changes.
 const DRAIN_LOG_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
-/// Base of the exit status after a signal.
-const SIGNAL_BASE: i32 = 128;
-
 impl Lifecycle {
     pub(in crate::lifecycle) fn signal_arrived(&mut self, arrived: Signal, now: Moment) {
         let Some(signal) = self.options.rewrite.get(&arrived).copied().unwrap_or(Some(arrived)) else {
@@ -163,8 +160,7 @@ impl Lifecycle {
     }
 
     fn abandon(&mut self, signal: Signal, force: Force, now: Moment) {
-        let status = u8::try_from(SIGNAL_BASE + signal.number()).unwrap_or(u8::MAX);
-        self.shutdown.abandoned_with = Some(status);
+        self.shutdown.abandoned_with = Some(signal.exit_status());
         self.say(Remark::EndingAtOnce(force));
         self.go(Trigger::Abandon, force.by, now);
     }

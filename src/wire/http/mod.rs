@@ -1,3 +1,5 @@
-//! HTTP/1.1 as a server: what probes ask, and what they are answered.
+//! HTTP/1.1 as a server: heads of requests, responses, and on top of both what probes ask and are answered.
 
+pub mod head;
 pub mod probe;
+pub mod response;

@@ -6,14 +6,10 @@ use serde::Serialize;
 use crate::lifecycle::api::health::{Health, Probe};
 use crate::lifecycle::api::status::Status;
 use crate::wire::health::{Reason, reason};
+use crate::wire::http::head::{self, Head, MAX_HEAD, MAX_HEADERS, NoHead};
+use crate::wire::http::response::{json, response};
 use crate::wire::operator::status;
 use crate::wire::{metrics, names};
-
-/// Longest head of a request in bytes, its empty line included. An orchestrator's has about 150.
-pub const MAX_HEAD: usize = 4 << 10;
-
-/// Most header lines of a request.
-const MAX_HEADERS: usize = 64;
 
 /// What there is.
 const PATHS: [(&str, Asked); 5] = [
@@ -66,46 +62,26 @@ impl Refusal {
     }
 }
 
-/// Reads the head of a request from everything that came so far; `None` when its end is still missing.
+/// Reads a request from everything that came so far; `None` when the end of its head is still missing.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<Request> {
-    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut head = httparse::Request::new(&mut headers);
-    match head.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD => {
-            Some(request(head.method.unwrap_or_default(), head.path.unwrap_or_default()))
-        }
-        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => None,
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => Some(Refusal::TooLarge.request()),
-        Err(_) => Some(Refusal::Malformed.request()),
-    }
+    Some(match head::read(bytes)? {
+        Ok(head) => request(head),
+        Err(NoHead::Malformed) => Refusal::Malformed.request(),
+        Err(NoHead::TooLarge) => Refusal::TooLarge.request(),
+    })
 }
 
-fn request(method: &str, target: &str) -> Request {
-    let target = origin_form(target);
-    let path = target.split_once('?').map_or(target, |(path, _)| path);
-    let found = PATHS.iter().find(|(known, _)| *known == path);
+fn request(head: Head<'_>) -> Request {
+    let found = PATHS.iter().find(|(known, _)| *known == head.path);
     let asks = match found {
         None => Err(Refusal::NotFound),
-        Some((_, asked)) if matches!(method, "GET" | "HEAD") => Ok(*asked),
+        Some((_, asked)) if matches!(head.method, "GET" | "HEAD") => Ok(*asked),
         Some(_) => Err(Refusal::MethodNotAllowed),
     };
     Request {
         asks,
-        wants_body: method != "HEAD",
-    }
-}
-
-/// The path of a target that names the host as well, as to a proxy: a server takes that, too (RFC 9112 3.2.2). The host is
-/// not looked at, as it is not in its header either.
-fn origin_form(target: &str) -> &str {
-    let rest = target.split_once("://").filter(|(scheme, _)| {
-        let is = |known: &str| scheme.eq_ignore_ascii_case(known);
-        is("http") || is("https")
-    });
-    match rest {
-        Some((_, rest)) => rest.find(['/', '?']).and_then(|start| rest.get(start..)).unwrap_or("/"),
-        None => target,
+        wants_body: head.method != "HEAD",
     }
 }
 
@@ -175,22 +151,6 @@ struct RefusalBody {
     status: &'static str,
     message: String,
     paths: [&'static str; PATHS.len()],
-}
-
-fn json(status: &str, headers: &str, body: &impl Serialize, wants_body: bool) -> Vec<u8> {
-    // Words and numbers only: it cannot fail.
-    let body = serde_json::to_string(body).unwrap_or_default();
-    response(status, "application/json", headers, &format!("{body}\n"), wants_body)
-}
-
-fn response(status: &str, content_type: &str, headers: &str, body: &str, wants_body: bool) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nCache-Control: \
-         no-store\r\n{headers}Connection: close\r\n\r\n"
-    );
-    let body = if wants_body { body } else { "" };
-    [head.as_str(), body].concat().into_bytes()
 }
 
 #[cfg(test)]
