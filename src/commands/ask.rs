@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::os::clock;
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};
-use crate::wire::operator::control::{self, Told};
+use crate::wire::operator::control::{self, ControlReply};
 use crate::wire::operator::status::MAX_ANSWER;
 use crate::wire::text::seconds;
 
@@ -88,12 +88,12 @@ impl Incoming {
 }
 
 /// Asks for something, and waits for the answer, at most `limit`.
-pub fn ask(stream: &Stream, request: Request, limit: Duration) -> Result<Told, NoAnswer> {
+pub fn ask(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<ControlReply, NoAnswer> {
     control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
 }
 
 /// As [`ask`], with the answer as it was written.
-pub fn exchange(stream: &Stream, request: Request, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
+pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<Vec<u8>, NoAnswer> {
     let give_up = clock::monotonic().saturating_add(limit);
     send(stream, request)?;
     let mut incoming = Incoming::new();
@@ -112,7 +112,7 @@ pub fn exchange(stream: &Stream, request: Request, limit: Duration) -> Result<Ve
 }
 
 /// Asks for something.
-pub fn send(mut stream: &Stream, request: Request) -> Result<(), NoAnswer> {
+pub fn send(mut stream: &Stream, request: OperatorRequest) -> Result<(), NoAnswer> {
     // A request always fits into the buffer of a connection that has no other on its way.
     match stream.write(&control::encode_request(request)) {
         Ok(_) => Ok(()),

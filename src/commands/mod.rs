@@ -12,7 +12,7 @@ pub use common::{Places, Terminal};
 
 use crate::cli::Order;
 use crate::exit::Exit;
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::os::clock;
 
 /// Carries out a subcommand.
@@ -20,10 +20,10 @@ use crate::os::clock;
 pub fn run(order: Order, paths: Places, terminal: Terminal) -> Exit {
     let begin = clock::monotonic();
     let request = match order {
-        Order::Quiet => Request::Quiet,
-        Order::Resume => Request::Resume,
-        Order::Terminate => Request::Terminate,
-        Order::Stop => Request::Stop,
+        Order::Quiet => OperatorRequest::Quiet,
+        Order::Resume => OperatorRequest::Resume,
+        Order::Terminate => OperatorRequest::Terminate,
+        Order::Stop => OperatorRequest::Stop,
         Order::Prestop(wait) => return operate::prestop(wait, paths, begin),
         Order::Status {
             as_json,

@@ -8,13 +8,13 @@ use crate::commands::ask::{NoAnswer, ask};
 use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, connect, failed, warned};
 use crate::daemon::log::report::report;
 use crate::exit::Exit;
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::os::clock;
 use crate::os::signals::SignalSet;
 use crate::os::socket::Stream;
 use crate::os::stdio;
 use crate::signal::Signal;
-use crate::wire::operator::control::Told;
+use crate::wire::operator::control::ControlReply;
 use crate::wire::text::seconds;
 
 /// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
@@ -35,7 +35,7 @@ const OUTPUT_LIMIT: Duration = Duration::from_millis(30);
 const NOTHING_LEFT: Duration = Duration::from_millis(5);
 
 /// Asks for something, and says what came of it.
-pub(super) fn operate(request: Request, paths: Places) -> Exit {
+pub(super) fn operate(request: OperatorRequest, paths: Places) -> Exit {
     SignalSet::inherited().set_as_mask();
     let paths = match paths.map(warned) {
         Ok(paths) => paths,
@@ -48,7 +48,7 @@ pub(super) fn operate(request: Request, paths: Places) -> Exit {
     }
 }
 
-fn told(stream: &'static Stream, request: Request, limit: Duration) -> Result<Told, String> {
+fn told(stream: &'static Stream, request: OperatorRequest, limit: Duration) -> Result<ControlReply, String> {
     ask(stream, request, limit).map_err(|error| error.to_string())
 }
 
@@ -64,7 +64,10 @@ pub(super) fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit
     let left = || give_up.saturating_sub(clock::monotonic());
     let asked = paths.map(warned).and_then(|paths| {
         let stream = connect(&paths, FIND_WITHIN.min(left()))?;
-        Ok((stream, told(stream, Request::Prestop, ANSWER_WITHIN.min(left()))?))
+        Ok((
+            stream,
+            told(stream, OperatorRequest::Prestop, ANSWER_WITHIN.min(left()))?,
+        ))
     });
     let wait_anyway = |message: &str| {
         report(&format!("prestop: {message}; waiting {} all the same", seconds(usual)));
@@ -82,7 +85,7 @@ pub(super) fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit
         PrestopWait::UntilIdle => told.left.unwrap_or(USUAL_WAIT),
     };
     let limit = most.saturating_add(WAIT_SLACK);
-    let line = match ask(stream, Request::Wait { until_idle, most }, limit) {
+    let line = match ask(stream, OperatorRequest::Wait { until_idle, most }, limit) {
         Ok(told) if told.is_ok => {
             let waited = clock::monotonic().saturating_sub(begin);
             format!(
@@ -100,7 +103,7 @@ pub(super) fn prestop(wait: PrestopWait, paths: Places, begin: Duration) -> Exit
 }
 
 /// Why a wait is over, where its time is not the reason.
-fn why_now(told: &Told, until_idle: bool) -> &'static str {
+fn why_now(told: &ControlReply, until_idle: bool) -> &'static str {
     match told.phase.as_str() {
         "end_game" | "stop" => ", the end has begun",
         _ if until_idle && told.active == 0 => ", no job is left",
@@ -118,20 +121,20 @@ fn say(line: &str) -> Exit {
 }
 
 /// What came of a request that was taken.
-fn happened(request: Request, told: &Told) -> String {
+fn happened(request: OperatorRequest, told: &ControlReply) -> String {
     let jobs = jobs(told.active);
     let now = if told.has_changed { "now" } else { "already" };
     match (request, told.phase.as_str()) {
-        (Request::Quiet, "quiet") => format!("the worker is quiet {now}, {jobs}"),
-        (Request::Resume, "running") if told.has_changed => format!("the worker runs again, {jobs}"),
-        (Request::Resume, "running") => format!("the worker is running already, {jobs}"),
-        (Request::Terminate | Request::Stop, _) if told.has_changed => where_it_is(told),
+        (OperatorRequest::Quiet, "quiet") => format!("the worker is quiet {now}, {jobs}"),
+        (OperatorRequest::Resume, "running") if told.has_changed => format!("the worker runs again, {jobs}"),
+        (OperatorRequest::Resume, "running") => format!("the worker is running already, {jobs}"),
+        (OperatorRequest::Terminate | OperatorRequest::Stop, _) if told.has_changed => where_it_is(told),
         _ => format!("nothing changes: {}", where_it_is(told)),
     }
 }
 
 /// Where the instance is, in words.
-fn where_it_is(told: &Told) -> String {
+fn where_it_is(told: &ControlReply) -> String {
     let jobs = jobs(told.active);
     let left = told.left.map(seconds).unwrap_or_default();
     match told.phase.as_str() {
@@ -156,8 +159,8 @@ fn jobs(count: u64) -> String {
 mod tests {
     use super::*;
 
-    fn told(has_changed: bool, phase: &str, active: u64, left_ms: Option<u64>) -> Told {
-        Told {
+    fn told(has_changed: bool, phase: &str, active: u64, left_ms: Option<u64>) -> ControlReply {
+        ControlReply {
             is_ok: true,
             has_changed,
             phase: phase.to_owned(),
@@ -171,37 +174,37 @@ mod tests {
     fn one_line_says_what_happened_or_why_nothing_did() {
         let cases = [
             (
-                Request::Quiet,
+                OperatorRequest::Quiet,
                 told(true, "quiet", 3, None),
                 "the worker is quiet now, 3 jobs active",
             ),
             (
-                Request::Quiet,
+                OperatorRequest::Quiet,
                 told(false, "quiet", 1, None),
                 "the worker is quiet already, 1 job active",
             ),
             (
-                Request::Quiet,
+                OperatorRequest::Quiet,
                 told(false, "drain", 2, Some(12_300)),
                 "nothing changes: the worker is terminating, 2 jobs active: the drain ends in 12.3 s at the latest",
             ),
             (
-                Request::Resume,
+                OperatorRequest::Resume,
                 told(true, "running", 0, None),
                 "the worker runs again, no job active",
             ),
             (
-                Request::Resume,
+                OperatorRequest::Resume,
                 told(false, "running", 0, None),
                 "the worker is running already, no job active",
             ),
             (
-                Request::Terminate,
+                OperatorRequest::Terminate,
                 told(true, "drain", 1, Some(25_000)),
                 "the worker is terminating, 1 job active: the drain ends in 25 s at the latest",
             ),
             (
-                Request::Stop,
+                OperatorRequest::Stop,
                 told(true, "stop", 1, Some(5_000)),
                 "the worker is being stopped, 1 job active: ojs-init is gone in 5 s at the latest",
             ),

@@ -8,7 +8,7 @@ use crate::cli::HealthOf;
 use crate::commands::ask::exchange;
 use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, Terminal, connect, failed, warned};
 use crate::exit::Exit;
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::lifecycle::api::health::Probe;
 use crate::os::signals::SignalSet;
 use crate::os::{clock, stdio, tty};
@@ -36,7 +36,7 @@ pub(super) fn status(as_json: bool, paths: Places, terminal: Terminal) -> Exit {
     };
     SignalSet::inherited().set_as_mask();
     let answered = connect(&paths, FIND_WITHIN).and_then(|stream| {
-        let request = Request::Status { until_end: false };
+        let request = OperatorRequest::Status { until_end: false };
         exchange(stream, request, ANSWER_WITHIN).map_err(|error| error.to_string())
     });
     let line = match answered {
@@ -69,7 +69,7 @@ pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
     let left = || give_up.saturating_sub(clock::monotonic());
     let answered = paths.map(warned).and_then(|paths| {
         let stream = connect(&paths, left())?;
-        exchange(stream, Request::Health(probe), left()).map_err(|error| error.to_string())
+        exchange(stream, OperatorRequest::Health(probe), left()).map_err(|error| error.to_string())
     });
     let line = match answered {
         Ok(line) => line,

@@ -16,7 +16,7 @@ use crate::daemon::log::report::report;
 use crate::daemon::runtime::candidate::{Candidate, candidates};
 use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
 use crate::exit::Exit;
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::os::process::Pid;
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::SignalSet;
@@ -173,7 +173,7 @@ impl Talk {
             self.asked_at = Some(now);
             self.next = now.saturating_add(LOOK_EVERY);
             // A connection that is broken is noticed by its end.
-            let _ = send(&self.instance.stream, Request::Status { until_end: true });
+            let _ = send(&self.instance.stream, OperatorRequest::Status { until_end: true });
         }
     }
 

@@ -12,7 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
-use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::throttle::Throttle;
 use crate::daemon::tokens::Source;
 use crate::os::socket::{AcceptError, Accepted, Listener};
 
@@ -79,8 +79,8 @@ pub struct Acceptor<L> {
     may_accept: bool,
     /// There were no descriptors or was no memory for the last one.
     is_short: bool,
-    shortages: Seldom,
-    refusals: Seldom,
+    shortages: Throttle,
+    refusals: Throttle,
 }
 
 impl<L: Listen> Acceptor<L> {
@@ -105,8 +105,8 @@ impl<L: Listen> Acceptor<L> {
             attempts: 0,
             may_accept: true,
             is_short: false,
-            shortages: Seldom::default(),
-            refusals: Seldom::default(),
+            shortages: Throttle::default(),
+            refusals: Throttle::default(),
         })
     }
 

@@ -35,7 +35,7 @@ use crate::daemon::workers::admission::Allowed;
 use crate::exit::Exit;
 use crate::lifecycle::api::options::Restart;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::view::metrics::Figures;
+use crate::lifecycle::view::metrics::Metrics;
 use crate::os::cgroup::OomKills;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
@@ -46,7 +46,7 @@ use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
 use crate::os::socket::Listener;
 use crate::wire::backend::request::Identity;
-use crate::wire::operator::status::Facts;
+use crate::wire::operator::status::InstanceInfo;
 use crate::wire::termination_log;
 use crate::wire::worker::HelloContext;
 
@@ -62,7 +62,7 @@ static LATER: [&Row; 1] = [&keys::TELL_WORKER.row];
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
-    init::occupy_closed_standard();
+    init::reserve_std_fds();
     let log = install_log(config);
     let doubts = doubtful_times(config, environ);
     config
@@ -174,7 +174,7 @@ fn set_up(
     if let Err(error) = init::forbid_dumps() {
         warn!("cannot keep our memory from processes of the same user: {error}");
     }
-    init::take_terminal_from_input();
+    init::detach_stdin_tty();
     let log = *log;
     let facts = facts(config, command);
     let event_loop = EventLoop {
@@ -185,7 +185,7 @@ fn set_up(
         control,
         lanes,
         probes,
-        figures: Figures::new(now(), clock::since_1970()),
+        figures: Metrics::new(now(), clock::since_1970()),
         token_file,
         replies,
         plan,
@@ -196,7 +196,7 @@ fn set_up(
         worker: None,
         oom_kills: OomKills::find(),
         descendants: Descendants::default(),
-        happened: Default::default(),
+        inbox: Default::default(),
         termination_log: TerminationLog::open(config),
         warn_on_reap: config.init.warn_on_reap,
         process_group: config.init.process_group,
@@ -314,8 +314,8 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
         .ok()
 }
 
-fn facts(config: &Config, command: &[OsString]) -> Facts {
-    Facts {
+fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
+    InstanceInfo {
         pid: std::process::id(),
         program: command
             .first()

@@ -13,8 +13,8 @@ use mio::{Interest, Registry};
 use crate::daemon::acceptor::Acceptor;
 use crate::daemon::tokens::{CLIENT_SLOTS, Source};
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
-use crate::lifecycle::api::answer::Answer;
-use crate::lifecycle::api::event::{Event, Request};
+use crate::lifecycle::api::answer::OperatorAnswer;
+use crate::lifecycle::api::event::{Event, OperatorRequest};
 use crate::lifecycle::api::ids::ClientId;
 use crate::lifecycle::api::time::Moment;
 use crate::os::socket::{Accepted, Listener, Stream};
@@ -51,7 +51,7 @@ pub struct Control {
     next: u64,
     /// Requests so far.
     asked: u64,
-    pace: Pace,
+    pace: RateLimit,
 }
 
 /// One of them.
@@ -79,15 +79,15 @@ struct Client {
 
 /// How many requests may be taken now.
 #[derive(Debug)]
-struct Pace {
+struct RateLimit {
     left: u32,
     /// Of what had gone by then the allowance is known.
     since: Option<Moment>,
 }
 
 /// What there was to be had from a client.
-enum Came {
-    Asked(Request),
+enum ClientInput {
+    Asked(OperatorRequest),
     Garbage(NoRequest),
     /// Nothing whole.
     Nothing,
@@ -109,7 +109,7 @@ impl Control {
             clients: BTreeMap::new(),
             next: 0,
             asked: 0,
-            pace: Pace::new(),
+            pace: RateLimit::new(),
         })
     }
 
@@ -167,7 +167,7 @@ impl Control {
                 continue;
             };
             match client.next() {
-                Came::Asked(request) => {
+                ClientInput::Asked(request) => {
                     self.pace.left -= 1;
                     self.asked += 1;
                     client.served = self.asked;
@@ -175,19 +175,19 @@ impl Control {
                     events.push_back(Event::OperatorAsked(id, request));
                 }
                 // The two sides do not understand each other.
-                Came::Garbage(garbage) => {
+                ClientInput::Garbage(garbage) => {
                     debug!("control socket: client {id}: {}", garbage.message);
                     client.write(&control::encode_refusal(&garbage));
                     self.hang_up(id, events);
                 }
-                Came::Nothing => {}
-                Came::End => self.hang_up(id, events),
+                ClientInput::Nothing => {}
+                ClientInput::End => self.hang_up(id, events),
             }
         }
     }
 
     /// Answers a client, whose next request may follow then.
-    pub fn answer(&mut self, id: ClientId, answer: &Answer, events: &mut VecDeque<Event>) {
+    pub fn answer(&mut self, id: ClientId, answer: &OperatorAnswer, events: &mut VecDeque<Event>) {
         self.write(id, &control::encode_answer(answer), events);
     }
 
@@ -273,7 +273,7 @@ impl Control {
     }
 }
 
-impl Pace {
+impl RateLimit {
     fn new() -> Self {
         Self {
             left: BURST,
@@ -327,7 +327,7 @@ impl Client {
         }
     }
 
-    fn next(&mut self) -> Came {
+    fn next(&mut self) -> ClientInput {
         self.is_new = false;
         if self.ahead.is_empty() {
             let mut buffer = [0; READ_BYTES];
@@ -337,15 +337,15 @@ impl Client {
                     self.has_ended = true;
                     self.may_read = false;
                 }
-                Ok(0) => return Came::End,
+                Ok(0) => return ClientInput::End,
                 Ok(count) => self.ahead.extend_from_slice(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
-                Err(_) => return Came::End,
+                Err(_) => return ClientInput::End,
             }
         }
         if self.has_asked {
-            return Came::Nothing;
+            return ClientInput::Nothing;
         }
         let ahead = std::mem::take(&mut self.ahead);
         let mut rest = ahead.as_slice();
@@ -356,13 +356,13 @@ impl Client {
         self.ahead = rest.to_vec();
         match read {
             // Who has gone, because it had waited long enough for example, wants nothing any more.
-            Some(Ok(_)) if self.stream.has_hung_up().unwrap_or(false) => Came::End,
+            Some(Ok(_)) if self.stream.has_hung_up().unwrap_or(false) => ClientInput::End,
             Some(Ok(request)) => {
                 self.has_asked = true;
-                Came::Asked(request)
+                ClientInput::Asked(request)
             }
-            Some(Err(garbage)) => Came::Garbage(garbage),
-            None => Came::Nothing,
+            Some(Err(garbage)) => ClientInput::Garbage(garbage),
+            None => ClientInput::Nothing,
         }
     }
 
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn after_a_burst_twenty_requests_a_second_are_taken() {
         let at = |ms| Moment::new(Duration::from_millis(ms));
-        let mut pace = Pace::new();
+        let mut pace = RateLimit::new();
         pace.go_on(at(5_000));
         assert_eq!(pace.left, BURST);
         pace.left = 0;

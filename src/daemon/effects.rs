@@ -7,7 +7,7 @@ use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
-use crate::lifecycle::api::answer::Shown;
+use crate::lifecycle::api::answer::ShownToOperator;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::event::{Event, NotStarted};
 use crate::lifecycle::api::ids::{ClientId, ConnectionId, WorkerId};
@@ -21,7 +21,7 @@ impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.
     pub(super) fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
-            self.figures.noted(&effect, now());
+            self.figures.observe(&effect, now());
             match effect {
                 Effect::StartWorker => self.start_worker(),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
@@ -31,7 +31,7 @@ impl EventLoop {
                 Effect::KillEverything => self.kill_everything(),
                 Effect::Tell(connection, word) => {
                     let registry = self.poll.registry();
-                    self.workers.tell(connection, &word, registry, &mut self.happened);
+                    self.workers.tell(connection, &word, registry, &mut self.inbox);
                 }
                 Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
@@ -39,10 +39,10 @@ impl EventLoop {
                     self.narrator.calling(&call);
                     self.lanes.send(id, call, give_up);
                 }
-                Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.happened),
+                Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),
                 Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),
-                Effect::Say(remark) => self.narrator.narrate(&remark),
+                Effect::Notify(remark) => self.narrator.narrate(&remark),
                 Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }
@@ -81,7 +81,7 @@ impl EventLoop {
                 Event::WorkerNotStarted(NotStarted::Refused(status))
             }
         };
-        self.happened.push_back(event);
+        self.inbox.push_back(event);
     }
 
     fn signal_worker(&self, signal: Signal) {
@@ -97,16 +97,16 @@ impl EventLoop {
         }
     }
 
-    fn show(&mut self, client: ClientId, shown: &Shown) {
-        let up = self.started_at.until(now());
+    fn show(&mut self, client: ClientId, shown: &ShownToOperator) {
+        let up = self.started_at.elapsed(now());
         let line = status::encode(shown, &self.facts, up, self.log.dropped());
-        self.control.write(client, &line, &mut self.happened);
+        self.control.write(client, &line, &mut self.inbox);
     }
 
     fn close(&mut self, connection: ConnectionId, why: &str) {
         warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
-        self.workers.close(connection, registry, &mut self.happened);
+        self.workers.close(connection, registry, &mut self.inbox);
     }
 
     /// SIGKILL to the worker, unless it was reaped, and to everything else that is ours.

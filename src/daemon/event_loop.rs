@@ -17,7 +17,7 @@ use crate::daemon::descendants::Descendants;
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
-use crate::daemon::probes::answers::Sources;
+use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::Source;
 use crate::daemon::workers::Workers;
@@ -28,7 +28,7 @@ use crate::lifecycle::api::ids::{CallId, ProcessId};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::worker_end::WorkerEnd;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::view::metrics::Figures;
+use crate::lifecycle::view::metrics::Metrics;
 use crate::os::cgroup::OomKills;
 use crate::os::child::ChildPlan;
 use crate::os::clock;
@@ -38,7 +38,7 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals;
 use crate::signal::Signal;
-use crate::wire::operator::status::Facts;
+use crate::wire::operator::status::InstanceInfo;
 
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;
@@ -78,7 +78,7 @@ pub struct EventLoop {
     /// Whoever asks how we are, unless that is off.
     pub(super) probes: Option<ProbeLinks>,
     /// What is counted for them.
-    pub(super) figures: Figures,
+    pub(super) figures: Metrics,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
     pub(super) replies: Receiver<LaneAnswer>,
@@ -89,12 +89,12 @@ pub struct EventLoop {
     pub(super) descendants: Descendants,
     /// What happened and was not told to the machine yet. One turn adds a bounded number, and the next begins when all
     /// are told.
-    pub(super) happened: VecDeque<Event>,
+    pub(super) inbox: VecDeque<Event>,
     pub(super) narrator: Narrator,
     /// It counts what it drops.
     pub(super) log: LogHandle,
     /// What operators are shown of us, and since when we run.
-    pub(super) facts: Facts,
+    pub(super) facts: InstanceInfo,
     pub(super) started_at: Moment,
     pub(super) termination_log: TerminationLog,
     pub(super) warn_on_reap: bool,
@@ -123,7 +123,7 @@ impl EventLoop {
         // Whoever exec'ed us may have left children that ended before we could be told.
         self.reap();
         loop {
-            if let Some(exit) = self.tell_the_machine() {
+            if let Some(exit) = self.dispatch() {
                 return Ok(exit);
             }
             self.answer_probes();
@@ -133,14 +133,14 @@ impl EventLoop {
     }
 
     /// One event, then its effects, then the next; what is due at last, and now and then in between.
-    fn tell_the_machine(&mut self) -> Option<Exit> {
+    fn dispatch(&mut self) -> Option<Exit> {
         let mut told = 0;
         loop {
             if let Some(exit) = self.perform() {
                 return Some(exit);
             }
             if told < EVENTS_BEFORE_TIMERS
-                && let Some(event) = self.happened.pop_front()
+                && let Some(event) = self.inbox.pop_front()
             {
                 told += 1;
                 self.narrator.answers.telling(Some(&event));
@@ -148,7 +148,7 @@ impl EventLoop {
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.narrator.answers.telling(None);
                 self.machine.handle_timeout(now());
-            } else if self.happened.is_empty() {
+            } else if self.inbox.is_empty() {
                 return None;
             } else {
                 told = 0;
@@ -159,7 +159,7 @@ impl EventLoop {
     /// Before each wait: then the machine knows of everything that came before the question.
     fn answer_probes(&mut self) {
         if let Some(probes) = &mut self.probes {
-            let sources = Sources {
+            let sources = ProbeContext {
                 machine: &self.machine,
                 figures: &self.figures,
                 log: &self.log,
@@ -169,7 +169,7 @@ impl EventLoop {
     }
 
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
-        let deadline = self.next_deadline().map(|due| due.from_now(now()));
+        let deadline = self.next_deadline().map(|due| due.remaining(now()));
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
         let has_more = self.workers.has_more()
             || self.control.has_more()
@@ -208,8 +208,8 @@ impl EventLoop {
                 Source::Signals | Source::Lanes => {}
                 Source::TokenFile => self.look_at_token_file(),
                 Source::WorkerSocket => self.workers.is_acceptable(),
-                Source::Connection(id) => self.workers.is_ready(id, event, &mut self.happened),
-                Source::Process(number) => self.workers.has_ended(number, &mut self.happened),
+                Source::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
+                Source::Process(number) => self.workers.has_ended(number, &mut self.inbox),
                 Source::ControlSocket => self.control.is_acceptable(),
                 Source::Client(slot) => self.control.is_ready(slot, event),
                 Source::ProbeListener => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
@@ -219,8 +219,8 @@ impl EventLoop {
         }
         self.take_signals()?;
         self.take_replies();
-        self.workers.turn(self.poll.registry(), &mut self.happened);
-        self.control.turn(self.poll.registry(), &mut self.happened, now());
+        self.workers.turn(self.poll.registry(), &mut self.inbox);
+        self.control.turn(self.poll.registry(), &mut self.inbox, now());
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl EventLoop {
                 Some(Signal::CHLD) => children_ended = true,
                 Some(signal) => {
                     debug!("received {signal}");
-                    self.happened.push_back(Event::SignalArrived(signal));
+                    self.inbox.push_back(Event::SignalArrived(signal));
                 }
                 None => {
                     if children_ended {
@@ -253,7 +253,7 @@ impl EventLoop {
                 Ok((call, reply, heard)) => {
                     self.figures.answered(call, &reply, heard.status, now());
                     self.narrator.answers.heard(call, heard.words);
-                    self.happened.push_back(Event::BackendReplied(call, reply));
+                    self.inbox.push_back(Event::BackendReplied(call, reply));
                 }
                 Err(_) => return,
             }
@@ -266,7 +266,7 @@ impl EventLoop {
         match watch.take() {
             Ok((is_changed, has_more)) => {
                 if is_changed {
-                    self.happened.push_back(Event::CredentialsChanged);
+                    self.inbox.push_back(Event::CredentialsChanged);
                 }
                 if has_more {
                     // The kernel tells only once.
@@ -291,14 +291,14 @@ impl EventLoop {
                         self.workers.reaped(worker.process);
                     }
                     self.look_at_memory(ended);
-                    self.happened.push_back(Event::WorkerEnded(ended));
+                    self.inbox.push_back(Event::WorkerEnded(ended));
                 }
                 Ok(Reaped::Process(pid, ended)) => {
                     self.figures.orphans_reaped += 1;
                     self.descendants.reaped(pid, ended, self.warn_on_reap);
                 }
-                Ok(Reaped::NoneReady) => return self.happened.push_back(Event::Reaped { children_left: true }),
-                Ok(Reaped::NoChildren) => return self.happened.push_back(Event::Reaped { children_left: false }),
+                Ok(Reaped::NoneReady) => return self.inbox.push_back(Event::Reaped { children_left: true }),
+                Ok(Reaped::NoChildren) => return self.inbox.push_back(Event::Reaped { children_left: false }),
                 Err(error) => return warn!("cannot reap: {error}"),
             }
         }
@@ -313,7 +313,7 @@ impl EventLoop {
     fn look_at_memory(&mut self, ended: Ended) {
         let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));
         if let Some(kills @ 1..) = counter.map(OomKills::since) {
-            self.happened.push_back(Event::MemoryRanOut(kills));
+            self.inbox.push_back(Event::MemoryRanOut(kills));
         }
     }
 }

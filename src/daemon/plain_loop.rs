@@ -193,7 +193,7 @@ impl Supervisor {
 
     fn time_to_wait(&self) -> Option<Duration> {
         self.machine.poll_timeout().map(|(due, timer)| {
-            let timeout = due.from_now(now());
+            let timeout = due.remaining(now());
             trace!("waiting at most {timeout:?} for {timer:?}");
             timeout
         })

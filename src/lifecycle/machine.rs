@@ -38,13 +38,13 @@ use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ErrorCode;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId};
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::Options;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::snapshot::Snapshot;
-use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::WorkerState;
@@ -57,7 +57,7 @@ use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::shutdown::clock::Shutdown;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::clients::Operators;
-use crate::lifecycle::view::vitals::Vitals;
+use crate::lifecycle::view::vitals::HealthState;
 use crate::lifecycle::worker::capacity::Capacity;
 use crate::lifecycle::worker::holders::Connections;
 use crate::lifecycle::worker::supervision::Supervision;
@@ -78,8 +78,8 @@ pub struct Lifecycle {
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
-    pub(super) tally: Tally,
-    pub(super) vitals: Vitals,
+    pub(super) tally: ShutdownCounts,
+    pub(super) vitals: HealthState,
     pub(super) outages: Outages,
     pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
@@ -101,8 +101,8 @@ impl Lifecycle {
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
-            tally: Tally::default(),
-            vitals: Vitals::default(),
+            tally: ShutdownCounts::default(),
+            vitals: HealthState::default(),
             outages: Outages::default(),
             operators: Operators::default(),
             calls: BTreeMap::new(),
@@ -133,14 +133,14 @@ impl Lifecycle {
             Event::Said(connection, said) => self.said(connection, said, now),
             Event::OutboundFilled(connection) => self.outbound(connection, true, now),
             Event::OutboundEmptied(connection) => self.outbound(connection, false, now),
-            Event::ReadingStopped(connection) => self.unheard(connection, true, now),
-            Event::ReadingResumed(connection) => self.unheard(connection, false, now),
+            Event::ReadingStopped(connection) => self.reading_paused(connection, true, now),
+            Event::ReadingResumed(connection) => self.reading_paused(connection, false, now),
             Event::HungUp(connection) => self.hung_up(connection, now),
             Event::ProcessGone(process) => self.process_gone(process, now),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
             Event::CredentialsChanged => self.credentials_changed(now),
         }
-        self.settle(now);
+        self.converge(now);
     }
 
     /// Acts on every timer that is due.
@@ -148,8 +148,8 @@ impl Lifecycle {
         while self.phase != Phase::Exited
             && let Some(timer) = self.timers.take_due(now)
         {
-            self.due(timer, now);
-            self.settle(now);
+            self.fire(timer, now);
+            self.converge(now);
         }
     }
 
@@ -181,16 +181,16 @@ impl Lifecycle {
             capacity: self.connections.concurrency(),
             free_credit: self.credit(),
             worker_is_alive: self.worker.is_alive(),
-            heartbeat_interval: self.agent.beats.interval,
+            heartbeat_interval: self.agent.heartbeats.interval,
             terminating_since: self.shutdown.began(),
-            stop_by: self.timers.due(Timer::Deadline),
+            stop_by: self.timers.deadline_of(Timer::Deadline),
             cut_off: self.shutdown.cut_off,
             exit_by: self.shutdown.exit_by(),
             deadlines: self.timers.iter().count(),
         }
     }
 
-    fn due(&mut self, timer: Timer, now: Moment) {
+    fn fire(&mut self, timer: Timer, now: Moment) {
         match timer {
             Timer::Step => self.step_is_over(now),
             Timer::WithoutCheckpoints => self.shutdown.goes_without_checkpoints = true,
@@ -204,15 +204,15 @@ impl Lifecycle {
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
             Timer::Start => self.start_is_due(),
-            Timer::Ready => self.say(Remark::NotReady),
+            Timer::Ready => self.notify(Notice::NotReady),
             Timer::Capacity => self.tell_capacity(now),
             Timer::Settled => self.compare_capacity(),
-            Timer::HungUp(process) => self.outlived_connection(process, now),
+            Timer::HungUp(process) => self.lingered_after_hang_up(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
             Timer::Ping(connection) => self.ping(connection, now),
             Timer::Stalled(connection) => self.stalled(connection, now),
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
-            Timer::JobGrace(claim) => self.job_outlived_grace(claim, now),
+            Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
             Timer::WithoutResult(claim) => self.drop_result(claim, now),
@@ -221,7 +221,7 @@ impl Lifecycle {
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),
             Timer::Outage => self.outage_goes_on(now),
-            Timer::Heartbeat => self.beat_now(now),
+            Timer::Heartbeat => self.heartbeat_now(now),
             Timer::Register => self.register(now),
             Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
@@ -231,7 +231,7 @@ impl Lifecycle {
 
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
-    fn settle(&mut self, now: Moment) {
+    fn converge(&mut self, now: Moment) {
         while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
@@ -264,7 +264,7 @@ impl Lifecycle {
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookAgain(claim) => self.looked_again(claim, reply, now),
-            Purpose::LookForLost(claim) => self.looked_for_lost(claim, reply, now),
+            Purpose::CheckUnextended(claim) => self.looked_for_lost(claim, reply, now),
             Purpose::Progress(claim) => self.progress_replied(claim, &reply, now),
             Purpose::Checkpoint(claim) => self.checkpoint_replied(claim, &reply, now),
             Purpose::Manifest => self.manifest_replied(&reply),
@@ -296,20 +296,20 @@ impl Lifecycle {
         self.effects.push_back(effect);
     }
 
-    pub(super) fn say(&mut self, remark: Remark) {
-        self.keep_account(&remark);
-        self.order(Effect::Say(remark));
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.count_for_end(&notice);
+        self.order(Effect::Notify(notice));
     }
 
     /// Writes to a connection that is still open.
-    pub(super) fn tell(&mut self, connection: ConnectionId, word: Word) {
+    pub(super) fn tell(&mut self, connection: ConnectionId, word: ToWorker) {
         if self.connections.is_open(connection) {
             self.order(Effect::Tell(connection, word));
         }
     }
 
     /// Writes to every open connection.
-    pub(super) fn tell_all(&mut self, word: &Word) {
+    pub(super) fn tell_all(&mut self, word: &ToWorker) {
         let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for connection in open {
             self.tell(connection, word.clone());
@@ -318,6 +318,6 @@ impl Lifecycle {
 
     pub(super) fn refuse(&mut self, connection: ConnectionId, code: ErrorCode, message: &str, job: Option<JobId>) {
         let message = message.into();
-        self.tell(connection, Word::Error { code, message, job });
+        self.tell(connection, ToWorker::Error { code, message, job });
     }
 }

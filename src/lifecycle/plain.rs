@@ -261,7 +261,10 @@ impl PlainInit {
         let drain = self.options.budget.map_or(Duration::ZERO, |budget| budget.drain);
         self.timers.arm_at_latest(Timer::Deadline, now.after(drain));
         self.phase = Phase::Leftovers;
-        let left = self.timers.due(Timer::Deadline).map_or(drain, |due| due.from_now(now));
+        let left = self
+            .timers
+            .deadline_of(Timer::Deadline)
+            .map_or(drain, |due| due.remaining(now));
         self.say(Remark::LeftoversFound(left));
         self.effects.push_back(PlainEffect::TerminateLeftovers);
     }

@@ -311,7 +311,7 @@ impl Simulation {
         let end_ms = self.now_ms + ms;
         let end = Moment::new(Duration::from_millis(end_ms));
         while let Some((due, _)) = self.init.poll_timeout().filter(|(due, _)| *due <= end) {
-            self.now_ms += u64::try_from(due.from_now(self.now()).as_millis()).unwrap();
+            self.now_ms += u64::try_from(due.remaining(self.now()).as_millis()).unwrap();
             self.init.handle_timeout(due);
             self.write_down();
         }

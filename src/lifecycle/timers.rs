@@ -30,7 +30,7 @@ impl<T: Ord + Copy> Timers<T> {
 
     /// Sets `timer` to `due` unless it is due earlier already.
     pub fn arm_at_latest(&mut self, timer: T, due: Moment) {
-        if self.due(timer).is_none_or(|before| due < before) {
+        if self.deadline_of(timer).is_none_or(|before| due < before) {
             self.arm(timer, due);
         }
     }
@@ -66,7 +66,7 @@ impl<T: Ord + Copy> Timers<T> {
 
     /// When this timer is due, if it is armed.
     #[must_use]
-    pub fn due(&self, timer: T) -> Option<Moment> {
+    pub fn deadline_of(&self, timer: T) -> Option<Moment> {
         self.due.get(&timer).copied()
     }
 

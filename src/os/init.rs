@@ -94,7 +94,7 @@ impl Inherited {
 /// Puts `/dev/null` in the place of each closed standard descriptor, so that nothing we open gets its number: neither our
 /// log lines nor what [`Inherited::release`] does later may meet one of our own. To be called before anything is opened
 /// that is to stay. The child still finds it closed.
-pub fn occupy_closed_standard() {
+pub fn reserve_std_fds() {
     for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
         // SAFETY: asks for the flags of a number that need not be a descriptor; the paths are strings with an end. The
         // lowest free number is this one, as all below it are taken by now. Nobody owns it, and it stays.
@@ -111,7 +111,7 @@ pub fn occupy_closed_standard() {
 
 /// Puts `/dev/null` in the place of a terminal on standard input: the worker is in the background there, and reading
 /// would stop it. We stay in the foreground, so that Ctrl-C and Ctrl-Z reach us.
-pub fn take_terminal_from_input() {
+pub fn detach_stdin_tty() {
     // SAFETY: asks about a number that need not be a descriptor.
     if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
         return;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::lifecycle::api::health::Trouble;
+use crate::lifecycle::api::health::Unhealthy;
 
 /// Why the answer is no.
 #[derive(Serialize)]
@@ -12,31 +12,31 @@ pub(in crate::wire) struct Reason {
 }
 
 /// A word for programs, a sentence for people.
-pub(in crate::wire) fn reason(trouble: &Trouble) -> Reason {
+pub(in crate::wire) fn reason(trouble: &Unhealthy) -> Reason {
     let (code, message) = match trouble {
-        Trouble::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
-        Trouble::Terminate => ("terminate", "it is shutting down".to_owned()),
-        Trouble::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
-        Trouble::WorkerNotReady => (
+        Unhealthy::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
+        Unhealthy::Terminate => ("terminate", "it is shutting down".to_owned()),
+        Unhealthy::WorkerNotRunning => ("worker_not_running", "the worker's process does not run".to_owned()),
+        Unhealthy::WorkerNotReady => (
             "worker_not_ready",
             "no connection of the worker has said ready".to_owned(),
         ),
-        Trouble::WorkerPaused => (
+        Unhealthy::WorkerPaused => (
             "worker_paused",
             "the worker asks for no jobs: a concurrency of 0".to_owned(),
         ),
-        Trouble::WorkerDisconnected { since } => (
+        Unhealthy::WorkerDisconnected { since } => (
             "worker_disconnected",
             format!(
                 "the worker runs, but none of its connections has taken jobs for {} s",
                 since.as_secs()
             ),
         ),
-        Trouble::NoHeartbeat => (
+        Unhealthy::NoHeartbeat => (
             "no_heartbeat",
             "the backend has accepted no heartbeat of this worker yet".to_owned(),
         ),
-        Trouble::HeartbeatsLost { since, interval } => (
+        Unhealthy::HeartbeatsLost { since, interval } => (
             "heartbeats_lost",
             format!(
                 "the backend accepted the last heartbeat {} s ago, more than three intervals of {} ms",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::lifecycle::api::snapshot::Snapshot;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::{Outcome, WorkerState};
-use crate::lifecycle::view::metrics::{End, Figures, Histogram, Kind, OTHER, OfKind, Status};
+use crate::lifecycle::view::metrics::{Histogram, JobEnd, JobKind, Metrics, OTHER, PerKind, StatusLabel};
 use crate::wire::names;
 
 /// How the text is declared.
@@ -24,7 +24,7 @@ const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, Work
 #[derive(Debug)]
 pub struct Observed<'a> {
     /// What was counted.
-    pub figures: &'a Figures,
+    pub figures: &'a Metrics,
     /// How it is.
     pub snapshot: &'a Snapshot,
     /// Records of the log that were dropped.
@@ -69,11 +69,11 @@ struct Page {
 }
 
 impl Page {
-    fn jobs(&mut self, figures: &Figures) {
+    fn jobs(&mut self, figures: &Metrics) {
         let name = "ojs_job_completed_total";
         self.family(name, Type::Counter, "Jobs whose ACK the backend has.");
         for (kind, of_kind) in figures.kinds() {
-            self.sample(name, &labels(kind), of_kind.ends(End::Acked));
+            self.sample(name, &labels(kind), of_kind.ends(JobEnd::Acked));
         }
         let name = "ojs_job_duration_seconds";
         let help = "From the hand-over of a job to a worker to the first request that tells the backend its outcome.";
@@ -95,15 +95,15 @@ impl Page {
         }
     }
 
-    fn ends(&mut self, name: &str, kind: &Kind, of_kind: &OfKind) {
+    fn ends(&mut self, name: &str, kind: &JobKind, of_kind: &PerKind) {
         let [queue, kind] = labels(kind);
-        for end in End::ALL {
+        for end in JobEnd::ALL {
             let outcome = ("outcome", names::end(end));
             self.sample(name, &[outcome, queue, kind], of_kind.ends(end));
         }
     }
 
-    fn histogram(&mut self, name: &str, kind: &Kind, outcome: Outcome, histogram: &Histogram) {
+    fn histogram(&mut self, name: &str, kind: &JobKind, outcome: Outcome, histogram: &Histogram) {
         let [queue, kind] = labels(kind);
         let labels = [queue, kind, ("state", state_after(outcome))];
         let bucket = format!("{name}_bucket");
@@ -168,14 +168,14 @@ impl Page {
         }
         let took = snapshot
             .terminating_since
-            .map_or(Duration::ZERO, |since| since.until(now));
+            .map_or(Duration::ZERO, |since| since.elapsed(now));
         self.gauge(
             "ojs_init_drain_seconds",
             "Since terminate began; 0 before.",
             took.as_secs_f64(),
         );
         let is_terminating = snapshot.terminating_since.is_some();
-        let until_stop = snapshot.stop_by.map_or(Duration::ZERO, |stop| stop.from_now(now));
+        let until_stop = snapshot.stop_by.map_or(Duration::ZERO, |stop| stop.remaining(now));
         self.gauge_if(
             "ojs_init_drain_left_seconds",
             "In terminate: until jobs are cut off; 0 in the stop phase.",
@@ -184,7 +184,7 @@ impl Page {
         self.gauge_if(
             "ojs_init_exit_left_seconds",
             "In terminate: until the exit at the latest.",
-            snapshot.exit_by.map(|exit| exit.from_now(now)),
+            snapshot.exit_by.map(|exit| exit.remaining(now)),
         );
         self.counter(
             "ojs_init_jobs_cut_off_total",
@@ -215,9 +215,9 @@ impl Page {
         self.family(name, Type::Counter, help);
         for (endpoint, status, count) in figures.requests() {
             let status = match status {
-                Status::None => "none".to_owned(),
-                Status::Http(status) => status.to_string(),
-                Status::Other => OTHER.to_owned(),
+                StatusLabel::None => "none".to_owned(),
+                StatusLabel::Http(status) => status.to_string(),
+                StatusLabel::Other => OTHER.to_owned(),
             };
             let labels = [("endpoint", names::endpoint(endpoint)), ("status", status.as_str())];
             self.sample(name, &labels, count);
@@ -301,7 +301,7 @@ impl Page {
     }
 }
 
-fn labels(kind: &Kind) -> [(&'static str, &str); 2] {
+fn labels(kind: &JobKind) -> [(&'static str, &str); 2] {
     [("queue", &kind.queue), ("type", &kind.kind)]
 }
 

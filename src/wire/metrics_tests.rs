@@ -9,8 +9,8 @@ use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, WorkerId};
 use crate::lifecycle::api::job::Subject;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {
@@ -52,11 +52,11 @@ fn draining() -> Snapshot {
     }
 }
 
-fn figures() -> Figures {
-    Figures::new(at(0), Duration::from_millis(1_800_000_000_250))
+fn figures() -> Metrics {
+    Metrics::new(at(0), Duration::from_millis(1_800_000_000_250))
 }
 
-fn shown(figures: &Figures, snapshot: &Snapshot, now: Moment) -> String {
+fn shown(figures: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
     text(&Observed {
         figures,
         snapshot,
@@ -80,15 +80,15 @@ fn job(queue: &str, kind: &str) -> Arc<Subject> {
     })
 }
 
-fn call(figures: &mut Figures, id: CallId, call: Call, now: Moment) {
+fn call(figures: &mut Metrics, id: CallId, call: Call, now: Moment) {
     let give_up = now;
-    figures.noted(&Effect::CallBackend { id, call, give_up }, now);
+    figures.observe(&Effect::CallBackend { id, call, give_up }, now);
 }
 
 /// Works on one job, with this outcome.
-fn work(figures: &mut Figures, job: &Arc<Subject>, outcome: Outcome, took: u64) {
-    let handed_over = Remark::HandedOver(Arc::clone(job), ConnectionId(1));
-    figures.noted(&Effect::Say(handed_over), at(0));
+fn work(figures: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) {
+    let handed_over = Notice::HandedOver(Arc::clone(job), ConnectionId(1));
+    figures.observe(&Effect::Notify(handed_over), at(0));
     let (worker, id) = (WorkerId("the-worker".into()), job.id.clone());
     let told = match outcome {
         Outcome::Acked => Call::Ack {
@@ -118,7 +118,7 @@ fn work(figures: &mut Figures, job: &Arc<Subject>, outcome: Outcome, took: u64) 
     };
     call(figures, CallId(1), told, at(took));
     figures.answered(CallId(1), &Reply::Accepted, Some(200), at(took));
-    figures.noted(&Effect::Say(Remark::Settled(Arc::clone(job), outcome)), at(took));
+    figures.observe(&Effect::Notify(Notice::Settled(Arc::clone(job), outcome)), at(took));
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn every_sample_follows_the_help_and_the_type_of_its_family_and_none_comes_twice
 }
 
 /// As many kinds of jobs and statuses as there can be, with the names that take most room.
-fn worst() -> Figures {
+fn worst() -> Metrics {
     let mut figures = figures();
     for number in 0..=MOST_KINDS {
         let name = format!("{number:02}{}", "\"".repeat(MOST_NAME_BYTES - 2));
@@ -257,7 +257,7 @@ fn worst() -> Figures {
     let calls: [&dyn Fn() -> Call; 4] = [
         &|| Call::Manifest,
         &|| Call::Register { worker: worker() },
-        &|| Call::Look { job: id() },
+        &|| Call::GetJob { job: id() },
         &|| Call::Fetch {
             worker: worker(),
             count: 1,

@@ -4,7 +4,7 @@ use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::health::Probe;
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::words::{About, CancelReason, WorkerState};
-use crate::lifecycle::view::metrics::{End, Endpoint};
+use crate::lifecycle::view::metrics::{Endpoint, JobEnd};
 
 /// The `code` of an error frame.
 #[must_use]
@@ -59,14 +59,14 @@ pub fn about(about: About) -> &'static str {
 
 /// The `outcome` of a metric.
 #[must_use]
-pub fn end(end: End) -> &'static str {
+pub fn end(end: JobEnd) -> &'static str {
     match end {
-        End::Acked => "acked",
-        End::Failed => "failed",
-        End::Requeued => "requeued",
-        End::Left => "left",
-        End::Lost => "lost",
-        End::Cancelled => "cancelled",
+        JobEnd::Acked => "acked",
+        JobEnd::Failed => "failed",
+        JobEnd::Requeued => "requeued",
+        JobEnd::Left => "left",
+        JobEnd::Lost => "lost",
+        JobEnd::Cancelled => "cancelled",
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::{Account, Cause, MOST_LEFT_NAMES};
+use crate::lifecycle::api::end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::lifecycle::api::words::Reason;
 use crate::signal::Signal;
@@ -26,7 +26,7 @@ const TRUNCATED: &str = "truncated\n";
 /// The text: at most [`MOST_BYTES`] in lines, none of them empty. How it ended comes first, then what was counted, then
 /// the names of the jobs that were cut off, one a line.
 #[must_use]
-pub fn text(account: &Account) -> String {
+pub fn text(account: &EndReport) -> String {
     let mut text = format!("{}\n", first_line(account));
     if let Some(ended) = account.worker.filter(|_| !is_all_about_the_worker(account)) {
         let ran = account
@@ -34,7 +34,7 @@ pub fn text(account: &Account) -> String {
             .map_or(String::new(), |ran| format!(", {}", since_start(ran)));
         text.push_str(&format!("the worker: {ended}{ran}\n"));
     }
-    if account.cause != Cause::WorkerWasEnded
+    if account.cause != EndedBy::WorkerWasEnded
         && let Some(cause) = &account.tally.ended_for
     {
         text.push_str(&format!("a process was ended: {}\n", why_ended(cause)));
@@ -59,21 +59,21 @@ pub fn broken(status: u8) -> String {
 }
 
 /// Whether the first line tells how the worker ended.
-fn is_all_about_the_worker(account: &Account) -> bool {
-    account.cause == Cause::WorkerEnded && account.tally.stop.is_none() && !account.is_abandoned
+fn is_all_about_the_worker(account: &EndReport) -> bool {
+    account.cause == EndedBy::WorkerEnded && account.tally.stop.is_none() && !account.is_abandoned
 }
 
 /// What began the end and how it went, with what status, and how long that took: each once.
-fn first_line(account: &Account) -> String {
+fn first_line(account: &EndReport) -> String {
     let cause = match account.cause {
-        Cause::Asked(reason) => format!("{}: ", who(reason)),
-        Cause::WorkerEnded => format!("the worker ended by itself{}: ", when(account)),
-        Cause::WorkerWasEnded => match &account.tally.ended_for {
+        EndedBy::Asked(reason) => format!("{}: ", who(reason)),
+        EndedBy::WorkerEnded => format!("the worker ended by itself{}: ", when(account)),
+        EndedBy::WorkerWasEnded => match &account.tally.ended_for {
             Some(cause) => format!("the worker was ended{}: {}", why_not_again(account), why_ended(cause)),
             None => "the worker was ended".to_owned(),
         },
-        Cause::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
-        Cause::AtOnce => String::new(),
+        EndedBy::NotStarted(status) => format!("the worker could not be started: {}", why_not_started(status)),
+        EndedBy::AtOnce => String::new(),
     };
     let took = match seconds(account.took).as_str() {
         "0 s" => String::new(),
@@ -87,7 +87,7 @@ fn first_line(account: &Account) -> String {
 }
 
 /// Our exit status, where that is not what the worker's own was.
-fn own_status(account: &Account, status: u8) -> String {
+fn own_status(account: &EndReport, status: u8) -> String {
     match account
         .worker
         .filter(|_| is_all_about_the_worker(account))
@@ -100,7 +100,7 @@ fn own_status(account: &Account, status: u8) -> String {
 }
 
 /// How long after its start the worker ended, and whether that had happened too often.
-fn when(account: &Account) -> String {
+fn when(account: &EndReport) -> String {
     let again = why_not_again(account);
     match account.ran {
         Some(ran) if again.is_empty() => format!(" {}", since_start(ran)),
@@ -110,7 +110,7 @@ fn when(account: &Account) -> String {
 }
 
 /// How it went. Empty where the cause says it all.
-fn course(account: &Account) -> String {
+fn course(account: &EndReport) -> String {
     let cut_off = match (account.cut_off, account.status) {
         (0, _) => String::new(),
         (count, Some(_)) => format!(", {} cut off", jobs(count)),
@@ -123,11 +123,11 @@ fn course(account: &Account) -> String {
     match (account.tally.stop, account.cause) {
         (Some((after, true)), _) => format!("stopped by force after {}{cut_off}", seconds(after)),
         (Some((after, false)), _) => format!("out of time after {}{cut_off}", seconds(after)),
-        (None, Cause::Asked(_)) => "drained".to_owned(),
-        (None, Cause::WorkerEnded) => account
+        (None, EndedBy::Asked(_)) => "drained".to_owned(),
+        (None, EndedBy::WorkerEnded) => account
             .worker
             .map_or_else(|| "not even SIGKILL ends it".to_owned(), |ended| ended.to_string()),
-        (None, Cause::NotStarted(_) | Cause::AtOnce | Cause::WorkerWasEnded) => String::new(),
+        (None, EndedBy::NotStarted(_) | EndedBy::AtOnce | EndedBy::WorkerWasEnded) => String::new(),
     }
 }
 
@@ -138,7 +138,7 @@ fn why_ended(cause: &EndCause) -> String {
     printable(&cause.to_string(), MOST_CAUSE_BYTES)
 }
 
-fn why_not_again(account: &Account) -> &'static str {
+fn why_not_again(account: &EndReport) -> &'static str {
     if account.tally.has_ended_too_often {
         " too often to be started again"
     } else {
@@ -170,7 +170,7 @@ fn who(reason: Reason) -> &'static str {
     }
 }
 
-fn counts(account: &Account) -> String {
+fn counts(account: &EndReport) -> String {
     let tally = &account.tally;
     let counts = [
         (tally.done, "done"),
@@ -216,7 +216,7 @@ fn listed(counts: &[(usize, &str)]) -> String {
 }
 
 /// As many as there is room for, with their types where there is room for all of that, below their headings; the last line says when that was not all.
-fn names(account: &Account, text: &mut String) {
+fn names(account: &EndReport, text: &mut String) {
     let tally = &account.tally;
     let cut_off = if account.status.is_some() {
         "cut off:\n"

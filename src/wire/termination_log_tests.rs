@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::words::CancelReason;
 
 /// A shutdown that cut these jobs off.
-fn cut_off(names: &[&str]) -> Account {
+fn cut_off(names: &[&str]) -> EndReport {
     let names: BTreeMap<JobId, Text> = names.iter().map(|name| (JobId((*name).into()), "".into())).collect();
-    Account {
-        cause: Cause::Asked(Reason::Sigterm),
+    EndReport {
+        cause: EndedBy::Asked(Reason::Sigterm),
         worker: Some(Ended::Signalled(Signal::KILL).into()),
         ran: Some(Duration::from_secs(11_530)),
         took: Duration::from_millis(29_140),
@@ -19,19 +19,19 @@ fn cut_off(names: &[&str]) -> Account {
         is_abandoned: false,
         unreported: 0,
         cut_off: names.len(),
-        tally: Tally {
+        tally: ShutdownCounts {
             stop: Some((Duration::from_secs(25), false)),
             names,
-            ..Tally::default()
+            ..ShutdownCounts::default()
         },
     }
 }
 
-fn drained() -> Account {
-    Account {
+fn drained() -> EndReport {
+    EndReport {
         worker: Some(Ended::Exited(0).into()),
         status: Some(0),
-        tally: Tally::default(),
+        tally: ShutdownCounts::default(),
         ..cut_off(&[])
     }
 }
@@ -43,7 +43,7 @@ fn named(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_first_line_alone_says_how_it_ended() {
-    let first = |account: &Account| text(account).lines().next().unwrap_or_default().to_owned();
+    let first = |account: &EndReport| text(account).lines().next().unwrap_or_default().to_owned();
     assert_eq!(
         first(&drained()),
         "SIGTERM: drained; exit status 0; the shutdown took 29.1 s"
@@ -53,7 +53,7 @@ fn the_first_line_alone_says_how_it_ended() {
         "SIGTERM: out of time after 25 s, 2 jobs cut off; exit status 9; the shutdown took 29.1 s"
     );
     let mut too_often = drained();
-    too_often.cause = Cause::WorkerEnded;
+    too_often.cause = EndedBy::WorkerEnded;
     too_often.worker = Some(Ended::Exited(7).into());
     too_often.status = Some(7);
     too_often.took = Duration::ZERO;
@@ -68,8 +68,8 @@ fn the_first_line_alone_says_how_it_ended() {
 #[test]
 fn the_end_of_a_worker_is_told_once_and_what_is_told_is_how_long_it_ran() {
     let first = |worker: Ended, status: u8, took: u64| {
-        let account = Account {
-            cause: Cause::WorkerEnded,
+        let account = EndReport {
+            cause: EndedBy::WorkerEnded,
             worker: Some(worker.into()),
             status: Some(status),
             took: Duration::from_millis(took),
@@ -178,7 +178,7 @@ fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_tho
         trace: None,
     };
     let mut account = drained();
-    account.cause = Cause::WorkerWasEnded;
+    account.cause = EndedBy::WorkerWasEnded;
     account.status = Some(1);
     account.took = Duration::ZERO;
     account.tally.ended_for = Some(EndCause::Hung {
@@ -196,7 +196,7 @@ fn a_worker_that_was_ended_is_called_that_with_the_job_that_is_the_cause_and_tho
          left to the visibility timeout:\n\
          good mail\n"
     );
-    account.cause = Cause::Asked(Reason::Sigterm);
+    account.cause = EndedBy::Asked(Reason::Sigterm);
     let text = text(&account);
     assert!(text.contains("\na process was ended: job 0192"), "{text}");
 }

@@ -98,7 +98,7 @@ pub(super) fn deregister() -> Call {
 }
 
 pub(super) fn look() -> Call {
-    Call::Look { job: job("j") }
+    Call::GetJob { job: job("j") }
 }
 
 pub(super) fn progress() -> Call {

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a
 /// job's id or a client's name could make a line look like another one.
 #[must_use]
-pub fn is_active(character: char) -> bool {
+pub fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
@@ -48,10 +48,10 @@ mod tests {
             '\u{feff}',
             '\u{e0041}',
         ] {
-            assert!(is_active(character), "{:x}", u32::from(character));
+            assert!(is_terminal_control(character), "{:x}", u32::from(character));
         }
         for character in [' ', 'a', 'ä', '\u{301}', 'Ж', '漢', '🙂', '\u{fffd}'] {
-            assert!(!is_active(character), "{character}");
+            assert!(!is_terminal_control(character), "{character}");
         }
     }
 

@@ -18,7 +18,7 @@ fn an_ack_that_a_page_answers_with_success_is_not_believed_and_the_log_says_what
     let expected = "status 200, and the body is no JSON object";
     for call in [register(), beat(), ack("a")] {
         let (reply, heard) = rig.hear(call);
-        assert_eq!(reply, failed(Failure::Foreign));
+        assert_eq!(reply, failed(Failure::NotFromBackend));
         let said = heard.words.failure.unwrap();
         assert!(said.starts_with(expected) && said.contains(&setting), "{said}");
     }

@@ -31,7 +31,7 @@ fn beat_steadily(rig: &mut Rig, others: &mut Vec<u64>) -> Vec<Instant> {
         let at = loop {
             let (answer, reply, at) = rig.answers.recv_timeout(PATIENCE).unwrap();
             if answer == id {
-                assert!(matches!(reply, Reply::Beaten { .. }), "{reply:?}");
+                assert!(matches!(reply, Reply::HeartbeatOk { .. }), "{reply:?}");
                 break at;
             }
             assert!(others.contains(&answer));
@@ -135,7 +135,7 @@ fn heartbeats_keep_their_interval_while_no_new_connection_can_be_had() {
     let mut slow = settings(&format!("http://{address}"));
     slow.backend.connect_timeout = DELAY * 2;
     let mut rig = Rig::new(slow);
-    assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     // Whoever is queued is never taken.
     let queued: Vec<TcpStream> = std::iter::from_fn(|| TcpStream::connect_timeout(&address, SHORT).ok()).collect();
     let calls = [fetch(1), ack("a"), fail("b"), look("c"), progress("d")];

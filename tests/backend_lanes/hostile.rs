@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Failure, Habits, Reply};
+use ojs_init::lifecycle::api::call::{BackendTraits, Failure, Reply};
 
 use crate::backend::Endpoint;
 use crate::lanes::*;
@@ -71,7 +71,7 @@ fn reply_to(
 /// What `{}` means to a call.
 fn fine(call: &Call) -> Reply {
     match call {
-        Call::Heartbeat { .. } => Reply::Beaten {
+        Call::Heartbeat { .. } => Reply::HeartbeatOk {
             directive: None,
             extended: None,
         },
@@ -80,8 +80,8 @@ fn fine(call: &Call) -> Reply {
             heartbeat_interval: None,
             longest_interval: None,
         },
-        Call::Look { .. } => UNANSWERED,
-        Call::Manifest => Reply::Described(Habits::default()),
+        Call::GetJob { .. } => UNANSWERED,
+        Call::Manifest => Reply::Manifest(BackendTraits::default()),
         Call::Ack { .. }
         | Call::Fail { .. }
         | Call::Requeue { .. }
@@ -223,14 +223,14 @@ fn what_is_no_json_that_we_read_is_no_job_and_no_trouble() {
             } else if is_cut_off {
                 UNANSWERED
             } else {
-                failed(Failure::Foreign)
+                failed(Failure::NotFromBackend)
             };
             assert_eq!(reply_to_bytes(call, &ok(body)), expected, "{start}");
         }
         let of_look = if is_object || (body.len() > MOST_READ && body.starts_with(b"{")) {
             UNANSWERED
         } else {
-            failed(Failure::Foreign)
+            failed(Failure::NotFromBackend)
         };
         assert_eq!(reply_to_bytes(look("a"), &ok(body)), of_look, "{start}");
     }
@@ -247,8 +247,8 @@ fn an_encoding_that_nobody_asked_for_is_not_decoded() {
         "Content-Encoding: gzip\r\n",
         b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xab\xae\x05\0\x43\xbf\xa6\xa3\x02\0\0\0",
     );
-    assert_eq!(reply_to_bytes(fetch(1), &packed), failed(Failure::Foreign));
-    assert_eq!(reply_to_bytes(ack("a"), &packed), failed(Failure::Foreign));
+    assert_eq!(reply_to_bytes(fetch(1), &packed), failed(Failure::NotFromBackend));
+    assert_eq!(reply_to_bytes(ack("a"), &packed), failed(Failure::NotFromBackend));
 }
 
 #[test]

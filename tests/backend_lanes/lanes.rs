@@ -205,7 +205,7 @@ pub fn requeue(id: &str) -> Call {
 }
 
 pub fn look(id: &str) -> Call {
-    Call::Look { job: job(id) }
+    Call::GetJob { job: job(id) }
 }
 
 pub fn progress(id: &str) -> Call {

@@ -55,12 +55,12 @@ fn a_job_goes_through_every_call_of_its_life() {
     };
     let brought: Vec<&str> = deliveries.iter().map(|delivery| &*delivery.envelope).collect();
     assert_eq!(brought, envelopes);
-    let beaten = Reply::Beaten {
+    let beaten = Reply::HeartbeatOk {
         directive: Some(Directive::Quiet),
         extended: Some(vec![job("a")]),
     };
     assert_eq!(rig.ask(beat()), beaten);
-    let Reply::Looked(view) = rig.ask(look("a")) else {
+    let Reply::JobSeen(view) = rig.ask(look("a")) else {
         panic!("no view")
     };
     assert_eq!((view.state, view.worker), (JobState::Active, Some(worker())));
@@ -120,7 +120,7 @@ fn a_fetch_that_hangs_delays_no_heartbeat_and_no_report() {
     backend.always(Endpoint::Fetch, Behaviour::Hang);
     let hanging = rig.send(fetch(1), PATIENCE);
     backend.wait_for_count(Endpoint::Fetch, 2, PATIENCE);
-    assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     assert_eq!(rig.ask(ack("a")), Reply::Accepted);
     drop(backend);
     assert_eq!(rig.next(), (hanging, failed(Failure::Unanswered)));
@@ -139,7 +139,7 @@ fn a_heartbeat_a_register_and_a_deregister_that_hang_are_overtaken_by_the_next_h
     for endpoint in [Endpoint::Heartbeat, Endpoint::Register, Endpoint::Deregister] {
         backend.wait_for_count(endpoint, 1, PATIENCE);
     }
-    assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn where_nobody_listens_nothing_was_sent_until_somebody_does() {
         assert_eq!(rig.ask(call.clone()), failed(Failure::NotSent), "{call:?}");
     }
     backend.accept_connections();
-    assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_backend_is_found_by_its_name_and_below_its_prefix() {
         "http://localhost:{}/below",
         backend.address().port()
     )));
-    assert_eq!(rig.ask(fetch(1)), failed(Failure::NotOffered));
+    assert_eq!(rig.ask(fetch(1)), failed(Failure::Unsupported));
     assert_eq!(backend.records()[0].request.path, "/below/ojs/v1/workers/fetch");
 }
 
@@ -203,10 +203,10 @@ fn a_connection_is_kept_and_one_that_died_while_idle_is_replaced_unnoticed() {
     let backend = backend::Backend::start();
     let mut rig = Rig::of(&backend);
     for _ in 0..2 {
-        assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+        assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     }
     backend.drop_connections();
-    assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     let connections: Vec<u64> = backend.records().iter().map(|record| record.connection).collect();
     assert_eq!(connections, [1, 1, 2]);
 }
@@ -284,7 +284,7 @@ fn a_backend_that_declines_says_when_to_come_back() {
     let retry_after = Some(Duration::from_millis(1500));
     assert_eq!(
         Rig::of(&backend).ask(ack("a")),
-        failed(Failure::Declined { retry_after })
+        failed(Failure::RetryLater { retry_after })
     );
 }
 
@@ -338,7 +338,7 @@ fn the_token_file_is_read_again_for_each_request() {
     let mut rig = Rig::new(with_file);
     for text in ["  first\n", "second"] {
         std::fs::write(&file, text).unwrap();
-        assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+        assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     }
     for unusable in ["", "two words", "\u{fc}"] {
         std::fs::write(&file, unusable).unwrap();

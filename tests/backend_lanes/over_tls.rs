@@ -63,7 +63,7 @@ fn server_of(root: &Authority) -> TlsServer {
 }
 
 fn is_beaten(reply: &Reply) -> bool {
-    matches!(reply, Reply::Beaten { .. })
+    matches!(reply, Reply::HeartbeatOk { .. })
 }
 
 fn start_error(settings: LaneSettings) -> String {

@@ -36,7 +36,7 @@ fn the_token_is_what_its_file_holds_but_for_blanks_around_it() {
     let mut rig = rig(&backend, &file);
     for text in ["plain", "  blanks ", "newline\n", "windows\r\n", "\nseveral\n\n"] {
         std::fs::write(&file, text).unwrap();
-        assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }), "{text:?}");
+        assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }), "{text:?}");
     }
     let expected = ["plain", "blanks", "newline", "windows", "several"].map(|token| format!("Bearer {token}"));
     assert_eq!(tokens(&backend), expected);
@@ -89,7 +89,7 @@ fn without_a_token_nothing_is_sent_and_one_line_says_so() {
     }
     assert!(backend.records().is_empty());
     std::fs::write(&file, "here").unwrap();
-    assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }));
+    assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
 
     let log = LOG.lock().unwrap();
     let path = file.display().to_string();

@@ -56,7 +56,7 @@ fn a_self_made_certificate_that_may_sign_others_is_taken_where_ca_file_holds_it(
         let server = server_of(&own, manner);
         let (settings, _directory) = trusting(&server, &[&other, &own]);
         let mut rig = Rig::new(settings);
-        assert!(matches!(rig.ask(beat()), Reply::Beaten { .. }), "{manner:?}");
+        assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }), "{manner:?}");
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::call::{Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::event::Event;
-use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::lifecycle::api::ids::{CallId, ConnectionId};
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::options::Options;
-use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::api::timer::Timer;
 use ojs_init::lifecycle::machine::Lifecycle;
@@ -368,7 +368,7 @@ impl Player {
                     let text = render::call(&call);
                     self.asked.push(Asked { id, text, give_up });
                 }
-                Effect::Tell(connection, Word::Job { .. }) if self.reads_at_once => self.has_read(connection),
+                Effect::Tell(connection, ToWorker::Job { .. }) if self.reads_at_once => self.has_read(connection),
                 Effect::Answer(words::OPERATOR, _) | Effect::Show(words::OPERATOR, _) => {
                     let now = self.now;
                     self.machine().handle(Event::OperatorLeft(words::OPERATOR), now);
@@ -386,7 +386,7 @@ impl Player {
                 | Effect::Answer(..)
                 | Effect::Show(..)
                 | Effect::DropClient(_)
-                | Effect::Say(_)
+                | Effect::Notify(_)
                 | Effect::WriteTerminationLog(_) => {}
             }
         }
@@ -399,8 +399,8 @@ impl Player {
 
     fn is_shown(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Say(Remark::CallFailed { .. }) => self.shows_log && !self.hides_failures,
-            Effect::Say(_) => self.shows_log,
+            Effect::Notify(Notice::CallFailed { .. }) => self.shows_log && !self.hides_failures,
+            Effect::Notify(_) => self.shows_log,
             Effect::WriteTerminationLog(_) => self.shows_termination_log,
             Effect::CallBackend { call, .. } => {
                 let text = render::call(call);
@@ -455,7 +455,7 @@ impl Player {
 
     fn write_moment(&mut self, what: &str, lines: &[String]) {
         if !lines.is_empty() {
-            let since_start = Moment::new(Duration::ZERO).until(self.now).as_secs_f64();
+            let since_start = Moment::new(Duration::ZERO).elapsed(self.now).as_secs_f64();
             writeln!(self.written, "{since_start:<8.3} ~ {what}").ok();
             self.write_effects(lines);
         }

@@ -14,18 +14,18 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 use crate::config::{Header, Secret};
 use crate::daemon::backend::connect::{Connect, Course};
 use crate::daemon::backend::connect_words::{is_before_end_of_request, is_hang_up, reason, wants_tls};
-use crate::daemon::backend::pool::{Heard, Job, Work};
+use crate::daemon::backend::pool::{Heard, Ticket, Work};
 use crate::daemon::backend::resolver::WithDeadline;
 use crate::daemon::backend::settings::{LaneError, LaneSettings};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::tls_words;
 use crate::daemon::backend::token::{NoToken, TokenSource};
-use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::throttle::Throttle;
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::time::Moment;
 use crate::os::clock;
-use crate::wire::backend::request::{self, Answer, Answered, CONTENT_TYPE, Method, OJS_VERSION, Request, Words};
+use crate::wire::backend::request::{self, Answer, Answered, CONTENT_TYPE, HttpRequest, Method, OJS_VERSION, Words};
 
 /// Most bytes of an answer that we read, where nothing asks for more.
 const USUAL_BODY_BYTES: u64 = 4 << 20;
@@ -55,7 +55,7 @@ pub(in crate::daemon) struct Target {
     base: String,
     tls: Option<Arc<ClientConfig>>,
     token: TokenSource,
-    complaints: Mutex<Seldom>,
+    complaints: Mutex<Throttle>,
 }
 
 impl Target {
@@ -73,7 +73,7 @@ impl Target {
     }
 
     /// Says why there was no answer: for all lanes together one line in ten seconds.
-    fn complain(&self, text: &str) {
+    fn warn_throttled(&self, text: &str) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         complaints.warn(format_args!("backend {}: {text}", self.base));
     }
@@ -112,7 +112,7 @@ impl Http {
 
     /// A backend may close a kept connection just when we use it again. Then a fresh one gets the request, if that can do
     /// no harm.
-    fn exchange(&self, job: &Job, request: &Request) -> Result<Received, Trouble> {
+    fn exchange(&self, job: &Ticket, request: &HttpRequest) -> Result<Received, Trouble> {
         self.attempt(job, request).or_else(|trouble| {
             let is_harmless = trouble.failure == Failure::NotSent || may_come_twice(&job.call);
             if !(trouble.is_stale && is_harmless) {
@@ -127,7 +127,7 @@ impl Http {
         })
     }
 
-    fn attempt(&self, job: &Job, request: &Request) -> Result<Received, Trouble> {
+    fn attempt(&self, job: &Ticket, request: &HttpRequest) -> Result<Received, Trouble> {
         let unsent = |text: &str, failure| Trouble {
             text: text.to_owned(),
             failure,
@@ -146,7 +146,7 @@ impl Http {
         let is_whole = Cell::new(false);
         let answered = match &request.body {
             Some(body) => {
-                let mut body = Watched {
+                let mut body = SentBody {
                     rest: body,
                     is_whole: &is_whole,
                 };
@@ -182,14 +182,14 @@ impl Http {
                 let to = location.and_then(shown).map_or(String::new(), |to| format!(" to {to}"));
                 format!(", a redirect{to}, which is not followed; check the scheme and the path of {setting}")
             }
-            Reply::Failed(Failure::Foreign) => format!("; check {setting}, and what is in front of the backend"),
+            Reply::Failed(Failure::NotFromBackend) => format!("; check {setting}, and what is in front of the backend"),
             Reply::Failed(_)
             | Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
-            | Reply::Looked(_)
-            | Reply::Described(_) => String::new(),
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => String::new(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Http {
     }
 
     /// Method, URL and headers. What the user set goes before what we would say, but for the token and the request's id.
-    fn head(&self, request: &Request, token: Option<&Secret>) -> Result<http::Request<()>, http::Error> {
+    fn head(&self, request: &HttpRequest, token: Option<&Secret>) -> Result<http::Request<()>, http::Error> {
         let method = match request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
@@ -253,7 +253,7 @@ fn names(headers: &[Header], name: &str) -> bool {
 }
 
 impl Work for Http {
-    fn carry_out(&mut self, job: &Job) -> (Reply, Heard) {
+    fn carry_out(&mut self, job: &Ticket) -> (Reply, Heard) {
         let request = request::request(&job.call, &self.target.settings.identity);
         match self.exchange(job, &request) {
             Ok(received) => {
@@ -271,7 +271,7 @@ impl Work for Http {
                 let says = words.failure.as_ref().unwrap_or(&status);
                 log::debug!("backend: {} {}: {says}", request.method, request.path);
                 if let Some(remark) = remark {
-                    self.target.complain(&remark);
+                    self.target.warn_throttled(&remark);
                 }
                 let status = Some(received.status);
                 (reply, Heard { status, words })
@@ -296,17 +296,17 @@ fn shown(location: &str) -> Option<String> {
     is_fit.then(|| path.to_owned())
 }
 
-fn left(job: &Job) -> Duration {
-    job.give_up.from_now(Moment::new(clock::monotonic())).min(LONGEST_WAIT)
+fn left(job: &Ticket) -> Duration {
+    job.give_up.remaining(Moment::new(clock::monotonic())).min(LONGEST_WAIT)
 }
 
 /// A request's body that remembers whether all of it was taken: until then the backend cannot have got the request.
-struct Watched<'a> {
+struct SentBody<'a> {
     rest: &'a [u8],
     is_whole: &'a Cell<bool>,
 }
 
-impl Read for Watched<'_> {
+impl Read for SentBody<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.rest.read(buffer)?;
         self.is_whole.set(self.rest.is_empty());
@@ -330,7 +330,7 @@ fn may_come_twice(call: &Call) -> bool {
         Call::Register { .. }
         | Call::Heartbeat { .. }
         | Call::Ack { .. }
-        | Call::Look { .. }
+        | Call::GetJob { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
         | Call::Manifest
@@ -377,7 +377,7 @@ fn received(mut response: Response<Body>, limit: u64) -> Received {
 fn body_limit(call: &Call, max_frame: u64) -> u64 {
     let jobs = match call {
         Call::Fetch { count, .. } => u64::from(*count),
-        Call::Look { .. } => 1,
+        Call::GetJob { .. } => 1,
         // What the body of a refusal says; there may be hundreds of these at once.
         Call::Ack { .. }
         | Call::Fail { .. }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::daemon::backend::http::{Http, Target};
 pub use crate::daemon::backend::pool::Heard;
-use crate::daemon::backend::pool::{IDLE_LIMIT, Job, MakeWork, Plan, Pool, STACK_BYTES, TakeAnswer, Work};
+use crate::daemon::backend::pool::{IDLE_LIMIT, LanePlan, MakeWork, Pool, STACK_BYTES, TakeAnswer, Ticket, Work};
 use crate::daemon::backend::settings::{LaneError, LaneSettings};
 use crate::lifecycle::api::call::{Call, Reply};
 use crate::lifecycle::api::ids::CallId;
@@ -22,7 +22,7 @@ const FEWEST_WAITING_REPORTS: usize = 64;
 
 /// The lane of register, heartbeat and deregister: further threads where the first one hangs. A new worker's register, an
 /// old one's deregister and a heartbeat may hang at the same time, and the last heartbeat waits for none of them.
-const BEAT: Plan = Plan {
+const BEAT: LanePlan = LanePlan {
     name: "beat",
     most_threads: 4,
     kept_threads: 1,
@@ -32,7 +32,7 @@ const BEAT: Plan = Plan {
 };
 
 /// The lane of FETCH: there is never a reason for two at once.
-const FETCH: Plan = Plan {
+const FETCH: LanePlan = LanePlan {
     name: "fetch",
     most_threads: 1,
     kept_threads: 1,
@@ -42,7 +42,7 @@ const FETCH: Plan = Plan {
 };
 
 /// The lane of progress, checkpoints and the manifest: it can wait.
-const SIDE: Plan = Plan {
+const SIDE: LanePlan = LanePlan {
     name: "side",
     most_threads: 4,
     kept_threads: 0,
@@ -87,10 +87,10 @@ impl Lanes {
         let pool = match &call {
             Call::Register { .. } | Call::Heartbeat { .. } | Call::Deregister { .. } => &mut self.beat,
             Call::Fetch { .. } => &mut self.fetch,
-            Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } | Call::Look { .. } => &mut self.report,
+            Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } | Call::GetJob { .. } => &mut self.report,
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => &mut self.side,
         };
-        pool.send(Job { id, call, give_up });
+        pool.send(Ticket { id, call, give_up });
         // An outcome is not to wait for a thread to be had.
         self.report.keep_one();
     }
@@ -103,8 +103,8 @@ impl fmt::Debug for Lanes {
 }
 
 /// The lanes of ACK, FAIL, requeue and looks: each active job may have one under way and one that hangs.
-fn reports(concurrency: usize) -> Plan {
-    Plan {
+fn reports(concurrency: usize) -> LanePlan {
+    LanePlan {
         name: "report",
         most_threads: concurrency.clamp(1, MOST_REPORTERS) * 2,
         kept_threads: 1,

@@ -25,7 +25,7 @@ pub(in crate::daemon) const STACK_BYTES: usize = 256 * 1024;
 
 /// One request on its way.
 #[derive(Debug)]
-pub(in crate::daemon) struct Job {
+pub(in crate::daemon) struct Ticket {
     /// Its number.
     pub(in crate::daemon) id: CallId,
     /// What to ask.
@@ -46,7 +46,7 @@ pub struct Heard {
 /// What a thread does with each of its calls. Made on the thread and never shared, so that it can keep a connection.
 pub(in crate::daemon) trait Work {
     /// Does it; returns at `give_up` at the latest.
-    fn carry_out(&mut self, job: &Job) -> (Reply, Heard);
+    fn carry_out(&mut self, job: &Ticket) -> (Reply, Heard);
 }
 
 /// Makes the work of one thread.
@@ -57,7 +57,7 @@ pub(in crate::daemon) type TakeAnswer = Arc<dyn Fn(CallId, Reply, Heard) + Send 
 
 /// The bounds of a pool.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::daemon) struct Plan {
+pub(in crate::daemon) struct LanePlan {
     /// What its threads are called.
     pub(in crate::daemon) name: &'static str,
     /// Most threads at once.
@@ -83,7 +83,7 @@ pub(in crate::daemon) struct Pool {
 
 impl Pool {
     /// A pool without a thread yet.
-    pub(in crate::daemon) fn new(plan: Plan, make: MakeWork, answer: TakeAnswer) -> Self {
+    pub(in crate::daemon) fn new(plan: LanePlan, make: MakeWork, answer: TakeAnswer) -> Self {
         let shared = Arc::new(Shared::default());
         Self {
             lane: Lane {
@@ -98,7 +98,7 @@ impl Pool {
     }
 
     /// Gives the call to a thread, without waiting.
-    pub(in crate::daemon) fn send(&mut self, job: Job) {
+    pub(in crate::daemon) fn send(&mut self, job: Ticket) {
         let plan = self.lane.plan;
         let mut state = self.lane.shared.lock();
         // Idle threads that were woken but have not run yet are spoken for.
@@ -183,7 +183,7 @@ impl Pool {
     }
 
     fn refuse(&self, id: CallId) {
-        (self.lane.answer)(id, Reply::Failed(Failure::NoRoom), Heard::default());
+        (self.lane.answer)(id, Reply::Failed(Failure::Overloaded), Heard::default());
     }
 }
 
@@ -210,7 +210,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Ticket>,
     /// Threads that wait for a call.
     idle: usize,
     /// All threads.
@@ -225,7 +225,7 @@ impl Shared {
     }
 
     /// The next call for a thread that is counted as idle; `None`: it shall end, and is no longer counted.
-    fn next(&self, plan: Plan) -> Option<Job> {
+    fn next(&self, plan: LanePlan) -> Option<Ticket> {
         let mut state = self.lock();
         let mut is_over = false;
         loop {
@@ -254,7 +254,7 @@ impl Shared {
 /// What each thread of a pool has.
 #[derive(Clone)]
 struct Lane {
-    plan: Plan,
+    plan: LanePlan,
     shared: Arc<Shared>,
     make: MakeWork,
     answer: TakeAnswer,
@@ -275,7 +275,7 @@ impl Lane {
     }
 
     /// A panic costs this one answer and the connection.
-    fn carry_out(&self, work: &mut Option<Box<dyn Work>>, job: &Job) -> (Reply, Heard) {
+    fn carry_out(&self, work: &mut Option<Box<dyn Work>>, job: &Ticket) -> (Reply, Heard) {
         let attempt = AssertUnwindSafe(|| work.get_or_insert_with(|| (self.make)()).carry_out(job));
         panic::catch_unwind(attempt).unwrap_or_else(|_| {
             log::error!("internal error in a request to the backend: it counts as unanswered");

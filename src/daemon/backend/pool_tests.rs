@@ -18,7 +18,7 @@ const PANICS: u64 = 99;
 /// Whose answer makes the taker of answers panic.
 const POISONS: u64 = 98;
 
-const PLAN: Plan = Plan {
+const PLAN: LanePlan = LanePlan {
     name: "lane",
     most_threads: 2,
     kept_threads: 0,
@@ -49,7 +49,7 @@ impl Gate {
 struct Fake(Arc<Gate>);
 
 impl Work for Fake {
-    fn carry_out(&mut self, job: &Job) -> (Reply, Heard) {
+    fn carry_out(&mut self, job: &Ticket) -> (Reply, Heard) {
         if job.id.0 >= HANGS {
             self.0.pass();
         }
@@ -66,7 +66,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: LanePlan) -> Self {
         let gate = Arc::new(Gate::default());
         let made = Arc::new(AtomicUsize::new(0));
         let (sender, answers): (Sender<_>, _) = channel();
@@ -91,9 +91,9 @@ impl Rig {
     }
 
     fn send(&mut self, id: u64) {
-        self.pool.send(Job {
+        self.pool.send(Ticket {
             id: CallId(id),
-            call: Call::Look { job: JobId("j".into()) },
+            call: Call::GetJob { job: JobId("j".into()) },
             give_up: Moment::new(Duration::MAX),
         });
     }
@@ -116,7 +116,7 @@ fn until_in(shared: &Shared, condition: impl Fn(&State) -> bool) {
 }
 
 fn no_room() -> Reply {
-    Reply::Failed(Failure::NoRoom)
+    Reply::Failed(Failure::Overloaded)
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_panic_is_an_unanswered_call_and_nothing_else() {
 
 #[test]
 fn a_panic_of_whoever_takes_an_answer_costs_no_thread() {
-    let mut rig = Rig::new(Plan {
+    let mut rig = Rig::new(LanePlan {
         most_threads: 1,
         ..PLAN
     });
@@ -205,7 +205,7 @@ fn whoever_has_an_answer_finds_its_thread_idle() {
 
 #[test]
 fn a_call_without_a_thread_was_no_room() {
-    let mut rig = Rig::new(Plan {
+    let mut rig = Rig::new(LanePlan {
         stack_bytes: 1 << 60,
         ..PLAN
     });
@@ -217,7 +217,7 @@ fn a_call_without_a_thread_was_no_room() {
 
 #[test]
 fn calls_wait_for_the_threads_that_there_are_when_no_further_one_can_be_had() {
-    let mut rig = Rig::new(Plan {
+    let mut rig = Rig::new(LanePlan {
         kept_threads: 1,
         most_threads: 4,
         ..PLAN
@@ -242,7 +242,7 @@ fn calls_wait_for_the_threads_that_there_are_when_no_further_one_can_be_had() {
 
 #[test]
 fn threads_that_are_idle_for_long_end_but_for_those_that_are_kept() {
-    let mut rig = Rig::new(Plan {
+    let mut rig = Rig::new(LanePlan {
         kept_threads: 1,
         idle_limit: Duration::from_millis(20),
         ..PLAN
@@ -263,7 +263,7 @@ fn threads_that_are_idle_for_long_end_but_for_those_that_are_kept() {
 
 #[test]
 fn a_dropped_pool_answers_what_waits_and_lets_its_threads_go() {
-    let mut rig = Rig::new(Plan {
+    let mut rig = Rig::new(LanePlan {
         most_threads: 1,
         kept_threads: 1,
         ..PLAN

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::config::{Backend, Secret};
 use crate::daemon::backend::small_file;
-use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::throttle::Throttle;
 
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
@@ -15,7 +15,7 @@ const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
 pub(in crate::daemon) struct TokenSource {
     file: Option<PathBuf>,
     fixed: Option<Secret>,
-    complaints: Mutex<Seldom>,
+    complaints: Mutex<Throttle>,
 }
 
 /// There shall be a token, and there is none now. The log says why.
@@ -40,7 +40,7 @@ impl TokenSource {
         let Some(path) = &self.file else {
             return Ok(self.fixed.clone());
         };
-        let complain = |what: &str| {
+        let warn_throttled = |what: &str| {
             let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
             complaints.warn(format_args!(
                 "backend.auth_token_file = {}: {what}; nothing is sent to the backend until it holds a token",
@@ -49,14 +49,15 @@ impl TokenSource {
             NoToken
         };
         let bytes = small_file::read(path, MAX_TOKEN_FILE_BYTES)
-            .map_err(|error| complain(&format!("cannot be read: {error}")))?;
+            .map_err(|error| warn_throttled(&format!("cannot be read: {error}")))?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         if text.is_empty() {
-            return Err(complain("is empty"));
+            return Err(warn_throttled("is empty"));
         }
-        let token = Secret::parse(text)
-            .ok_or_else(|| complain("holds what no header can carry: a token is printable ASCII without blanks"))?;
+        let token = Secret::parse(text).ok_or_else(|| {
+            warn_throttled("holds what no header can carry: a token is printable ASCII without blanks")
+        })?;
         Ok(Some(token))
     }
 }

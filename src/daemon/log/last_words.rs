@@ -5,11 +5,11 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::words::{info, jobs, warn};
 use crate::exit::Ended;
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::{Account, Cause};
+use crate::lifecycle::api::end_report::{EndReport, EndedBy};
 use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
 use crate::signal::Signal;
 
@@ -44,7 +44,7 @@ impl LastWords {
     }
 
     /// There is no process for it at the moment.
-    pub fn start_postponed(&self) -> Note {
+    pub fn start_postponed(&self) -> LogRecord {
         let why = self.shortage.as_deref().unwrap_or("the system has none");
         warn(format_args!(
             "cannot create a process for the worker yet, trying for 10 s: {why}"
@@ -52,40 +52,40 @@ impl LastWords {
     }
 
     /// The last record of all.
-    pub fn summary(&self, account: &Account, status: u8) -> Note {
+    pub fn summary(&self, account: &EndReport, status: u8) -> LogRecord {
         let left = left_undone(account);
         if account.is_abandoned {
             return warn(format_args!("Worker stopped at once{left}; exit status {status}"));
         }
         match (account.cause, account.worker) {
-            (Cause::Asked(_), _) if left.is_empty() && account.is_forced() => {
+            (EndedBy::Asked(_), _) if left.is_empty() && account.is_forced() => {
                 info(format_args!("Worker stopped by force; exit status {status}"))
             }
-            (Cause::Asked(_), _) if left.is_empty() => {
+            (EndedBy::Asked(_), _) if left.is_empty() => {
                 info(format_args!("Worker stopped gracefully; exit status {status}"))
             }
-            (Cause::Asked(_), _) => warn(format_args!(
+            (EndedBy::Asked(_), _) => warn(format_args!(
                 "Worker stopped; {} cut off, {} finished and not reported; exit status {status}",
                 jobs(account.cut_off),
                 jobs(account.unreported)
             )),
-            (Cause::AtOnce, _) => warn(format_args!("Worker stopped at once{left}; exit status {status}")),
-            (Cause::NotStarted(_), _) => self.not_started_at_all(&left, status),
-            (Cause::WorkerEnded, end) => unasked(account, end, &left, status),
-            (Cause::WorkerWasEnded, _) => was_ended(account, &left, status),
+            (EndedBy::AtOnce, _) => warn(format_args!("Worker stopped at once{left}; exit status {status}")),
+            (EndedBy::NotStarted(_), _) => self.not_started_at_all(&left, status),
+            (EndedBy::WorkerEnded, end) => unasked(account, end, &left, status),
+            (EndedBy::WorkerWasEnded, _) => was_ended(account, &left, status),
         }
     }
 
-    fn not_started_at_all(&self, left: &str, status: u8) -> Note {
+    fn not_started_at_all(&self, left: &str, status: u8) -> LogRecord {
         let why = self.no_worker.as_deref().unwrap_or("the worker could not be started");
-        Note::new(Level::Error, format_args!("{why}{left}; exit status {status}"))
+        LogRecord::new(Level::Error, format_args!("{why}{left}; exit status {status}"))
             .fatal()
             .about(Fields::of_error("not_started", why))
     }
 }
 
 /// Jobs that the backend did not hear of as it should have; empty when there are none.
-fn left_undone(account: &Account) -> String {
+fn left_undone(account: &EndReport) -> String {
     let mut left = String::new();
     if account.cut_off > 0 {
         left.push_str(&format!(", {} cut off", jobs(account.cut_off)));
@@ -96,7 +96,7 @@ fn left_undone(account: &Account) -> String {
     left
 }
 
-fn given_up(account: &Account) -> &'static str {
+fn given_up(account: &EndReport) -> &'static str {
     if account.tally.has_ended_too_often {
         "given up after more than 10 restarts in 10 minutes: "
     } else {
@@ -105,7 +105,7 @@ fn given_up(account: &Account) -> &'static str {
 }
 
 /// It was ended by us, and there is no other one.
-fn was_ended(account: &Account, left: &str, status: u8) -> Note {
+fn was_ended(account: &EndReport, left: &str, status: u8) -> LogRecord {
     let why = account.tally.ended_for.as_ref();
     let why = why.map_or_else(String::new, |cause| format!(": {cause}"));
     error(format_args!(
@@ -115,7 +115,7 @@ fn was_ended(account: &Account, left: &str, status: u8) -> Note {
 }
 
 /// Nobody had asked for the end of the worker, and there is no other one.
-fn unasked(account: &Account, end: Option<WorkerEnd>, left: &str, status: u8) -> Note {
+fn unasked(account: &EndReport, end: Option<WorkerEnd>, left: &str, status: u8) -> LogRecord {
     let given_up = given_up(account);
     let how = match end {
         Some(end) => fate(end, status),
@@ -140,7 +140,7 @@ fn fate(end: WorkerEnd, status: u8) -> String {
 }
 
 /// The worker's process was reaped.
-pub fn worker_ended(end: WorkerEnd, manner: Manner) -> Note {
+pub fn worker_ended(end: WorkerEnd, manner: Manner) -> LogRecord {
     let fields = how_it_ended(end, Fields::default());
     match manner {
         Manner::Orderly => info(format_args!("the worker ended: {end}")),
@@ -152,7 +152,7 @@ pub fn worker_ended(end: WorkerEnd, manner: Manner) -> Note {
 }
 
 /// The same, of a worker that was ended by us.
-pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> Note {
+pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> LogRecord {
     error(format_args!("the worker was ended: {cause} ({end})")).about(how_it_ended(end, about_cause(cause)))
 }
 
@@ -180,6 +180,6 @@ fn hint(ended: Ended) -> &'static str {
     }
 }
 
-fn error(message: impl fmt::Display) -> Note {
-    Note::new(Level::Error, message)
+fn error(message: impl fmt::Display) -> LogRecord {
+    LogRecord::new(Level::Error, message)
 }

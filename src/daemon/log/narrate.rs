@@ -10,17 +10,17 @@ use crate::daemon::log::last_words::{self, LastWords};
 use crate::daemon::log::narrate_answers::Answers;
 use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
-use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, info, jobs, milliseconds, reason_of, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_stop};
 use crate::lifecycle::api::call::{Call, Failure};
 use crate::lifecycle::api::capacity::CapacityNews;
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::Account;
+use crate::lifecycle::api::end_report::EndReport;
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId, WorkerId};
 use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::words::{Reason, WorkerState};
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -64,7 +64,7 @@ impl Narrator {
     }
 
     /// Writes it to the log.
-    pub fn narrate(&mut self, remark: &Remark) {
+    pub fn narrate(&mut self, remark: &Notice) {
         if let Some(note) = self.note(remark, clock::monotonic()) {
             say(&note);
         }
@@ -94,7 +94,7 @@ impl Narrator {
         }
     }
 
-    fn started(&self, pid: u64, worker: &WorkerId) -> Note {
+    fn started(&self, pid: u64, worker: &WorkerId) -> LogRecord {
         let fields = Fields::default()
             .with("pid", pid)
             .with("concurrency", u64::from(self.concurrency))
@@ -106,13 +106,13 @@ impl Narrator {
         .about(fields)
     }
 
-    fn calling_note(&mut self, call: &Call) -> Option<Note> {
+    fn calling_note(&mut self, call: &Call) -> Option<LogRecord> {
         match call {
             Call::Heartbeat { state, active, .. } => {
                 let fields = Fields::default()
                     .with("active_jobs", active.len())
                     .with("worker_state", worker_state(*state));
-                Some(Note::new(Level::Debug, "Worker heartbeat sent").about(fields))
+                Some(LogRecord::new(Level::Debug, "Worker heartbeat sent").about(fields))
             }
             Call::Fail { job, error, .. } => {
                 self.jobs.failing(job, error);
@@ -122,7 +122,7 @@ impl Narrator {
             | Call::Fetch { .. }
             | Call::Ack { .. }
             | Call::Requeue { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
@@ -131,70 +131,70 @@ impl Narrator {
     }
 
     /// The record about it, unless there was one like it a moment ago.
-    fn note(&mut self, remark: &Remark, now: Duration) -> Option<Note> {
+    fn note(&mut self, remark: &Notice, now: Duration) -> Option<LogRecord> {
         Some(match remark {
             // A worker that could not be started has no story: the last words say it all.
-            Remark::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
+            Notice::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
                 return None;
             }
-            Remark::StateChanged { state, reason } => self.state_changed(*state, *reason),
-            Remark::Stayed { what, why } => stayed(*what, why),
-            Remark::DrainBegan { active, left } | Remark::Draining { active, left } => self.draining(*active, *left),
-            Remark::Drained => info("no job is active: asking the worker to end"),
-            Remark::SameRequest(what, after) => narrate_stop::same_request(*what, *after),
-            Remark::StopBegan { held, forced } => narrate_stop::began(*held, *forced),
-            Remark::GraceEnded(force) => narrate_stop::grace_ended(*force),
-            Remark::EndingAtOnce(force) => narrate_stop::ending_at_once(*force),
-            Remark::Killing => warn("SIGKILL to what is left"),
-            Remark::KillGaveUp(still_there) => narrate_stop::kill_gave_up(*still_there),
-            Remark::WorkerEnded(end, manner) => last_words::worker_ended(*end, *manner),
-            Remark::WorkerWasEnded { end, cause } => last_words::worker_was_ended(*end, cause),
-            Remark::DescendantsLeft(left) => descendants_left(*left),
-            Remark::RestartIn(pause) => restart_in(*pause),
-            Remark::TooManyRestarts => Note::new(Level::Error, TOO_MANY_RESTARTS),
-            Remark::StartPostponed => self.last_words.start_postponed(),
-            Remark::NotReady => warn(NOT_READY),
-            Remark::ConnectionReady {
+            Notice::StateChanged { state, reason } => self.state_changed(*state, *reason),
+            Notice::Stayed { what, why } => stayed(*what, why),
+            Notice::DrainBegan { active, left } | Notice::Draining { active, left } => self.draining(*active, *left),
+            Notice::Drained => info("no job is active: asking the worker to end"),
+            Notice::SameRequest(what, after) => narrate_stop::same_request(*what, *after),
+            Notice::StopBegan { held, forced } => narrate_stop::began(*held, *forced),
+            Notice::GraceEnded(force) => narrate_stop::grace_ended(*force),
+            Notice::EndingAtOnce(force) => narrate_stop::ending_at_once(*force),
+            Notice::Killing => warn("SIGKILL to what is left"),
+            Notice::KillGaveUp(still_there) => narrate_stop::kill_gave_up(*still_there),
+            Notice::WorkerEnded(end, manner) => last_words::worker_ended(*end, *manner),
+            Notice::WorkerWasEnded { end, cause } => last_words::worker_was_ended(*end, cause),
+            Notice::DescendantsLeft(left) => descendants_left(*left),
+            Notice::RestartIn(pause) => restart_in(*pause),
+            Notice::TooManyRestarts => LogRecord::new(Level::Error, TOO_MANY_RESTARTS),
+            Notice::StartPostponed => self.last_words.start_postponed(),
+            Notice::NotReady => warn(NOT_READY),
+            Notice::ConnectionReady {
                 connection,
                 concurrency,
                 client,
             } => ready(*connection, *concurrency, client.as_deref()),
-            Remark::Capacity(news) => capacity(*news),
-            Remark::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
-            Remark::Claimed(job) => JobNarrator::claimed(job),
-            Remark::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
-            Remark::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answers.state(), now),
-            Remark::Abandoned(job, why) => self.jobs.abandoned(job, why),
-            Remark::Void(job, why) => JobNarrator::void(job, why),
-            Remark::Adopted(job) => JobNarrator::adopted(job),
-            Remark::Replaced(job) => JobNarrator::replaced(job),
-            Remark::ReservationLost(job, reason) => self.jobs.reservation_lost(job, *reason, self.answers.failure()),
-            Remark::DoneTwice(job) => self.jobs.done_twice(job, self.answers.failure()),
-            Remark::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
-            Remark::TimedOut(job) => self.jobs.timed_out(job, now),
-            Remark::ResultDropped(job) => JobNarrator::result_dropped(job),
-            Remark::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
-            Remark::CallFailed {
+            Notice::Capacity(news) => capacity(*news),
+            Notice::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
+            Notice::Claimed(job) => JobNarrator::claimed(job),
+            Notice::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
+            Notice::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answers.state(), now),
+            Notice::Abandoned(job, why) => self.jobs.abandoned(job, why),
+            Notice::Void(job, why) => JobNarrator::void(job, why),
+            Notice::Adopted(job) => JobNarrator::adopted(job),
+            Notice::Replaced(job) => JobNarrator::replaced(job),
+            Notice::ReservationLost(job, reason) => self.jobs.reservation_lost(job, *reason, self.answers.failure()),
+            Notice::DoneTwice(job) => self.jobs.done_twice(job, self.answers.failure()),
+            Notice::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
+            Notice::TimedOut(job) => self.jobs.timed_out(job, now),
+            Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
+            Notice::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
+            Notice::CallFailed {
                 what,
                 job,
                 failure,
                 retry_in,
             } => self.call_failed(what, job.as_deref(), *failure, *retry_in, now),
-            Remark::Registered(worker) => info(format_args!("Worker registered: {worker}")),
-            Remark::NotRegistered => not_registered(),
-            Remark::HeartbeatForm(form) => narrate_forms::heartbeat(*form),
-            Remark::QuietStays => warn(QUIET_STAYS),
-            Remark::HeartbeatsRefused => narrate_forms::heartbeats_refused(self.answers.failure()),
-            Remark::FetchForm(form) => narrate_forms::fetch(*form),
-            Remark::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
-            Remark::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
-            Remark::BackendIsStillAway(outage) => self.outages.goes_on(outage),
-            Remark::BackendIsBack(outage) => self.outages.is_over(outage),
-            Remark::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
-            Remark::FetchAbandoned => warn(FETCH_ABANDONED),
-            Remark::PrestopRan { left } => prestop_ran(*left),
-            Remark::PrestopLapsed { later } => prestop_lapsed(*later),
-            Remark::Summary(account) => self.summary(account, now),
+            Notice::Registered(worker) => info(format_args!("Worker registered: {worker}")),
+            Notice::NotRegistered => not_registered(),
+            Notice::HeartbeatForm(form) => narrate_forms::heartbeat(*form),
+            Notice::QuietStays => warn(QUIET_STAYS),
+            Notice::HeartbeatsRefused => narrate_forms::heartbeats_refused(self.answers.failure()),
+            Notice::FetchForm(form) => narrate_forms::fetch(*form),
+            Notice::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
+            Notice::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
+            Notice::BackendIsStillAway(outage) => self.outages.goes_on(outage),
+            Notice::BackendIsBack(outage) => self.outages.is_over(outage),
+            Notice::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
+            Notice::FetchAbandoned => warn(FETCH_ABANDONED),
+            Notice::PrestopRan { left } => prestop_ran(*left),
+            Notice::PrestopLapsed { later } => prestop_lapsed(*later),
+            Notice::Summary(account) => self.summary(account, now),
         })
     }
 
@@ -205,7 +205,7 @@ impl Narrator {
         failure: Failure,
         retry_in: Option<Duration>,
         now: Duration,
-    ) -> Note {
+    ) -> LogRecord {
         let failed = Failed {
             what,
             job,
@@ -215,13 +215,13 @@ impl Narrator {
         self.outages.failed(failed, self.answers.failure(), now)
     }
 
-    fn summary(&self, account: &Account, now: Duration) -> Note {
+    fn summary(&self, account: &EndReport, now: Duration) -> LogRecord {
         let status = account.status.unwrap_or_default();
         let last_words = self.last_words.summary(account, status);
         last_words.and(|fields| self.with_totals(fields, status, now))
     }
 
-    fn state_changed(&mut self, state: WorkerState, reason: Reason) -> Note {
+    fn state_changed(&mut self, state: WorkerState, reason: Reason) -> LogRecord {
         if state == WorkerState::Terminate {
             self.ended_by = Some(reason);
         }
@@ -234,7 +234,7 @@ impl Narrator {
         info(format_args!("{why}: {}", what_follows(state))).about(fields)
     }
 
-    fn draining(&self, active: usize, left: Duration) -> Note {
+    fn draining(&self, active: usize, left: Duration) -> LogRecord {
         let fields = self.ended_by.map(because_of).unwrap_or_default();
         let fields = fields
             .with("active_jobs", active)
@@ -264,11 +264,11 @@ const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 
-fn stayed(what: Reason, why: &str) -> Note {
+fn stayed(what: Reason, why: &str) -> LogRecord {
     info(format_args!("{}: nothing changes: {why}", reason_of(what))).about(because_of(what))
 }
 
-fn prestop_ran(left: Option<Duration>) -> Note {
+fn prestop_ran(left: Option<Duration>) -> LogRecord {
     let fields = Fields::default().with_any("remaining_ms", left.map(milliseconds));
     match left {
         Some(left) => info(format_args!(
@@ -280,7 +280,7 @@ fn prestop_ran(left: Option<Duration>) -> Note {
     .about(fields)
 }
 
-fn prestop_lapsed(later: Option<Duration>) -> Note {
+fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
     const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
     let fields = Fields::default().with_any("remaining_ms", later.map(milliseconds));
     match later {
@@ -293,7 +293,7 @@ fn prestop_lapsed(later: Option<Duration>) -> Note {
     .about(fields)
 }
 
-fn descendants_left(left: Duration) -> Note {
+fn descendants_left(left: Duration) -> LogRecord {
     let fields = Fields::default().with("remaining_ms", milliseconds(left));
     info(format_args!(
         "the worker left processes behind: they have {} to end",
@@ -302,12 +302,12 @@ fn descendants_left(left: Duration) -> Note {
     .about(fields)
 }
 
-fn restart_in(pause: Duration) -> Note {
+fn restart_in(pause: Duration) -> LogRecord {
     let fields = Fields::default().with("retry_ms", milliseconds(pause));
     warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
 }
 
-fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> Note {
+fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> LogRecord {
     let client: String = client.unwrap_or("unnamed client").chars().take(CLIENT_CHARS).collect();
     let fields = Fields::default()
         .with("connection", connection.0)
@@ -320,7 +320,7 @@ fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> No
     .about(fields)
 }
 
-fn capacity(news: CapacityNews) -> Note {
+fn capacity(news: CapacityNews) -> LogRecord {
     match news {
         CapacityNews::Lost {
             lost: Some((connection, process)),
@@ -358,7 +358,7 @@ fn capacity(news: CapacityNews) -> Note {
     }
 }
 
-fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> Note {
+fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> LogRecord {
     let fields = last_words::about_cause(cause)
         .with("pid", process.pid())
         .with("active_jobs", held);
@@ -369,14 +369,14 @@ fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> Note {
     .about(fields)
 }
 
-fn not_registered() -> Note {
-    Note::new(
+fn not_registered() -> LogRecord {
+    LogRecord::new(
         Level::Debug,
         "the backend has no registration; the first heartbeat introduces the worker",
     )
 }
 
-fn interval_cut(configured: Duration, used: Duration) -> Note {
+fn interval_cut(configured: Duration, used: Duration) -> LogRecord {
     warn(format_args!(
         "worker.heartbeat_interval = {} is more than a third of the backend's timeouts: using {}",
         seconds(configured),

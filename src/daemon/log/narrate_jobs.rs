@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, NAME_BYTES, Note, clipped};
-use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, LogRecord, NAME_BYTES, clipped};
+use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::milliseconds;
 use crate::lifecycle::api::ids::{ConnectionId, JobId};
 use crate::lifecycle::api::job::{JobError, Subject};
@@ -40,7 +40,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct JobNarrator {
     /// By type: jobs that no connection takes come in crowds.
-    unhandled: BTreeMap<String, Seldom>,
+    unhandled: BTreeMap<String, Throttle>,
     known: BTreeMap<JobId, Known>,
     completed: u64,
 }
@@ -69,22 +69,22 @@ impl JobNarrator {
     }
 
     /// It was taken from the backend.
-    pub fn claimed(job: &Subject) -> Note {
+    pub fn claimed(job: &Subject) -> LogRecord {
         note(Level::Debug, job, Some("active"), "Job fetched by worker")
     }
 
     /// It was given to a worker.
-    pub fn handed_over(&mut self, job: &Subject, connection: ConnectionId, now: Duration) -> Note {
+    pub fn handed_over(&mut self, job: &Subject, connection: ConnectionId, now: Duration) -> LogRecord {
         if let Some(known) = self.known(&job.id) {
             known.began = Some(now);
         }
         let fields = Fields::of_job(job, Some("active")).with("connection", connection.0);
-        Note::new(Level::Debug, "Job given to the worker").about(fields)
+        LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
     }
 
     /// The backend has its outcome.
     /// `state` is what its answer says that the job has become.
-    pub fn settled(&mut self, job: &Subject, outcome: Outcome, state: Option<&str>, now: Duration) -> Note {
+    pub fn settled(&mut self, job: &Subject, outcome: Outcome, state: Option<&str>, now: Duration) -> LogRecord {
         let known = self.known.remove(&job.id).unwrap_or_default();
         let duration = known.began.map(|began| milliseconds(now.saturating_sub(began)));
         let note = match outcome {
@@ -99,7 +99,7 @@ impl JobNarrator {
     }
 
     /// Nobody is told what became of it.
-    pub fn abandoned(&mut self, job: &Subject, why: &str) -> Note {
+    pub fn abandoned(&mut self, job: &Subject, why: &str) -> LogRecord {
         self.known.remove(&job.id);
         note(
             Level::Warn,
@@ -110,7 +110,7 @@ impl JobNarrator {
     }
 
     /// A delivery of it came to nothing.
-    pub fn void(job: &Subject, why: &str) -> Note {
+    pub fn void(job: &Subject, why: &str) -> LogRecord {
         note(
             Level::Info,
             job,
@@ -120,20 +120,20 @@ impl JobNarrator {
     }
 
     /// It was delivered again before a worker had it.
-    pub fn replaced(job: &Subject) -> Note {
+    pub fn replaced(job: &Subject) -> LogRecord {
         let message = "Job delivered again while it waits for a worker; the new delivery counts";
         note(Level::Warn, job, Some("active"), message)
     }
 
     /// It was delivered again while a worker has it.
-    pub fn adopted(job: &Subject) -> Note {
+    pub fn adopted(job: &Subject) -> LogRecord {
         let message = "Job delivered again; its handler goes on with the new reservation";
         note(Level::Warn, job, Some("active"), message)
     }
 
     /// It is no longer ours.
     /// `said` is what the answer says that ended it, if one did.
-    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: Option<&str>) -> Note {
+    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
         self.known.remove(&job.id);
         match reason {
             CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
@@ -145,14 +145,14 @@ impl JobNarrator {
     }
 
     /// Somebody else did it as well.
-    pub fn done_twice(&mut self, job: &Subject, said: Option<&str>) -> Note {
+    pub fn done_twice(&mut self, job: &Subject, said: Option<&str>) -> LogRecord {
         self.known.remove(&job.id);
         let message = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
         note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
     }
 
     /// Its handler was told to stop, and does not.
-    pub fn unanswered(job: &Subject, reason: CancelReason) -> Note {
+    pub fn unanswered(job: &Subject, reason: CancelReason) -> LogRecord {
         match reason {
             CancelReason::Cancelled => note(
                 Level::Warn,
@@ -168,7 +168,7 @@ impl JobNarrator {
     }
 
     /// Its own timeout is over.
-    pub fn timed_out(&self, job: &Subject, now: Duration) -> Note {
+    pub fn timed_out(&self, job: &Subject, now: Duration) -> LogRecord {
         let began = self.known.get(&job.id).and_then(|known| known.began);
         let elapsed = began.map(|began| now.saturating_sub(began));
         let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
@@ -177,17 +177,17 @@ impl JobNarrator {
             after.unwrap_or_default()
         );
         let fields = Fields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
-        Note::new(Level::Error, message).about(fields)
+        LogRecord::new(Level::Error, message).about(fields)
     }
 
     /// It is acked without its result.
-    pub fn result_dropped(job: &Subject) -> Note {
+    pub fn result_dropped(job: &Subject) -> LogRecord {
         let message = "Job's result is not taken by the backend: ACK without it";
         note(Level::Warn, job, None, message)
     }
 
     /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.
-    pub fn no_handler(&mut self, job: &Subject, waits: Option<Duration>, now: Duration) -> Option<Note> {
+    pub fn no_handler(&mut self, job: &Subject, waits: Option<Duration>, now: Duration) -> Option<LogRecord> {
         let kind = clipped(&job.kind, NAME_BYTES);
         let is_known = self.unhandled.contains_key(&kind) || self.unhandled.len() < MOST_TYPES;
         let seldom = if is_known { kind.clone() } else { String::new() };
@@ -220,7 +220,7 @@ fn known(state: Option<&str>) -> (Option<&'static str>, bool) {
 }
 
 /// What becomes of it is the backend's own business, so nothing is said that it has not said.
-fn failed(job: &Subject, failing: Option<Failing>, state: Option<&str>) -> Note {
+fn failed(job: &Subject, failing: Option<Failing>, state: Option<&str>) -> LogRecord {
     let note = match known(state) {
         (known @ Some("discarded"), _) => note(Level::Error, job, known, &format!("Job discarded{}", attempts(job))),
         (known, true) => note(Level::Warn, job, known, "Job failed, will retry"),
@@ -232,7 +232,7 @@ fn failed(job: &Subject, failing: Option<Failing>, state: Option<&str>) -> Note 
     })
 }
 
-fn given_back(job: &Subject, state: Option<&str>) -> Note {
+fn given_back(job: &Subject, state: Option<&str>) -> LogRecord {
     match (known(state).0, state) {
         (known @ Some("discarded"), _) => note(Level::Error, job, known, "Job discarded when it was given back"),
         (known, None | Some("available")) => note(Level::Info, job, known, "Job given back to its queue"),
@@ -263,6 +263,6 @@ fn attempts(job: &Subject) -> String {
     }
 }
 
-fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> Note {
-    Note::new(level, message).about(Fields::of_job(job, state))
+fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> LogRecord {
+    LogRecord::new(level, message).about(Fields::of_job(job, state))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, Note};
-use crate::daemon::log::throttle::Seldom;
+use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, kind_and_reason, milliseconds, warn};
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::job::Subject;
@@ -40,7 +40,7 @@ pub struct OutageNarrator {
     /// Why the last request of the outage got no answer.
     cause: Option<String>,
     /// By request and by kind of failure; both are constants of ours, so there are only so many.
-    failures: BTreeMap<(&'static str, &'static str), Seldom>,
+    failures: BTreeMap<(&'static str, &'static str), Throttle>,
 }
 
 impl OutageNarrator {
@@ -53,7 +53,7 @@ impl OutageNarrator {
     }
 
     /// The first request of an outage failed.
-    pub fn begins(&mut self, outage: &Outage, words: Option<&str>) -> Note {
+    pub fn begins(&mut self, outage: &Outage, words: Option<&str>) -> LogRecord {
         self.is_away = true;
         self.cause = words.map(str::to_owned);
         let (kind, why) = kind_and_reason(outage.failure);
@@ -62,7 +62,7 @@ impl OutageNarrator {
     }
 
     /// A minute later.
-    pub fn goes_on(&mut self, outage: &Outage) -> Note {
+    pub fn goes_on(&mut self, outage: &Outage) -> LogRecord {
         self.is_away = true;
         let (kind, why) = kind_and_reason(outage.failure);
         let cause = self.cause.as_deref().unwrap_or(why);
@@ -87,7 +87,7 @@ impl OutageNarrator {
     }
 
     /// The backend is there again.
-    pub fn is_over(&mut self, outage: &Outage) -> Note {
+    pub fn is_over(&mut self, outage: &Outage) -> LogRecord {
         self.is_away = false;
         self.cause = None;
         let failed = match outage.failed {
@@ -105,7 +105,7 @@ impl OutageNarrator {
     }
 
     /// It came and went.
-    pub fn is_unsteady(&mut self, failed: u32) -> Note {
+    pub fn is_unsteady(&mut self, failed: u32) -> LogRecord {
         self.is_away = false;
         let cause = self.cause.take().map_or(String::new(), |cause| format!(" ({cause})"));
         let plural = if failed == 1 { "" } else { "s" };
@@ -116,7 +116,7 @@ impl OutageNarrator {
     }
 
     /// A request failed, and the answer, or whoever did not get one, says this of it.
-    pub fn failed(&mut self, failed: Failed<'_>, words: Option<&str>, now: Duration) -> Note {
+    pub fn failed(&mut self, failed: Failed<'_>, words: Option<&str>, now: Duration) -> LogRecord {
         let Failed {
             what,
             job,
@@ -135,14 +135,14 @@ impl OutageNarrator {
         } else {
             Level::Warn
         };
-        let seldom = self.failures.entry((what, kind)).or_insert(Seldom::every(EVERY));
+        let seldom = self.failures.entry((what, kind)).or_insert(Throttle::every(EVERY));
         let due = if is_of_the_outage { None } else { seldom.is_due_at(now) };
         let (level, more) = due.map_or((Level::Debug, String::new()), |more| (level, more));
         let fields = Fields::of_error(kind, why)
             .naming(job)
             .with("request", what)
             .with_any("retry_ms", retry_in.map(milliseconds));
-        Note::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields)
+        LogRecord::new(level, format_args!("{what} failed: {why}{said}{next}{more}")).about(fields)
     }
 
     /// Whether the lines about the outage tell of it. The last words of all are told by themselves: nothing follows them.
@@ -152,13 +152,13 @@ impl OutageNarrator {
         let is_part = match failure {
             Failure::NotSent | Failure::Unanswered => true,
             // One path may be broken, or one job too much for it: then that is told.
-            Failure::ServerError | Failure::Foreign => self.is_away || is_greeting,
-            Failure::NoRoom
+            Failure::ServerError | Failure::NotFromBackend => self.is_away || is_greeting,
+            Failure::Overloaded
             | Failure::NoCredentials
-            | Failure::Declined { .. }
+            | Failure::RetryLater { .. }
             | Failure::Redirected
             | Failure::Unauthorized
-            | Failure::NotOffered
+            | Failure::Unsupported
             | Failure::Unregistered
             | Failure::NotFound
             | Failure::Lost
@@ -175,14 +175,14 @@ fn state(failure: Failure) -> &'static str {
     match failure {
         Failure::NotSent => "unreachable",
         Failure::ServerError => "broken",
-        Failure::Foreign => "hidden behind somebody else",
+        Failure::NotFromBackend => "hidden behind somebody else",
         Failure::Unanswered
-        | Failure::NoRoom
+        | Failure::Overloaded
         | Failure::NoCredentials
-        | Failure::Declined { .. }
+        | Failure::RetryLater { .. }
         | Failure::Redirected
         | Failure::Unauthorized
-        | Failure::NotOffered
+        | Failure::Unsupported
         | Failure::Unregistered
         | Failure::NotFound
         | Failure::Lost
@@ -240,7 +240,7 @@ mod tests {
             Failure::NotSent,
             Failure::Unanswered,
             Failure::ServerError,
-            Failure::Foreign,
+            Failure::NotFromBackend,
         ] {
             assert_eq!(lines_of_an_hour(failure), 0, "{failure:?}");
         }
@@ -250,12 +250,12 @@ mod tests {
     fn requests_that_fail_alike_without_an_outage_are_told_once_a_minute() {
         for failure in [
             Failure::Unauthorized,
-            Failure::NotOffered,
+            Failure::Unsupported,
             Failure::Refused,
             Failure::Redirected,
-            Failure::Declined { retry_after: None },
+            Failure::RetryLater { retry_after: None },
             Failure::NoCredentials,
-            Failure::NoRoom,
+            Failure::Overloaded,
         ] {
             assert_eq!(lines_of_an_hour(failure), 60, "{failure:?}");
         }

@@ -20,8 +20,8 @@ pub fn out_of_memory() -> WorkerEnd {
 }
 
 /// An end, as far as the log tells of it.
-fn account(cause: Cause, worker: Option<WorkerEnd>, status: u8) -> Account {
-    Account {
+fn account(cause: EndedBy, worker: Option<WorkerEnd>, status: u8) -> EndReport {
+    EndReport {
         cause,
         worker,
         ran: None,
@@ -30,45 +30,45 @@ fn account(cause: Cause, worker: Option<WorkerEnd>, status: u8) -> Account {
         is_abandoned: false,
         unreported: 0,
         cut_off: 0,
-        tally: Tally::default(),
+        tally: ShutdownCounts::default(),
     }
 }
 
 /// Every end that has words of its own.
-pub fn last_words() -> Vec<Account> {
-    let asked = account(Cause::Asked(Reason::Sigterm), Some(Ended::Exited(0).into()), 0);
+pub fn last_words() -> Vec<EndReport> {
+    let asked = account(EndedBy::Asked(Reason::Sigterm), Some(Ended::Exited(0).into()), 0);
     vec![
-        Account {
+        EndReport {
             cut_off: 1,
             ..asked.clone()
         },
-        Account {
+        EndReport {
             is_abandoned: true,
             cut_off: 1,
             status: Some(143),
             ..asked.clone()
         },
-        Account {
-            tally: Tally {
+        EndReport {
+            tally: ShutdownCounts {
                 stop: Some((Duration::ZERO, true)),
-                ..Tally::default()
+                ..ShutdownCounts::default()
             },
             ..asked.clone()
         },
         asked,
-        account(Cause::WorkerEnded, Some(Ended::Exited(0).into()), 0),
-        account(Cause::WorkerEnded, Some(Ended::Exited(1).into()), 1),
-        account(Cause::WorkerEnded, Some(out_of_memory()), 137),
-        account(Cause::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137),
-        account(Cause::WorkerEnded, None, 137),
-        account(Cause::NotStarted(127), None, 127),
-        account(Cause::AtOnce, None, 130),
-        Account {
-            tally: Tally {
+        account(EndedBy::WorkerEnded, Some(Ended::Exited(0).into()), 0),
+        account(EndedBy::WorkerEnded, Some(Ended::Exited(1).into()), 1),
+        account(EndedBy::WorkerEnded, Some(out_of_memory()), 137),
+        account(EndedBy::WorkerEnded, Some(Ended::Signalled(Signal::KILL).into()), 137),
+        account(EndedBy::WorkerEnded, None, 137),
+        account(EndedBy::NotStarted(127), None, 127),
+        account(EndedBy::AtOnce, None, 130),
+        EndReport {
+            tally: ShutdownCounts {
                 ended_for: Some(hung()),
-                ..Tally::default()
+                ..ShutdownCounts::default()
             },
-            ..account(Cause::WorkerWasEnded, Some(Ended::Exited(143).into()), 1)
+            ..account(EndedBy::WorkerWasEnded, Some(Ended::Exited(143).into()), 1)
         },
     ]
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::words::{because_of, info, jobs, reason_of, warn};
 use crate::lifecycle::api::force::Force;
 #[cfg(test)]
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::StillThere;
 use crate::wire::text::seconds;
@@ -37,7 +37,7 @@ fn name(force: Force) -> String {
 }
 
 /// The stop phase begins.
-pub fn began(held: usize, forced: Option<Force>) -> Note {
+pub fn began(held: usize, forced: Option<Force>) -> LogRecord {
     let (why, fields) = match forced {
         Some(force) => (format!("forced by {}", name(force)), because_of(force.by)),
         None => ("the grace period is over".to_owned(), Fields::default()),
@@ -51,20 +51,20 @@ pub fn began(held: usize, forced: Option<Force>) -> Note {
 }
 
 /// The stop phase runs, and somebody does not want to wait for handlers.
-pub fn grace_ended(force: Force) -> Note {
+pub fn grace_ended(force: Force) -> LogRecord {
     warn(format_args!("{}: no handler gets any more time", name(force))).about(because_of(force.by))
 }
 
 /// Nothing is finished.
-pub fn ending_at_once(force: Force) -> Note {
+pub fn ending_at_once(force: Force) -> LogRecord {
     warn(format_args!("{}: ending at once", name(force))).about(because_of(force.by))
 }
 
 /// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant to.
-pub fn same_request(what: Reason, after: Duration) -> Note {
+pub fn same_request(what: Reason, after: Duration) -> LogRecord {
     let (name, after) = (reason_of(what), seconds(after));
     if what == Reason::Sigcont {
-        Note::new(
+        LogRecord::new(
             Level::Debug,
             format_args!("{name}, {after} after the stop signal: part of it"),
         )
@@ -75,20 +75,20 @@ pub fn same_request(what: Reason, after: Duration) -> Note {
 }
 
 /// Nobody waits for processes that got SIGKILL.
-pub fn kill_gave_up(still_there: StillThere) -> Note {
+pub fn kill_gave_up(still_there: StillThere) -> LogRecord {
     match still_there {
-        StillThere::Held => Note::new(
+        StillThere::Held => LogRecord::new(
             Level::Error,
             "processes are left that SIGKILL did not end in time; going on without them",
         ),
-        StillThere::NoTime(waited) => Note::new(
+        StillThere::NoTime(waited) => LogRecord::new(
             Level::Error,
             format_args!(
                 "SIGKILL was sent {} ago, and no time is left to see whether it ends everything",
                 seconds(waited)
             ),
         ),
-        StillThere::Overdue(late) => Note::new(
+        StillThere::Overdue(late) => LogRecord::new(
             Level::Error,
             format_args!(
                 "the time for the shutdown was over {} before ojs-init came to it; was it stopped, or the machine? \
@@ -101,27 +101,27 @@ pub fn kill_gave_up(still_there: StillThere) -> Note {
 
 /// Each remark of this file, as often as it has texts.
 #[cfg(test)]
-pub fn every_remark() -> Vec<Remark> {
+pub fn every_remark() -> Vec<Notice> {
     let soon = Duration::from_secs(2);
     let force = |by, nth, after| Force { by, nth, after };
     let second = force(Reason::Sigterm, 2, Some((Reason::Sigterm, soon)));
     let other = force(Reason::Sigint, 2, Some((Reason::Sigterm, soon)));
     let third = force(Reason::Sigterm, 3, Some((Reason::Sigterm, soon)));
-    let began = |held, forced| Remark::StopBegan { held, forced };
+    let began = |held, forced| Notice::StopBegan { held, forced };
     vec![
-        Remark::SameRequest(Reason::Sigterm, soon),
-        Remark::SameRequest(Reason::Sigcont, soon),
+        Notice::SameRequest(Reason::Sigterm, soon),
+        Notice::SameRequest(Reason::Sigcont, soon),
         began(0, None),
         began(1, None),
         began(0, Some(second)),
         began(1, Some(other)),
         began(1, Some(Force::BY_OPERATOR)),
-        Remark::GraceEnded(second),
-        Remark::EndingAtOnce(third),
-        Remark::EndingAtOnce(force(Reason::Sigint, 1, None)),
-        Remark::KillGaveUp(StillThere::Held),
-        Remark::KillGaveUp(StillThere::NoTime(soon)),
-        Remark::KillGaveUp(StillThere::Overdue(soon)),
+        Notice::GraceEnded(second),
+        Notice::EndingAtOnce(third),
+        Notice::EndingAtOnce(force(Reason::Sigint, 1, None)),
+        Notice::KillGaveUp(StillThere::Held),
+        Notice::KillGaveUp(StillThere::NoTime(soon)),
+        Notice::KillGaveUp(StillThere::Overdue(soon)),
     ]
 }
 

@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::daemon::log::record::{Format, Record};
 use crate::exit::Ended;
 use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::end_report::{Account, Cause};
+use crate::lifecycle::api::end_report::{EndReport, EndedBy};
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::ids::{CallId, JobId};
 use crate::lifecycle::api::job::{JobError, Subject};
 use crate::lifecycle::api::outage::Outage;
-use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::words::{CancelReason, Outcome};
 use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
 use crate::signal::Signal;
@@ -92,7 +92,7 @@ impl Row {
 }
 
 /// The record as a program reads it.
-fn read(note: &Note) -> Value {
+fn read(note: &LogRecord) -> Value {
     let record = Record {
         at: jiff::Timestamp::UNIX_EPOCH,
         severity: note.severity(),
@@ -151,118 +151,118 @@ fn answer(narrator: &mut Narrator, state: Option<&str>) {
 }
 
 /// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has texts.
-fn about_jobs() -> Vec<Remark> {
+fn about_jobs() -> Vec<Notice> {
     let job = job(3);
-    let handed_over = || Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
+    let handed_over = || Notice::HandedOver(Arc::clone(&job), ConnectionId(1));
     vec![
-        Remark::Claimed(Arc::clone(&job)),
+        Notice::Claimed(Arc::clone(&job)),
         handed_over(),
-        Remark::TimedOut(Arc::clone(&job)),
-        Remark::Settled(Arc::clone(&job), Outcome::Acked),
-        Remark::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
-        Remark::ReservationLost(Arc::clone(&job), CancelReason::Lost),
-        Remark::DoneTwice(Arc::clone(&job)),
-        Remark::Unanswered(Arc::clone(&job), CancelReason::Cancelled),
-        Remark::Unanswered(Arc::clone(&job), CancelReason::Lost),
-        Remark::Adopted(Arc::clone(&job)),
-        Remark::Replaced(Arc::clone(&job)),
-        Remark::Void(Arc::clone(&job), "why"),
-        Remark::NoHandler {
+        Notice::TimedOut(Arc::clone(&job)),
+        Notice::Settled(Arc::clone(&job), Outcome::Acked),
+        Notice::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
+        Notice::ReservationLost(Arc::clone(&job), CancelReason::Lost),
+        Notice::DoneTwice(Arc::clone(&job)),
+        Notice::Unanswered(Arc::clone(&job), CancelReason::Cancelled),
+        Notice::Unanswered(Arc::clone(&job), CancelReason::Lost),
+        Notice::Adopted(Arc::clone(&job)),
+        Notice::Replaced(Arc::clone(&job)),
+        Notice::Void(Arc::clone(&job), "why"),
+        Notice::NoHandler {
             job: Arc::clone(&job),
             waits: Some(Duration::from_secs(5)),
         },
-        Remark::NoHandler {
+        Notice::NoHandler {
             job: Arc::new(Subject {
                 kind: "u".into(),
                 ..(*job).clone()
             }),
             waits: None,
         },
-        Remark::ResultDropped(Arc::clone(&job)),
-        Remark::Abandoned(job, "why"),
+        Notice::ResultDropped(Arc::clone(&job)),
+        Notice::Abandoned(job, "why"),
     ]
 }
 
 /// Every one about the backend.
-fn about_the_backend() -> Vec<Remark> {
+fn about_the_backend() -> Vec<Notice> {
     let soon = Duration::from_secs(1);
-    let failed = |failure| Remark::CallFailed {
+    let failed = |failure| Notice::CallFailed {
         what: "heartbeat",
         job: None,
         failure,
         retry_in: Some(soon),
     };
     vec![
-        Remark::Registered(WorkerId("w1".into())),
-        Remark::NotRegistered,
-        Remark::HeartbeatForm(HeartbeatForm::Bare),
-        Remark::QuietStays,
-        Remark::HeartbeatsRefused,
-        Remark::FetchForm(FetchForm::Full),
-        Remark::FetchForm(FetchForm::WithoutVisibility),
-        Remark::FetchForm(FetchForm::Bare),
-        Remark::HeartbeatIntervalCut {
+        Notice::Registered(WorkerId("w1".into())),
+        Notice::NotRegistered,
+        Notice::HeartbeatForm(HeartbeatForm::Bare),
+        Notice::QuietStays,
+        Notice::HeartbeatsRefused,
+        Notice::FetchForm(FetchForm::Full),
+        Notice::FetchForm(FetchForm::WithoutVisibility),
+        Notice::FetchForm(FetchForm::Bare),
+        Notice::HeartbeatIntervalCut {
             configured: soon,
             used: soon,
         },
-        failed(Failure::Declined { retry_after: None }),
+        failed(Failure::RetryLater { retry_after: None }),
         failed(Failure::Unauthorized),
-        Remark::BackendIsAway(outage(0, None)),
-        Remark::BackendIsStillAway(outage(2, Some(soon))),
-        Remark::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
-        Remark::BackendIsBack(outage(2, None)),
-        Remark::BackendIsUnsteady { failed: 3 },
+        Notice::BackendIsAway(outage(0, None)),
+        Notice::BackendIsStillAway(outage(2, Some(soon))),
+        Notice::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
+        Notice::BackendIsBack(outage(2, None)),
+        Notice::BackendIsUnsteady { failed: 3 },
     ]
 }
 
 /// Every other one.
-fn about_the_worker() -> Vec<Remark> {
+fn about_the_worker() -> Vec<Notice> {
     let (soon, reason) = (Duration::from_secs(1), Reason::Sigterm);
-    let ended = |ended: Ended, manner| Remark::WorkerEnded(ended.into(), manner);
+    let ended = |ended: Ended, manner| Notice::WorkerEnded(ended.into(), manner);
     let hung = hung();
     vec![
-        Remark::ConnectionReady {
+        Notice::ConnectionReady {
             connection: ConnectionId(1),
             concurrency: 2,
             client: Some("c".into()),
         },
-        Remark::NotReady,
-        Remark::FetchAbandoned,
-        Remark::StateChanged {
+        Notice::NotReady,
+        Notice::FetchAbandoned,
+        Notice::StateChanged {
             state: WorkerState::Terminate,
             reason,
         },
-        Remark::Stayed {
+        Notice::Stayed {
             what: reason,
             why: "why",
         },
-        Remark::PrestopRan { left: Some(soon) },
-        Remark::PrestopRan { left: None },
-        Remark::PrestopLapsed { later: Some(soon) },
-        Remark::PrestopLapsed { later: None },
-        Remark::DrainBegan { active: 2, left: soon },
-        Remark::Draining { active: 1, left: soon },
-        Remark::Drained,
-        Remark::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 0)),
-        Remark::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 2)),
-        Remark::Capacity(lost(None, 0)),
-        Remark::Capacity(CapacityNews::Gained { takes: 6, most: 6 }),
-        Remark::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 }),
-        Remark::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 }),
-        Remark::EndingProcess {
+        Notice::PrestopRan { left: Some(soon) },
+        Notice::PrestopRan { left: None },
+        Notice::PrestopLapsed { later: Some(soon) },
+        Notice::PrestopLapsed { later: None },
+        Notice::DrainBegan { active: 2, left: soon },
+        Notice::Draining { active: 1, left: soon },
+        Notice::Drained,
+        Notice::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 0)),
+        Notice::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 2)),
+        Notice::Capacity(lost(None, 0)),
+        Notice::Capacity(CapacityNews::Gained { takes: 6, most: 6 }),
+        Notice::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 }),
+        Notice::Capacity(CapacityNews::Differs { takes: 50, allowed: 10 }),
+        Notice::EndingProcess {
             process: ProcessId(7),
             cause: hung.clone(),
             jobs: 1,
         },
-        Remark::WorkerWasEnded {
+        Notice::WorkerWasEnded {
             end: Ended::Exited(143).into(),
             cause: hung,
         },
-        Remark::WorkerWasEnded {
+        Notice::WorkerWasEnded {
             end: Ended::Signalled(Signal::KILL).into(),
             cause: EndCause::Silent,
         },
-        Remark::Killing,
+        Notice::Killing,
         ended(Ended::Exited(0), Manner::Orderly),
         ended(Ended::Signalled(Signal::TERM), Manner::Orderly),
         ended(Ended::Exited(1), Manner::Disorderly),
@@ -270,18 +270,18 @@ fn about_the_worker() -> Vec<Remark> {
         ended(Ended::Signalled(Signal::HUP), Manner::Failed),
         ended(Ended::Exited(0), Manner::Unasked),
         ended(Ended::Exited(1), Manner::Failed),
-        Remark::WorkerEnded(out_of_memory(), Manner::Failed),
-        Remark::DescendantsLeft(soon),
-        Remark::RestartIn(soon),
-        Remark::TooManyRestarts,
-        Remark::StartPostponed,
+        Notice::WorkerEnded(out_of_memory(), Manner::Failed),
+        Notice::DescendantsLeft(soon),
+        Notice::RestartIn(soon),
+        Notice::TooManyRestarts,
+        Notice::StartPostponed,
     ]
     .into_iter()
     .chain(narrate_stop::every_remark())
     .chain(
         last_words()
             .into_iter()
-            .map(|account| Remark::Summary(Box::new(account))),
+            .map(|account| Notice::Summary(Box::new(account))),
     )
     .collect()
 }
@@ -340,13 +340,13 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         .into_iter()
         .flat_map(|attempt| states.map(|state| (attempt, state)))
     {
-        let (job, handed_over) = (job(attempt), |job| Remark::HandedOver(job, ConnectionId(1)));
+        let (job, handed_over) = (job(attempt), |job| Notice::HandedOver(job, ConnectionId(1)));
         narrator.note(&handed_over(Arc::clone(&job)), now).unwrap();
         narrator.jobs.failing(&job.id, &error());
         answer(&mut narrator, state);
         let failed = read(
             &narrator
-                .note(&Remark::Settled(Arc::clone(&job), Outcome::Failed), now)
+                .note(&Notice::Settled(Arc::clone(&job), Outcome::Failed), now)
                 .unwrap(),
         );
         assert_eq!(failed["error"]["type"], "ValueError");
@@ -359,14 +359,14 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
     }
     for state in ["available", "discarded", "parked"] {
         narrator
-            .note(&Remark::HandedOver(job(1), ConnectionId(1)), now)
+            .note(&Notice::HandedOver(job(1), ConnectionId(1)), now)
             .unwrap();
         answer(&mut narrator, Some(state));
-        let given_back = Remark::Settled(job(1), Outcome::Requeued);
+        let given_back = Notice::Settled(job(1), Outcome::Requeued);
         records.push(read(&narrator.note(&given_back, now).unwrap()));
     }
     answer(&mut narrator, None);
-    let given_back = read(&narrator.note(&Remark::Settled(job(1), Outcome::Requeued), now).unwrap());
+    let given_back = read(&narrator.note(&Notice::Settled(job(1), Outcome::Requeued), now).unwrap());
     assert_eq!(given_back["message"], "Job given back to its queue");
     assert_eq!(given_back["ojs"].get("state"), None, "the backend has not said it");
     assert!(records.iter().all(|record| record["category"] == "lifecycle"));
@@ -378,7 +378,7 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
 fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
     let mut narrator = narrator();
     let now = Duration::from_secs(5);
-    let notes: Vec<Note> = about_the_worker()
+    let notes: Vec<LogRecord> = about_the_worker()
         .into_iter()
         .chain(about_the_backend())
         .map(|remark| narrator.note(&remark, now).unwrap())
@@ -402,8 +402,8 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
 
 #[test]
 fn no_remark_is_left_out_here() {
-    let source = include_str!("../../lifecycle/api/remark.rs");
-    let (_, remarks) = source.split_once("pub enum Remark {\n").unwrap();
+    let source = include_str!("../../lifecycle/api/notice.rs");
+    let (_, remarks) = source.split_once("pub enum Notice {\n").unwrap();
     let remarks = remarks.split("\n}\n").next().unwrap();
     let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());
     let name = |text: &str| {
@@ -429,7 +429,7 @@ fn no_remark_is_left_out_here() {
 #[test]
 fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
     let mut narrator = narrator();
-    let failed = Remark::CallFailed {
+    let failed = Notice::CallFailed {
         what: "ACK",
         job: Some(job(1)),
         failure: Failure::ServerError,
@@ -468,12 +468,12 @@ fn a_failed_request_is_told_with_the_job_and_with_what_the_answer_says() {
 fn a_drain_names_the_signal_that_began_it() {
     let mut narrator = narrator();
     let now = Duration::ZERO;
-    let state = |state, reason| Remark::StateChanged { state, reason };
+    let state = |state, reason| Notice::StateChanged { state, reason };
     narrator.note(&state(WorkerState::Quiet, Reason::Sigtstp), now).unwrap();
     narrator
         .note(&state(WorkerState::Terminate, Reason::Sigint), now)
         .unwrap();
-    let drain = Remark::Draining { active: 3, left: now };
+    let drain = Notice::Draining { active: 3, left: now };
     let record = read(&narrator.note(&drain, now).unwrap());
     assert_eq!(record["attributes"]["signal"], "SIGINT");
     assert_eq!(record["attributes"]["active_jobs"], 3);
@@ -484,9 +484,9 @@ fn a_drain_names_the_signal_that_began_it() {
 fn a_job_s_time_is_from_its_hand_over_to_its_outcome() {
     let mut narrator = narrator();
     let job = job(1);
-    let handed_over = Remark::HandedOver(Arc::clone(&job), ConnectionId(1));
+    let handed_over = Notice::HandedOver(Arc::clone(&job), ConnectionId(1));
     narrator.note(&handed_over, Duration::from_secs(5)).unwrap();
-    let settled = Remark::Settled(job, Outcome::Acked);
+    let settled = Notice::Settled(job, Outcome::Acked);
     let record = read(&narrator.note(&settled, Duration::from_millis(6250)).unwrap());
     assert_eq!(record["attributes"]["duration_ms"], 1250);
     let record = read(&narrator.note(&settled, Duration::from_secs(9)).unwrap());

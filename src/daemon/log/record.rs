@@ -12,7 +12,7 @@ use log::Level;
 
 use crate::lifecycle::api::job::{Subject, Trace};
 use crate::wire::text::seconds;
-use crate::wire::text::{escape, is_active};
+use crate::wire::text::{escape, is_terminal_control};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
@@ -393,7 +393,7 @@ fn quote(to: &mut String, text: &str, most: usize) {
             '\t' => to.push_str("\\t"),
             '\r' => to.push_str("\\r"),
             // Those above 0x7f, too: a terminal that shows the record may obey them.
-            c if is_active(c) => escape(to, c),
+            c if is_terminal_control(c) => escape(to, c),
             c => to.push(c),
         }
         if to.len() - start > most {
@@ -421,7 +421,7 @@ fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         let before = shown.len();
-        if is_active(c) {
+        if is_terminal_control(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
@@ -440,7 +440,7 @@ const TEXT_BYTES: usize = RECORD_BYTES - 64;
 
 /// A record that is put together in one place and said in another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct LogRecord {
     /// Its level.
     pub level: Level,
     /// Its message.
@@ -451,7 +451,7 @@ pub struct Note {
     pub is_fatal: bool,
 }
 
-impl Note {
+impl LogRecord {
     /// About the worker or ourselves.
     pub fn new(level: Level, message: impl fmt::Display) -> Self {
         Self {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Metadata};
 
-use crate::daemon::log::record::{Category, Fields, Format, Note, Record, Severity};
+use crate::daemon::log::record::{Category, Fields, Format, LogRecord, Record, Severity};
 use crate::os::{clock, stdio, threads};
 
 /// Most records waiting for the writer. What comes on top is dropped and counted.
@@ -67,7 +67,7 @@ pub fn format(configured: Option<Format>) -> Format {
 }
 
 /// Writes a record that was put together elsewhere, if its level is wanted.
-pub fn say(note: &Note) {
+pub fn say(note: &LogRecord) {
     if let Some(sink) = LOG.get().filter(|sink| note.level <= sink.level) {
         sink.add(sink.line(note.severity(), &note.message, &note.fields), note.level);
     }

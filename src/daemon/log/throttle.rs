@@ -12,19 +12,19 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// Lets one line through at a time, and counts the others.
 #[derive(Debug)]
-pub struct Seldom {
+pub struct Throttle {
     pause: Duration,
     next: Option<Duration>,
     unsaid: u64,
 }
 
-impl Default for Seldom {
+impl Default for Throttle {
     fn default() -> Self {
         Self::every(PAUSE)
     }
 }
 
-impl Seldom {
+impl Throttle {
     /// One line in so much time.
     pub fn every(pause: Duration) -> Self {
         Self {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn one_line_in_ten_seconds_with_the_count_of_the_others() {
-        let mut seldom = Seldom::default();
+        let mut seldom = Throttle::default();
         let at = Duration::from_secs;
         assert_eq!(seldom.happened(at(1)), Some(0));
         assert_eq!(seldom.happened(at(2)), None);

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, Note};
+use crate::daemon::log::record::{Fields, LogRecord};
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::words::{Reason, WorkerState};
 
 /// A record of level info.
-pub fn info(message: impl fmt::Display) -> Note {
-    Note::new(Level::Info, message)
+pub fn info(message: impl fmt::Display) -> LogRecord {
+    LogRecord::new(Level::Info, message)
 }
 
 /// A record of level warn.
-pub fn warn(message: impl fmt::Display) -> Note {
-    Note::new(Level::Warn, message)
+pub fn warn(message: impl fmt::Display) -> LogRecord {
+    LogRecord::new(Level::Warn, message)
 }
 
 /// `1 job`, `2 jobs`.
@@ -48,7 +48,7 @@ pub fn because_of(reason: Reason) -> Fields {
 pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
     match failure {
         Failure::NotSent => ("not_sent", "it did not get to the backend"),
-        Failure::NoRoom => (
+        Failure::Overloaded => (
             "no_room",
             "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
         ),
@@ -58,14 +58,14 @@ pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
         ),
         Failure::Unanswered => ("unanswered", "the backend did not answer clearly"),
         Failure::ServerError => ("server_error", "something is broken at the backend"),
-        Failure::Declined { .. } => ("declined", "the backend does not take it now"),
+        Failure::RetryLater { .. } => ("declined", "the backend does not take it now"),
         Failure::Redirected => ("redirected", "the backend is said to be somewhere else"),
         Failure::Unauthorized => (
             "unauthorized",
             "the backend does not accept our credentials; check backend.auth_token_file or OJS_AUTH_TOKEN",
         ),
-        Failure::NotOffered => ("not_offered", "the backend does not offer it; check backend.url"),
-        Failure::Foreign => (
+        Failure::Unsupported => ("not_offered", "the backend does not offer it; check backend.url"),
+        Failure::NotFromBackend => (
             "foreign",
             "somebody in front of the backend answers, and not the backend",
         ),

@@ -8,8 +8,8 @@ use log::trace;
 use crate::daemon::log::sink::LogHandle;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::view::metrics::Figures;
-use crate::wire::http::probe::{Asked, Request, answer, metrics as metrics_response, refuse, show};
+use crate::lifecycle::view::metrics::Metrics;
+use crate::wire::http::probe::{ProbePath, ProbeRequest, answer, metrics as metrics_response, refuse, show};
 use crate::wire::metrics::{self, Observed};
 
 /// How long the status stays as it is: it is made of every job, and whoever asks for it again and again shall not take the
@@ -23,11 +23,11 @@ const METRICS_STAY: Duration = Duration::from_secs(1);
 
 /// Where the answers come from.
 #[derive(Debug)]
-pub struct Sources<'a> {
+pub struct ProbeContext<'a> {
     /// How it is.
     pub machine: &'a Lifecycle,
     /// What was counted.
-    pub figures: &'a Figures,
+    pub figures: &'a Metrics,
     /// Counts what it drops.
     pub log: &'a LogHandle,
 }
@@ -49,21 +49,21 @@ struct Shared {
 
 impl ProbeAnswers {
     /// The response to a request.
-    pub fn respond(&mut self, request: Request, sources: &Sources<'_>, now: Moment) -> Arc<[u8]> {
+    pub fn respond(&mut self, request: ProbeRequest, sources: &ProbeContext<'_>, now: Moment) -> Arc<[u8]> {
         match request.asks {
-            Ok(Asked::Probe(probe)) => {
+            Ok(ProbePath::Probe(probe)) => {
                 let health = sources.machine.health(probe, now);
                 trace!("{probe:?}: {health:?}");
                 answer(&health, request.wants_body).into()
             }
-            Ok(Asked::Status) => {
+            Ok(ProbePath::Status) => {
                 let make = || {
                     let status = sources.machine.status(now);
                     [true, false].map(|wants_body| show(&status, wants_body))
                 };
                 shared(&mut self.status, STATUS_STAYS, request.wants_body, now, make)
             }
-            Ok(Asked::Metrics) => {
+            Ok(ProbePath::Metrics) => {
                 let make = || {
                     let text = metrics_text(sources, now);
                     [true, false].map(|wants_body| metrics_response(&text, wants_body))
@@ -84,7 +84,7 @@ fn shared(
     now: Moment,
     make: impl FnOnce() -> [Vec<u8>; 2],
 ) -> Arc<[u8]> {
-    let fresh = kept.take().filter(|shared| shared.at.until(now) < stays);
+    let fresh = kept.take().filter(|shared| shared.at.elapsed(now) < stays);
     let shared = kept.insert(fresh.unwrap_or_else(|| {
         let [to_get, to_head] = make().map(Arc::from);
         Shared {
@@ -96,7 +96,7 @@ fn shared(
     Arc::clone(if wants_body { &shared.to_get } else { &shared.to_head })
 }
 
-fn metrics_text(sources: &Sources<'_>, now: Moment) -> String {
+fn metrics_text(sources: &ProbeContext<'_>, now: Moment) -> String {
     metrics::text(&Observed {
         figures: sources.figures,
         snapshot: &sources.machine.snapshot(),

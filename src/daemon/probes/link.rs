@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mio::net::TcpStream;
 
 use crate::wire::http::head::MAX_HEAD;
-use crate::wire::http::probe::{Request, read};
+use crate::wire::http::probe::{ProbeRequest, read};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 10;
@@ -74,7 +74,7 @@ impl ProbeLink {
     }
 
     /// Goes as far as it can in one turn. `answer` gives the response to a request.
-    pub fn proceed(&mut self, mut answer: impl FnMut(Request) -> Arc<[u8]>) -> Progress {
+    pub fn proceed(&mut self, mut answer: impl FnMut(ProbeRequest) -> Arc<[u8]>) -> Progress {
         let was_closing = matches!(self.stage, Stage::Closing(_));
         for _ in 0..STEPS_PER_TURN {
             match self.step(&mut answer) {
@@ -97,7 +97,7 @@ impl ProbeLink {
     }
 
     /// One read or write; false: it is over.
-    fn step(&mut self, answer: &mut impl FnMut(Request) -> Arc<[u8]>) -> std::io::Result<bool> {
+    fn step(&mut self, answer: &mut impl FnMut(ProbeRequest) -> Arc<[u8]>) -> std::io::Result<bool> {
         match &mut self.stage {
             Stage::Reading(head) => {
                 let mut buffer = [0; READ_BYTES];

@@ -11,7 +11,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
-use crate::daemon::probes::answers::{ProbeAnswers, Sources};
+use crate::daemon::probes::answers::{ProbeAnswers, ProbeContext};
 use crate::daemon::probes::link::{Origin, ProbeLink, Progress};
 use crate::daemon::tokens::{PROBE_SLOTS, Source};
 use crate::lifecycle::api::time::Moment;
@@ -92,7 +92,7 @@ impl ProbeLinks {
     }
 
     /// Answers who is there, accepts who came, ends who had their time.
-    pub fn turn(&mut self, sources: &Sources<'_>, registry: &Registry, now: Moment) {
+    pub fn turn(&mut self, sources: &ProbeContext<'_>, registry: &Registry, now: Moment) {
         while let Some(due) = self.deadlines.take_due(now) {
             match due {
                 Due::Accept => self.acceptor.try_again(),
@@ -124,7 +124,7 @@ impl ProbeLinks {
         &mut self,
         mut stream: TcpStream,
         origin: Origin,
-        sources: &Sources<'_>,
+        sources: &ProbeContext<'_>,
         registry: &Registry,
         now: Moment,
     ) {
@@ -154,7 +154,7 @@ impl ProbeLinks {
             let theirs = self.links.iter().filter(|(_, link)| link.origin == origin);
             theirs
                 .map(|(slot, _)| *slot)
-                .min_by_key(|slot| self.deadlines.due(Due::Connection(*slot)))
+                .min_by_key(|slot| self.deadlines.deadline_of(Due::Connection(*slot)))
         };
         let (origin, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
         let slot = oldest_of(origin)?;
@@ -162,7 +162,7 @@ impl ProbeLinks {
         Some(slot)
     }
 
-    fn proceed(&mut self, slot: usize, sources: &Sources<'_>, registry: &Registry, now: Moment) {
+    fn proceed(&mut self, slot: usize, sources: &ProbeContext<'_>, registry: &Registry, now: Moment) {
         let Some(link) = self.links.get_mut(&slot) else { return };
         match link.proceed(|request| self.answers.respond(request, sources, now)) {
             Progress::Open => {}

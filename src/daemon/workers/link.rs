@@ -8,7 +8,7 @@ use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};
@@ -79,7 +79,7 @@ pub struct WorkerLink {
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
-    is_unheard: bool,
+    is_reading_paused: bool,
 }
 
 /// Whether a connection is still worth having.
@@ -103,7 +103,7 @@ impl WorkerLink {
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
             last_bytes: None,
-            is_unheard: false,
+            is_reading_paused: false,
         }
     }
 
@@ -189,11 +189,11 @@ impl WorkerLink {
     }
 
     /// Writes a word, or as much of it as the worker's buffer takes.
-    pub fn tell(&mut self, word: &Word, hello: &HelloContext, events: &mut VecDeque<Event>) -> Link {
+    pub fn tell(&mut self, word: &ToWorker, hello: &HelloContext, events: &mut VecDeque<Event>) -> Link {
         if self.is_ending() {
             return Link::Open;
         }
-        let is_job = matches!(word, Word::Job { .. });
+        let is_job = matches!(word, ToWorker::Job { .. });
         let kind = if is_job { Kind::Job } else { Kind::Control };
         let was_waiting = self.outbound.len() > 0;
         match self.outbound.send(&encode(word, hello), kind, &mut self.stream) {
@@ -230,9 +230,9 @@ impl WorkerLink {
     }
 
     fn tell_whether_heard(&mut self, events: &mut VecDeque<Event>) {
-        let is_unheard = self.outbound.control() > HIGH_WATER;
-        if std::mem::replace(&mut self.is_unheard, is_unheard) != is_unheard {
-            events.push_back(if is_unheard {
+        let is_reading_paused = self.outbound.control() > HIGH_WATER;
+        if std::mem::replace(&mut self.is_reading_paused, is_reading_paused) != is_reading_paused {
+            events.push_back(if is_reading_paused {
                 Event::ReadingStopped(self.id)
             } else {
                 Event::ReadingResumed(self.id)

@@ -16,7 +16,7 @@ use crate::daemon::workers::admission::Allowed;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
 use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
 use crate::lifecycle::api::time::Moment;
 use crate::os::process::Pid;
@@ -89,7 +89,7 @@ impl Workers {
     }
 
     /// Writes a word to a connection.
-    pub fn tell(&mut self, id: ConnectionId, word: &Word, registry: &Registry, events: &mut VecDeque<Event>) {
+    pub fn tell(&mut self, id: ConnectionId, word: &ToWorker, registry: &Registry, events: &mut VecDeque<Event>) {
         self.socket.tell(id, word, &mut self.processes, registry, events);
     }
 

@@ -14,7 +14,7 @@ use crate::daemon::workers::admission::{Allowed, may_connect};
 use crate::daemon::workers::link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::ConnectionId;
 use crate::os::process;
 use crate::os::socket::{Accepted, Listener};
@@ -124,13 +124,13 @@ impl WorkerSocket {
     pub fn tell(
         &mut self,
         id: ConnectionId,
-        word: &Word,
+        word: &ToWorker,
         processes: &mut Processes,
         registry: &Registry,
         events: &mut VecDeque<Event>,
     ) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        if matches!(word, Word::Job { .. }) {
+        if matches!(word, ToWorker::Job { .. }) {
             processes.got_job(link.process);
         }
         if link.tell(word, &self.hello, events) == Link::Closed {

@@ -9,9 +9,9 @@ use crate::lifecycle::api::words::WorkerState;
 
 /// What an operator is answered. How it is spelled is the business of `wire::control`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Answer {
+pub struct OperatorAnswer {
     /// What became of the request.
-    pub taken: Taken,
+    pub taken: Disposition,
     /// What the worker and the backend are told about where we are.
     pub state: WorkerState,
     /// Where we are.
@@ -25,7 +25,7 @@ pub struct Answer {
 
 /// What an operator is shown. How it is spelled is the business of `wire::status`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Shown {
+pub enum ShownToOperator {
     /// Where we are and what everybody is doing.
     Status(Box<Status>),
     /// The answer to a probe.
@@ -34,7 +34,7 @@ pub enum Shown {
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Taken {
+pub enum Disposition {
     /// It is done.
     Done,
     /// It was so already, or we are further than that.

@@ -72,7 +72,7 @@ pub enum Call {
         reason: Text,
     },
     /// What is this job's state?
-    Look {
+    GetJob {
         /// Which.
         job: JobId,
     },
@@ -113,7 +113,7 @@ pub enum Reply {
         longest_interval: Option<Duration>,
     },
     /// The heartbeat was accepted.
-    Beaten {
+    HeartbeatOk {
         /// The severest of what `state` and `directive` said (requirements C-09).
         directive: Option<Directive>,
         /// The jobs whose reservations were extended, where the backend says so.
@@ -124,16 +124,16 @@ pub enum Reply {
     /// The backend did what was asked.
     Accepted,
     /// A look at a job.
-    Looked(JobView),
+    JobSeen(JobView),
     /// What kind of backend it is.
-    Described(Habits),
+    Manifest(BackendTraits),
     /// It did not, or we do not know.
     Failed(Failure),
 }
 
 /// What a kind of backend does differently from the others, as its manifest tells us.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Habits {
+pub struct BackendTraits {
     /// A requeue of a job whose attempts are used up discards it.
     pub discards_requeues: bool,
     /// A heartbeat's visibility timeout counts from the job's start, not from now.
@@ -157,7 +157,7 @@ pub enum Failure {
     /// It never got there: no connection. It was certainly not carried out.
     NotSent,
     /// We ourselves had no thread or no room for it: certainly not sent, and nothing is said about the backend.
-    NoRoom,
+    Overloaded,
     /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said about the backend.
     NoCredentials,
     /// It was sent and no clear answer came: it may have been carried out.
@@ -165,7 +165,7 @@ pub enum Failure {
     /// The answer is that something went wrong there (500, 502 and the like): it may have been carried out.
     ServerError,
     /// The backend has not done it and may do it later (429, 503).
-    Declined {
+    RetryLater {
         /// When to come back.
         retry_after: Option<Duration>,
     },
@@ -174,9 +174,9 @@ pub enum Failure {
     /// The backend does not accept our credentials (401, 403).
     Unauthorized,
     /// The backend does not do such a thing (404, 405, 501 on the path itself).
-    NotOffered,
+    Unsupported,
     /// Somebody in between answered, and not the backend: not done, as far as can be told, and it may be done later.
-    Foreign,
+    NotFromBackend,
     /// The backend does not know us any more: register again.
     Unregistered,
     /// The backend says that there is no such job (404, 410). That is also what some say while their store is away.

@@ -1,11 +1,11 @@
 //! Orders, in the imperative. Everything that the machine can ask of the shell.
 
-use crate::lifecycle::api::answer::{Answer, Shown};
+use crate::lifecycle::api::answer::{OperatorAnswer, ShownToOperator};
 use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::end_report::Account;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::end_report::EndReport;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{CallId, ClientId, ConnectionId, ProcessId};
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::signal::Signal;
 
@@ -26,7 +26,7 @@ pub enum Effect {
     /// descendants.
     KillEverything,
     /// Write a frame to a connection, without waiting.
-    Tell(ConnectionId, Word),
+    Tell(ConnectionId, ToWorker),
     /// The process at the other end is gone: read what it left, then `HungUp`.
     ReadToEnd(ConnectionId),
     /// Close this connection, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or
@@ -42,15 +42,15 @@ pub enum Effect {
         give_up: Moment,
     },
     /// Answer a program on the control socket, without waiting.
-    Answer(ClientId, Answer),
+    Answer(ClientId, OperatorAnswer),
     /// Show such a program what it asked for, without waiting.
-    Show(ClientId, Shown),
+    Show(ClientId, ShownToOperator),
     /// Close the connection of such a program: it had its time. Nothing more is told of it.
     DropClient(ClientId),
     /// Tell the person who reads the log.
-    Say(Remark),
+    Notify(Notice),
     /// Write this to the termination log in place of what is there, if there is one.
-    WriteTerminationLog(Box<Account>),
+    WriteTerminationLog(Box<EndReport>),
     /// End with this status. Nothing follows.
     Exit(u8),
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::WorkerEnd;
 
 /// What the termination log tells. How it is spelled is the business of `wire::termination_log`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Account {
+pub struct EndReport {
     /// What began the end.
-    pub cause: Cause,
+    pub cause: EndedBy,
     /// How the last worker ended, once it has.
     pub worker: Option<WorkerEnd>,
     /// How long that one had run by then.
@@ -26,10 +26,10 @@ pub struct Account {
     /// How many jobs are cut off; as the stop phase begins, how many are about to be.
     pub cut_off: usize,
     /// The rest, with the names of the jobs that are cut off.
-    pub tally: Tally,
+    pub tally: ShutdownCounts,
 }
 
-impl Account {
+impl EndReport {
     /// Whether somebody did not want to wait for the end of the drain.
     #[must_use]
     pub fn is_forced(&self) -> bool {
@@ -39,7 +39,7 @@ impl Account {
 
 /// What began an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum EndedBy {
     /// Somebody asked for it.
     Asked(Reason),
     /// The worker ended by itself, and is not started again.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::frames::Said;
+use crate::lifecycle::api::frames::FromWorker;
 use crate::lifecycle::api::health::Probe;
 use crate::lifecycle::api::ids::{CallId, ClientId, ConnectionId, ProcessId, WorkerId};
 use crate::signal::Signal;
@@ -17,7 +17,7 @@ pub enum Event {
     /// A program has connected to the control socket.
     OperatorConnected(ClientId),
     /// It asked for something; it asks again only after its answer.
-    OperatorAsked(ClientId, Request),
+    OperatorAsked(ClientId, OperatorRequest),
     /// It is gone, or has closed its connection: whether it ever asked for something does not matter any more.
     OperatorLeft(ClientId),
     /// The worker was started; `worker` is the new incarnation's name.
@@ -47,7 +47,7 @@ pub enum Event {
         process: ProcessId,
     },
     /// A frame came in.
-    Said(ConnectionId, Said),
+    Said(ConnectionId, FromWorker),
     /// Not everything that we wrote to this connection was taken at once; the rest waits in a buffer.
     OutboundFilled(ConnectionId),
     /// Everything that we wrote to this connection was taken. Follows each `OutboundFilled` and each job.
@@ -70,7 +70,7 @@ pub enum Event {
 /// What an operator can ask for. The first four are signals, too, but for the difference that only signals start the
 /// orchestrator's clock. Each is answered once, with `Effect::Answer`, or, where it changes nothing, with `Effect::Show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Request {
+pub enum OperatorRequest {
     /// As SIGTSTP.
     Quiet,
     /// As SIGCONT.

@@ -8,7 +8,7 @@ use crate::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
 
 /// A frame from a worker, understood.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Said {
+pub enum FromWorker {
     /// It takes jobs, on these conditions.
     Ready(Ready),
     /// The job is done.
@@ -131,7 +131,7 @@ impl ErrorCode {
 
 /// A frame to a worker. How it is spelled is the business of `wire::worker`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Word {
+pub enum ToWorker {
     /// The first frame on a connection.
     Hello {
         /// Our name towards the backend.

@@ -17,7 +17,7 @@ pub enum Probe {
 
 /// Why the answer is no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Trouble {
+pub enum Unhealthy {
     /// Somebody asked for quiet.
     Quiet,
     /// The end was asked for, or the worker ended.
@@ -50,7 +50,7 @@ pub struct Health {
     /// What the worker and the backend are told about our phase.
     pub state: WorkerState,
     /// Everything that speaks for a no. None: yes.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Unhealthy>,
 }
 
 impl Health {

@@ -17,7 +17,7 @@ pub struct Status {
     /// What the worker and the backend are told about that.
     pub state: WorkerState,
     /// Why we are not running. In quiet there may be several, and each has to be taken back.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<NotRunningBecause>,
     /// Since when terminate; none before it.
     pub terminating_for: Option<Duration>,
     /// What is left of the drain, or of the stop phase; none before terminate, unless the orchestrator's clock runs.
@@ -35,7 +35,7 @@ pub struct Status {
     /// Of these, on their way to the backend.
     pub reporting: usize,
     /// The oldest of them, at most [`MOST_JOBS_SHOWN`].
-    pub jobs: Vec<ShownJob>,
+    pub jobs: Vec<JobStatus>,
     /// Jobs that are not among these: with those that go straight back, which do not count as active.
     pub not_shown: usize,
     /// Jobs that the stop phase cut off so far.
@@ -43,14 +43,14 @@ pub struct Status {
     /// What comes right after this, when that is the end.
     pub ending: Option<Ending>,
     /// The worker's process.
-    pub worker: ShownWorker,
+    pub worker: WorkerStatus,
     /// The conversation with the backend.
-    pub backend: ShownBackend,
+    pub backend: BackendStatus,
 }
 
 /// Why we are not running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum NotRunningBecause {
     /// Quiet: a signal, or somebody on the control socket.
     Operator,
     /// Quiet: the backend.
@@ -72,20 +72,20 @@ pub enum Ending {
 
 /// One job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShownJob {
+pub struct JobStatus {
     /// What it is.
     pub subject: Arc<Subject>,
     /// Since it was claimed.
     pub age: Duration,
     /// Where it is.
-    pub place: ShownPlace,
+    pub place: JobPlace,
     /// It was told to stop, or its reservation is lost.
     pub is_cancelled: bool,
 }
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ShownPlace {
+pub enum JobPlace {
     /// In our buffer.
     Waiting,
     /// With the worker on this connection.
@@ -96,7 +96,7 @@ pub enum ShownPlace {
 
 /// The worker's process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShownWorker {
+pub struct WorkerStatus {
     /// The process; none while there is none.
     pub process: Option<ProcessId>,
     /// For how long it has run, or was to be started.
@@ -117,7 +117,7 @@ pub struct ShownWorker {
 
 /// The conversation with the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShownBackend {
+pub struct BackendStatus {
     /// Our name there.
     pub worker: Option<WorkerId>,
     /// Since it last accepted a heartbeat.

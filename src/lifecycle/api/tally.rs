@@ -10,7 +10,7 @@ use crate::lifecycle::api::words::Outcome;
 /// What is counted from the moment on at which the end began; or, where we ended a process of the worker and the end
 /// followed from that, from then on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Tally {
+pub struct ShutdownCounts {
     /// Jobs whose ACK the backend has.
     pub done: usize,
     /// Jobs whose FAIL it has, without those that were cut off.
@@ -37,7 +37,7 @@ pub struct Tally {
     pub ended_for: Option<EndCause>,
 }
 
-impl Tally {
+impl ShutdownCounts {
     pub(in crate::lifecycle) fn settled(&mut self, job: &JobId, outcome: Outcome) {
         match outcome {
             Outcome::Acked => self.done += 1,

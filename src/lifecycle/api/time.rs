@@ -21,13 +21,13 @@ impl Moment {
 
     /// How long ago this point was at `now`; zero when it is still to come.
     #[must_use]
-    pub fn until(self, now: Self) -> Duration {
+    pub fn elapsed(self, now: Self) -> Duration {
         now.0.saturating_sub(self.0)
     }
 
     /// How long it is from `now` to this point; zero when it has passed.
     #[must_use]
-    pub fn from_now(self, now: Self) -> Duration {
+    pub fn remaining(self, now: Self) -> Duration {
         self.0.saturating_sub(now.0)
     }
 }

@@ -12,7 +12,7 @@ const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// When and how heartbeats go out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Beats {
+pub(in crate::lifecycle) struct HeartbeatState {
     /// Time between two.
     pub(in crate::lifecycle) interval: Duration,
     /// The next one says quiet although we are further already (GS 5.1).
@@ -43,7 +43,7 @@ pub(in crate::lifecycle) struct Beats {
 
 /// What a heartbeat said that is on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Beat {
+pub(in crate::lifecycle) struct SentHeartbeat {
     pub(super) worker: WorkerId,
     /// When it went out.
     pub(in crate::lifecycle) at: Moment,
@@ -57,7 +57,7 @@ pub(in crate::lifecycle) struct Beat {
     pub(super) is_after_resume: bool,
 }
 
-impl Beats {
+impl HeartbeatState {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -104,7 +104,7 @@ impl Beats {
         self.are_refused = false;
         self.is_answered_by_others = false;
         let since = *self.form_since.get_or_insert(now);
-        if may_try && form != HeartbeatForm::Full && since.until(now) >= OTHER_FORM_FOR {
+        if may_try && form != HeartbeatForm::Full && since.elapsed(now) >= OTHER_FORM_FOR {
             self.try_full_form();
         }
     }

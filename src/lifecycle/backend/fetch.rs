@@ -7,12 +7,12 @@ use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::forms::FetchForm;
 use crate::lifecycle::api::ids::WorkerId;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::{Setbacks, asked_for, is_of_an_outage, is_of_credentials};
+use crate::lifecycle::backend::retry_state::{RetryState, asked_for, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::jobs::job::LookStep;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -23,7 +23,7 @@ const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
 pub(in crate::lifecycle) const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
 
 /// Least time between two moments at which what waits is brought forward.
-const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
+const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Within this time after an outage what it held up is tried again.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
@@ -31,12 +31,12 @@ const BACK_WITHIN: Duration = Duration::from_secs(1);
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
-        if !self.agent.is_settled || self.agent.beats.resumed.is_some() {
+        if !self.agent.is_registration_answered || self.agent.heartbeats.resumed.is_some() {
             return;
         }
         let is_pausing = [Timer::Fetch, Timer::FetchAgain]
             .iter()
-            .any(|timer| self.timers.due(*timer).is_some());
+            .any(|timer| self.timers.deadline_of(*timer).is_some());
         if is_pausing || self.is_fetching() {
             return;
         }
@@ -74,7 +74,7 @@ impl Lifecycle {
             return;
         }
         let until = now.after(pause);
-        if self.timers.due(Timer::Fetch).is_none_or(|due| due < until) {
+        if self.timers.deadline_of(Timer::Fetch).is_none_or(|due| due < until) {
             self.timers.arm(Timer::Fetch, until);
         }
     }
@@ -88,19 +88,19 @@ impl Lifecycle {
     ) {
         match reply {
             Reply::Fetched(deliveries) => {
-                self.agent.fetches = Setbacks::default();
+                self.agent.fetches = RetryState::default();
                 if !deliveries.is_empty() {
                     self.store_was_seen(asked_at, now);
                 }
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
-                    self.say(Remark::FetchForm(form));
+                    self.notify(Notice::FetchForm(form));
                 }
                 if !self.claim(deliveries, worker.clone(), now) {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
                 } else if self.agent.fetch_forms.sent() != FetchForm::Full {
                     // They are reserved for as long as the backend likes, until a heartbeat names them.
-                    self.beat_for_worker(now);
+                    self.heartbeat_for_worker(now);
                 }
                 self.is_known_now(&worker, now);
             }
@@ -108,10 +108,10 @@ impl Lifecycle {
             Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => {}
             Reply::Failed(failure) => self.fetch_failed(failure, now),
             Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Accepted
-            | Reply::Looked(_)
-            | Reply::Described(_) => {
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => {
                 self.fetch_failed(Failure::Unanswered, now);
             }
         }
@@ -120,14 +120,14 @@ impl Lifecycle {
     fn fetch_failed(&mut self, failure: Failure, now: Moment) {
         if self.phase.is_terminating() {
             if matches!(failure, Failure::Unanswered | Failure::ServerError) {
-                self.say(Remark::FetchAbandoned);
+                self.notify(Notice::FetchAbandoned);
             }
             return;
         }
         let before = self.agent.fetches.add(failure, now);
         let pause = self.retry_pause(before, failure);
         self.timers.arm(Timer::FetchAgain, now.after(pause));
-        self.say(Remark::CallFailed {
+        self.notify(Notice::CallFailed {
             what: "FETCH",
             job: None,
             failure,
@@ -148,35 +148,35 @@ impl Lifecycle {
 
     /// What was refused, or could not be sent for want of credentials, gets its next chance now.
     pub(in crate::lifecycle) fn credentials_changed(&mut self, now: Moment) {
-        self.bring_forward(is_of_credentials, Duration::ZERO, now);
+        self.retry_now(is_of_credentials, Duration::ZERO, now);
     }
 
     /// A heartbeat got through again: so may what failed as the last ones did, but not from all workers at once.
     pub(super) fn outage_is_over(&mut self, now: Moment) {
         let spread = self.jitter.up_to(BACK_WITHIN);
-        self.bring_forward(is_of_an_outage, spread, now);
+        self.retry_now(is_of_an_outage, spread, now);
     }
 
     /// Ends the pauses that such failures began, so much later; for one attempt, and no more often than once a second:
     /// neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
-    fn bring_forward(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
-        let last = self.agent.brought_forward_at;
-        let is_soon = last.is_some_and(|last| last.after(BRING_FORWARD_EVERY).from_now(now) > Duration::ZERO);
+    fn retry_now(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
+        let last = self.agent.retried_now_at;
+        let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(now) > Duration::ZERO);
         let at = match last {
-            Some(last) if last.from_now(now) > Duration::ZERO => last,
-            Some(last) => now.after(later.max(last.after(BRING_FORWARD_EVERY).from_now(now))),
+            Some(last) if last.remaining(now) > Duration::ZERO => last,
+            Some(last) => now.after(later.max(last.after(RETRY_NOW_EVERY).remaining(now))),
             None => now.after(later),
         };
         let mut timers = Vec::new();
         let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
         let is_fetching = self.is_fetching();
         let mut is_news = false;
-        let mut look_at = |setbacks: &mut Setbacks, is_in_flight: bool, timer: Timer| {
-            if setbacks.were(such) && is_in_flight && !is_soon {
+        let mut look_at = |setbacks: &mut RetryState, is_in_flight: bool, timer: Timer| {
+            if setbacks.last_was(such) && is_in_flight && !is_soon {
                 // It may fail in the same way once more; that shall not be followed by a long pause.
-                setbacks.begin_anew();
+                setbacks.reset();
                 is_news = true;
-            } else if setbacks.were(such) && !is_in_flight {
+            } else if setbacks.last_was(such) && !is_in_flight {
                 timers.push(timer);
             }
         };
@@ -191,12 +191,12 @@ impl Lifecycle {
             look_at(&mut again.setbacks, is_in_flight, Timer::LookAgain(claim));
         }
         if is_news {
-            self.agent.brought_forward_at = Some(at);
+            self.agent.retried_now_at = Some(at);
         }
         for timer in timers {
-            if self.timers.due(timer).is_some() {
+            if self.timers.deadline_of(timer).is_some() {
                 self.timers.arm_at_latest(timer, at);
-                self.agent.brought_forward_at = Some(at);
+                self.agent.retried_now_at = Some(at);
             }
         }
     }
@@ -208,8 +208,8 @@ impl Lifecycle {
             purpose,
             Purpose::Register(_) | Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. }
         );
-        if matches!(reply, Reply::Failed(Failure::NoRoom | Failure::NoCredentials))
-            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::Foreign)) && !is_greeting)
+        if matches!(reply, Reply::Failed(Failure::Overloaded | Failure::NoCredentials))
+            || (matches!(reply, Reply::Failed(Failure::ServerError | Failure::NotFromBackend)) && !is_greeting)
         {
             return;
         }
@@ -217,11 +217,11 @@ impl Lifecycle {
             Reply::Failed(failure) if is_of_an_outage(*failure) => self.request_lost(*failure, now),
             Reply::Failed(_)
             | Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
-            | Reply::Looked(_)
-            | Reply::Described(_) => self.request_answered(now),
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => self.request_answered(now),
         }
     }
 }

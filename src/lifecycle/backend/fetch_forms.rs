@@ -63,7 +63,7 @@ impl FetchForms {
         }
         self.refusals = 0;
         let since = *self.since.get_or_insert(now);
-        if self.form != FetchForm::Full && since.until(now) >= OTHER_FORM_FOR {
+        if self.form != FetchForm::Full && since.elapsed(now) >= OTHER_FORM_FOR {
             self.forget_backend();
         }
         let told = std::mem::replace(&mut self.told, self.sent);

@@ -7,68 +7,69 @@ use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::forms::HeartbeatForm;
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::WorkerState;
-use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::{Setbacks, is_of_an_outage};
+use crate::lifecycle::backend::retry_state::{RetryState, is_of_an_outage};
 use crate::lifecycle::jobs::job::Job;
 use crate::lifecycle::machine::Lifecycle;
 
 /// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
-const MAX_BEATS_IN_FLIGHT: usize = 2;
+const MAX_HEARTBEATS_IN_FLIGHT: usize = 2;
 
 /// So many heartbeats in a row without an answer are an outage.
 const LOST_IN_AN_OUTAGE: u32 = 2;
 
 /// Least time between two heartbeats that workers ask for.
-const WORKER_BEAT_EVERY: Duration = Duration::from_secs(1);
+const WORKER_HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// Longest reservation that we ask for, whatever a job's envelope wants: a crash must not hide a job for ever.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Lifecycle {
     /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.
-    pub(in crate::lifecycle) fn beat_now(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn heartbeat_now(&mut self, now: Moment) {
         let Some(worker) = self.agent.worker.clone() else {
             return;
         };
-        if !self.agent.is_settled || self.shutdown.has_said_goodbye() {
+        if !self.agent.is_registration_answered || self.shutdown.has_said_goodbye() {
             return;
         }
-        self.timers.arm(Timer::Heartbeat, now.after(self.agent.beats.interval));
+        self.timers
+            .arm(Timer::Heartbeat, now.after(self.agent.heartbeats.interval));
         // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
         let has_reserved = || self.jobs.iter().any(|(_, job)| job.is_kept_reserved());
         if self.phase.is_terminating() && !self.agent.is_known && !has_reserved() {
             return;
         }
-        if self.beats_in_flight() >= MAX_BEATS_IN_FLIGHT {
-            self.agent.beats.again = true;
+        if self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
+            self.agent.heartbeats.again = true;
             return;
         }
-        let says_quiet = std::mem::take(&mut self.agent.beats.says_quiet_first);
+        let says_quiet = std::mem::take(&mut self.agent.heartbeats.says_quiet_first);
         let state = if says_quiet { WorkerState::Quiet } else { self.state() };
-        self.agent.beats.has_said_terminate |= state == WorkerState::Terminate;
+        self.agent.heartbeats.has_said_terminate |= state == WorkerState::Terminate;
         let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
         let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
         let call = self.heartbeat(worker.clone(), state, &named, now);
         let kept_for = self.kept_for(&named);
-        let form = self.agent.beats.form;
-        let patience = self.options.request_timeout.min(self.agent.beats.interval);
-        let beat = Beat {
+        let form = self.agent.heartbeats.form;
+        let patience = self.options.request_timeout.min(self.agent.heartbeats.interval);
+        let beat = SentHeartbeat {
             worker,
             at: now,
             named,
             form,
             says_quiet_first: says_quiet,
             kept_for,
-            is_after_resume: self.agent.beats.resumed.is_some(),
+            is_after_resume: self.agent.heartbeats.resumed.is_some(),
         };
         self.call(call, Purpose::Heartbeat(beat), patience, now);
-        self.agent.beats.again = says_quiet;
+        self.agent.heartbeats.again = says_quiet;
     }
 
     /// A heartbeat that names these jobs, each once.
@@ -86,7 +87,7 @@ impl Lifecycle {
             state,
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
             visibility: self.visibility(named, now),
-            form: self.agent.beats.form,
+            form: self.agent.heartbeats.form,
         }
     }
 
@@ -101,9 +102,9 @@ impl Lifecycle {
 
     /// How that is said. Where the time counts from the start of each job, the oldest one decides.
     fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
-        let age = |job: &Job| job.claimed_at.until(now);
+        let age = |job: &Job| job.claimed_at.elapsed(now);
         let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
-        let oldest = jobs.map(age).max().filter(|_| self.agent.habits.extends_from_start);
+        let oldest = jobs.map(age).max().filter(|_| self.agent.traits.extends_from_start);
         self.kept_for(named).saturating_add(oldest.unwrap_or_default())
     }
 
@@ -113,43 +114,43 @@ impl Lifecycle {
     }
 
     /// A handler said that it is alive: that counts as often as once a second.
-    pub(in crate::lifecycle) fn beat_for_worker(&mut self, now: Moment) {
-        let asked_at = self.agent.beats.asked_at;
-        let is_soon = asked_at.is_some_and(|asked| asked.until(now) < WORKER_BEAT_EVERY);
+    pub(in crate::lifecycle) fn heartbeat_for_worker(&mut self, now: Moment) {
+        let asked_at = self.agent.heartbeats.asked_at;
+        let is_soon = asked_at.is_some_and(|asked| asked.elapsed(now) < WORKER_HEARTBEAT_EVERY);
         if is_soon {
             self.timers
-                .arm_at_latest(Timer::Heartbeat, now.after(WORKER_BEAT_EVERY));
+                .arm_at_latest(Timer::Heartbeat, now.after(WORKER_HEARTBEAT_EVERY));
         } else {
-            self.agent.beats.asked_at = Some(now);
-            self.beat_now(now);
+            self.agent.heartbeats.asked_at = Some(now);
+            self.heartbeat_now(now);
         }
     }
 
     /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements C-03).
     pub(in crate::lifecycle) fn beat_for_terminate(&mut self, from: Phase, now: Moment) {
         if self.agent.is_known {
-            self.agent.beats.says_quiet_first = from == Phase::Running;
-            self.beat_now(now);
+            self.agent.heartbeats.says_quiet_first = from == Phase::Running;
+            self.heartbeat_now(now);
         }
     }
 
-    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, beat: &Beat, reply: Reply, now: Moment) {
+    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, beat: &SentHeartbeat, reply: Reply, now: Moment) {
         // One that this very answer causes is not sent twice.
-        let mut beats_again = std::mem::take(&mut self.agent.beats.again);
+        let mut beats_again = std::mem::take(&mut self.agent.heartbeats.again);
         self.resume_is_answered(beat, &reply);
         match reply {
-            Reply::Beaten { directive, extended } => {
+            Reply::HeartbeatOk { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
                 if self.agent.worker.as_ref() == Some(&beat.worker) {
                     self.vitals.heartbeat_accepted(now);
                 }
                 self.reservations_secured(beat.at, beat.kept_for);
-                self.agent.registrations = Setbacks::default();
+                self.agent.registrations = RetryState::default();
                 // The last heartbeats are no time to try something.
                 let may_try = !self.phase.is_terminating();
-                self.agent.beats.accepted(beat.form, may_try, now);
+                self.agent.heartbeats.accepted(beat.form, may_try, now);
                 // One that is lost now and then is no outage.
-                if std::mem::take(&mut self.agent.beats.lost) >= LOST_IN_AN_OUTAGE {
+                if std::mem::take(&mut self.agent.heartbeats.lost) >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
                 self.note_extended(beat, extended.as_deref(), now);
@@ -160,49 +161,53 @@ impl Lifecycle {
             }
             Reply::Failed(failure @ Failure::Unregistered) => {
                 let is_registering = self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)));
-                if !is_registering && self.timers.due(Timer::Register).is_none() && !self.phase.is_terminating() {
+                if !is_registering && self.timers.deadline_of(Timer::Register).is_none() && !self.phase.is_terminating()
+                {
                     self.register_again(failure, now);
                 }
             }
             Reply::Failed(Failure::Refused) => {
                 if self.is_trying_another_form(beat.form) {
                     // Its answer decides what is said next.
-                    self.agent.beats.again = beats_again;
+                    self.agent.heartbeats.again = beats_again;
                     return;
                 }
                 let is_tried_again = self.form_refused(beat.form);
-                self.agent.beats.says_quiet_first |= is_tried_again && self.has_not_been_heard_to_be_quiet(beat);
+                self.agent.heartbeats.says_quiet_first |= is_tried_again && self.has_not_been_heard_to_be_quiet(beat);
                 beats_again |= is_tried_again;
             }
             Reply::Failed(failure) => self.heartbeat_failed(failure),
-            Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
+            Reply::Registered { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::JobSeen(_) | Reply::Manifest(_) => {
             }
         }
         if beats_again {
-            self.beat_now(now);
+            self.heartbeat_now(now);
         }
     }
 
     /// Whether a heartbeat in the present form is on its way, and that is not the one that was refused.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
-        let form = self.agent.beats.form;
+        let form = self.agent.heartbeats.form;
         refused != form
             && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.form == form))
     }
 
     /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
-    fn has_not_been_heard_to_be_quiet(&self, refused: &Beat) -> bool {
+    fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
         let is_on_its_way = |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.says_quiet_first);
         let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
-        was_to_be_said && !self.agent.beats.has_said_terminate
+        was_to_be_said && !self.agent.heartbeats.has_said_terminate
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
-        let lost = self.agent.beats.lost.saturating_add(1);
-        self.agent.beats.lost = if is_of_an_outage(failure) { lost } else { 0 };
+        let lost = self.agent.heartbeats.lost.saturating_add(1);
+        self.agent.heartbeats.lost = if is_of_an_outage(failure) { lost } else { 0 };
         // Who stands in for the backend, or answers in its place by mistake, does so every time.
-        let was_foreign = std::mem::replace(&mut self.agent.beats.is_answered_by_others, failure == Failure::Foreign);
-        if !(was_foreign && self.agent.beats.is_answered_by_others) {
+        let was_foreign = std::mem::replace(
+            &mut self.agent.heartbeats.is_answered_by_others,
+            failure == Failure::NotFromBackend,
+        );
+        if !(was_foreign && self.agent.heartbeats.is_answered_by_others) {
             self.note_failure("heartbeat", &Reply::Failed(failure));
         }
     }
@@ -210,7 +215,7 @@ impl Lifecycle {
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
     /// then the next attempt is at the next interval.
     pub(in crate::lifecycle) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
-        let beats = &mut self.agent.beats;
+        let beats = &mut self.agent.heartbeats;
         // Another one is being tried already.
         if refused != beats.form {
             return false;
@@ -227,10 +232,10 @@ impl Lifecycle {
         }
         // Once, and not with each of the forms that are tried again at every interval.
         if !was_said {
-            self.say(if is_to_be_tried {
-                Remark::HeartbeatForm(refused.next())
+            self.notify(if is_to_be_tried {
+                Notice::HeartbeatForm(refused.next())
             } else {
-                Remark::HeartbeatsRefused
+                Notice::HeartbeatsRefused
             });
         }
         is_to_be_tried

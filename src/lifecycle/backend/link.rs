@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::{Directive, Habits};
+use crate::lifecycle::api::call::{BackendTraits, Directive};
 use crate::lifecycle::api::ids::WorkerId;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::backend::beats::Beats;
+use crate::lifecycle::backend::beats::HeartbeatState;
 use crate::lifecycle::backend::fetch_forms::FetchForms;
-use crate::lifecycle::backend::retry_state::Setbacks;
+use crate::lifecycle::backend::retry_state::RetryState;
 
 /// The backend's store has shown itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,25 +25,25 @@ pub(in crate::lifecycle) struct Agent {
     /// Our name; another one for each incarnation of the worker.
     pub(in crate::lifecycle) worker: Option<WorkerId>,
     /// Whether registration was answered, one way or the other.
-    pub(super) is_settled: bool,
+    pub(super) is_registration_answered: bool,
     /// Whether the backend has accepted anything from this incarnation: only then does it have to hear of our end.
     pub(in crate::lifecycle) is_known: bool,
     /// When and how heartbeats go out.
-    pub(in crate::lifecycle) beats: Beats,
+    pub(in crate::lifecycle) heartbeats: HeartbeatState,
     /// What this kind of backend does differently.
-    pub(in crate::lifecycle) habits: Habits,
+    pub(in crate::lifecycle) traits: BackendTraits,
     /// Whether it was asked, and did answer, or does not answer.
-    pub(super) knows_habits: bool,
+    pub(super) knows_traits: bool,
     /// How often it was asked in vain.
     pub(super) manifest_failures: u32,
     /// When it refused the full form of an ACK and took the bare one (requirements C-24).
     pub(in crate::lifecycle) bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
-    pub(super) fetches: Setbacks,
+    pub(super) fetches: RetryState,
     /// How they are spelled.
     pub(in crate::lifecycle) fetch_forms: FetchForms,
     /// Registrations in a row that failed.
-    pub(super) registrations: Setbacks,
+    pub(super) registrations: RetryState,
     /// What the last heartbeat's reply asked for.
     pub(in crate::lifecycle) last_directive: Option<Directive>,
     /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
@@ -51,7 +51,7 @@ pub(in crate::lifecycle) struct Agent {
     /// When it last took an outcome.
     pub(in crate::lifecycle) outcome_taken_at: Option<Moment>,
     /// When something was last brought forward.
-    pub(super) brought_forward_at: Option<Moment>,
+    pub(super) retried_now_at: Option<Moment>,
     /// The backend takes no progress.
     pub(in crate::lifecycle) has_no_progress: bool,
     /// The backend saves no checkpoints.
@@ -67,20 +67,20 @@ impl Agent {
     pub(in crate::lifecycle) fn new(interval: Duration) -> Self {
         Self {
             worker: None,
-            is_settled: false,
+            is_registration_answered: false,
             is_known: false,
-            beats: Beats::new(interval),
-            habits: Habits::default(),
-            knows_habits: false,
+            heartbeats: HeartbeatState::new(interval),
+            traits: BackendTraits::default(),
+            knows_traits: false,
             manifest_failures: 0,
             bare_acks_since: None,
-            fetches: Setbacks::default(),
+            fetches: RetryState::default(),
             fetch_forms: FetchForms::default(),
-            registrations: Setbacks::default(),
+            registrations: RetryState::default(),
             last_directive: None,
             store_seen: None,
             outcome_taken_at: None,
-            brought_forward_at: None,
+            retried_now_at: None,
             has_no_progress: false,
             has_no_checkpoints: false,
             has_left: false,

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::outage::Outage;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::backend::outages::Present;
@@ -25,7 +25,7 @@ impl Lifecycle {
         let tells_again_at = self
             .outages
             .tells_again_at
-            .filter(|at| at.from_now(now) > Duration::ZERO);
+            .filter(|at| at.remaining(now) > Duration::ZERO);
         self.outages.now = Some(Present {
             since: now,
             failure,
@@ -38,7 +38,7 @@ impl Lifecycle {
             self.outages.tells_again_at = Some(now.after(TOLD_EVERY));
             self.timers.arm(Timer::Outage, now.after(TOLD_EVERY));
             if let Some(outage) = self.outage(now) {
-                self.say(Remark::BackendIsAway(outage));
+                self.notify(Notice::BackendIsAway(outage));
             }
         }
     }
@@ -51,7 +51,7 @@ impl Lifecycle {
         };
         if present.is_told {
             self.timers.cancel(Timer::Outage);
-            self.say(Remark::BackendIsBack(outage));
+            self.notify(Notice::BackendIsBack(outage));
         } else {
             self.outages.untold = self.outages.untold.saturating_add(present.failed);
         }
@@ -73,9 +73,9 @@ impl Lifecycle {
         self.outages.tells_again_at = Some(now.after(TOLD_EVERY));
         if let Some(outage) = self.outage(now) {
             self.timers.arm(Timer::Outage, now.after(TOLD_EVERY));
-            self.say(Remark::BackendIsStillAway(outage));
+            self.notify(Notice::BackendIsStillAway(outage));
         } else {
-            self.say(Remark::BackendIsUnsteady { failed: untold });
+            self.notify(Notice::BackendIsUnsteady { failed: untold });
         }
     }
 
@@ -96,11 +96,11 @@ impl Lifecycle {
     fn outage(&self, now: Moment) -> Option<Outage> {
         let present = self.outages.now?;
         Some(Outage {
-            lasted: present.since.until(now),
+            lasted: present.since.elapsed(now),
             failure: present.failure,
             failed: present.failed,
             waiting: self.jobs.iter().filter(|(_, job)| job.is_reporting()).count(),
-            lapses_in: self.first_lapse().map(|lapse| lapse.from_now(now)),
+            lapses_in: self.first_lapse().map(|lapse| lapse.remaining(now)),
         })
     }
 

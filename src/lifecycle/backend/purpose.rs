@@ -4,13 +4,13 @@ use crate::lifecycle::api::forms::{Farewell, HeartbeatForm};
 use crate::lifecycle::api::ids::{Claim, WorkerId};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::WorkerState;
-use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::beats::SentHeartbeat;
 
 /// What a request to the backend was for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) enum Purpose {
     Register(WorkerId),
-    Heartbeat(Beat),
+    Heartbeat(SentHeartbeat),
     FinalHeartbeat {
         state: WorkerState,
         form: HeartbeatForm,
@@ -20,7 +20,7 @@ pub(in crate::lifecycle) enum Purpose {
     Report(Claim),
     LookBeforeRepeat(Claim),
     LookAgain(Claim),
-    LookForLost(Claim),
+    CheckUnextended(Claim),
     Progress(Claim),
     Checkpoint(Claim),
     Manifest,

@@ -6,12 +6,12 @@ use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::forms::Farewell;
 use crate::lifecycle::api::ids::WorkerId;
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::{Setbacks, is_of_an_outage};
+use crate::lifecycle::backend::retry_state::{RetryState, is_of_an_outage};
 use crate::lifecycle::machine::Lifecycle;
 
 /// However short the heartbeat interval is, pauses between registrations may become this long.
@@ -25,11 +25,11 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
         self.retire();
         self.agent.worker = Some(worker);
-        self.agent.is_settled = false;
+        self.agent.is_registration_answered = false;
         self.agent.is_known = false;
         self.agent.has_left = false;
-        self.agent.registrations = Setbacks::default();
-        self.vitals.begin_anew();
+        self.agent.registrations = RetryState::default();
+        self.vitals.reset();
         self.register(now);
     }
 
@@ -50,7 +50,7 @@ impl Lifecycle {
             let was_known = std::mem::replace(&mut self.agent.is_known, !self.agent.has_left);
             // Its first answer came after the end had begun: what was held back until then is due.
             if self.phase.is_terminating() && self.agent.is_known && !was_known {
-                self.beat_now(now);
+                self.heartbeat_now(now);
             }
         } else if let Some(is_known) = self.agent.retired.get_mut(worker) {
             *is_known = true;
@@ -78,22 +78,26 @@ impl Lifecycle {
                 self.registration_is_settled(now);
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
-            Reply::Failed(Failure::NotOffered) => {
-                self.say(Remark::NotRegistered);
+            Reply::Failed(Failure::Unsupported) => {
+                self.notify(Notice::NotRegistered);
                 self.registration_is_settled(now);
                 if self.phase.is_terminating() {
-                    self.beat_now(now);
+                    self.heartbeat_now(now);
                 }
             }
             Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(now),
             Reply::Failed(failure) => self.register_again(failure, now),
-            Reply::Beaten { .. } | Reply::Fetched(_) | Reply::Accepted | Reply::Looked(_) | Reply::Described(_) => {
+            Reply::HeartbeatOk { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => {
                 self.register_again(Failure::Unanswered, now);
             }
         }
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
-            self.say(Remark::Registered(worker.clone()));
+            self.notify(Notice::Registered(worker.clone()));
             // Even after its deregistration: then it is undone by another one.
             self.agent.has_left = false;
             self.is_known_now(worker, now);
@@ -107,11 +111,11 @@ impl Lifecycle {
         let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
         let longest = longest.unwrap_or(wanted).min(self.options.visibility_timeout / 3);
         let used = wanted.min(longest);
-        let was = std::mem::replace(&mut self.agent.beats.interval, used);
+        let was = std::mem::replace(&mut self.agent.heartbeats.interval, used);
         if is_fixed && used < configured && used != was {
-            self.say(Remark::HeartbeatIntervalCut { configured, used });
+            self.notify(Notice::HeartbeatIntervalCut { configured, used });
         }
-        if self.timers.due(Timer::Heartbeat).is_some() {
+        if self.timers.deadline_of(Timer::Heartbeat).is_some() {
             self.timers.arm_at_latest(Timer::Heartbeat, now.after(used));
         }
     }
@@ -124,11 +128,11 @@ impl Lifecycle {
         let mut pause = self.retry_pause(before, failure);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
-            let longest = self.agent.beats.interval.max(SHORTEST_LONG_PAUSE);
+            let longest = self.agent.heartbeats.interval.max(SHORTEST_LONG_PAUSE);
             pause = pause.min(self.jitter.poll_pause(longest));
         }
         self.timers.arm(Timer::Register, now.after(pause));
-        self.say(Remark::CallFailed {
+        self.notify(Notice::CallFailed {
             what: "registration",
             job: None,
             failure,
@@ -139,17 +143,17 @@ impl Lifecycle {
     /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
     /// registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, now: Moment) {
-        let was_settled = std::mem::replace(&mut self.agent.is_settled, true);
+        let was_settled = std::mem::replace(&mut self.agent.is_registration_answered, true);
         // It may be another backend by now, or another version.
-        self.agent.knows_habits = false;
+        self.agent.knows_traits = false;
         self.agent.manifest_failures = 0;
         self.agent.bare_acks_since = None;
         self.agent.has_no_progress = false;
         self.agent.has_no_checkpoints = false;
-        self.agent.beats.forget_backend();
+        self.agent.heartbeats.forget_backend();
         self.agent.fetch_forms.forget_backend();
         if !was_settled && !self.phase.is_terminating() {
-            self.beat_now(now);
+            self.heartbeat_now(now);
         }
     }
 
@@ -180,14 +184,14 @@ impl Lifecycle {
     /// Whether an answer may still make this incarnation known, or bring it a job.
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
         self.calls.values().any(|purpose| match purpose {
-            Purpose::Register(worker) | Purpose::Fetch(worker, _) | Purpose::Heartbeat(Beat { worker, .. }) => {
-                worker == former
-            }
+            Purpose::Register(worker)
+            | Purpose::Fetch(worker, _)
+            | Purpose::Heartbeat(SentHeartbeat { worker, .. }) => worker == former,
             Purpose::FinalHeartbeat { .. }
             | Purpose::Report(_)
             | Purpose::LookBeforeRepeat(_)
             | Purpose::LookAgain(_)
-            | Purpose::LookForLost(_)
+            | Purpose::CheckUnextended(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
             | Purpose::Manifest
@@ -225,10 +229,10 @@ impl Lifecycle {
         now: Moment,
     ) {
         let is_refused = *reply == Reply::Failed(Failure::Refused);
-        let is_missing = *reply == Reply::Failed(Failure::NotOffered);
+        let is_missing = *reply == Reply::Failed(Failure::Unsupported);
         let is_gone = matches!(
             reply,
-            Reply::Failed(Failure::NotOffered | Failure::AlreadyCompleted | Failure::Unregistered)
+            Reply::Failed(Failure::Unsupported | Failure::AlreadyCompleted | Failure::Unregistered)
         );
         match way {
             Farewell::Full if is_refused => self.deregister(worker, Farewell::Bare, now),
@@ -242,7 +246,7 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn note_failure(&mut self, what: &'static str, reply: &Reply) {
         if let Reply::Failed(failure) = *reply {
-            self.say(Remark::CallFailed {
+            self.notify(Notice::CallFailed {
                 what,
                 job: None,
                 failure,
@@ -255,35 +259,35 @@ impl Lifecycle {
     /// is asked no more often than that.
     pub(super) fn ask_for_manifest(&mut self, now: Moment) {
         let is_asking = self.is_waiting_for(|purpose| *purpose == Purpose::Manifest);
-        if !self.agent.knows_habits && !is_asking && !self.phase.is_terminating() {
+        if !self.agent.knows_traits && !is_asking && !self.phase.is_terminating() {
             self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);
         }
     }
 
     pub(in crate::lifecycle) fn manifest_replied(&mut self, reply: &Reply) {
         match reply {
-            Reply::Described(habits) => {
-                self.agent.habits = *habits;
-                self.agent.knows_habits = true;
+            Reply::Manifest(habits) => {
+                self.agent.traits = *habits;
+                self.agent.knows_traits = true;
             }
             // The next heartbeat asks again, a few times.
             Reply::Failed(
                 Failure::NotSent
-                | Failure::NoRoom
+                | Failure::Overloaded
                 | Failure::NoCredentials
                 | Failure::Unanswered
                 | Failure::ServerError
-                | Failure::Foreign
+                | Failure::NotFromBackend
                 | Failure::Redirected
-                | Failure::Declined { .. },
+                | Failure::RetryLater { .. },
             ) => {
                 self.agent.manifest_failures += 1;
-                self.agent.knows_habits = self.agent.manifest_failures >= MANIFEST_ATTEMPTS;
+                self.agent.knows_traits = self.agent.manifest_failures >= MANIFEST_ATTEMPTS;
             }
             // It does not tell, or not us: then it is as any other.
             Reply::Failed(
                 Failure::Unauthorized
-                | Failure::NotOffered
+                | Failure::Unsupported
                 | Failure::Unregistered
                 | Failure::NotFound
                 | Failure::Lost
@@ -292,10 +296,10 @@ impl Lifecycle {
                 | Failure::Refused,
             )
             | Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
-            | Reply::Looked(_) => self.agent.knows_habits = true,
+            | Reply::JobSeen(_) => self.agent.knows_traits = true,
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
 
 use crate::lifecycle::api::call::{Directive, Reply};
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::words::Reason;
-use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::resumed::Resumed;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -14,28 +14,28 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn resumed(&mut self, reason: Reason) {
         let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
         let was_asked = self.agent.last_directive == Some(Directive::Quiet);
-        self.agent.beats.resumed = Some(Resumed {
+        self.agent.heartbeats.resumed = Some(Resumed {
             is_contested: is_operators && was_asked,
         });
     }
 
     /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
-    pub(super) fn resume_is_answered(&mut self, beat: &Beat, reply: &Reply) {
+    pub(super) fn resume_is_answered(&mut self, beat: &SentHeartbeat, reply: &Reply) {
         if !beat.is_after_resume {
             return;
         }
-        let Some(resumed) = self.agent.beats.resumed.take() else {
+        let Some(resumed) = self.agent.heartbeats.resumed.take() else {
             return;
         };
         let asks_for_quiet = matches!(
             reply,
-            Reply::Beaten {
+            Reply::HeartbeatOk {
                 directive: Some(Directive::Quiet),
                 ..
             }
         );
         if resumed.is_contested && asks_for_quiet {
-            self.say(Remark::QuietStays);
+            self.notify(Notice::QuietStays);
         }
     }
 }

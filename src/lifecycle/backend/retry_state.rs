@@ -8,19 +8,19 @@ use crate::lifecycle::api::time::Moment;
 
 /// Failures in a row of the same thing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Setbacks {
+pub struct RetryState {
     count: u32,
     last: Option<Failure>,
     /// When the last ones in a row that were of one kind began.
-    alike_since: Option<Moment>,
+    same_kind_since: Option<Moment>,
 }
 
-impl Setbacks {
+impl RetryState {
     /// Another one. How many there were before.
     pub fn add(&mut self, failure: Failure, now: Moment) -> u32 {
         let is_alike = |last: Failure| mem::discriminant(&last) == mem::discriminant(&failure);
         if !self.last.is_some_and(is_alike) {
-            self.alike_since = Some(now);
+            self.same_kind_since = Some(now);
         }
         self.last = Some(failure);
         let before = self.count;
@@ -30,14 +30,14 @@ impl Setbacks {
 
     /// Since when every one of them has been of the kind of the last one.
     #[must_use]
-    pub fn alike_since(&self) -> Option<Moment> {
-        self.alike_since
+    pub fn same_kind_since(&self) -> Option<Moment> {
+        self.same_kind_since
     }
 
     /// For how long every one of them has been of the kind of the last one.
     #[must_use]
-    pub fn alike_for(&self, now: Moment) -> Duration {
-        self.alike_since.map_or(Duration::ZERO, |since| since.until(now))
+    pub fn same_kind_for(&self, now: Moment) -> Duration {
+        self.same_kind_since.map_or(Duration::ZERO, |since| since.elapsed(now))
     }
 
     /// The pause that the backend asked for after the last one.
@@ -48,12 +48,12 @@ impl Setbacks {
 
     /// Whether the last one was such a failure.
     #[must_use]
-    pub fn were(&self, such: fn(Failure) -> bool) -> bool {
-        self.last.is_some_and(such)
+    pub fn last_was(&self, is_cause: fn(Failure) -> bool) -> bool {
+        self.last.is_some_and(is_cause)
     }
 
     /// The next pause is a short one again. What the last one was is still known.
-    pub fn begin_anew(&mut self) {
+    pub fn reset(&mut self) {
         self.count = 0;
     }
 }
@@ -62,16 +62,16 @@ impl Setbacks {
 #[must_use]
 pub fn asked_for(failure: Failure) -> Option<Duration> {
     match failure {
-        Failure::Declined { retry_after } => retry_after,
+        Failure::RetryLater { retry_after } => retry_after,
         Failure::NotSent
-        | Failure::NoRoom
+        | Failure::Overloaded
         | Failure::NoCredentials
         | Failure::Unanswered
         | Failure::ServerError
         | Failure::Redirected
         | Failure::Unauthorized
-        | Failure::NotOffered
-        | Failure::Foreign
+        | Failure::Unsupported
+        | Failure::NotFromBackend
         | Failure::Unregistered
         | Failure::NotFound
         | Failure::Lost
@@ -87,7 +87,7 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
 pub fn is_of_an_outage(failure: Failure) -> bool {
     matches!(
         failure,
-        Failure::NotSent | Failure::Unanswered | Failure::ServerError | Failure::Foreign
+        Failure::NotSent | Failure::Unanswered | Failure::ServerError | Failure::NotFromBackend
     )
 }
 
@@ -104,40 +104,40 @@ mod tests {
     #[test]
     fn failures_are_counted_and_those_of_one_kind_are_timed() {
         let at = |seconds| Moment::new(Duration::from_secs(seconds));
-        let mut setbacks = Setbacks::default();
-        assert_eq!(setbacks.add(Failure::Foreign, at(10)), 0);
-        assert_eq!(setbacks.add(Failure::Foreign, at(20)), 1);
-        assert_eq!(setbacks.alike_for(at(20)), Duration::from_secs(10));
+        let mut setbacks = RetryState::default();
+        assert_eq!(setbacks.add(Failure::NotFromBackend, at(10)), 0);
+        assert_eq!(setbacks.add(Failure::NotFromBackend, at(20)), 1);
+        assert_eq!(setbacks.same_kind_for(at(20)), Duration::from_secs(10));
         assert_eq!(setbacks.add(Failure::NotSent, at(30)), 2);
-        assert_eq!(setbacks.alike_for(at(35)), Duration::from_secs(5));
+        assert_eq!(setbacks.same_kind_for(at(35)), Duration::from_secs(5));
         assert_eq!(setbacks.add(Failure::NotSent, at(40)), 3);
     }
 
     #[test]
     fn after_a_new_beginning_pauses_are_short_and_the_last_failure_is_still_known() {
-        let mut setbacks = Setbacks::default();
+        let mut setbacks = RetryState::default();
         let now = Moment::new(Duration::ZERO);
-        assert!(!setbacks.were(is_of_an_outage));
+        assert!(!setbacks.last_was(is_of_an_outage));
         setbacks.add(Failure::NotSent, now);
-        assert!(setbacks.were(is_of_an_outage) && !setbacks.were(is_of_credentials));
+        assert!(setbacks.last_was(is_of_an_outage) && !setbacks.last_was(is_of_credentials));
         assert_eq!(setbacks.add(Failure::NotSent, now), 1);
-        setbacks.begin_anew();
-        assert!(setbacks.were(is_of_an_outage));
+        setbacks.reset();
+        assert!(setbacks.last_was(is_of_an_outage));
         assert_eq!(setbacks.add(Failure::NotSent, now), 0);
     }
 
     #[test]
     fn only_the_last_failure_may_have_asked_for_a_pause() {
-        let mut setbacks = Setbacks::default();
+        let mut setbacks = RetryState::default();
         let (now, pause) = (Moment::new(Duration::ZERO), Duration::from_secs(9));
         setbacks.add(
-            Failure::Declined {
+            Failure::RetryLater {
                 retry_after: Some(pause),
             },
             now,
         );
         assert_eq!(setbacks.asked_for(), Some(pause));
-        setbacks.add(Failure::Declined { retry_after: None }, now);
+        setbacks.add(Failure::RetryLater { retry_after: None }, now);
         assert_eq!(setbacks.asked_for(), None);
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::jobs::job::{Place, Step, What};
+use crate::lifecycle::jobs::job::{Place, ReportStage, What};
 use crate::lifecycle::machine::Lifecycle;
 
 /// How long the worker may answer differently when the backend does not take its result.
@@ -21,13 +21,13 @@ impl Lifecycle {
         let takes_bare = self
             .agent
             .bare_acks_since
-            .is_some_and(|since| since.until(now) < BARE_FOR);
+            .is_some_and(|since| since.elapsed(now) < BARE_FOR);
         takes_bare && matches!(what, What::Ack { .. })
     }
 
     /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.
     pub(super) fn note_ack_form(&mut self, is_bare: bool, now: Moment) {
-        let since = self.agent.bare_acks_since.filter(|since| since.until(now) < BARE_FOR);
+        let since = self.agent.bare_acks_since.filter(|since| since.elapsed(now) < BARE_FOR);
         self.agent.bare_acks_since = is_bare.then(|| since.unwrap_or(now));
     }
 
@@ -41,10 +41,10 @@ impl Lifecycle {
                 if let Some(report) = self.jobs.report_mut(claim) {
                     report.is_bare = true;
                 }
-                self.jobs.step(claim, Step::Due);
+                self.jobs.step(claim, ReportStage::Due);
             }
             What::Ack { result: Some(_) } => {
-                self.jobs.step(claim, Step::ResultRefused);
+                self.jobs.step(claim, ReportStage::ResultRefused);
                 match listener.filter(|id| self.connections.is_open(*id)) {
                     Some(connection) => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";
@@ -60,7 +60,7 @@ impl Lifecycle {
                     let message = "the backend refuses the outcome";
                     self.refuse(connection, ErrorCode::Refused, message, Some(id));
                 }
-                self.leave_to_lapse(claim, "the backend refuses its outcome in every form");
+                self.let_reservation_expire(claim, "the backend refuses its outcome in every form");
             }
         }
     }
@@ -72,12 +72,12 @@ impl Lifecycle {
         let what = What::Ack { result: None };
         let is_bare = self.is_bare_at_first(&what, now);
         if let Some(report) = self.jobs.report_mut(claim)
-            && report.step == Step::ResultRefused
+            && report.step == ReportStage::ResultRefused
         {
             report.what = what;
             report.is_bare = is_bare;
-            self.jobs.step(claim, Step::Due);
-            self.say(Remark::ResultDropped(subject));
+            self.jobs.step(claim, ReportStage::Due);
+            self.notify(Notice::ResultDropped(subject));
         }
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::lifecycle::api::effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobError};
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::Leftovers;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::CancelReason;
@@ -39,7 +39,7 @@ impl Lifecycle {
                 let reason = "not started: more than was asked for, or no longer taking jobs";
                 self.requeue(claim, reason, now);
             } else if !self.is_refused_as_too_large(claim, now) {
-                self.say(Remark::Claimed(subject));
+                self.notify(Notice::Claimed(subject));
             }
         }
         is_news
@@ -85,17 +85,18 @@ impl Lifecycle {
         if self.jobs.waiting().contains(&claim) {
             self.replace_waiting(claim, delivery, worker, now);
             if !self.is_refused_as_too_large(claim, now) {
-                self.say(Remark::Replaced(Arc::clone(&delivery.subject)));
+                self.notify(Notice::Replaced(Arc::clone(&delivery.subject)));
             }
             return true;
         }
         if self.is_regained_beyond_credit(claim) {
             let why = "more than was asked for, and its handler has not stopped since it was lost";
-            self.say(Remark::Abandoned(Arc::clone(&delivery.subject), why));
+            self.notify(Notice::Abandoned(Arc::clone(&delivery.subject), why));
             return true;
         }
         // A look that is on its way may still show what came before this reservation.
-        self.calls.retain(|_, purpose| *purpose != Purpose::LookForLost(claim));
+        self.calls
+            .retain(|_, purpose| *purpose != Purpose::CheckUnextended(claim));
         self.regain(claim, now);
         let Some(job) = self.jobs.get_mut(claim) else {
             return false;
@@ -105,7 +106,7 @@ impl Lifecycle {
         job.delivery.subject = Arc::clone(&delivery.subject);
         job.claimed_at = now;
         job.worker = worker.clone();
-        self.say(Remark::Adopted(Arc::clone(&delivery.subject)));
+        self.notify(Notice::Adopted(Arc::clone(&delivery.subject)));
         true
     }
 
@@ -160,8 +161,8 @@ impl Lifecycle {
         };
         self.jobs.place(claim, Place::Held(held));
         self.connections.serve(connection, claim);
-        self.order(Effect::Tell(connection, Word::Job { envelope, checkpoint }));
-        self.say(Remark::HandedOver(subject, connection));
+        self.order(Effect::Tell(connection, ToWorker::Job { envelope, checkpoint }));
+        self.notify(Notice::HandedOver(subject, connection));
         self.outbound(connection, true, now);
         if let Some(timeout) = timeout {
             self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
@@ -175,14 +176,14 @@ impl Lifecycle {
             // It has been told of already, and its handler was told to stop.
             return self.end_if_stuck(claim, now);
         }
-        self.say(Remark::TimedOut(job.subject()));
+        self.notify(Notice::TimedOut(job.subject()));
         self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
         self.timers
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));
     }
 
     /// The handler went on for all of the grace: nothing but the end of its process stops it.
-    pub(in crate::lifecycle) fn job_outlived_grace(&mut self, claim: Claim, now: Moment) {
+    pub(in crate::lifecycle) fn ignored_cancel(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
         let cause = EndCause::Hung {
@@ -208,10 +209,10 @@ impl Lifecycle {
         let id = job.id().clone();
         held.cancelled = held.cancelled.or(Some(reason));
         held.is_told_of_shutdown = reason == CancelReason::Shutdown;
-        let end = self.shutdown.plan.map(|plan| plan.cancel.from_now(now));
+        let end = self.shutdown.plan.map(|plan| plan.cancel.remaining(now));
         let grace = end.map_or(grace, |end| grace.min(end));
         self.jobs.place(claim, Place::Held(held));
-        self.tell(held.connection, Word::Cancel { job: id, reason, grace });
+        self.tell(held.connection, ToWorker::Cancel { job: id, reason, grace });
     }
 
     /// Nobody works on this job any more and nobody answered it.
@@ -220,7 +221,7 @@ impl Lifecycle {
         let Place::Held(held) = job.place else { return };
         let is_lost = job.is_lost;
         // In a drain the earlier of the two ends decides.
-        let has_time_left = self.phase == Phase::Stop && self.timers.due(Timer::JobGrace(claim)).is_some();
+        let has_time_left = self.phase == Phase::Stop && self.timers.deadline_of(Timer::JobGrace(claim)).is_some();
         self.let_go(claim);
         if is_lost {
             self.finish(claim);

@@ -15,14 +15,14 @@ use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::ids::{Claim, JobId};
 use crate::lifecycle::api::job::{JobState, JobView};
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::CancelReason;
-use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::link::StoreSeen;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, Step, What};
+use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, ReportStage, What};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -58,7 +58,12 @@ impl Lifecycle {
     }
 
     /// A heartbeat was accepted: until when what it named is reserved.
-    pub(in crate::lifecycle) fn note_extended(&mut self, beat: &Beat, extended: Option<&[JobId]>, now: Moment) {
+    pub(in crate::lifecycle) fn note_extended(
+        &mut self,
+        beat: &SentHeartbeat,
+        extended: Option<&[JobId]>,
+        now: Moment,
+    ) {
         if extended.is_some_and(|extended| !extended.is_empty()) {
             self.store_was_seen(beat.at, now);
         }
@@ -100,8 +105,10 @@ impl Lifecycle {
             return self.report_is_lost(claim);
         }
         let step = match (&report.what, report.question) {
-            (What::Ack { .. }, Question::Done | Question::ResultTaken) => Step::Pausing,
-            (What::Ack { .. }, Question::Completed) | (What::Fail { .. } | What::Requeue { .. }, _) => Step::Doubtful,
+            (What::Ack { .. }, Question::Done | Question::ResultTaken) => ReportStage::Pausing,
+            (What::Ack { .. }, Question::Completed) | (What::Fail { .. } | What::Requeue { .. }, _) => {
+                ReportStage::Doubtful
+            }
         };
         self.pause_report(claim, step, Failure::NotFound, now);
     }
@@ -113,16 +120,16 @@ impl Lifecycle {
             report.question = Question::Completed;
         }
         let conflict = Failure::Conflict { was_sent_twice };
-        self.pause_report(claim, Step::Doubtful, conflict, now);
+        self.pause_report(claim, ReportStage::Doubtful, conflict, now);
     }
 
     /// The job is completed: by an earlier ACK of ours, or, where this was the only one, by somebody else.
     pub(super) fn job_is_completed(&mut self, claim: Claim, now: Moment) {
         let is_repeat = self.jobs.report_mut(claim).is_some_and(|report| report.sent > 1);
         if is_repeat {
-            self.settled(claim, now);
+            self.reported(claim, now);
         } else if let Some(job) = self.finish(claim) {
-            self.say(Remark::DoneTwice(job.subject()));
+            self.notify(Notice::DoneTwice(job.subject()));
             let message = "the job was completed by somebody else: the backend takes no other outcome of it";
             self.tell_of_loss(&job, message);
         }
@@ -130,7 +137,7 @@ impl Lifecycle {
 
     pub(super) fn report_is_lost(&mut self, claim: Claim) {
         let Some(job) = self.finish(claim) else { return };
-        self.say(Remark::ReservationLost(job.subject(), CancelReason::Lost));
+        self.notify(Notice::ReservationLost(job.subject(), CancelReason::Lost));
         let message = "the reservation was lost: the backend no longer takes an outcome of this job from us";
         self.tell_of_loss(&job, message);
     }
@@ -148,34 +155,34 @@ impl Lifecycle {
     /// An ACK met an error of the backend. When nothing else is met for minutes, and the backend takes other outcomes or shows
     /// this very job, it is the result that it never takes.
     pub(super) fn ack_meets_server_error(&mut self, claim: Claim, now: Moment) {
-        self.pause_report(claim, Step::Pausing, Failure::ServerError, now);
+        self.pause_report(claim, ReportStage::Pausing, Failure::ServerError, now);
         let taken_at = self.agent.outcome_taken_at;
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
         let has_result = matches!(report.what, What::Ack { result: Some(_) });
-        let Some(since) = report.setbacks.alike_since() else {
+        let Some(since) = report.setbacks.same_kind_since() else {
             return;
         };
-        if !has_result || since.until(now) < BROKEN_FOR_GOOD {
+        if !has_result || since.elapsed(now) < BROKEN_FOR_GOOD {
             return;
         }
         if taken_at.is_some_and(|taken| taken > since) {
             self.go_without_result(claim, now);
         } else {
             report.question = Question::ResultTaken;
-            self.jobs.step(claim, Step::Doubtful);
+            self.jobs.step(claim, ReportStage::Doubtful);
         }
     }
 
     fn go_without_result(&mut self, claim: Claim, now: Moment) {
         self.timers.cancel(Timer::Report(claim));
-        self.jobs.step(claim, Step::ResultRefused);
+        self.jobs.step(claim, ReportStage::ResultRefused);
         self.drop_result(claim, now);
     }
 
     pub(super) fn give_up_on_foreign(&mut self, claim: Claim, now: Moment) {
-        let is_over = |report: &mut Report| report.setbacks.alike_for(now) >= FOREIGN_FOR_GOOD;
+        let is_over = |report: &mut Report| report.setbacks.same_kind_for(now) >= FOREIGN_FOR_GOOD;
         if self.jobs.report_mut(claim).is_some_and(is_over) {
             self.report_is_lost(claim);
         }
@@ -183,41 +190,41 @@ impl Lifecycle {
 
     pub(super) fn look_before_repeat(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let call = Call::Look { job: job.id().clone() };
+        let call = Call::GetJob { job: job.id().clone() };
         let purpose = Purpose::LookBeforeRepeat(claim);
         let sent = self.call(call, purpose, self.options.request_timeout, now);
-        self.jobs.step(claim, Step::Looking(sent, now));
+        self.jobs.step(claim, ReportStage::Looking(sent, now));
     }
 
     pub(in crate::lifecycle) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Reporting(report) = &job.place else { return };
-        let Step::Looking(_, asked_at) = report.step else {
+        let ReportStage::Looking(_, asked_at) = report.step else {
             return;
         };
         let question = report.question;
         match reply {
-            Reply::Looked(view) => self.looked_at_report(claim, question, &view, asked_at, now),
+            Reply::JobSeen(view) => self.looked_at_report(claim, question, &view, asked_at, now),
             // Whatever a look meets: the ACK itself is tried again, with its result.
-            Reply::Failed(_) if question == Question::ResultTaken => self.jobs.step(claim, Step::Due),
+            Reply::Failed(_) if question == Question::ResultTaken => self.jobs.step(claim, ReportStage::Due),
             Reply::Failed(
                 failure @ (Failure::NotSent
-                | Failure::NoRoom
+                | Failure::Overloaded
                 | Failure::NoCredentials
                 | Failure::Unanswered
                 | Failure::ServerError
-                | Failure::Declined { .. }
+                | Failure::RetryLater { .. }
                 | Failure::Redirected
                 | Failure::Unauthorized),
             ) => {
-                self.pause_report(claim, Step::Doubtful, failure, now);
+                self.pause_report(claim, ReportStage::Doubtful, failure, now);
             }
-            Reply::Failed(failure @ Failure::Foreign) => {
-                self.pause_report(claim, Step::Doubtful, failure, now);
+            Reply::Failed(failure @ Failure::NotFromBackend) => {
+                self.pause_report(claim, ReportStage::Doubtful, failure, now);
                 self.give_up_on_foreign(claim, now);
             }
             Reply::Failed(
-                Failure::NotOffered
+                Failure::Unsupported
                 | Failure::Unregistered
                 | Failure::NotFound
                 | Failure::Lost
@@ -226,9 +233,9 @@ impl Lifecycle {
                 | Failure::Refused,
             )
             | Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
-            | Reply::Described(_)
+            | Reply::Manifest(_)
             | Reply::Accepted => self.nobody_shows_it(claim, question),
         }
     }
@@ -239,9 +246,9 @@ impl Lifecycle {
             (Question::Done | Question::Completed, JobState::Missing) => self.job_not_found(claim, asked_at, now),
             (Question::Completed | Question::ResultTaken, JobState::Completed) => self.job_is_completed(claim, now),
             // A FAIL or a requeue without an answer: repeated only if the job is as it was before.
-            (Question::Done, JobState::Active) if is_ours => self.jobs.step(claim, Step::Due),
+            (Question::Done, JobState::Active) if is_ours => self.jobs.step(claim, ReportStage::Due),
             (Question::ResultTaken, JobState::Active) if is_ours => self.go_without_result(claim, now),
-            (Question::ResultTaken, _) => self.jobs.step(claim, Step::Due),
+            (Question::ResultTaken, _) => self.jobs.step(claim, ReportStage::Due),
             (Question::Done | Question::Completed, _) => self.nobody_shows_it(claim, question),
         }
     }
@@ -249,10 +256,10 @@ impl Lifecycle {
     /// A look that does not show what the outcome hangs on.
     fn nobody_shows_it(&mut self, claim: Claim, question: Question) {
         match question {
-            Question::Done => self.leave_to_lapse(claim, CANNOT_BE_TOLD),
+            Question::Done => self.let_reservation_expire(claim, CANNOT_BE_TOLD),
             // The conflict stands.
             Question::Completed => self.report_is_lost(claim),
-            Question::ResultTaken => self.jobs.step(claim, Step::Due),
+            Question::ResultTaken => self.jobs.step(claim, ReportStage::Due),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::lifecycle::api::call::Habits;
+use crate::lifecycle::api::call::BackendTraits;
 use crate::lifecycle::api::frames::Progress;
 use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, Text, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobError, Reservation, Subject};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::CancelReason;
-use crate::lifecycle::backend::retry_state::Setbacks;
+use crate::lifecycle::backend::retry_state::RetryState;
 
 /// One claimed job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ pub struct Again {
     /// How far it is.
     pub step: LookStep,
     /// Looks that failed.
-    pub setbacks: Setbacks,
+    pub setbacks: RetryState,
     /// When the first one was made.
     pub since: Option<Moment>,
 }
@@ -104,9 +104,9 @@ pub struct Report {
     /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
     pub is_bare: bool,
     /// How far it is.
-    pub step: Step,
+    pub step: ReportStage,
     /// Failed attempts to deliver it.
-    pub setbacks: Setbacks,
+    pub setbacks: RetryState,
     /// Who is told when the backend has it.
     pub connection: Option<ConnectionId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
@@ -161,7 +161,7 @@ pub enum What {
 
 /// How far a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum ReportStage {
     /// To be sent as soon as there is room.
     Due,
     /// To be sent again after a pause.
@@ -191,7 +191,7 @@ pub struct News {
     pub checkpoint_failures: u32,
 }
 
-impl Step {
+impl ReportStage {
     /// Whether it ends by time alone, with another attempt.
     #[must_use]
     pub fn is_pause(self) -> bool {
@@ -242,8 +242,8 @@ impl Job {
             Place::Reporting(report) => match report.what {
                 What::Ack { .. } => false,
                 What::Fail { .. } | What::Requeue { .. } => match report.step {
-                    Step::Due | Step::Pausing | Step::ResultRefused => false,
-                    Step::Sent(..) | Step::Doubtful | Step::Looking(..) => true,
+                    ReportStage::Due | ReportStage::Pausing | ReportStage::ResultRefused => false,
+                    ReportStage::Sent(..) | ReportStage::Doubtful | ReportStage::Looking(..) => true,
                 },
             },
         };
@@ -252,7 +252,7 @@ impl Job {
 
     /// Why it must not be requeued, if so: that would discard it, or could with a backend that does such a thing.
     #[must_use]
-    pub fn why_not_requeue(&self, backend: Habits) -> Option<&'static str> {
+    pub fn why_not_requeue(&self, backend: BackendTraits) -> Option<&'static str> {
         match (self.delivery.reservation.attempt, self.delivery.subject.max_attempts) {
             (Some(attempt), Some(most)) if attempt < most => None,
             (Some(_), Some(_)) => Some("a requeue would discard it: its attempts are used up"),

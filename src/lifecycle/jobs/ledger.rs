@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::api::job::Delivery;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Step, Suspicion};
+use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, ReportStage, Suspicion};
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ impl Ledger {
     pub fn place(&mut self, claim: Claim, place: Place) {
         let Some(job) = self.jobs.get_mut(&claim) else { return };
         let was_surplus = is_surplus(&job.place);
-        let is_due = matches!(&place, Place::Reporting(report) if report.step == Step::Due);
+        let is_due = matches!(&place, Place::Reporting(report) if report.step == ReportStage::Due);
         let is_waiting = place == Place::Waiting;
         let is_surplus = is_surplus(&place);
         job.place = place;
@@ -164,10 +164,10 @@ impl Ledger {
     }
 
     /// Sets how far the report of a job is.
-    pub fn step(&mut self, claim: Claim, step: Step) {
+    pub fn step(&mut self, claim: Claim, step: ReportStage) {
         if let Some(report) = self.report_mut(claim) {
             report.step = step;
-            set(&mut self.due, claim, step == Step::Due);
+            set(&mut self.due, claim, step == ReportStage::Due);
         }
     }
 

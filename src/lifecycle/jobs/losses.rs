@@ -10,12 +10,12 @@ use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId};
 use crate::lifecycle::api::job::JobState;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::CancelReason;
-use crate::lifecycle::backend::beats::Beat;
+use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Held, Job, Place};
 use crate::lifecycle::jobs::reports::is_ours;
@@ -31,10 +31,15 @@ const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
 impl Lifecycle {
     /// Looks at the reservations that a heartbeat did not extend, where the backend is known to tell. Once it is, a reply
     /// without that list is an empty list: there are languages that leave one out.
-    pub(in crate::lifecycle) fn look_for_lost(&mut self, beat: &Beat, extended: Option<Vec<JobId>>, now: Moment) {
+    pub(in crate::lifecycle) fn look_for_lost(
+        &mut self,
+        beat: &SentHeartbeat,
+        extended: Option<Vec<JobId>>,
+        now: Moment,
+    ) {
         let tells = extended.is_some();
-        let was_told_before = self.agent.beats.extends;
-        self.agent.beats.extends |= tells;
+        let was_told_before = self.agent.heartbeats.extends;
+        self.agent.heartbeats.extends |= tells;
         let extended: BTreeSet<JobId> = extended.unwrap_or_default().into_iter().collect();
         let (kept, missing): (Vec<_>, Vec<_>) = beat.named.iter().partition(|(id, _)| extended.contains(id));
         for (_, claim) in &kept {
@@ -49,7 +54,7 @@ impl Lifecycle {
         let looks = self
             .calls
             .values()
-            .filter(|call| matches!(call, Purpose::LookForLost(_)));
+            .filter(|call| matches!(call, Purpose::CheckUnextended(_)));
         let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(looks.count());
         let suspects = missing.into_iter().filter_map(|(_, claim)| {
             let job = self
@@ -71,14 +76,14 @@ impl Lifecycle {
         job.suspicion.is_looked_at = true;
         job.suspicion.looked_at = Some(now);
         job.suspicion.is_backed = is_backed;
-        let call = Call::Look { job: job.id().clone() };
-        self.call(call, Purpose::LookForLost(claim), self.options.request_timeout, now);
+        let call = Call::GetJob { job: job.id().clone() };
+        self.call(call, Purpose::CheckUnextended(claim), self.options.request_timeout, now);
     }
 
     pub(in crate::lifecycle) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.suspicion.is_looked_at = false;
-        let Reply::Looked(view) = reply else { return };
+        let Reply::JobSeen(view) = reply else { return };
         if view.state == JobState::Missing && !is_missed_for_good(job, now) {
             return;
         }
@@ -102,11 +107,11 @@ impl Lifecycle {
             Place::Reporting(_) => {}
             Place::Waiting => {
                 self.finish(claim);
-                self.say(Remark::ReservationLost(subject, reason));
+                self.notify(Notice::ReservationLost(subject, reason));
             }
             Place::Held(_) => {
                 self.jobs.lose(claim);
-                self.say(Remark::ReservationLost(subject, reason));
+                self.notify(Notice::ReservationLost(subject, reason));
                 let grace = self.options.timeout_grace;
                 self.cancel(claim, reason, grace, now);
                 self.timers.arm(Timer::LostGrace(claim), now.after(grace));
@@ -124,7 +129,7 @@ impl Lifecycle {
             let cancelled = None;
             self.jobs.place(claim, Place::Held(Held { cancelled, ..held }));
         }
-        let is_due = |timer| self.timers.due(timer).is_some();
+        let is_due = |timer| self.timers.deadline_of(timer).is_some();
         let is_timed = is_due(Timer::JobTimeout(claim)) || is_due(Timer::JobGrace(claim));
         let has_a_timeout = self.jobs.get(claim).is_some_and(|job| job.delivery.timeout.is_some());
         if has_a_timeout && !is_timed {
@@ -150,7 +155,7 @@ impl Lifecycle {
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));
         self.jobs.is_overdue(claim);
-        self.say(Remark::Unanswered(subject, reason));
+        self.notify(Notice::Unanswered(subject, reason));
         self.end_if_stuck(claim, now);
     }
 
@@ -162,10 +167,10 @@ impl Lifecycle {
         }
         let Some(job) = self.jobs.get(claim) else { return };
         let has_a_timeout = job.delivery.timeout.is_some();
-        let is_timed_out = has_a_timeout && self.timers.due(Timer::JobTimeout(claim)).is_none();
+        let is_timed_out = has_a_timeout && self.timers.deadline_of(Timer::JobTimeout(claim)).is_none();
         let holder = job.holder().and_then(|holder| self.connections.get(holder));
         if is_timed_out || holder.is_some_and(|holder| self.is_stuck(holder.process)) {
-            self.job_outlived_grace(claim, now);
+            self.ignored_cancel(claim, now);
         }
     }
 
@@ -212,7 +217,7 @@ impl Lifecycle {
 /// Whether what a heartbeat of that time did not extend may be lost, and a look could prove it now.
 fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bool {
     let suspicion = &job.suspicion;
-    let can_be_proved = |since: Moment| is_backed || since.until(now) >= MISSING_FOR_GOOD;
+    let can_be_proved = |since: Moment| is_backed || since.elapsed(now) >= MISSING_FOR_GOOD;
     let is_here = matches!(job.place, Place::Waiting | Place::Held(_)) && job.again.is_none();
     // What was delivered since then is another reservation.
     is_here
@@ -226,5 +231,5 @@ fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bo
 fn is_missed_for_good(job: &mut Job, now: Moment) -> bool {
     let suspicion = &mut job.suspicion;
     let since = *suspicion.missing_since.get_or_insert(now);
-    suspicion.is_backed || since.until(now) >= MISSING_FOR_GOOD
+    suspicion.is_backed || since.elapsed(now) >= MISSING_FOR_GOOD
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::frames::{ErrorCode, Progress};
 use crate::lifecycle::api::ids::{Claim, Text};
 use crate::lifecycle::api::time::Moment;
@@ -39,7 +39,7 @@ impl Lifecycle {
         if let Some(job) = self.jobs.get_mut(claim) {
             job.news.progress = Some(progress);
         }
-        if self.timers.due(Timer::Progress(claim)).is_none() {
+        if self.timers.deadline_of(Timer::Progress(claim)).is_none() {
             self.send_progress(claim, now);
         }
     }
@@ -65,7 +65,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn progress_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
-        if *reply == Reply::Failed(Failure::NotOffered) {
+        if *reply == Reply::Failed(Failure::Unsupported) {
             self.agent.has_no_progress = true;
         }
         let Some(job) = self.jobs.get_mut(claim) else { return };
@@ -74,13 +74,13 @@ impl Lifecycle {
         if let (Reply::Accepted, Some(connection)) = (reply, holder) {
             self.tell(
                 connection,
-                Word::Ok {
+                ToWorker::Ok {
                     job: id,
                     about: About::Progress,
                 },
             );
         }
-        if self.timers.due(Timer::Progress(claim)).is_none() {
+        if self.timers.deadline_of(Timer::Progress(claim)).is_none() {
             self.send_progress(claim, now);
         }
     }
@@ -117,7 +117,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
-        if *reply == Reply::Failed(Failure::NotOffered) {
+        if *reply == Reply::Failed(Failure::Unsupported) {
             self.agent.has_no_checkpoints = true;
         }
         let Some(job) = self.jobs.get_mut(claim) else { return };
@@ -131,7 +131,7 @@ impl Lifecycle {
                 if let Some(connection) = holder {
                     self.tell(
                         connection,
-                        Word::Ok {
+                        ToWorker::Ok {
                             job: id,
                             about: About::Checkpoint,
                         },
@@ -140,13 +140,13 @@ impl Lifecycle {
             }
             Reply::Failed(
                 failure @ (Failure::NotSent
-                | Failure::NoRoom
+                | Failure::Overloaded
                 | Failure::NoCredentials
                 | Failure::Unanswered
                 | Failure::ServerError
-                | Failure::Declined { .. }
+                | Failure::RetryLater { .. }
                 | Failure::Redirected
-                | Failure::Foreign
+                | Failure::NotFromBackend
                 | Failure::Unauthorized),
             ) => {
                 let failure = *failure;
@@ -162,7 +162,7 @@ impl Lifecycle {
                     return;
                 }
             }
-            Reply::Failed(Failure::NotOffered) => {
+            Reply::Failed(Failure::Unsupported) => {
                 self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
             }
             Reply::Failed(
@@ -174,10 +174,10 @@ impl Lifecycle {
                 | Failure::Refused,
             )
             | Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
-            | Reply::Looked(_)
-            | Reply::Described(_) => {
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => {
                 self.checkpoint_is_not_saved(claim, ErrorCode::Refused, "the backend refuses the checkpoint");
             }
         }

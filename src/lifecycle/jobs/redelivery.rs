@@ -12,7 +12,7 @@ use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobState, JobView};
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
@@ -47,7 +47,7 @@ impl Lifecycle {
 
     fn comes_to_nothing(&mut self, claim: Claim, why: &'static str) {
         if let Some(job) = self.finish(claim) {
-            self.say(Remark::Void(job.subject(), why));
+            self.notify(Notice::Void(job.subject(), why));
         }
     }
 
@@ -63,7 +63,7 @@ impl Lifecycle {
             if let Some(again) = &mut job.again {
                 again.since.get_or_insert(now);
             }
-            let call = Call::Look { job: job.id().clone() };
+            let call = Call::GetJob { job: job.id().clone() };
             let sent = self.call(call, Purpose::LookAgain(claim), self.options.request_timeout, now);
             self.jobs.look_step(claim, LookStep::Looking(sent));
         }
@@ -77,14 +77,14 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn looked_again(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let verdict = match reply {
-            Reply::Looked(view) => by_look(job, &view),
-            Reply::Failed(Failure::NotOffered | Failure::Refused) => by_itself(job),
+            Reply::JobSeen(view) => by_look(job, &view),
+            Reply::Failed(Failure::Unsupported | Failure::Refused) => by_itself(job),
             Reply::Failed(failure) => return self.look_failed(claim, failure, now),
             Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
-            | Reply::Described(_) => return self.look_failed(claim, Failure::Unanswered, now),
+            | Reply::Manifest(_) => return self.look_failed(claim, Failure::Unanswered, now),
         };
         self.judge_redelivered(claim, verdict);
     }
@@ -93,7 +93,7 @@ impl Lifecycle {
         match verdict {
             Verdict::Ours => self.jobs.is_by_itself(claim),
             Verdict::Void(why) => self.comes_to_nothing(claim, why),
-            Verdict::Unknown => self.leave_to_lapse(
+            Verdict::Unknown => self.let_reservation_expire(
                 claim,
                 "it came again while its outcome was on its way, and whether it is ours cannot be told",
             ),
@@ -104,7 +104,7 @@ impl Lifecycle {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let Some(again) = &mut job.again else { return };
         let before = again.setbacks.add(failure, now);
-        if again.since.is_some_and(|since| since.until(now) >= LOOK_FOR) {
+        if again.since.is_some_and(|since| since.elapsed(now) >= LOOK_FOR) {
             // In an outage of this length the reservation is over: heartbeats did not get through either.
             let verdict = if is_of_an_outage(failure) {
                 Verdict::Unknown
@@ -117,7 +117,7 @@ impl Lifecycle {
         let pause = self.retry_pause(before, failure);
         self.jobs.look_step(claim, LookStep::Pausing);
         self.timers.arm(Timer::LookAgain(claim), now.after(pause));
-        self.say(Remark::CallFailed {
+        self.notify(Notice::CallFailed {
             what: "look",
             job: Some(subject),
             failure,
@@ -129,7 +129,7 @@ impl Lifecycle {
     /// another time.
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, now: Moment) {
         // A look that is on its way may still show what came before this reservation.
-        let looks = [Purpose::LookAgain(claim), Purpose::LookForLost(claim)];
+        let looks = [Purpose::LookAgain(claim), Purpose::CheckUnextended(claim)];
         self.calls.retain(|_, purpose| !looks.contains(purpose));
         // What it waits for begins anew.
         self.timers.cancel(Timer::NoHandler(claim));

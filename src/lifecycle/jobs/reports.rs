@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{CallId, Claim, ConnectionId};
 use crate::lifecycle::api::job::{JobState, JobView};
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::{About, Outcome};
 use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::Setbacks;
-use crate::lifecycle::jobs::job::{Job, Place, Question, Report, Step, What};
+use crate::lifecycle::backend::retry_state::RetryState;
+use crate::lifecycle::jobs::job::{Job, Place, Question, Report, ReportStage, What};
 use crate::lifecycle::machine::Lifecycle;
 
 /// Most reports on their way at the same time.
@@ -44,13 +44,13 @@ impl Lifecycle {
             self.pause_fetch(self.options.poll_interval, now);
         }
         let Some(job) = self.jobs.get(claim) else { return };
-        if let Some(why) = job.why_not_requeue(self.agent.habits).filter(|_| is_requeue) {
+        if let Some(why) = job.why_not_requeue(self.agent.traits).filter(|_| is_requeue) {
             let id = job.id().clone();
-            self.leave_to_lapse(claim, why);
+            self.let_reservation_expire(claim, why);
             if let Some(connection) = connection {
                 self.tell(
                     connection,
-                    Word::Ok {
+                    ToWorker::Ok {
                         job: id,
                         about: About::Release,
                     },
@@ -78,8 +78,8 @@ impl Lifecycle {
         let report = Report {
             is_bare: self.is_bare_at_first(&what, now),
             what,
-            step: Step::Due,
-            setbacks: Setbacks::default(),
+            step: ReportStage::Due,
+            setbacks: RetryState::default(),
             connection,
             is_surplus,
             sent: 0,
@@ -150,7 +150,7 @@ impl Lifecycle {
                 },
             };
             let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
-            self.jobs.step(claim, Step::Sent(sent, now));
+            self.jobs.step(claim, ReportStage::Sent(sent, now));
             if let Some(report) = self.jobs.report_mut(claim) {
                 report.sent = report.sent.saturating_add(1);
             }
@@ -186,7 +186,7 @@ impl Lifecycle {
             | Purpose::Heartbeat(_)
             | Purpose::FinalHeartbeat { .. }
             | Purpose::Fetch(..)
-            | Purpose::LookForLost(_)
+            | Purpose::CheckUnextended(_)
             | Purpose::Progress(_)
             | Purpose::Checkpoint(_)
             | Purpose::Manifest
@@ -200,26 +200,29 @@ impl Lifecycle {
             return;
         };
         let asked_at = match report.step {
-            Step::Sent(sent, at) if sent == call => Some(at),
-            Step::Sent(..) | Step::Due | Step::Pausing | Step::Doubtful | Step::Looking(..) | Step::ResultRefused => {
-                None
-            }
+            ReportStage::Sent(sent, at) if sent == call => Some(at),
+            ReportStage::Sent(..)
+            | ReportStage::Due
+            | ReportStage::Pausing
+            | ReportStage::Doubtful
+            | ReportStage::Looking(..)
+            | ReportStage::ResultRefused => None,
         };
         let failure = match reply {
             // Whichever of two attempts brings the good news.
             Reply::Accepted => {
                 self.outcome_was_taken(asked_at, now);
-                return self.settled(claim, now);
+                return self.reported(claim, now);
             }
             Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
                 return self.job_is_completed(claim, now);
             }
             Reply::Failed(failure) => failure,
             Reply::Registered { .. }
-            | Reply::Beaten { .. }
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
-            | Reply::Looked(_)
-            | Reply::Described(_) => Failure::Unanswered,
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => Failure::Unanswered,
         };
         if let Some(asked_at) = asked_at {
             self.report_failed(claim, failure, asked_at, now);
@@ -231,7 +234,7 @@ impl Lifecycle {
             return;
         };
         let is_ack = matches!(report.what, What::Ack { .. });
-        if matches!(failure, Failure::NotSent | Failure::NoRoom | Failure::NoCredentials) {
+        if matches!(failure, Failure::NotSent | Failure::Overloaded | Failure::NoCredentials) {
             // Certainly not: nothing of it can have got through.
             report.sent = report.sent.saturating_sub(1);
         }
@@ -244,26 +247,26 @@ impl Lifecycle {
             Failure::ServerError if is_ack => self.ack_meets_server_error(claim, now),
             Failure::Refused => self.report_is_refused(claim, now),
             Failure::Unanswered | Failure::ServerError if !is_ack => {
-                self.pause_report(claim, Step::Doubtful, failure, now);
+                self.pause_report(claim, ReportStage::Doubtful, failure, now);
             }
             Failure::NotSent
-            | Failure::NoRoom
+            | Failure::Overloaded
             | Failure::NoCredentials
             | Failure::Unanswered
             | Failure::ServerError
-            | Failure::Declined { .. }
+            | Failure::RetryLater { .. }
             | Failure::Redirected
             | Failure::Unauthorized
-            | Failure::Unregistered => self.pause_report(claim, Step::Pausing, failure, now),
-            Failure::NotOffered | Failure::Foreign => {
-                self.pause_report(claim, Step::Pausing, failure, now);
+            | Failure::Unregistered => self.pause_report(claim, ReportStage::Pausing, failure, now),
+            Failure::Unsupported | Failure::NotFromBackend => {
+                self.pause_report(claim, ReportStage::Pausing, failure, now);
                 self.give_up_on_foreign(claim, now);
             }
         }
     }
 
     /// The next attempt, or the look before it, comes after a pause.
-    pub(super) fn pause_report(&mut self, claim: Claim, step: Step, failure: Failure, now: Moment) {
+    pub(super) fn pause_report(&mut self, claim: Claim, step: ReportStage, failure: Failure, now: Moment) {
         let job = self.jobs.get(claim).map(Job::subject);
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
@@ -273,10 +276,10 @@ impl Lifecycle {
         let pause = self.retry_pause(before, failure);
         // The last attempt of those that are made while the backend's store may be away.
         let last = missing.filter(|_| failure == Failure::NotFound);
-        let pause = last.map_or(pause, |missing| pause.min(missing.until.from_now(now)));
+        let pause = last.map_or(pause, |missing| pause.min(missing.until.remaining(now)));
         self.jobs.step(claim, step);
         self.timers.arm(Timer::Report(claim), now.after(pause));
-        self.say(Remark::CallFailed {
+        self.notify(Notice::CallFailed {
             what,
             job,
             failure,
@@ -288,21 +291,21 @@ impl Lifecycle {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Reporting(report) = &job.place else { return };
         match report.step {
-            Step::Pausing => self.jobs.step(claim, Step::Due),
-            Step::Doubtful => self.look_before_repeat(claim, now),
-            Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
-            Step::Due | Step::Looking(..) | Step::ResultRefused => {}
+            ReportStage::Pausing => self.jobs.step(claim, ReportStage::Due),
+            ReportStage::Doubtful => self.look_before_repeat(claim, now),
+            ReportStage::Sent(call, sent_at) => self.hedge(claim, call, sent_at, now),
+            ReportStage::Due | ReportStage::Looking(..) | ReportStage::ResultRefused => {}
         }
     }
 
-    pub(in crate::lifecycle) fn leave_to_lapse(&mut self, claim: Claim, why: &'static str) {
+    pub(in crate::lifecycle) fn let_reservation_expire(&mut self, claim: Claim, why: &'static str) {
         if let Some(job) = self.finish(claim) {
-            self.say(Remark::Abandoned(job.subject(), why));
+            self.notify(Notice::Abandoned(job.subject(), why));
         }
     }
 
     /// The backend has it.
-    pub(super) fn settled(&mut self, claim: Claim, now: Moment) {
+    pub(super) fn reported(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
         let (id, subject) = (job.id().clone(), job.subject());
         let Place::Reporting(report) = job.place else { return };
@@ -314,12 +317,12 @@ impl Lifecycle {
             What::Fail { .. } => (About::Fail, Outcome::Failed),
             What::Requeue { .. } => (About::Release, Outcome::Requeued),
         };
-        self.say(Remark::Settled(subject, outcome));
+        self.notify(Notice::Settled(subject, outcome));
         if outcome == Outcome::Acked {
             self.done_as_well(&id);
         }
         if let Some(connection) = report.connection {
-            self.tell(connection, Word::Ok { job: id, about });
+            self.tell(connection, ToWorker::Ok { job: id, about });
         }
     }
 
@@ -341,7 +344,7 @@ impl Lifecycle {
 
     /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent again beside it.
     pub(in crate::lifecycle) fn hurry_reports(&mut self, now: Moment) {
-        let all: Vec<(Claim, Step)> = self
+        let all: Vec<(Claim, ReportStage)> = self
             .jobs
             .iter()
             .filter_map(|(claim, job)| match &job.place {
@@ -351,37 +354,37 @@ impl Lifecycle {
             .collect();
         for (claim, step) in all {
             match step {
-                Step::Pausing => self.jobs.step(claim, Step::Due),
-                Step::ResultRefused => self.drop_result(claim, now),
-                Step::Sent(call, sent_at) => self.overtake(claim, call, sent_at, now),
+                ReportStage::Pausing => self.jobs.step(claim, ReportStage::Due),
+                ReportStage::ResultRefused => self.drop_result(claim, now),
+                ReportStage::Sent(call, sent_at) => self.hedge(claim, call, sent_at, now),
                 // A look does no harm, however often.
-                Step::Doubtful => self.timers.arm_at_latest(Timer::Report(claim), now),
-                Step::Due | Step::Looking(..) => {}
+                ReportStage::Doubtful => self.timers.arm_at_latest(Timer::Report(claim), now),
+                ReportStage::Due | ReportStage::Looking(..) => {}
             }
         }
     }
 
     /// Sends an ACK again beside one that hangs, or looks again when it may be said to hang. Only an ACK may be
     /// repeated like that.
-    fn overtake(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
+    fn hedge(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
         let is_ack = |report: &mut Report| matches!(report.what, What::Ack { .. });
         if !self.jobs.report_mut(claim).is_some_and(is_ack) {
             return;
         }
-        if sent_at.until(now) < HANGS_AFTER {
+        if sent_at.elapsed(now) < HANGS_AFTER {
             self.timers.arm(Timer::Report(claim), sent_at.after(HANGS_AFTER));
             return;
         }
         // The answer of the first attempt still counts if it comes; it no longer holds a place.
         self.calls.remove(&call);
         self.timers.cancel(Timer::Call(call));
-        self.shutdown.overtaken.insert(call, claim);
-        self.jobs.step(claim, Step::Due);
+        self.shutdown.hedged.insert(call, claim);
+        self.jobs.step(claim, ReportStage::Due);
     }
 
     /// The answer to a request that nobody waits for any more.
     pub(in crate::lifecycle) fn late_reply(&mut self, call: CallId, reply: &Reply, now: Moment) {
-        let Some(claim) = self.shutdown.overtaken.remove(&call) else {
+        let Some(claim) = self.shutdown.hedged.remove(&call) else {
             return;
         };
         if self.jobs.report_mut(claim).is_none() {
@@ -389,7 +392,7 @@ impl Lifecycle {
         }
         if *reply == Reply::Accepted {
             self.outcome_was_taken(None, now);
-            self.settled(claim, now);
+            self.reported(claim, now);
         } else if *reply == Reply::Failed(Failure::AlreadyCompleted) {
             self.job_is_completed(claim, now);
         }

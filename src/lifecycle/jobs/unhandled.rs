@@ -1,7 +1,7 @@
 //! Jobs whose type no connection takes: how long they wait for one that may still come, and which of them do not.
 
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::jobs::dispatch::error;
@@ -39,7 +39,7 @@ impl Lifecycle {
     }
 
     fn waits_for_type(&mut self, claim: Claim, now: Moment) {
-        if self.timers.due(Timer::NoHandler(claim)).is_some() {
+        if self.timers.deadline_of(Timer::NoHandler(claim)).is_some() {
             return;
         }
         let Some(job) = self.jobs.get(claim) else { return };
@@ -50,9 +50,9 @@ impl Lifecycle {
             self.worker.ready_by(self.options.ready_timeout)
         };
         self.timers.arm(Timer::NoHandler(claim), until);
-        self.say(Remark::NoHandler {
+        self.notify(Notice::NoHandler {
             job: subject,
-            waits: Some(until.from_now(now)),
+            waits: Some(until.remaining(now)),
         });
     }
 
@@ -63,7 +63,7 @@ impl Lifecycle {
         let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
         for claim in waiting {
             let timer = Timer::NoHandler(claim);
-            let (Some(due), Some(job)) = (self.timers.due(timer), self.jobs.get(claim)) else {
+            let (Some(due), Some(job)) = (self.timers.deadline_of(timer), self.jobs.get(claim)) else {
                 continue;
             };
             let longest = self.options.ready_timeout.max(self.options.type_wait);
@@ -80,10 +80,10 @@ impl Lifecycle {
     }
 
     fn fail_unhandled(&mut self, claim: Claim, now: Moment) {
-        let has_waited = self.timers.due(Timer::NoHandler(claim)).is_some();
+        let has_waited = self.timers.deadline_of(Timer::NoHandler(claim)).is_some();
         if let Some(job) = self.jobs.get(claim).filter(|_| !has_waited) {
             let job = job.subject();
-            self.say(Remark::NoHandler { job, waits: None });
+            self.notify(Notice::NoHandler { job, waits: None });
         }
         self.fail_for_type(claim, now);
     }

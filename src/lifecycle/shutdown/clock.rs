@@ -30,7 +30,7 @@ pub(in crate::lifecycle) struct Shutdown {
     /// Who did not wait for the deadline.
     pub(super) forced: Option<Force>,
     /// Nobody gets a cancel grace any more.
-    pub(in crate::lifecycle) is_hurried: bool,
+    pub(in crate::lifecycle) skips_cancel_grace: bool,
     /// Somebody asked for the end; else the worker ended by itself.
     pub(super) is_asked: bool,
     /// The last heartbeat was sent.
@@ -54,15 +54,15 @@ pub(in crate::lifecycle) struct Shutdown {
     /// Finished jobs whose ACK the backend never took.
     pub(super) unreported: usize,
     /// When each step of the stop phase ends.
-    pub(in crate::lifecycle) plan: Option<Plan>,
+    pub(in crate::lifecycle) plan: Option<StopPlan>,
     /// Where we are in it.
-    pub(in crate::lifecycle) step: Step,
+    pub(in crate::lifecycle) step: StopStep,
     /// No outcome waits for a checkpoint of its job any more.
     pub(in crate::lifecycle) goes_without_checkpoints: bool,
     /// When every request that is made now has to be over.
     pub(super) calls_end: Option<Moment>,
     /// Requests that hang and were made again; their answers still count.
-    pub(in crate::lifecycle) overtaken: BTreeMap<CallId, Claim>,
+    pub(in crate::lifecycle) hedged: BTreeMap<CallId, Claim>,
 }
 
 /// Who asked for quiet and has not taken it back.
@@ -88,7 +88,7 @@ impl QuietBy {
 
 /// The steps of the end game and of the stop phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::lifecycle) enum Step {
+pub(in crate::lifecycle) enum StopStep {
     /// Not there yet.
     #[default]
     NotYet,
@@ -114,7 +114,7 @@ pub(in crate::lifecycle) enum Step {
 
 /// When each step of the stop phase ends. Steps begin as soon as the one before is done, and never end later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Plan {
+pub(in crate::lifecycle) struct StopPlan {
     pub(in crate::lifecycle) cancel: Moment,
     pub(super) kill: Moment,
     pub(super) report: Moment,
@@ -123,14 +123,14 @@ pub(in crate::lifecycle) struct Plan {
     exit_by: Moment,
 }
 
-impl Plan {
+impl StopPlan {
     /// With the usual margin of 5 s: cancel until 1.0 s, SIGKILL until 1.5 s, outcomes until 3.5 s, final heartbeat
     /// until 4.0 s, deregister until 4.5 s, and a slack of 500 ms. Of other margins each has its share of what the slack
     /// leaves; what starts late gets what is left.
     pub(super) fn new(times: &ShutdownTimes, configured_grace: Duration, begin: Moment, exit_by: Moment) -> Self {
         // A drain that the grace period cut short leaves more time than the stop phase may take.
         let exit_by = exit_by.min(begin.after(times.stop_margin));
-        let span = exit_by.from_now(begin).saturating_sub(times.slack());
+        let span = exit_by.remaining(begin).saturating_sub(times.slack());
         let grace = cancel_grace(configured_grace, span);
         let rest = span.saturating_sub(grace);
         let at = |thirty_fifths: u32| begin.after(grace + rest * thirty_fifths / 35);
@@ -148,14 +148,14 @@ impl Plan {
 impl Shutdown {
     /// The clock starts once; a SIGTSTP not long before counts as its start.
     pub(super) fn start_clock(&mut self, options: &Options, now: Moment) {
-        let is_recent = |at: &Moment| options.times.limit.is_some_and(|limit| at.until(now) < limit);
+        let is_recent = |at: &Moment| options.times.limit.is_some_and(|limit| at.elapsed(now) < limit);
         let hook = self.tstps.iter().copied().find(is_recent);
         self.clock.get_or_insert(hook.unwrap_or(now));
     }
 
     /// How long the end has been going on.
     pub(super) fn took(&self, now: Moment) -> Duration {
-        self.began.map_or(Duration::ZERO, |began| began.until(now))
+        self.began.map_or(Duration::ZERO, |began| began.elapsed(now))
     }
 
     /// When it began.
@@ -176,7 +176,7 @@ impl Shutdown {
     /// No SIGTERM followed the hook that the clock is of. The one of the last hook counts instead, if that ran less than
     /// `lapse` ago: its time is returned.
     pub(super) fn next_prestop(&mut self, lapse: Duration, now: Moment) -> Option<Moment> {
-        self.last_prestop = self.last_prestop.filter(|at| at.until(now) < lapse);
+        self.last_prestop = self.last_prestop.filter(|at| at.elapsed(now) < lapse);
         self.clock = self.last_prestop;
         self.clock
     }
@@ -184,8 +184,8 @@ impl Shutdown {
     /// Which of several the orchestrator's was is only known when the SIGTERM comes: the first that is recent by then.
     pub(super) fn tstp_arrived(&mut self, limit: Option<Duration>, now: Moment) {
         let Some(limit) = limit else { return };
-        self.tstps.retain(|at| at.until(now) < limit);
-        let is_news = |last: &Moment| last.until(now) >= limit / MOST_TSTPS;
+        self.tstps.retain(|at| at.elapsed(now) < limit);
+        let is_news = |last: &Moment| last.elapsed(now) >= limit / MOST_TSTPS;
         if self.tstps.back().is_none_or(is_news) {
             self.tstps.push_back(now);
         }
@@ -205,14 +205,14 @@ impl Shutdown {
     }
 
     pub(in crate::lifecycle) fn is_killing(&self) -> bool {
-        self.step == Step::Kill
+        self.step == StopStep::Kill
     }
 
     pub(in crate::lifecycle) fn is_reporting(&self) -> bool {
-        self.step == Step::Report
+        self.step == StopStep::Report
     }
 
     pub(in crate::lifecycle) fn has_said_goodbye(&self) -> bool {
-        self.step >= Step::FinalHeartbeat
+        self.step >= StopStep::FinalHeartbeat
     }
 }

@@ -3,10 +3,10 @@
 use crate::exit::Ended;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::{Account, Cause, MOST_LEFT_NAMES};
+use crate::lifecycle::api::end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::remark::Remark;
-use crate::lifecycle::api::tally::Tally;
+use crate::lifecycle::api::notice::Notice;
+use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::worker_end::Manner;
 use crate::lifecycle::jobs::job::Place;
@@ -15,11 +15,11 @@ use crate::signal::Signal;
 
 impl Lifecycle {
     /// Counts what is said to the log: nothing becomes of a job in silence.
-    pub(in crate::lifecycle) fn keep_account(&mut self, remark: &Remark) {
-        if *remark == Remark::TooManyRestarts {
+    pub(in crate::lifecycle) fn count_for_end(&mut self, remark: &Notice) {
+        if *remark == Notice::TooManyRestarts {
             self.tally.has_ended_too_often = true;
         }
-        if let Remark::EndingProcess { cause, .. } = remark
+        if let Notice::EndingProcess { cause, .. } = remark
             && *cause != EndCause::Orphaned
         {
             self.account_for_ended_process(cause);
@@ -27,22 +27,22 @@ impl Lifecycle {
         if !self.phase.is_terminating() && self.tally.ended_for.is_none() {
             return;
         }
-        if let Remark::Settled(job, outcome) = remark {
+        if let Notice::Settled(job, outcome) = remark {
             self.tally.settled(&job.id, *outcome);
         }
-        if let Remark::Abandoned(job, _) = remark {
+        if let Notice::Abandoned(job, _) = remark {
             self.tally.left += 1;
             if self.tally.left_names.len() < MOST_LEFT_NAMES {
                 self.tally.left_names.insert(job.id.clone(), job.kind.clone());
             }
         }
-        self.tally.is_fetch_abandoned |= *remark == Remark::FetchAbandoned;
+        self.tally.is_fetch_abandoned |= *remark == Notice::FetchAbandoned;
     }
 
     /// What becomes of the jobs of such a process belongs to the account of an end that follows from its own.
     fn account_for_ended_process(&mut self, cause: &EndCause) {
         if !self.phase.is_terminating() {
-            self.tally = Tally::default();
+            self.tally = ShutdownCounts::default();
         }
         self.tally.ended_for = Some(cause.clone());
     }
@@ -54,11 +54,11 @@ impl Lifecycle {
         if self.worker.has_just_ended_for(now).is_none() {
             self.tally.has_ended_too_often = before.has_ended_too_often;
         } else if self.shutdown.is_asked {
-            self.tally = Tally {
+            self.tally = ShutdownCounts {
                 left: before.left,
                 left_names: before.left_names,
                 ended_for: before.ended_for,
-                ..Tally::default()
+                ..ShutdownCounts::default()
             };
         } else {
             self.tally = before;
@@ -103,7 +103,7 @@ impl Lifecycle {
             }
         }
         if self.is_fetching() {
-            self.say(Remark::FetchAbandoned);
+            self.notify(Notice::FetchAbandoned);
         }
     }
 
@@ -111,7 +111,7 @@ impl Lifecycle {
     pub(super) fn account_for_exit(&mut self, status: u8, now: Moment) {
         let mut account = self.account(now);
         account.status = Some(status);
-        self.say(Remark::Summary(Box::new(account.clone())));
+        self.notify(Notice::Summary(Box::new(account.clone())));
         self.order(Effect::WriteTerminationLog(Box::new(account)));
     }
 
@@ -136,16 +136,16 @@ impl Lifecycle {
         }
     }
 
-    fn account(&self, now: Moment) -> Account {
+    fn account(&self, now: Moment) -> EndReport {
         let is_abandoned = self.shutdown.abandoned_with.is_some();
         let cause = match (self.shutdown.is_asked, self.worker.refused_with()) {
-            (true, _) => Cause::Asked(self.shutdown.reason),
-            (false, _) if is_abandoned => Cause::AtOnce,
-            (false, Some(status)) => Cause::NotStarted(status),
-            (false, None) if self.worker.ended_for().is_some() => Cause::WorkerWasEnded,
-            (false, None) => Cause::WorkerEnded,
+            (true, _) => EndedBy::Asked(self.shutdown.reason),
+            (false, _) if is_abandoned => EndedBy::AtOnce,
+            (false, Some(status)) => EndedBy::NotStarted(status),
+            (false, None) if self.worker.ended_for().is_some() => EndedBy::WorkerWasEnded,
+            (false, None) => EndedBy::WorkerEnded,
         };
-        Account {
+        EndReport {
             cause,
             worker: self.worker.ended(),
             ran: self.worker.ran(),

@@ -7,9 +7,9 @@ use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::forms::{Farewell, HeartbeatForm};
 use crate::lifecycle::api::ids::{Claim, ProcessId};
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::FinalState;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::{CancelReason, WorkerState};
@@ -17,7 +17,7 @@ use crate::lifecycle::api::worker_end::StillThere;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Place, What};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::Step;
+use crate::lifecycle::shutdown::clock::StopStep;
 use crate::lifecycle::shutdown::phase::Trigger;
 
 /// Longest that each of the two last words may take when there is time: an exit in good order shall be quick too.
@@ -25,13 +25,13 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// How long the SIGKILL, and then the exit, wait for those on the control socket who have their answer and are about to
 /// leave: as PID 1 either ends them as well.
-const LEAVE_WITHIN: Duration = Duration::from_millis(100);
+const OPERATOR_LEAVE_LIMIT: Duration = Duration::from_millis(100);
 
 /// How long those who got the SIGKILL have at least to be gone, when half of what is left for the reports is as much.
-const GONE_WITHIN: Duration = Duration::from_millis(200);
+const REAP_MIN: Duration = Duration::from_millis(200);
 
 /// Of the time that the SIGKILL and the reaping have, they get at most one part in so many.
-const LEAVE_SHARE: u32 = 5;
+const OPERATOR_LEAVE_SHARE: u32 = 5;
 
 /// Longest wait for the answer to a registration that is to be undone.
 const UNDO_WITHIN: Duration = Duration::from_secs(1);
@@ -40,9 +40,9 @@ impl Lifecycle {
     pub(super) fn begin_end_game(&mut self, now: Moment) {
         self.timers.cancel(Timer::DrainLog);
         if self.worker.is_alive() {
-            self.say(Remark::Drained);
+            self.notify(Notice::Drained);
         }
-        self.enter(Step::Ask, now);
+        self.enter(StopStep::Ask, now);
     }
 
     pub(super) fn begin_stop(&mut self, from: Phase, now: Moment) {
@@ -55,7 +55,7 @@ impl Lifecycle {
             return self.follow_plan(now);
         }
         let held = self.connections.iter().map(|(_, connection)| connection.held.len());
-        self.say(Remark::StopBegan {
+        self.notify(Notice::StopBegan {
             held: held.sum(),
             forced: self.shutdown.forced,
         });
@@ -67,29 +67,29 @@ impl Lifecycle {
         match from {
             // It was asked to end already, and has what is left of the grace: its exit handlers may be running.
             Phase::EndGame if self.shutdown.forced.is_none() => self.await_end(now),
-            Phase::EndGame => self.enter(Step::BeforeKill, now),
+            Phase::EndGame => self.enter(StopStep::BeforeKill, now),
             Phase::Running | Phase::Quiet | Phase::Delay | Phase::Drain | Phase::Stop | Phase::Exited => {
-                self.enter(Step::Cancel, now);
-                self.hurry(now);
+                self.enter(StopStep::Cancel, now);
+                self.skip_cancel_grace(now);
             }
         }
     }
 
     /// No job is left and the worker knows that it is to end.
     fn await_end(&mut self, now: Moment) {
-        self.shutdown.step = Step::Ask;
-        if let Some(end) = self.end_of(Step::Ask, now) {
+        self.shutdown.step = StopStep::Ask;
+        if let Some(end) = self.end_of(StopStep::Ask, now) {
             self.timers.arm(Timer::Step, end);
         }
     }
 
     /// A second signal: no grace any more.
-    pub(super) fn hurry(&mut self, now: Moment) {
-        if self.shutdown.is_hurried
-            && matches!(self.shutdown.step, Step::Cancel | Step::Ask)
+    pub(super) fn skip_cancel_grace(&mut self, now: Moment) {
+        if self.shutdown.skips_cancel_grace
+            && matches!(self.shutdown.step, StopStep::Cancel | StopStep::Ask)
             && self.phase == Phase::Stop
         {
-            self.enter(Step::BeforeKill, now);
+            self.enter(StopStep::BeforeKill, now);
         }
     }
 
@@ -112,11 +112,11 @@ impl Lifecycle {
 
     fn advance_step(&mut self, now: Moment) -> bool {
         let is_done = match self.shutdown.step {
-            Step::Cancel => !self.has_held_jobs(),
-            Step::Ask | Step::Kill => self.worker.is_over() && !self.has_held_jobs(),
-            Step::Report => self.is_idle(),
-            Step::BeforeKill | Step::BeforeExit => self.operators.have_left(),
-            Step::FinalHeartbeat => {
+            StopStep::Cancel => !self.has_held_jobs(),
+            StopStep::Ask | StopStep::Kill => self.worker.is_over() && !self.has_held_jobs(),
+            StopStep::Report => self.is_idle(),
+            StopStep::BeforeKill | StopStep::BeforeExit => self.operators.have_left(),
+            StopStep::FinalHeartbeat => {
                 // The last one shall be the last: those that are on their way come first.
                 if self.beats_in_flight() == 0 {
                     self.send_final_heartbeat(now);
@@ -124,11 +124,11 @@ impl Lifecycle {
                 self.beats_in_flight() == 0
                     && !self.is_waiting_for(|purpose| matches!(purpose, Purpose::FinalHeartbeat { .. }))
             }
-            Step::Deregister => {
+            StopStep::Deregister => {
                 self.deregister_everybody(now);
                 !self.is_waiting_for(|purpose| matches!(purpose, Purpose::Deregister(..) | Purpose::Register(_)))
             }
-            Step::NotYet | Step::Over => false,
+            StopStep::NotYet | StopStep::Over => false,
         };
         if is_done {
             let next = self.step_after(self.shutdown.step);
@@ -141,16 +141,16 @@ impl Lifecycle {
         self.calls.values().any(is)
     }
 
-    fn step_after(&self, step: Step) -> Step {
+    fn step_after(&self, step: StopStep) -> StopStep {
         match step {
-            Step::NotYet | Step::Cancel => Step::Ask,
-            Step::Ask if self.phase == Phase::EndGame => Step::FinalHeartbeat,
-            Step::BeforeKill => Step::Kill,
-            Step::Ask | Step::Kill => Step::Report,
-            Step::Report => Step::FinalHeartbeat,
-            Step::FinalHeartbeat => Step::Deregister,
-            Step::Deregister => Step::BeforeExit,
-            Step::BeforeExit | Step::Over => Step::Over,
+            StopStep::NotYet | StopStep::Cancel => StopStep::Ask,
+            StopStep::Ask if self.phase == Phase::EndGame => StopStep::FinalHeartbeat,
+            StopStep::BeforeKill => StopStep::Kill,
+            StopStep::Ask | StopStep::Kill => StopStep::Report,
+            StopStep::Report => StopStep::FinalHeartbeat,
+            StopStep::FinalHeartbeat => StopStep::Deregister,
+            StopStep::Deregister => StopStep::BeforeExit,
+            StopStep::BeforeExit | StopStep::Over => StopStep::Over,
         }
     }
 
@@ -159,31 +159,31 @@ impl Lifecycle {
         // Not even half of the time was left for it: it goes out all the same.
         self.send_final_heartbeat(now);
         let next = match self.shutdown.step {
-            Step::Cancel | Step::Ask => Step::BeforeKill,
-            other @ (Step::NotYet
-            | Step::BeforeKill
-            | Step::Kill
-            | Step::Report
-            | Step::FinalHeartbeat
-            | Step::Deregister
-            | Step::BeforeExit
-            | Step::Over) => self.step_after(other),
+            StopStep::Cancel | StopStep::Ask => StopStep::BeforeKill,
+            other @ (StopStep::NotYet
+            | StopStep::BeforeKill
+            | StopStep::Kill
+            | StopStep::Report
+            | StopStep::FinalHeartbeat
+            | StopStep::Deregister
+            | StopStep::BeforeExit
+            | StopStep::Over) => self.step_after(other),
         };
         self.enter(next, now);
     }
 
-    fn enter(&mut self, step: Step, now: Moment) {
+    fn enter(&mut self, step: StopStep, now: Moment) {
         self.shutdown.step = step;
         match step {
-            Step::NotYet => {}
-            Step::BeforeKill | Step::BeforeExit => self.show_end(now),
-            Step::Cancel => self.cancel_jobs(now),
-            Step::Ask => self.ask_worker_to_end(),
-            Step::Kill => self.kill_everything(now),
-            Step::Report => self.report_leftovers(now),
-            Step::FinalHeartbeat => self.say_goodbye(now),
-            Step::Deregister => self.deregister_everybody(now),
-            Step::Over => self.go(Trigger::Done, self.shutdown.reason, now),
+            StopStep::NotYet => {}
+            StopStep::BeforeKill | StopStep::BeforeExit => self.show_end(now),
+            StopStep::Cancel => self.cancel_jobs(now),
+            StopStep::Ask => self.ask_worker_to_end(),
+            StopStep::Kill => self.kill_everything(now),
+            StopStep::Report => self.report_leftovers(now),
+            StopStep::FinalHeartbeat => self.say_goodbye(now),
+            StopStep::Deregister => self.deregister_everybody(now),
+            StopStep::Over => self.go(Trigger::Done, self.shutdown.reason, now),
         }
         if let Some(end) = self.end_of(step, now) {
             self.timers.arm(Timer::Step, end);
@@ -194,16 +194,16 @@ impl Lifecycle {
     pub(super) fn follow_plan(&mut self, now: Moment) {
         let step = match self.shutdown.step {
             // It has no time of its own.
-            Step::Ask => Step::Cancel,
-            other @ (Step::NotYet
-            | Step::Cancel
-            | Step::BeforeKill
-            | Step::Kill
-            | Step::Report
-            | Step::FinalHeartbeat
-            | Step::Deregister
-            | Step::BeforeExit
-            | Step::Over) => other,
+            StopStep::Ask => StopStep::Cancel,
+            other @ (StopStep::NotYet
+            | StopStep::Cancel
+            | StopStep::BeforeKill
+            | StopStep::Kill
+            | StopStep::Report
+            | StopStep::FinalHeartbeat
+            | StopStep::Deregister
+            | StopStep::BeforeExit
+            | StopStep::Over) => other,
         };
         let end = self.end_of(step, now);
         if self.shutdown.has_said_goodbye() {
@@ -215,30 +215,30 @@ impl Lifecycle {
     }
 
     /// When this step ends at the latest, where it has an end of its own.
-    fn end_of(&self, step: Step, now: Moment) -> Option<Moment> {
+    fn end_of(&self, step: StopStep, now: Moment) -> Option<Moment> {
         let plan = self.shutdown.plan?;
         match step {
-            Step::NotYet | Step::Over => None,
+            StopStep::NotYet | StopStep::Over => None,
             // In the end game that is the deadline.
-            Step::Ask => (self.phase == Phase::Stop).then_some(plan.cancel),
-            Step::Cancel => Some(plan.cancel),
-            Step::BeforeKill => {
-                let share = plan.kill.from_now(now) / LEAVE_SHARE;
-                Some(now.after(LEAVE_WITHIN.min(share)))
+            StopStep::Ask => (self.phase == Phase::Stop).then_some(plan.cancel),
+            StopStep::Cancel => Some(plan.cancel),
+            StopStep::BeforeKill => {
+                let share = plan.kill.remaining(now) / OPERATOR_LEAVE_SHARE;
+                Some(now.after(OPERATOR_LEAVE_LIMIT.min(share)))
             }
-            Step::Kill => {
+            StopStep::Kill => {
                 // Where the SIGKILL itself came late, what is killed has some time to be gone all the same: a job whose
                 // process is not known to be gone gets no FAIL.
-                let least = GONE_WITHIN.min(plan.report.from_now(now) / 2);
+                let least = REAP_MIN.min(plan.report.remaining(now) / 2);
                 Some(plan.kill.max(now.after(least)))
             }
-            Step::Report => Some(plan.report),
-            Step::FinalHeartbeat => Some(self.end_of_word(plan.heartbeat, now)),
-            Step::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
+            StopStep::Report => Some(plan.report),
+            StopStep::FinalHeartbeat => Some(self.end_of_word(plan.heartbeat, now)),
+            StopStep::Deregister if self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_))) => {
                 Some(plan.deregister.min(now.after(UNDO_WITHIN)))
             }
-            Step::Deregister => Some(self.end_of_word(plan.deregister, now)),
-            Step::BeforeExit => Some(plan.deregister.min(now.after(LEAVE_WITHIN))),
+            StopStep::Deregister => Some(self.end_of_word(plan.deregister, now)),
+            StopStep::BeforeExit => Some(plan.deregister.min(now.after(OPERATOR_LEAVE_LIMIT))),
         }
     }
 
@@ -252,12 +252,12 @@ impl Lifecycle {
 
     /// Each handler may still answer.
     fn cancel_jobs(&mut self, now: Moment) {
-        let grace = if self.shutdown.is_hurried {
+        let grace = if self.shutdown.skips_cancel_grace {
             Duration::ZERO
         } else {
             self.shutdown
                 .plan
-                .map_or(Duration::ZERO, |plan| plan.cancel.from_now(now))
+                .map_or(Duration::ZERO, |plan| plan.cancel.remaining(now))
         };
         let held: Vec<Claim> = self
             .jobs
@@ -273,7 +273,7 @@ impl Lifecycle {
     fn kill_everything(&mut self, now: Moment) {
         self.timers.cancel(Timer::KillDescendants);
         self.timers.cancel(Timer::GiveUpOnDescendants);
-        self.say(Remark::Killing);
+        self.notify(Notice::Killing);
         self.shutdown.killed_at = Some(now);
         self.order(Effect::KillEverything);
         let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
@@ -290,7 +290,7 @@ impl Lifecycle {
         self.timers.cancel(Timer::Rescan);
         if let Some(plan) = self.shutdown.plan {
             // What a handler saved within its cancel grace is for the next attempt: half of the time is for that.
-            let half = plan.report.from_now(now) / 2;
+            let half = plan.report.remaining(now) / 2;
             self.timers.arm(Timer::WithoutCheckpoints, now.after(half));
         }
         if self.worker.is_clearing() {
@@ -304,13 +304,13 @@ impl Lifecycle {
 
     /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is known.
     pub(in crate::lifecycle) fn give_up_on_the_killed(&mut self, now: Moment) {
-        let waited = self.shutdown.killed_at.map_or(Duration::ZERO, |at| at.until(now));
+        let waited = self.shutdown.killed_at.map_or(Duration::ZERO, |at| at.elapsed(now));
         let still_there = match self.shutdown.exit_by() {
-            Some(end) if end < now => StillThere::Overdue(end.until(now)),
-            Some(_) | None if waited < GONE_WITHIN => StillThere::NoTime(waited),
+            Some(end) if end < now => StillThere::Overdue(end.elapsed(now)),
+            Some(_) | None if waited < REAP_MIN => StillThere::NoTime(waited),
             Some(_) | None => StillThere::Held,
         };
-        self.say(Remark::KillGaveUp(still_there));
+        self.notify(Notice::KillGaveUp(still_there));
         self.abandon_held(still_there.why_left());
     }
 
@@ -332,7 +332,7 @@ impl Lifecycle {
                 self.count_cut_off(claim);
             }
             self.let_go(claim);
-            self.leave_to_lapse(claim, why);
+            self.let_reservation_expire(claim, why);
         }
     }
 
@@ -347,17 +347,18 @@ impl Lifecycle {
             self.timers.cancel(timer);
         }
         self.give_up_on_outcomes(now);
-        let Some(end) = self.end_of(Step::FinalHeartbeat, now) else {
+        let Some(end) = self.end_of(StopStep::FinalHeartbeat, now) else {
             return;
         };
         self.shutdown.calls_end = Some(end);
         // One that hangs holds it up for half of the time.
-        self.timers.arm(Timer::FinalHeartbeat, now.after(end.from_now(now) / 2));
+        self.timers
+            .arm(Timer::FinalHeartbeat, now.after(end.remaining(now) / 2));
     }
 
     /// Once, and only to a backend that has heard of us.
     pub(in crate::lifecycle) fn send_final_heartbeat(&mut self, now: Moment) {
-        if self.shutdown.step != Step::FinalHeartbeat || self.shutdown.has_beaten_last || !self.agent.is_known {
+        if self.shutdown.step != StopStep::FinalHeartbeat || self.shutdown.has_beaten_last || !self.agent.is_known {
             return;
         }
         self.shutdown.has_beaten_last = true;
@@ -373,7 +374,7 @@ impl Lifecycle {
     fn say_last(&mut self, state: WorkerState, now: Moment) {
         if let Some(worker) = self.agent.worker.clone() {
             let call = self.heartbeat(worker, state, &[], now);
-            let form = self.agent.beats.form();
+            let form = self.agent.heartbeats.form();
             self.call(
                 call,
                 Purpose::FinalHeartbeat { state, form },
@@ -391,7 +392,7 @@ impl Lifecycle {
             "the backend did not take its outcome in time"
         };
         if self.is_fetching() {
-            self.say(Remark::FetchAbandoned);
+            self.notify(Notice::FetchAbandoned);
             self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(..)));
         }
         let left: Vec<(Claim, bool)> = self
@@ -405,7 +406,7 @@ impl Lifecycle {
         for (claim, is_ack) in left {
             self.shutdown.unreported += usize::from(is_ack);
             self.let_go(claim);
-            self.leave_to_lapse(claim, why);
+            self.let_reservation_expire(claim, why);
         }
     }
 
@@ -416,14 +417,14 @@ impl Lifecycle {
         reply: &Reply,
         now: Moment,
     ) {
-        let has_time = self.shutdown.step == Step::FinalHeartbeat;
+        let has_time = self.shutdown.step == StopStep::FinalHeartbeat;
         // An end that comes before the first answer to a heartbeat meets a backend whose form is not known yet.
         if *reply == Reply::Failed(Failure::Refused) && has_time && self.form_refused(form) {
             return self.say_last(state, now);
         }
         self.note_failure("final heartbeat", reply);
         // A worker that was being started when the end came may be there by now, under a name that the backend never heard.
-        let is_answered = matches!(reply, Reply::Beaten { .. }) && has_time && self.agent.is_known;
+        let is_answered = matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.agent.is_known;
         // The website's word after the specification's, for a backend that wants it literally.
         if is_answered
             && self.options.final_state == FinalState::Both

@@ -21,7 +21,7 @@ impl StopSignals {
     /// How long ago the last one counted, if that is so recent that whatever came with it belongs to it.
     pub(super) fn just_came(&self, now: Moment) -> Option<Duration> {
         let (_, at) = self.last?;
-        Some(at.until(now)).filter(|ago| *ago < SAME_REQUEST)
+        Some(at.elapsed(now)).filter(|ago| *ago < SAME_REQUEST)
     }
 
     /// How long ago the last one counted, if this one is the same request. It is measured from one that counted, so that no
@@ -38,7 +38,7 @@ impl StopSignals {
         Force {
             by,
             nth: self.count,
-            after: before.map(|(last, at)| (last, at.until(now))),
+            after: before.map(|(last, at)| (last, at.elapsed(now))),
         }
     }
 }

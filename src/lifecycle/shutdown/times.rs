@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::job::JobError;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::Plan;
+use crate::lifecycle::shutdown::clock::StopPlan;
 use crate::lifecycle::shutdown::phase::Trigger;
 
 impl Lifecycle {
@@ -34,13 +34,13 @@ impl Lifecycle {
         self.begin_account(now);
         self.set_deadline(self.latest_deadline(now));
         let state = self.state();
-        self.say(Remark::StateChanged { state, reason });
+        self.notify(Notice::StateChanged { state, reason });
         self.beat_for_terminate(from, now);
     }
 
     /// When a drain that begins now ends; what the orchestrator's clock says has gone by already is gone.
     pub(in crate::lifecycle) fn latest_deadline(&self, now: Moment) -> Moment {
-        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.until(now));
+        let elapsed = self.shutdown.clock.map_or(Duration::ZERO, |clock| clock.elapsed(now));
         now.after(self.options.times.drain(elapsed))
     }
 
@@ -48,7 +48,7 @@ impl Lifecycle {
         self.shutdown.granted = self
             .shutdown
             .began
-            .map_or(Duration::ZERO, |began| began.until(deadline));
+            .map_or(Duration::ZERO, |began| began.elapsed(deadline));
         let margin = deadline.after(self.options.times.stop_margin);
         let exit_by = self.limit().unwrap_or(margin);
         self.plan(deadline, exit_by);
@@ -64,11 +64,11 @@ impl Lifecycle {
         if before <= exit_by {
             return;
         }
-        if let Some(before) = self.timers.due(Timer::Deadline) {
+        if let Some(before) = self.timers.deadline_of(Timer::Deadline) {
             let deadline = before.min(self.latest_deadline(now));
             self.set_deadline(deadline);
             if deadline < before && self.phase == Phase::Drain {
-                self.announce(self.shutdown.reason, Some(deadline.from_now(now)), now);
+                self.announce(self.shutdown.reason, Some(deadline.remaining(now)), now);
             }
         } else {
             self.plan(now, exit_by);
@@ -84,7 +84,7 @@ impl Lifecycle {
 
     /// How long it is until then.
     pub(super) fn time_to_limit(&self, now: Moment) -> Option<Duration> {
-        self.limit().map(|limit| limit.from_now(now))
+        self.limit().map(|limit| limit.remaining(now))
     }
 
     pub(in crate::lifecycle) fn deadline_reached(&mut self, now: Moment) {
@@ -100,7 +100,7 @@ impl Lifecycle {
     }
 
     fn plan(&mut self, begin: Moment, exit_by: Moment) {
-        let plan = Plan::new(&self.options.times, self.options.cancel_grace, begin, exit_by);
+        let plan = StopPlan::new(&self.options.times, self.options.cancel_grace, begin, exit_by);
         self.shutdown.plan = Some(plan);
         self.shutdown.calls_end = Some(plan.report);
     }

@@ -22,14 +22,14 @@ fn margins(limit: Duration) -> [Option<Duration>; 5] {
     [None, none, tiny, small, Some(limit / 2)]
 }
 
-fn each_plan(mut check: impl FnMut(Duration, &ShutdownTimes, Plan)) {
+fn each_plan(mut check: impl FnMut(Duration, &ShutdownTimes, StopPlan)) {
     let start = Moment::new(Duration::ZERO);
     for limit in LIMITS.map(Duration::from_secs) {
         for margin in margins(limit) {
             let times = times(limit, margin);
             let begin = start.after(times.drain(Duration::ZERO));
             for grace in [0, 300, 1000, 4000].map(Duration::from_millis) {
-                check(limit, &times, Plan::new(&times, grace, begin, start.after(limit)));
+                check(limit, &times, StopPlan::new(&times, grace, begin, start.after(limit)));
             }
         }
     }
@@ -39,7 +39,7 @@ fn each_plan(mut check: impl FnMut(Duration, &ShutdownTimes, Plan)) {
 fn the_stop_phase_is_over_by_the_slack_before_the_limit_whatever_the_margin() {
     let start = Moment::new(Duration::ZERO);
     each_plan(|limit, times, plan| {
-        let end = start.until(plan.deregister);
+        let end = start.elapsed(plan.deregister);
         assert!(end <= limit - slack(limit), "{times:?}: {end:?}");
         assert!(slack(limit) >= Duration::from_millis(250));
     });
@@ -59,7 +59,7 @@ fn each_step_has_some_time_whatever_the_margin() {
             plan.deregister,
         ];
         for (step, pair) in steps.windows(2).enumerate() {
-            let has = pair[1].from_now(pair[0]);
+            let has = pair[1].remaining(pair[0]);
             // A cancel grace of zero is meant.
             assert!(
                 step == 0 || has >= Duration::from_millis(10),
@@ -76,14 +76,14 @@ fn with_the_usual_margin_each_step_ends_as_it_is_written_and_with_others_in_prop
     let ends = |limit: u64, margin: u64| {
         let times = times(Duration::from_millis(limit), Some(Duration::from_millis(margin)));
         let begin = start.after(times.drain(Duration::ZERO));
-        let plan = Plan::new(
+        let plan = StopPlan::new(
             &times,
             Duration::from_secs(1),
             begin,
             start.after(Duration::from_millis(limit)),
         );
         [plan.cancel, plan.kill, plan.report, plan.heartbeat, plan.deregister]
-            .map(|end| end.from_now(begin).as_millis())
+            .map(|end| end.remaining(begin).as_millis())
     };
     assert_eq!(ends(30_000, 5_000), [1_000, 1_500, 3_500, 4_000, 4_500]);
     assert_eq!(ends(10_000, 5_000), [1_000, 1_500, 3_500, 4_000, 4_500]);

@@ -5,15 +5,15 @@ use std::time::Duration;
 use crate::lifecycle::api::call::Directive;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::force::Force;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::StopSignal;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::{Reason, WorkerState};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::{QuietBy, Step};
+use crate::lifecycle::shutdown::clock::{QuietBy, StopStep};
 use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::signal::Signal;
 
@@ -49,7 +49,7 @@ impl Lifecycle {
     /// systemd and `timeout` send it after each stop signal, in case that whom they mean to end is stopped.
     fn continued(&mut self, now: Moment) {
         match self.shutdown.stop_signals.just_came(now) {
-            Some(ago) => self.say(Remark::SameRequest(Reason::Sigcont, ago)),
+            Some(ago) => self.notify(Notice::SameRequest(Reason::Sigcont, ago)),
             None => self.resume(Reason::Sigcont, now),
         }
     }
@@ -94,7 +94,7 @@ impl Lifecycle {
         self.shutdown.quiet.prestop = true;
         self.timers
             .arm_at_latest(Timer::PrestopLapse, now.after(self.prestop_lapse()));
-        self.say(Remark::PrestopRan {
+        self.notify(Notice::PrestopRan {
             left: self.time_to_limit(now),
         });
         if self.phase == Phase::Running {
@@ -111,9 +111,9 @@ impl Lifecycle {
         if let Some(later) = self.shutdown.next_prestop(lapse, now) {
             self.timers.arm(Timer::PrestopLapse, later.after(lapse));
             let later = self.time_to_limit(now);
-            return self.say(Remark::PrestopLapsed { later });
+            return self.notify(Notice::PrestopLapsed { later });
         }
-        self.say(Remark::PrestopLapsed { later: None });
+        self.notify(Notice::PrestopLapsed { later: None });
         self.shutdown.quiet.prestop = false;
         if self.shutdown.quiet.nobody() && self.phase == Phase::Quiet {
             self.go(Trigger::Resume, Reason::Prestop, now);
@@ -129,7 +129,7 @@ impl Lifecycle {
     /// further one.
     fn stop_signal(&mut self, signal: Signal, meaning: StopSignal, reason: Reason, now: Moment) {
         if let Some(ago) = self.shutdown.stop_signals.repeats(reason, now) {
-            return self.say(Remark::SameRequest(reason, ago));
+            return self.notify(Notice::SameRequest(reason, ago));
         }
         self.shutdown.start_clock(&self.options, now);
         let force = self.shutdown.stop_signals.counts(reason, now);
@@ -146,29 +146,29 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn force(&mut self, force: Force, now: Moment) {
         let ends_grace = self.phase == Phase::Stop
-            && matches!(self.shutdown.step, Step::Cancel | Step::Ask)
-            && !self.shutdown.is_hurried;
+            && matches!(self.shutdown.step, StopStep::Cancel | StopStep::Ask)
+            && !self.shutdown.skips_cancel_grace;
         // A first `stop` leaves the jobs their cancel grace; forcing what was asked for before does not.
-        self.shutdown.is_hurried = self.phase.is_terminating();
+        self.shutdown.skips_cancel_grace = self.phase.is_terminating();
         self.shutdown.forced = Some(force);
         if ends_grace {
-            self.say(Remark::GraceEnded(force));
+            self.notify(Notice::GraceEnded(force));
         } else {
             self.go(Trigger::Force, force.by, now);
         }
-        self.hurry(now);
+        self.skip_cancel_grace(now);
     }
 
     fn abandon(&mut self, signal: Signal, force: Force, now: Moment) {
         self.shutdown.abandoned_with = Some(signal.exit_status());
-        self.say(Remark::EndingAtOnce(force));
+        self.notify(Notice::EndingAtOnce(force));
         self.go(Trigger::Abandon, force.by, now);
     }
 
     /// Asks the table, and does what a move brings with it.
     pub(in crate::lifecycle) fn go(&mut self, trigger: Trigger, reason: Reason, now: Moment) {
         match verdict(self.phase, trigger) {
-            Verdict::Stay(why) => self.say(Remark::Stayed { what: reason, why }),
+            Verdict::Stay(why) => self.notify(Notice::Stayed { what: reason, why }),
             Verdict::Move(phase) => {
                 let from = std::mem::replace(&mut self.phase, phase);
                 self.entered(from, reason, now);
@@ -185,13 +185,13 @@ impl Lifecycle {
             }
             Phase::Quiet => {
                 self.signal_worker_if_set(self.options.signals.on_quiet);
-                self.agent.beats.resumed = None;
+                self.agent.heartbeats.resumed = None;
                 self.announce(reason, None, now);
             }
             Phase::Delay => {
                 self.begin_terminate(from, reason, now);
                 let delay = now.after(self.options.term_delay);
-                let deadline = self.timers.due(Timer::Deadline).unwrap_or(delay);
+                let deadline = self.timers.deadline_of(Timer::Deadline).unwrap_or(delay);
                 if self.options.term_delay.is_zero() || deadline <= now {
                     self.go(Trigger::DelayOver, reason, now);
                 } else {
@@ -219,10 +219,10 @@ impl Lifecycle {
     pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>, now: Moment) {
         let state = self.state();
         if state != WorkerState::Terminate {
-            self.say(Remark::StateChanged { state, reason });
-            self.beat_now(now);
+            self.notify(Notice::StateChanged { state, reason });
+            self.heartbeat_now(now);
         }
-        self.tell_all(&Word::Lifecycle {
+        self.tell_all(&ToWorker::Lifecycle {
             state,
             reason,
             remaining,
@@ -242,7 +242,7 @@ impl Lifecycle {
         self.shorten_look_pauses(now);
         let active = self.jobs.unfinished();
         if self.is_draining_anything() {
-            self.say(Remark::DrainBegan { active, left });
+            self.notify(Notice::DrainBegan { active, left });
         }
         self.shutdown.logged = Some((active, now));
         self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
@@ -269,7 +269,7 @@ impl Lifecycle {
             let active = self.jobs.unfinished();
             let left = self.time_to_deadline(now);
             if self.is_draining_anything() {
-                self.say(Remark::Draining { active, left });
+                self.notify(Notice::Draining { active, left });
             }
             self.shutdown.logged = Some((active, now));
             self.timers.arm(Timer::DrainLog, now.after(DRAIN_LOG_EVERY));
@@ -278,8 +278,8 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn time_to_deadline(&self, now: Moment) -> Duration {
         self.timers
-            .due(Timer::Deadline)
-            .map_or(Duration::ZERO, |deadline| deadline.from_now(now))
+            .deadline_of(Timer::Deadline)
+            .map_or(Duration::ZERO, |deadline| deadline.remaining(now))
     }
 
     pub(super) fn signal_worker_if_set(&mut self, signal: Option<Signal>) {

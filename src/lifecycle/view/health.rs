@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::health::{Health, Probe, Trouble};
+use crate::lifecycle::api::health::{Health, Probe, Unhealthy};
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::WorkerState;
@@ -36,38 +36,38 @@ impl Lifecycle {
         }
     }
 
-    fn withdrawn(&self) -> Option<Trouble> {
+    fn withdrawn(&self) -> Option<Unhealthy> {
         match self.state() {
             WorkerState::Running => None,
-            WorkerState::Quiet => Some(Trouble::Quiet),
-            WorkerState::Terminate | WorkerState::Terminated => Some(Trouble::Terminate),
+            WorkerState::Quiet => Some(Unhealthy::Quiet),
+            WorkerState::Terminate | WorkerState::Terminated => Some(Unhealthy::Terminate),
         }
     }
 
-    fn unready(&self) -> Option<Trouble> {
+    fn unready(&self) -> Option<Unhealthy> {
         if !self.worker.is_alive() {
-            Some(Trouble::WorkerNotRunning)
+            Some(Unhealthy::WorkerNotRunning)
         } else if self.connections.ready() == 0 {
-            Some(Trouble::WorkerNotReady)
+            Some(Unhealthy::WorkerNotReady)
         } else if self.connections.concurrency() == 0 {
-            Some(Trouble::WorkerPaused)
+            Some(Unhealthy::WorkerPaused)
         } else {
             None
         }
     }
 
-    fn unheard_of(&self, now: Moment) -> Option<Trouble> {
+    fn unheard_of(&self, now: Moment) -> Option<Unhealthy> {
         let Some(accepted_at) = self.vitals.accepted_at else {
-            return Some(Trouble::NoHeartbeat);
+            return Some(Unhealthy::NoHeartbeat);
         };
-        let (since, interval) = (accepted_at.until(now), self.agent.beats.interval);
+        let (since, interval) = (accepted_at.elapsed(now), self.agent.heartbeats.interval);
         let is_lost = since > interval.saturating_mul(INTERVALS_OF_A_HEARTBEAT);
-        is_lost.then_some(Trouble::HeartbeatsLost { since, interval })
+        is_lost.then_some(Unhealthy::HeartbeatsLost { since, interval })
     }
 
-    fn disconnected(&self, now: Moment) -> Option<Trouble> {
-        let since = self.vitals.disconnected_since?.until(now);
-        (since >= LONGEST_WITHOUT_CONNECTION).then_some(Trouble::WorkerDisconnected { since })
+    fn disconnected(&self, now: Moment) -> Option<Unhealthy> {
+        let since = self.vitals.disconnected_since?.elapsed(now);
+        (since >= LONGEST_WITHOUT_CONNECTION).then_some(Unhealthy::WorkerDisconnected { since })
     }
 
     /// Notes since when a worker that was ready has no connection left. One that was never ready may still be loading

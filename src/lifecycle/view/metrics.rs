@@ -11,7 +11,7 @@ use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::ids::{CallId, JobId, Text};
 use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::{CancelReason, Outcome};
 
@@ -24,7 +24,7 @@ pub const MOST_NAME_BYTES: usize = 64;
 /// Ends a name that was cut.
 const CUT: &str = "...";
 
-/// Most statuses of one endpoint that are told apart; further ones count as [`Status::Other`].
+/// Most statuses of one endpoint that are told apart; further ones count as [`StatusLabel::Other`].
 pub const MOST_STATUSES: usize = 16;
 
 /// Queue and type of everything beyond [`MOST_KINDS`].
@@ -54,7 +54,7 @@ pub const BUCKETS: [Duration; 17] = [
 
 /// What kind of work a job is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
+pub struct JobKind {
     /// The queue that it came from; empty where the backend does not say.
     pub queue: Text,
     /// Its type.
@@ -63,7 +63,7 @@ pub struct Kind {
 
 /// What became of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
+pub enum JobEnd {
     /// The backend has its ACK.
     Acked,
     /// The backend has its FAIL.
@@ -78,7 +78,7 @@ pub enum End {
     Cancelled,
 }
 
-impl End {
+impl JobEnd {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Acked,
@@ -137,7 +137,7 @@ impl Endpoint {
             Call::Fetch { .. } => Self::Fetch,
             Call::Ack { .. } => Self::Ack,
             Call::Fail { .. } | Call::Requeue { .. } => Self::Nack,
-            Call::Look { .. } => Self::Info,
+            Call::GetJob { .. } => Self::Info,
             Call::Progress { .. } => Self::Progress,
             Call::Checkpoint { .. } => Self::Checkpoint,
             Call::Manifest => Self::Manifest,
@@ -148,7 +148,7 @@ impl Endpoint {
 
 /// How a request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
+pub enum StatusLabel {
     /// Not at all.
     None,
     /// With this HTTP status.
@@ -190,31 +190,31 @@ impl Histogram {
 
 /// What is counted of one kind of work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OfKind {
-    ends: BTreeMap<End, u64>,
+pub struct PerKind {
+    ends: BTreeMap<JobEnd, u64>,
     /// Jobs whose own timeout was over.
     pub timed_out: u64,
     /// From the hand-over to the first request that tells the backend the outcome.
     pub durations: BTreeMap<Outcome, Histogram>,
 }
 
-impl OfKind {
+impl PerKind {
     /// Reservations that ended like this.
     #[must_use]
-    pub fn ends(&self, end: End) -> u64 {
+    pub fn ends(&self, end: JobEnd) -> u64 {
         self.ends.get(&end).copied().unwrap_or_default()
     }
 }
 
 /// Everything that is counted since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figures {
-    kinds: BTreeMap<Kind, OfKind>,
+pub struct Metrics {
+    kinds: BTreeMap<JobKind, PerKind>,
     /// Jobs that a worker has: since when. Never more than are active.
-    began: BTreeMap<JobId, (Moment, Kind)>,
+    began: BTreeMap<JobId, (Moment, JobKind)>,
     /// Requests on their way; each is answered.
     calls: BTreeMap<CallId, Endpoint>,
-    requests: BTreeMap<(Endpoint, Status), u64>,
+    requests: BTreeMap<(Endpoint, StatusLabel), u64>,
     /// When the backend last accepted a heartbeat; the start, before it has.
     heartbeat_at: Moment,
     /// Heartbeats that it did not accept.
@@ -228,7 +228,7 @@ pub struct Figures {
     pub started_at: Duration,
 }
 
-impl Figures {
+impl Metrics {
     /// Nothing yet. It is `now`, which is so long after the beginning of 1970.
     #[must_use]
     pub fn new(now: Moment, since_1970: Duration) -> Self {
@@ -247,28 +247,28 @@ impl Figures {
     }
 
     /// The machine orders this.
-    pub fn noted(&mut self, effect: &Effect, now: Moment) {
+    pub fn observe(&mut self, effect: &Effect, now: Moment) {
         if let Effect::CallBackend { id, call, .. } = effect {
             self.calls.insert(*id, Endpoint::of(call));
             if let Some((job, outcome)) = decided(call) {
                 self.measure(job, outcome, now);
             }
-        } else if let Effect::Say(remark) = effect {
+        } else if let Effect::Notify(remark) = effect {
             self.remarked(remark, now);
         }
     }
 
-    fn remarked(&mut self, remark: &Remark, now: Moment) {
-        if let Remark::Claimed(job) = remark {
+    fn remarked(&mut self, remark: &Notice, now: Moment) {
+        if let Notice::Claimed(job) = remark {
             // From here on its figures are shown: who watches one of them sees it leave zero.
             self.of(job);
-        } else if let Remark::HandedOver(job, _) = remark {
+        } else if let Notice::HandedOver(job, _) = remark {
             self.of(job);
             let kind = self.kind(job);
             self.began.insert(job.id.clone(), (now, kind));
-        } else if let Remark::TimedOut(job) = remark {
+        } else if let Notice::TimedOut(job) = remark {
             self.of(job).timed_out += 1;
-        } else if let Remark::ResultDropped(_) = remark {
+        } else if let Notice::ResultDropped(_) = remark {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(remark) {
             self.began.remove(&job.id);
@@ -280,7 +280,11 @@ impl Figures {
     fn measure(&mut self, job: &JobId, outcome: Outcome, now: Moment) {
         if let Some((since, kind)) = self.began.remove(job) {
             let figures = self.kinds.entry(kind).or_default();
-            figures.durations.entry(outcome).or_default().observe(since.until(now));
+            figures
+                .durations
+                .entry(outcome)
+                .or_default()
+                .observe(since.elapsed(now));
         }
     }
 
@@ -292,7 +296,7 @@ impl Figures {
         let status = self.status(endpoint, status);
         *self.requests.entry((endpoint, status)).or_default() += 1;
         if endpoint == Endpoint::Heartbeat {
-            if matches!(reply, Reply::Beaten { .. }) {
+            if matches!(reply, Reply::HeartbeatOk { .. }) {
                 self.heartbeat_at = now;
             } else {
                 self.heartbeats_failed += 1;
@@ -300,14 +304,14 @@ impl Figures {
         }
     }
 
-    fn status(&self, endpoint: Endpoint, status: Option<u16>) -> Status {
-        let status = status.map_or(Status::None, Status::Http);
-        let of_endpoint = (endpoint, Status::None)..=(endpoint, Status::Other);
-        let is_known = status == Status::None || self.requests.contains_key(&(endpoint, status));
+    fn status(&self, endpoint: Endpoint, status: Option<u16>) -> StatusLabel {
+        let status = status.map_or(StatusLabel::None, StatusLabel::Http);
+        let of_endpoint = (endpoint, StatusLabel::None)..=(endpoint, StatusLabel::Other);
+        let is_known = status == StatusLabel::None || self.requests.contains_key(&(endpoint, status));
         if is_known || self.requests.range(of_endpoint).count() < MOST_STATUSES {
             status
         } else {
-            Status::Other
+            StatusLabel::Other
         }
     }
 
@@ -325,16 +329,16 @@ impl Figures {
     /// Since the backend last accepted a heartbeat, or since the start.
     #[must_use]
     pub fn heartbeat_age(&self, now: Moment) -> Duration {
-        self.heartbeat_at.until(now)
+        self.heartbeat_at.elapsed(now)
     }
 
     /// Each kind of work that was seen.
-    pub fn kinds(&self) -> impl Iterator<Item = (&Kind, &OfKind)> {
+    pub fn kinds(&self) -> impl Iterator<Item = (&JobKind, &PerKind)> {
         self.kinds.iter()
     }
 
     /// How often each endpoint was answered with each status.
-    pub fn requests(&self) -> impl Iterator<Item = (Endpoint, Status, u64)> {
+    pub fn requests(&self) -> impl Iterator<Item = (Endpoint, StatusLabel, u64)> {
         self.requests
             .iter()
             .map(|((endpoint, status), count)| (*endpoint, *status, *count))
@@ -346,20 +350,20 @@ impl Figures {
         self.began.len()
     }
 
-    fn of(&mut self, job: &Subject) -> &mut OfKind {
+    fn of(&mut self, job: &Subject) -> &mut PerKind {
         let kind = self.kind(job);
         self.kinds.entry(kind).or_default()
     }
 
-    fn kind(&self, job: &Subject) -> Kind {
-        let kind = Kind {
+    fn kind(&self, job: &Subject) -> JobKind {
+        let kind = JobKind {
             queue: cut(&job.queue),
             kind: cut(&job.kind),
         };
         if self.kinds.contains_key(&kind) || self.kinds.len() < MOST_KINDS {
             return kind;
         }
-        Kind {
+        JobKind {
             queue: OTHER.into(),
             kind: OTHER.into(),
         }
@@ -375,7 +379,7 @@ fn decided(call: &Call) -> Option<(&JobId, Outcome)> {
         Call::Register { .. }
         | Call::Heartbeat { .. }
         | Call::Fetch { .. }
-        | Call::Look { .. }
+        | Call::GetJob { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
         | Call::Manifest
@@ -384,22 +388,22 @@ fn decided(call: &Call) -> Option<(&JobId, Outcome)> {
 }
 
 /// The reservation that ended with this.
-fn end(remark: &Remark) -> Option<(&Subject, End)> {
-    if let Remark::Settled(job, outcome) = remark {
+fn end(remark: &Notice) -> Option<(&Subject, JobEnd)> {
+    if let Notice::Settled(job, outcome) = remark {
         let end = match outcome {
-            Outcome::Acked => End::Acked,
-            Outcome::Failed => End::Failed,
-            Outcome::Requeued => End::Requeued,
+            Outcome::Acked => JobEnd::Acked,
+            Outcome::Failed => JobEnd::Failed,
+            Outcome::Requeued => JobEnd::Requeued,
         };
         Some((job, end))
-    } else if let Remark::Abandoned(job, _) = remark {
-        Some((job, End::Left))
-    } else if let Remark::DoneTwice(job) = remark {
-        Some((job, End::Lost))
-    } else if let Remark::ReservationLost(job, reason) = remark {
+    } else if let Notice::Abandoned(job, _) = remark {
+        Some((job, JobEnd::Left))
+    } else if let Notice::DoneTwice(job) = remark {
+        Some((job, JobEnd::Lost))
+    } else if let Notice::ReservationLost(job, reason) = remark {
         let end = match reason {
-            CancelReason::Cancelled => End::Cancelled,
-            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => End::Lost,
+            CancelReason::Cancelled => JobEnd::Cancelled,
+            CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => JobEnd::Lost,
         };
         Some((job, end))
     } else {

@@ -11,8 +11,8 @@ fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))
 }
 
-fn figures() -> Figures {
-    Figures::new(at(0), Duration::from_secs(1_800_000_000))
+fn figures() -> Metrics {
+    Metrics::new(at(0), Duration::from_secs(1_800_000_000))
 }
 
 fn job(id: &str, queue: &str, kind: &str) -> Arc<Subject> {
@@ -26,29 +26,29 @@ fn job(id: &str, queue: &str, kind: &str) -> Arc<Subject> {
     })
 }
 
-fn kind(queue: &str, kind: &str) -> Kind {
-    Kind {
+fn kind(queue: &str, kind: &str) -> JobKind {
+    JobKind {
         queue: queue.into(),
         kind: kind.into(),
     }
 }
 
-fn say(figures: &mut Figures, remark: Remark, millis: u64) {
-    figures.noted(&Effect::Say(remark), at(millis));
+fn say(figures: &mut Metrics, remark: Notice, millis: u64) {
+    figures.observe(&Effect::Notify(remark), at(millis));
 }
 
-fn hand_over(figures: &mut Figures, job: &Arc<Subject>, millis: u64) {
-    say(figures, Remark::Claimed(Arc::clone(job)), millis);
-    say(figures, Remark::HandedOver(Arc::clone(job), ConnectionId(1)), millis);
+fn hand_over(figures: &mut Metrics, job: &Arc<Subject>, millis: u64) {
+    say(figures, Notice::Claimed(Arc::clone(job)), millis);
+    say(figures, Notice::HandedOver(Arc::clone(job), ConnectionId(1)), millis);
 }
 
-fn call(figures: &mut Figures, id: u64, call: Call, millis: u64) {
+fn call(figures: &mut Metrics, id: u64, call: Call, millis: u64) {
     let order = Effect::CallBackend {
         id: CallId(id),
         call,
         give_up: at(millis + 1000),
     };
-    figures.noted(&order, at(millis));
+    figures.observe(&order, at(millis));
 }
 
 fn worker() -> WorkerId {
@@ -80,7 +80,7 @@ fn fail(job: &Arc<Subject>) -> Call {
     }
 }
 
-fn of(figures: &Figures, queue: &str, name: &str) -> OfKind {
+fn of(figures: &Metrics, queue: &str, name: &str) -> PerKind {
     let wanted = kind(queue, name);
     figures.kinds().find(|(kind, _)| **kind == wanted).unwrap().1.clone()
 }
@@ -119,31 +119,31 @@ fn a_fail_counts_as_failed_and_its_duration_too() {
     let one = job("1", "q", "t");
     hand_over(&mut figures, &one, 0);
     call(&mut figures, 1, fail(&one), 7);
-    say(&mut figures, Remark::Settled(one, Outcome::Failed), 9);
+    say(&mut figures, Notice::Settled(one, Outcome::Failed), 9);
     let of = of(&figures, "q", "t");
-    assert_eq!((of.ends(End::Failed), of.ends(End::Acked)), (1, 0));
+    assert_eq!((of.ends(JobEnd::Failed), of.ends(JobEnd::Acked)), (1, 0));
     assert_eq!(of.durations.keys().copied().collect::<Vec<_>>(), [Outcome::Failed]);
 }
 
 #[test]
 fn each_way_that_a_reservation_ends_is_counted_as_itself_and_measures_nothing_more() {
     let one = job("1", "q", "t");
-    let lost = |reason| Remark::ReservationLost(Arc::clone(&one), reason);
-    let settled = |outcome| Remark::Settled(Arc::clone(&one), outcome);
+    let lost = |reason| Notice::ReservationLost(Arc::clone(&one), reason);
+    let settled = |outcome| Notice::Settled(Arc::clone(&one), outcome);
     let ends = [
-        (End::Acked, settled(Outcome::Acked)),
-        (End::Failed, settled(Outcome::Failed)),
-        (End::Requeued, settled(Outcome::Requeued)),
-        (End::Left, Remark::Abandoned(Arc::clone(&one), "so")),
-        (End::Lost, lost(CancelReason::Lost)),
-        (End::Cancelled, lost(CancelReason::Cancelled)),
+        (JobEnd::Acked, settled(Outcome::Acked)),
+        (JobEnd::Failed, settled(Outcome::Failed)),
+        (JobEnd::Requeued, settled(Outcome::Requeued)),
+        (JobEnd::Left, Notice::Abandoned(Arc::clone(&one), "so")),
+        (JobEnd::Lost, lost(CancelReason::Lost)),
+        (JobEnd::Cancelled, lost(CancelReason::Cancelled)),
     ];
     for (end, remark) in ends {
         let mut figures = figures();
         hand_over(&mut figures, &one, 0);
         say(&mut figures, remark, 1);
-        let counted: Vec<u64> = End::ALL.map(|end| of(&figures, "q", "t").ends(end)).to_vec();
-        let expected: Vec<u64> = End::ALL.map(|other| u64::from(other == end)).to_vec();
+        let counted: Vec<u64> = JobEnd::ALL.map(|end| of(&figures, "q", "t").ends(end)).to_vec();
+        let expected: Vec<u64> = JobEnd::ALL.map(|other| u64::from(other == end)).to_vec();
         assert_eq!(counted, expected, "{end:?}");
         assert_eq!(figures.measured(), 0, "{end:?}");
     }
@@ -159,9 +159,9 @@ fn what_goes_straight_back_took_no_time() {
         reason: "surplus".into(),
     };
     call(&mut figures, 1, requeue, 5);
-    say(&mut figures, Remark::Settled(one, Outcome::Requeued), 9);
+    say(&mut figures, Notice::Settled(one, Outcome::Requeued), 9);
     let of = of(&figures, "q", "t");
-    assert_eq!((of.ends(End::Requeued), of.durations.len()), (1, 0));
+    assert_eq!((of.ends(JobEnd::Requeued), of.durations.len()), (1, 0));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_job_whose_time_is_over_counts_as_timed_out_before_it_ends() {
     let mut figures = figures();
     let one = job("1", "q", "t");
     hand_over(&mut figures, &one, 0);
-    say(&mut figures, Remark::TimedOut(one), 1);
+    say(&mut figures, Notice::TimedOut(one), 1);
     assert_eq!(of(&figures, "q", "t").timed_out, 1);
     assert_eq!(figures.measured(), 1);
 }
@@ -182,15 +182,15 @@ fn kinds_beyond_the_bound_are_counted_together_and_known_ones_as_ever() {
         let one = job("1", "q", &name);
         hand_over(&mut figures, &one, 0);
         call(&mut figures, number, ack(&one), 1);
-        say(&mut figures, Remark::Settled(one, Outcome::Acked), 1);
+        say(&mut figures, Notice::Settled(one, Outcome::Acked), 1);
     }
-    say(&mut figures, Remark::Settled(job("1", "q", "t3"), Outcome::Acked), 1);
+    say(&mut figures, Notice::Settled(job("1", "q", "t3"), Outcome::Acked), 1);
     assert_eq!(figures.kinds().count(), MOST_KINDS + 1);
     let other = of(&figures, OTHER, OTHER);
     let beyond = 1000 - u64::try_from(MOST_KINDS).unwrap();
-    assert_eq!(other.ends(End::Acked), beyond);
+    assert_eq!(other.ends(JobEnd::Acked), beyond);
     assert_eq!(other.durations.get(&Outcome::Acked).unwrap().count, beyond);
-    assert_eq!(of(&figures, "q", "t3").ends(End::Acked), 2);
+    assert_eq!(of(&figures, "q", "t3").ends(JobEnd::Acked), 2);
 }
 
 #[test]
@@ -198,16 +198,16 @@ fn a_long_name_is_cut_between_two_characters() {
     for (name, length) in [("a", 64), ("\u{20ac}", 63)] {
         let mut figures = figures();
         let long = name.repeat(100);
-        say(&mut figures, Remark::Claimed(job("1", &long, &long)), 0);
-        say(&mut figures, Remark::Claimed(job("2", &long, &format!("{long}b"))), 0);
-        let kinds: Vec<&Kind> = figures.kinds().map(|(kind, _)| kind).collect();
+        say(&mut figures, Notice::Claimed(job("1", &long, &long)), 0);
+        say(&mut figures, Notice::Claimed(job("2", &long, &format!("{long}b"))), 0);
+        let kinds: Vec<&JobKind> = figures.kinds().map(|(kind, _)| kind).collect();
         let [only] = kinds.as_slice() else { panic!("{kinds:?}") };
         assert_eq!(only.queue.len(), length);
         assert!(only.kind.starts_with(name) && only.kind.ends_with("..."), "{only:?}");
     }
     let mut figures = figures();
     let just = "a".repeat(MOST_NAME_BYTES);
-    say(&mut figures, Remark::Claimed(job("1", &just, "t")), 0);
+    say(&mut figures, Notice::Claimed(job("1", &just, "t")), 0);
     of(&figures, &just, "t");
 }
 
@@ -231,10 +231,10 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
     figures.answered(CallId(9), &Reply::Accepted, Some(200), at(1));
     let counted: Vec<_> = figures.requests().collect();
     let expected = [
-        (Endpoint::Fetch, Status::None, 1),
-        (Endpoint::Fetch, Status::Http(200), 2),
-        (Endpoint::Fetch, Status::Http(503), 1),
-        (Endpoint::Nack, Status::Http(200), 1),
+        (Endpoint::Fetch, StatusLabel::None, 1),
+        (Endpoint::Fetch, StatusLabel::Http(200), 2),
+        (Endpoint::Fetch, StatusLabel::Http(503), 1),
+        (Endpoint::Nack, StatusLabel::Http(200), 1),
     ];
     assert_eq!(counted, expected);
 }
@@ -251,9 +251,9 @@ fn statuses_beyond_the_bound_are_counted_together() {
     let counted: Vec<_> = figures.requests().collect();
     // Those that came first, all the others, and no answer.
     assert_eq!(counted.len(), MOST_STATUSES + 2);
-    assert_eq!(counted.first(), Some(&(Endpoint::Manifest, Status::None, 1)));
+    assert_eq!(counted.first(), Some(&(Endpoint::Manifest, StatusLabel::None, 1)));
     let others = 400 - u64::try_from(MOST_STATUSES).unwrap();
-    assert_eq!(counted.last(), Some(&(Endpoint::Manifest, Status::Other, others)));
+    assert_eq!(counted.last(), Some(&(Endpoint::Manifest, StatusLabel::Other, others)));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
         visibility: Duration::from_secs(30),
         form: crate::lifecycle::api::forms::HeartbeatForm::Full,
     };
-    let accepted = Reply::Beaten {
+    let accepted = Reply::HeartbeatOk {
         directive: None,
         extended: None,
     };
@@ -283,7 +283,7 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
 #[test]
 fn a_result_that_the_backend_did_not_take_is_counted() {
     let mut figures = figures();
-    say(&mut figures, Remark::ResultDropped(job("a", "t", "q")), 1);
+    say(&mut figures, Notice::ResultDropped(job("a", "t", "q")), 1);
     assert_eq!(figures.results_dropped, 1);
 }
 

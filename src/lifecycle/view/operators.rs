@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::answer::{Answer, Shown, Taken};
+use crate::lifecycle::api::answer::{Disposition, OperatorAnswer, ShownToOperator};
 use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::ids::ClientId;
 use crate::lifecycle::api::phase::Phase;
@@ -37,36 +37,40 @@ impl Lifecycle {
         self.timers.cancel(Timer::Client(client));
     }
 
-    pub(in crate::lifecycle) fn operator_asked(&mut self, client: ClientId, request: Request, now: Moment) {
+    pub(in crate::lifecycle) fn operator_asked(&mut self, client: ClientId, request: OperatorRequest, now: Moment) {
         let trigger = match request {
-            Request::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
-            Request::Status { until_end } => return self.show_status(client, until_end, now),
-            Request::Health(probe) => {
+            OperatorRequest::Wait { until_idle, most } => return self.wait(client, until_idle, most, now),
+            OperatorRequest::Status { until_end } => return self.show_status(client, until_end, now),
+            OperatorRequest::Health(probe) => {
                 let health = self.health(probe, now);
-                return self.show(client, Shown::Health(probe, health), Client::Answered, now);
+                return self.show(client, ShownToOperator::Health(probe, health), Client::Answered, now);
             }
-            Request::Quiet | Request::Prestop => Trigger::Quiet,
-            Request::Resume => Trigger::Resume,
-            Request::Terminate => Trigger::Terminate,
-            Request::Stop => Trigger::Force,
+            OperatorRequest::Quiet | OperatorRequest::Prestop => Trigger::Quiet,
+            OperatorRequest::Resume => Trigger::Resume,
+            OperatorRequest::Terminate => Trigger::Terminate,
+            OperatorRequest::Stop => Trigger::Force,
         };
         let verdict = verdict(self.phase, trigger);
-        let before = (self.shutdown.has_clock(), self.shutdown.is_hurried);
+        let before = (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace);
         match request {
-            Request::Quiet => self.quiet(Reason::Control, now),
-            Request::Resume => self.resume(Reason::Control, now),
-            Request::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
-            Request::Stop => self.force(Force::BY_OPERATOR, now),
-            Request::Prestop => self.prestop(now),
-            Request::Wait { .. } | Request::Status { .. } | Request::Health(_) => {}
+            OperatorRequest::Quiet => self.quiet(Reason::Control, now),
+            OperatorRequest::Resume => self.resume(Reason::Control, now),
+            OperatorRequest::Terminate => self.go(Trigger::Terminate, Reason::Control, now),
+            OperatorRequest::Stop => self.force(Force::BY_OPERATOR, now),
+            OperatorRequest::Prestop => self.prestop(now),
+            OperatorRequest::Wait { .. } | OperatorRequest::Status { .. } | OperatorRequest::Health(_) => {}
         }
         let taken = match verdict {
-            Verdict::Move(_) => Taken::Done,
+            Verdict::Move(_) => Disposition::Done,
             // The clock started, or the cancel grace is over: something has changed, though no phase did.
-            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.is_hurried) => Taken::Done,
-            Verdict::Stay(why) if request == Request::Resume && self.phase.is_terminating() => Taken::Refused(why),
+            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace) => {
+                Disposition::Done
+            }
+            Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase.is_terminating() => {
+                Disposition::Refused(why)
+            }
             // In terminate no jobs are taken either: who wanted quiet has got it.
-            Verdict::Stay(_) => Taken::Already,
+            Verdict::Stay(_) => Disposition::Already,
         };
         self.answer(client, taken, now);
     }
@@ -74,7 +78,7 @@ impl Lifecycle {
     /// A preStop hook may hold up the orchestrator only for as long as a drain may take.
     fn wait(&mut self, client: ClientId, until_idle: bool, most: Duration, now: Moment) {
         if self.operators.waiting() >= MOST_WAITING {
-            return self.answer(client, Taken::Busy("8 others wait already"), now);
+            return self.answer(client, Disposition::Busy("8 others wait already"), now);
         }
         let latest = match self.phase {
             Phase::Running | Phase::Quiet => self.latest_deadline(now),
@@ -89,7 +93,7 @@ impl Lifecycle {
     /// A wait is over, or nothing was asked for in time.
     pub(in crate::lifecycle) fn client_is_due(&mut self, client: ClientId, now: Moment) {
         match self.operators.clients.get(&client) {
-            Some(Client::Waiting { .. }) => self.answer(client, Taken::Done, now),
+            Some(Client::Waiting { .. }) => self.answer(client, Disposition::Done, now),
             Some(Client::Silent | Client::Answered | Client::Watching) => {
                 self.operators.clients.remove(&client);
                 self.order(Effect::DropClient(client));
@@ -115,7 +119,7 @@ impl Lifecycle {
             .map(|(id, _)| *id)
             .collect();
         for client in over {
-            self.answer(client, Taken::Done, now);
+            self.answer(client, Disposition::Done, now);
         }
     }
 
@@ -131,10 +135,10 @@ impl Lifecycle {
     fn show_status(&mut self, client: ClientId, until_end: bool, now: Moment) {
         let then = if until_end { Client::Watching } else { Client::Answered };
         let status = self.status(now);
-        self.show(client, Shown::Status(Box::new(status)), then, now);
+        self.show(client, ShownToOperator::Status(Box::new(status)), then, now);
     }
 
-    fn show(&mut self, client: ClientId, shown: Shown, then: Client, now: Moment) {
+    fn show(&mut self, client: ClientId, shown: ShownToOperator, then: Client, now: Moment) {
         self.order(Effect::Show(client, shown));
         let within = if then == Client::Watching {
             LOOK_WITHIN
@@ -145,8 +149,8 @@ impl Lifecycle {
         self.timers.arm(Timer::Client(client), now.after(within));
     }
 
-    fn answer(&mut self, client: ClientId, taken: Taken, now: Moment) {
-        let answer = Answer {
+    fn answer(&mut self, client: ClientId, taken: Disposition, now: Moment) {
+        let answer = OperatorAnswer {
             taken,
             state: self.state(),
             phase: self.phase,
@@ -158,16 +162,16 @@ impl Lifecycle {
         self.timers.arm(Timer::Client(client), now.after(ASK_WITHIN));
     }
 
-    /// See [`Answer::left`].
+    /// See [`OperatorAnswer::left`].
     pub(super) fn time_left(&self, now: Moment) -> Option<Duration> {
         match self.phase {
             Phase::Running | Phase::Quiet => self
                 .shutdown
                 .has_clock()
-                .then(|| self.latest_deadline(now).from_now(now)),
+                .then(|| self.latest_deadline(now).remaining(now)),
             Phase::Delay | Phase::Drain | Phase::EndGame | Phase::Stop | Phase::Exited => {
-                let end = self.timers.due(Timer::Deadline).or(self.shutdown.exit_by());
-                Some(end.map_or(Duration::ZERO, |end| end.from_now(now)))
+                let end = self.timers.deadline_of(Timer::Deadline).or(self.shutdown.exit_by());
+                Some(end.map_or(Duration::ZERO, |end| end.remaining(now)))
             }
         }
     }

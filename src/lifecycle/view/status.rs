@@ -4,13 +4,15 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::status::{Cause, Ending, ShownBackend, ShownJob, ShownPlace, ShownWorker, Status};
+use crate::lifecycle::api::status::{
+    BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
+};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::Step;
+use crate::lifecycle::shutdown::clock::StopStep;
 
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
@@ -21,13 +23,13 @@ impl Lifecycle {
     pub fn status(&self, now: Moment) -> Status {
         let snapshot = self.snapshot();
         // In the last steps of the end game nothing of the drain is left to tell.
-        let is_over = self.phase == Phase::EndGame && self.timers.due(Timer::Deadline).is_none();
+        let is_over = self.phase == Phase::EndGame && self.timers.deadline_of(Timer::Deadline).is_none();
         let left = self.time_left(now).filter(|_| !is_over);
         Status {
             phase: snapshot.phase,
             state: snapshot.state,
             causes: self.causes(),
-            terminating_for: self.shutdown.began().map(|began| began.until(now)),
+            terminating_for: self.shutdown.began().map(|began| began.elapsed(now)),
             left,
             left_of: left.and(self.whole_time()),
             concurrency: self.options.concurrency,
@@ -40,25 +42,25 @@ impl Lifecycle {
             cut_off: self.shutdown.cut_off,
             ending: self.ending(),
             worker: self.shown_worker(now),
-            backend: ShownBackend {
+            backend: BackendStatus {
                 worker: self.agent.worker.clone(),
-                heartbeat_age: self.vitals.accepted_at.map(|at| at.until(now)),
-                interval: self.agent.beats.interval,
+                heartbeat_age: self.vitals.accepted_at.map(|at| at.elapsed(now)),
+                interval: self.agent.heartbeats.interval,
                 is_unreachable: self.is_in_outage(),
                 requests: self.calls.len(),
             },
         }
     }
 
-    fn causes(&self) -> Vec<Cause> {
+    fn causes(&self) -> Vec<NotRunningBecause> {
         match self.state() {
             WorkerState::Running => Vec::new(),
             WorkerState::Quiet => {
                 let by = self.shutdown.quiet;
                 let causes = [
-                    (by.operator, Cause::Operator),
-                    (by.server, Cause::Server),
-                    (by.prestop, Cause::Prestop),
+                    (by.operator, NotRunningBecause::Operator),
+                    (by.server, NotRunningBecause::Server),
+                    (by.prestop, NotRunningBecause::Prestop),
                 ];
                 causes
                     .into_iter()
@@ -66,21 +68,21 @@ impl Lifecycle {
                     .map(|(_, cause)| cause)
                     .collect()
             }
-            WorkerState::Terminate | WorkerState::Terminated => vec![Cause::End(self.shutdown.reason)],
+            WorkerState::Terminate | WorkerState::Terminated => vec![NotRunningBecause::End(self.shutdown.reason)],
         }
     }
 
     fn ending(&self) -> Option<Ending> {
         match self.shutdown.step {
-            Step::BeforeKill => Some(Ending::Kill),
-            Step::BeforeExit | Step::Over => Some(Ending::Exit(self.exit_status())),
-            Step::NotYet
-            | Step::Cancel
-            | Step::Ask
-            | Step::Kill
-            | Step::Report
-            | Step::FinalHeartbeat
-            | Step::Deregister => None,
+            StopStep::BeforeKill => Some(Ending::Kill),
+            StopStep::BeforeExit | StopStep::Over => Some(Ending::Exit(self.exit_status())),
+            StopStep::NotYet
+            | StopStep::Cancel
+            | StopStep::Ask
+            | StopStep::Kill
+            | StopStep::Report
+            | StopStep::FinalHeartbeat
+            | StopStep::Deregister => None,
         }
     }
 
@@ -94,19 +96,19 @@ impl Lifecycle {
         }
     }
 
-    fn shown_jobs(&self, now: Moment) -> Vec<ShownJob> {
-        let mut jobs: Vec<ShownJob> = self
+    fn shown_jobs(&self, now: Moment) -> Vec<JobStatus> {
+        let mut jobs: Vec<JobStatus> = self
             .jobs
             .iter()
             .map(|(_, job)| {
                 let (place, is_cancelled) = match &job.place {
-                    Place::Waiting => (ShownPlace::Waiting, false),
-                    Place::Held(held) => (ShownPlace::Held(held.connection), held.cancelled.is_some()),
-                    Place::Reporting(_) => (ShownPlace::Reporting, false),
+                    Place::Waiting => (JobPlace::Waiting, false),
+                    Place::Held(held) => (JobPlace::Held(held.connection), held.cancelled.is_some()),
+                    Place::Reporting(_) => (JobPlace::Reporting, false),
                 };
-                ShownJob {
+                JobStatus {
                     subject: job.subject(),
-                    age: job.claimed_at.until(now),
+                    age: job.claimed_at.elapsed(now),
                     place,
                     is_cancelled: is_cancelled || job.is_lost,
                 }
@@ -117,15 +119,15 @@ impl Lifecycle {
         jobs
     }
 
-    fn shown_worker(&self, now: Moment) -> ShownWorker {
+    fn shown_worker(&self, now: Moment) -> WorkerStatus {
         let starts = [Timer::Start, Timer::StartAnyway];
-        let starts_in = starts.iter().filter_map(|timer| self.timers.due(*timer)).min();
-        ShownWorker {
+        let starts_in = starts.iter().filter_map(|timer| self.timers.deadline_of(*timer)).min();
+        WorkerStatus {
             process: self.worker.process().filter(|_| self.worker.is_alive()),
             up: self.worker.up(now),
             ended: self.worker.ended().map(|end| end.ended),
             restarts: self.worker.restarts(now),
-            starts_in: starts_in.map(|at| at.from_now(now)),
+            starts_in: starts_in.map(|at| at.remaining(now)),
             connections: self.connections.iter().count(),
             ready: self.connections.ready(),
             capacity: self.connections.concurrency(),

@@ -4,16 +4,16 @@ use crate::lifecycle::api::time::Moment;
 
 /// What has to be remembered to answer. Nothing else depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct Vitals {
+pub(in crate::lifecycle) struct HealthState {
     /// When the backend last accepted a heartbeat of the present incarnation.
     pub(super) accepted_at: Option<Moment>,
     /// Since when, in running, a worker that has been ready has no ready connection. One that pauses has.
     pub(super) disconnected_since: Option<Moment>,
 }
 
-impl Vitals {
+impl HealthState {
     /// Another incarnation begins.
-    pub(in crate::lifecycle) fn begin_anew(&mut self) {
+    pub(in crate::lifecycle) fn reset(&mut self) {
         *self = Self::default();
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::capacity::CapacityNews;
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
-use crate::lifecycle::api::remark::Remark;
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::machine::Lifecycle;
@@ -34,7 +34,7 @@ impl Lifecycle {
     }
 
     /// A connection is ready, under conditions that are not those it had before.
-    pub(super) fn capacity_is_said(&mut self, remark: Remark, is_first: bool, now: Moment) {
+    pub(super) fn capacity_is_said(&mut self, remark: Notice, is_first: bool, now: Moment) {
         if is_first && !self.capacity.is_compared {
             self.timers.arm(Timer::Settled, now.after(SETTLED_AFTER));
         }
@@ -44,7 +44,7 @@ impl Lifecycle {
         }
         if self.capacity.ready_lines < MOST_READY_LINES {
             self.capacity.ready_lines += 1;
-            self.say(remark);
+            self.notify(remark);
         } else {
             self.capacity.is_owed = true;
         }
@@ -88,7 +88,7 @@ impl Lifecycle {
         let most_since = std::mem::replace(&mut self.capacity.most_since, all);
         if all < most_since {
             self.capacity.is_owed = true;
-            self.say(Remark::Capacity(CapacityNews::Lost {
+            self.notify(Notice::Capacity(CapacityNews::Lost {
                 lost,
                 more,
                 takes,
@@ -96,7 +96,7 @@ impl Lifecycle {
             }));
         } else if all > told && std::mem::take(&mut self.capacity.is_owed) {
             self.capacity.is_owed = all < self.capacity.most;
-            self.say(Remark::Capacity(CapacityNews::Gained { takes, most }));
+            self.notify(Notice::Capacity(CapacityNews::Gained { takes, most }));
         } else {
             return;
         }
@@ -113,7 +113,7 @@ impl Lifecycle {
         self.capacity.is_compared = true;
         let allowed = self.options.concurrency;
         if takes != u64::from(allowed) {
-            self.say(Remark::Capacity(CapacityNews::Differs { takes, allowed }));
+            self.notify(Notice::Capacity(CapacityNews::Differs { takes, allowed }));
         }
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::frames::Word;
-use crate::lifecycle::api::frames::{ErrorCode, Ready, Said};
+use crate::lifecycle::api::frames::ToWorker;
+use crate::lifecycle::api::frames::{ErrorCode, FromWorker, Ready};
 use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId, Text};
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::jobs::job::{Place, Step, What};
+use crate::lifecycle::jobs::job::{Place, ReportStage, What};
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 
@@ -36,46 +36,46 @@ impl Lifecycle {
         match self.agent.worker.clone() {
             Some(worker) => {
                 let state = self.state();
-                self.tell(connection, Word::Hello { worker, state });
+                self.tell(connection, ToWorker::Hello { worker, state });
             }
             // Somebody else, while there is no worker.
             None => self.give_up(connection, "nobody may connect while no worker runs", now),
         }
     }
 
-    pub(in crate::lifecycle) fn said(&mut self, id: ConnectionId, said: Said, now: Moment) {
+    pub(in crate::lifecycle) fn said(&mut self, id: ConnectionId, said: FromWorker, now: Moment) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         connection.pings = 0;
-        if !matches!(said, Said::Garbage { .. }) {
+        if !matches!(said, FromWorker::Garbage { .. }) {
             connection.malformed = 0;
         }
         match said {
-            Said::Ready(ready) => self.ready(id, ready, now),
-            Said::Ack { job, result } => self.answered(id, &job, What::Ack { result }, now),
-            Said::Fail { job, error } => self.answered(id, &job, What::Fail { error }, now),
-            Said::Release { job, reason } => {
+            FromWorker::Ready(ready) => self.ready(id, ready, now),
+            FromWorker::Ack { job, result } => self.answered(id, &job, What::Ack { result }, now),
+            FromWorker::Fail { job, error } => self.answered(id, &job, What::Fail { error }, now),
+            FromWorker::Release { job, reason } => {
                 let reason = reason.unwrap_or_else(|| "released by the worker".into());
                 self.answered(id, &job, What::Requeue { reason }, now);
             }
-            Said::Progress { job, progress } => {
+            FromWorker::Progress { job, progress } => {
                 if let Some(claim) = self.held_by(id, &job) {
                     self.progress(claim, progress, now);
                 }
             }
-            Said::Checkpoint { job, state } => {
+            FromWorker::Checkpoint { job, state } => {
                 if let Some(claim) = self.held_by(id, &job) {
                     self.checkpoint(claim, state, now);
                 }
             }
-            Said::Heartbeat { job } => {
+            FromWorker::Heartbeat { job } => {
                 if self.held_by(id, &job).is_some() {
-                    self.beat_for_worker(now);
+                    self.heartbeat_for_worker(now);
                 }
             }
-            Said::Pong { .. } => {}
-            Said::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
+            FromWorker::Pong { .. } => {}
+            FromWorker::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
         }
         self.expect_life(id, now);
     }
@@ -84,7 +84,7 @@ impl Lifecycle {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let remark = Remark::ConnectionReady {
+        let remark = Notice::ConnectionReady {
             connection: id,
             concurrency: ready.concurrency,
             client: ready.client.clone(),
@@ -137,7 +137,7 @@ impl Lifecycle {
         let refused = self.jobs.claims_of(job).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| {
                 matches!(&job.place, Place::Reporting(report)
-                    if report.step == Step::ResultRefused && report.connection == Some(id))
+                    if report.step == ReportStage::ResultRefused && report.connection == Some(id))
             })
         });
         let Some(claim) = refused else { return false };
@@ -214,7 +214,7 @@ impl Lifecycle {
         } else {
             connection.pings += 1;
             let number = u64::from(connection.pings);
-            self.tell(id, Word::Ping { id: number });
+            self.tell(id, ToWorker::Ping { id: number });
         }
         self.expect_life(id, now);
     }
@@ -233,12 +233,12 @@ impl Lifecycle {
     }
 
     /// While nothing is read from it nobody can tell whether it works.
-    pub(in crate::lifecycle) fn unheard(&mut self, id: ConnectionId, is_unheard: bool, now: Moment) {
+    pub(in crate::lifecycle) fn reading_paused(&mut self, id: ConnectionId, is_reading_paused: bool, now: Moment) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        connection.is_unheard = is_unheard;
-        if is_unheard {
+        connection.is_reading_paused = is_reading_paused;
+        if is_reading_paused {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         }
     }
@@ -249,7 +249,7 @@ impl Lifecycle {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let works = !connection.is_unheard
+        let works = !connection.is_reading_paused
             && connection.held.len() > usize::from(connection.has_unread_job)
             && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
@@ -287,7 +287,7 @@ impl Lifecycle {
         }
     }
 
-    pub(in crate::lifecycle) fn outlived_connection(&mut self, process: ProcessId, now: Moment) {
+    pub(in crate::lifecycle) fn lingered_after_hang_up(&mut self, process: ProcessId, now: Moment) {
         self.end_process(process, EndCause::Disconnected, now);
     }
 
@@ -307,7 +307,7 @@ impl Lifecycle {
         process.ending = Some(cause.clone());
         self.give_up_on(id, now);
         self.blame(id, &cause, now);
-        self.say(Remark::EndingProcess {
+        self.notify(Notice::EndingProcess {
             process: id,
             cause,
             jobs,

@@ -20,7 +20,7 @@ pub struct Connection {
     /// The job that it got last is among that.
     pub has_unread_job: bool,
     /// Nothing is read from it: it has to take what we wrote first.
-    pub is_unheard: bool,
+    pub is_reading_paused: bool,
     /// Nothing more will come from it.
     pub is_closed: bool,
     /// It gets no more jobs: closing, silent, or not reading.
@@ -97,7 +97,7 @@ impl Connections {
             held: BTreeSet::new(),
             is_busy: false,
             has_unread_job: false,
-            is_unheard: false,
+            is_reading_paused: false,
             is_closed: false,
             is_given_up: false,
             malformed: 0,

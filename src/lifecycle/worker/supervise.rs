@@ -7,16 +7,16 @@ use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::event::NotStarted;
 use crate::lifecycle::api::ids::{ProcessId, WorkerId};
+use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::Restart;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::remark::Remark;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
 use crate::lifecycle::backend::backoff::{restart_pause, shortage_pause};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::Step;
+use crate::lifecycle::shutdown::clock::StopStep;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::worker::blame::Blame;
 use crate::lifecycle::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, State};
@@ -57,7 +57,7 @@ impl Lifecycle {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
         self.begin_incarnation(worker, now);
-        if self.shutdown.step >= Step::Kill {
+        if self.shutdown.step >= StopStep::Kill {
             self.order(Effect::KillEverything);
         } else if matches!(self.phase, Phase::EndGame | Phase::Stop) {
             self.ask_worker_to_end();
@@ -71,11 +71,11 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn worker_not_started(&mut self, why: NotStarted, now: Moment) {
-        let has_time = self.worker.started_at.until(now) < SHORTAGE_WINDOW;
+        let has_time = self.worker.started_at.elapsed(now) < SHORTAGE_WINDOW;
         match why {
             NotStarted::Shortage if has_time => {
                 if self.worker.shortages == 0 {
-                    self.say(Remark::StartPostponed);
+                    self.notify(Notice::StartPostponed);
                 }
                 let pause = shortage_pause(self.worker.shortages);
                 self.worker.shortages += 1;
@@ -134,9 +134,9 @@ impl Lifecycle {
             .filter(|blame| blame.explains(process, end, now));
         let is_asked_to_end = matches!(self.phase, Phase::EndGame | Phase::Stop);
         self.worker.ended_for = blame.filter(|_| !is_asked_to_end).map(|blame| blame.cause);
-        self.say(match self.worker.ended_for.clone() {
-            Some(cause) => Remark::WorkerWasEnded { end, cause },
-            None => Remark::WorkerEnded(end, manner),
+        self.notify(match self.worker.ended_for.clone() {
+            Some(cause) => Notice::WorkerWasEnded { end, cause },
+            None => Notice::WorkerEnded(end, manner),
         });
     }
 
@@ -190,13 +190,13 @@ impl Lifecycle {
                 .arm(Timer::KillDescendants, now.after(self.options.cancel_grace));
             self.options.cancel_grace
         };
-        self.say(Remark::DescendantsLeft(patience));
+        self.notify(Notice::DescendantsLeft(patience));
     }
 
     pub(in crate::lifecycle) fn kill_descendants(&mut self, now: Moment) {
         if let State::Clearing { is_killed, .. } = &mut self.worker.state {
             *is_killed = true;
-            self.say(Remark::Killing);
+            self.notify(Notice::Killing);
             self.shutdown.killed_at = Some(now);
             self.order(Effect::KillDescendants);
         }
@@ -247,7 +247,7 @@ impl Lifecycle {
         let was_successful = self
             .worker
             .ready_since
-            .is_some_and(|since| since.until(now) >= SUCCESSFUL_LIFE);
+            .is_some_and(|since| since.elapsed(now) >= SUCCESSFUL_LIFE);
         if was_successful {
             self.worker.failures = 0;
         }
@@ -258,7 +258,7 @@ impl Lifecycle {
             self.timers.arm(Timer::Start, now.after(pause));
             let patience = pause.max(self.options.times.drain(Duration::ZERO));
             self.timers.arm(Timer::StartAnyway, now.after(patience));
-            self.say(Remark::RestartIn(pause));
+            self.notify(Notice::RestartIn(pause));
         } else {
             self.worker.state = State::Over;
             self.go(Trigger::WorkerLost, Reason::Worker, now);
@@ -278,9 +278,9 @@ impl Lifecycle {
         if !is_wanted {
             return false;
         }
-        self.worker.restarts.retain(|at| at.until(now) < RESTART_WINDOW);
+        self.worker.restarts.retain(|at| at.elapsed(now) < RESTART_WINDOW);
         if self.worker.restarts.len() >= MAX_RESTARTS {
-            self.say(Remark::TooManyRestarts);
+            self.notify(Notice::TooManyRestarts);
             return false;
         }
         self.worker.restarts.push_back(now);
@@ -306,8 +306,8 @@ impl Lifecycle {
         if self.worker.state != State::Between || self.phase.is_terminating() {
             return;
         }
-        let is_pausing = self.timers.due(Timer::Start).is_some();
-        let is_patient = self.timers.due(Timer::StartAnyway).is_some();
+        let is_pausing = self.timers.deadline_of(Timer::Start).is_some();
+        let is_patient = self.timers.deadline_of(Timer::StartAnyway).is_some();
         if is_pausing || (is_patient && !self.jobs.is_empty()) {
             return;
         }

@@ -116,12 +116,12 @@ impl Supervision {
 
     /// For how long the present one has run, or was to be started.
     pub(in crate::lifecycle) fn up(&self, now: Moment) -> Duration {
-        self.started_at.until(now)
+        self.started_at.elapsed(now)
     }
 
     /// Starts again that still count.
     pub(in crate::lifecycle) fn restarts(&self, now: Moment) -> usize {
-        let counts = |at: &&Moment| at.until(now) < RESTART_WINDOW;
+        let counts = |at: &&Moment| at.elapsed(now) < RESTART_WINDOW;
         self.restarts.iter().filter(counts).count()
     }
 

@@ -188,7 +188,11 @@ fn an_unreadable_answer_to_a_fetch_may_have_been_jobs() {
 #[test]
 fn an_answer_to_a_fetch_that_is_no_json_object_brought_none_and_an_empty_one_is_one_without_jobs() {
     for body in ["<html>", "[]", "3"] {
-        assert_eq!(reply(&fetch(1), 200, body), Reply::Failed(Failure::Foreign), "{body}");
+        assert_eq!(
+            reply(&fetch(1), 200, body),
+            Reply::Failed(Failure::NotFromBackend),
+            "{body}"
+        );
     }
     assert_eq!(reply(&fetch(1), 200, " "), Reply::Fetched(Vec::new()));
 }

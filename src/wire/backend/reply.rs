@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Directive, Failure, Habits, Reply};
+use crate::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
 use crate::lifecycle::api::ids::{JobId, WorkerId};
 use crate::lifecycle::api::job::{JobState, JobView, Reservation};
 
@@ -120,7 +120,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         Call::Register { .. } => registered(fields.as_ref()),
         Call::Heartbeat { .. } => beaten(fields.as_ref()).into(),
         Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
-        Call::Look { .. } => looked(fields).into(),
+        Call::GetJob { .. } => looked(fields).into(),
         Call::Manifest => described(fields.as_ref()).into(),
         // The status says it all.
         Call::Ack { .. }
@@ -140,21 +140,21 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
 /// second time without a look.
 fn foreign(call: &Call) -> Failure {
     match matter(call) {
-        Matter::Nack => Failure::Unanswered,
-        Matter::Register
-        | Matter::Goodbye
-        | Matter::Heartbeat
-        | Matter::Fetch
-        | Matter::Ack
-        | Matter::Look
-        | Matter::Side => Failure::Foreign,
+        CallKind::Nack => Failure::Unanswered,
+        CallKind::Register
+        | CallKind::Goodbye
+        | CallKind::Heartbeat
+        | CallKind::Fetch
+        | CallKind::Ack
+        | CallKind::Look
+        | CallKind::Side => Failure::NotFromBackend,
     }
 }
 
 /// A success of the backend that breaks off, or is longer than what we read: good where nothing has to be read of it.
 fn broken_off(call: &Call) -> Reply {
     match call {
-        Call::Register { .. } | Call::Heartbeat { .. } | Call::Fetch { .. } | Call::Look { .. } | Call::Manifest => {
+        Call::Register { .. } | Call::Heartbeat { .. } | Call::Fetch { .. } | Call::GetJob { .. } | Call::Manifest => {
             Reply::Failed(Failure::Unanswered)
         }
         Call::Ack { .. }
@@ -173,7 +173,7 @@ fn registered(fields: Option<&Object<'_>>) -> Answer {
             state: None,
         };
         return Answer {
-            reply: Reply::Failed(Failure::Declined { retry_after: None }),
+            reply: Reply::Failed(Failure::RetryLater { retry_after: None }),
             remark: None,
             words,
         };
@@ -197,7 +197,7 @@ fn beaten(fields: Option<&Object<'_>>) -> Reply {
             .and_then(|word| directive(&word))
     };
     let extended = fields.and_then(|fields| fields.texts("jobs_extended"));
-    Reply::Beaten {
+    Reply::HeartbeatOk {
         directive: word("state").max(word("directive")),
         extended: extended.map(|ids| ids.into_iter().map(|id| JobId(id.into())).collect()),
     }
@@ -255,7 +255,7 @@ fn looked(fields: Option<Object<'_>>) -> Reply {
     let Some(state) = job.text("state") else {
         return Reply::Failed(Failure::Unanswered);
     };
-    Reply::Looked(JobView {
+    Reply::JobSeen(JobView {
         state: match state.as_str() {
             "active" => JobState::Active,
             "cancelled" => JobState::Cancelled,
@@ -275,7 +275,7 @@ fn described(fields: Option<&Object<'_>>) -> Reply {
     let text = |key| fields.and_then(|fields| fields.text(key));
     let kind = text("backend").unwrap_or_default().to_ascii_lowercase();
     let is_memory = ["lite", "memory"].contains(&kind.as_str());
-    Reply::Described(Habits {
+    Reply::Manifest(BackendTraits {
         discards_requeues: is_memory || kind == "amqp",
         extends_from_start: is_memory,
     })
@@ -283,7 +283,7 @@ fn described(fields: Option<&Object<'_>>) -> Reply {
 
 /// A job of which nothing is known but this.
 fn nothing_but(state: JobState) -> Reply {
-    Reply::Looked(JobView {
+    Reply::JobSeen(JobView {
         state,
         worker: None,
         reservation: Reservation::default(),
@@ -292,7 +292,7 @@ fn nothing_but(state: JobState) -> Reply {
 
 /// What each call is about, as far as a refusal's meaning depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Matter {
+enum CallKind {
     Register,
     /// Deregistration.
     Goodbye,
@@ -306,50 +306,56 @@ enum Matter {
     Side,
 }
 
-fn matter(call: &Call) -> Matter {
+fn matter(call: &Call) -> CallKind {
     match call {
-        Call::Register { .. } => Matter::Register,
-        Call::Deregister { .. } => Matter::Goodbye,
-        Call::Heartbeat { .. } => Matter::Heartbeat,
-        Call::Fetch { .. } => Matter::Fetch,
-        Call::Ack { .. } => Matter::Ack,
-        Call::Fail { .. } | Call::Requeue { .. } => Matter::Nack,
-        Call::Look { .. } => Matter::Look,
-        Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => Matter::Side,
+        Call::Register { .. } => CallKind::Register,
+        Call::Deregister { .. } => CallKind::Goodbye,
+        Call::Heartbeat { .. } => CallKind::Heartbeat,
+        Call::Fetch { .. } => CallKind::Fetch,
+        Call::Ack { .. } => CallKind::Ack,
+        Call::Fail { .. } | Call::Requeue { .. } => CallKind::Nack,
+        Call::GetJob { .. } => CallKind::Look,
+        Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => CallKind::Side,
     }
 }
 
 fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
     let failure = match (answered.status, matter(call)) {
-        (403, Matter::Look) => return nothing_but(JobState::Hidden),
+        (403, CallKind::Look) => return nothing_but(JobState::Hidden),
         // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
-        (404 | 410, Matter::Look | Matter::Ack | Matter::Nack) if !is_of_ojs(answered.body) => Failure::Foreign,
-        (404 | 410, Matter::Look) => return nothing_but(JobState::Missing),
-        (404 | 410, Matter::Side) if speaks_of(answered.body, "job") => Failure::Lost,
+        (404 | 410, CallKind::Look | CallKind::Ack | CallKind::Nack) if !is_of_ojs(answered.body) => {
+            Failure::NotFromBackend
+        }
+        (404 | 410, CallKind::Look) => return nothing_but(JobState::Missing),
+        (404 | 410, CallKind::Side) if speaks_of(answered.body, "job") => Failure::Lost,
         // Nor does one that finds something wrong with the request know what the backend would say.
-        (400 | 422, Matter::Ack | Matter::Nack) if Object::read_bytes(answered.body).is_none() => Failure::Foreign,
-        (429 | 503, _) => Failure::Declined {
+        (400 | 422, CallKind::Ack | CallKind::Nack) if Object::read_bytes(answered.body).is_none() => {
+            Failure::NotFromBackend
+        }
+        (429 | 503, _) => Failure::RetryLater {
             retry_after: asked_for(answered),
         },
         // An earlier attempt got through, and its answer did not.
-        (409, Matter::Register | Matter::Goodbye) => Failure::AlreadyCompleted,
+        (409, CallKind::Register | CallKind::Goodbye) => Failure::AlreadyCompleted,
         (300..=399, _) => Failure::Redirected,
         // Somebody in between, or a request that did not get through whole: it was not carried out.
-        (408 | 425, _) | (409, Matter::Fetch) => Failure::Declined { retry_after: None },
+        (408 | 425, _) | (409, CallKind::Fetch) => Failure::RetryLater { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
-        (409, Matter::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
+        (409, CallKind::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
             // What went out twice is the same request to everybody else.
             (Some("completed"), true) => return Reply::Accepted,
             (Some("completed"), false) => Failure::AlreadyCompleted,
             (Some(_), _) => Failure::Lost,
             (None, was_sent_twice) => Failure::Conflict { was_sent_twice },
         },
-        (404 | 410, Matter::Ack | Matter::Nack) => Failure::NotFound,
-        (409, Matter::Nack) | (409 | 410, Matter::Side) => Failure::Lost,
-        (404 | 410, Matter::Heartbeat | Matter::Goodbye) if is_unknown_worker(answered.body) => Failure::Unregistered,
-        (404 | 405 | 501, _) => Failure::NotOffered,
+        (404 | 410, CallKind::Ack | CallKind::Nack) => Failure::NotFound,
+        (409, CallKind::Nack) | (409 | 410, CallKind::Side) => Failure::Lost,
+        (404 | 410, CallKind::Heartbeat | CallKind::Goodbye) if is_unknown_worker(answered.body) => {
+            Failure::Unregistered
+        }
+        (404 | 405 | 501, _) => Failure::Unsupported,
         (400 | 413 | 415 | 422, _) => Failure::Refused,
-        (400..=499, _) => Failure::Foreign,
+        (400..=499, _) => Failure::NotFromBackend,
         (500..=599, _) => Failure::ServerError,
         _ => Failure::Unanswered,
     };

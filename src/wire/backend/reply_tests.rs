@@ -25,7 +25,7 @@ fn of_state_and_directive_the_severest_counts() {
         ("", None),
     ];
     for (body, expected) in cases {
-        let Reply::Beaten { directive, .. } = reply(&beat(), 200, body) else {
+        let Reply::HeartbeatOk { directive, .. } = reply(&beat(), 200, body) else {
             panic!("{body}")
         };
         assert_eq!(directive, expected, "{body}");
@@ -36,7 +36,7 @@ fn of_state_and_directive_the_severest_counts() {
 fn extended_jobs_are_believed_only_as_an_array_of_ids() {
     let extended = |value: &str| {
         let answer = reply(&beat(), 200, &format!(r#"{{"jobs_extended":{value}}}"#));
-        let Reply::Beaten { extended, .. } = answer else {
+        let Reply::HeartbeatOk { extended, .. } = answer else {
             panic!("{answer:?}")
         };
         extended
@@ -83,14 +83,14 @@ fn a_registration_brings_a_recommended_interval_and_a_third_of_the_timeout_as_th
 
 #[test]
 fn a_registration_answered_with_not_ok_is_no_registration() {
-    let declined = Reply::Failed(Failure::Declined { retry_after: None });
+    let declined = Reply::Failed(Failure::RetryLater { retry_after: None });
     assert_eq!(reply(&register(), 200, r#"{"ok":false}"#), declined);
 }
 
 #[test]
 fn a_look_shows_the_job_alone_or_wrapped() {
     let job = r#"{"id":"j","state":"active","worker_id":"w-2","attempt":1,"started_at":"x"}"#;
-    let expected = Reply::Looked(JobView {
+    let expected = Reply::JobSeen(JobView {
         state: JobState::Active,
         worker: Some(WorkerId("w-2".into())),
         reservation: Reservation {
@@ -106,7 +106,7 @@ fn a_look_shows_the_job_alone_or_wrapped() {
         ("available", JobState::Elsewhere),
         ("dancing", JobState::Elsewhere),
     ] {
-        let Reply::Looked(view) = reply(&look(), 200, &format!(r#"{{"state":"{state}","worker_id":""}}"#)) else {
+        let Reply::JobSeen(view) = reply(&look(), 200, &format!(r#"{{"state":"{state}","worker_id":""}}"#)) else {
             panic!("{state}")
         };
         assert_eq!((view.state, view.worker), (expected, None));
@@ -119,7 +119,7 @@ fn a_look_shows_the_job_alone_or_wrapped() {
 #[test]
 fn a_look_that_is_refused_shows_little() {
     let state = |status| {
-        let Reply::Looked(view) = reply(&look(), status, "") else {
+        let Reply::JobSeen(view) = reply(&look(), status, "") else {
             return None;
         };
         Some(view.state)
@@ -132,7 +132,7 @@ fn a_look_that_is_refused_shows_little() {
 
 #[test]
 fn each_refusal_has_its_meaning() {
-    let declined = Failure::Declined { retry_after: None };
+    let declined = Failure::RetryLater { retry_after: None };
     let cases = [
         (ack(), 429, declined),
         (fetch(1), 503, declined),
@@ -143,29 +143,29 @@ fn each_refusal_has_its_meaning() {
         (fetch(1), 409, declined),
         (ack(), 401, Failure::Unauthorized),
         (beat(), 403, Failure::Unauthorized),
-        (ack(), 404, Failure::Foreign),
-        (fail(true), 410, Failure::Foreign),
-        (ack(), 400, Failure::Foreign),
-        (fail(false), 422, Failure::Foreign),
-        (ack(), 421, Failure::Foreign),
-        (fetch(1), 431, Failure::Foreign),
+        (ack(), 404, Failure::NotFromBackend),
+        (fail(true), 410, Failure::NotFromBackend),
+        (ack(), 400, Failure::NotFromBackend),
+        (fail(false), 422, Failure::NotFromBackend),
+        (ack(), 421, Failure::NotFromBackend),
+        (fetch(1), 431, Failure::NotFromBackend),
         (ack(), 409, Failure::Conflict { was_sent_twice: false }),
-        (requeue_call(), 404, Failure::Foreign),
-        (look(), 404, Failure::Foreign),
+        (requeue_call(), 404, Failure::NotFromBackend),
+        (look(), 404, Failure::NotFromBackend),
         (requeue_call(), 409, Failure::Lost),
         (progress(), 409, Failure::Lost),
         (checkpoint(), 409, Failure::Lost),
-        (register(), 404, Failure::NotOffered),
-        (register(), 405, Failure::NotOffered),
-        (deregister(), 501, Failure::NotOffered),
-        (progress(), 404, Failure::NotOffered),
-        (checkpoint(), 405, Failure::NotOffered),
-        (beat(), 404, Failure::NotOffered),
-        (fetch(1), 404, Failure::NotOffered),
+        (register(), 404, Failure::Unsupported),
+        (register(), 405, Failure::Unsupported),
+        (deregister(), 501, Failure::Unsupported),
+        (progress(), 404, Failure::Unsupported),
+        (checkpoint(), 405, Failure::Unsupported),
+        (beat(), 404, Failure::Unsupported),
+        (fetch(1), 404, Failure::Unsupported),
         (beat(), 400, Failure::Refused),
         (ack(), 413, Failure::Refused),
         (register(), 422, Failure::Refused),
-        (ack(), 418, Failure::Foreign),
+        (ack(), 418, Failure::NotFromBackend),
         (ack(), 500, Failure::ServerError),
         (fetch(1), 502, Failure::ServerError),
         (fail(false), 504, Failure::ServerError),
@@ -214,7 +214,7 @@ fn a_heartbeat_that_finds_no_worker_is_told_from_one_that_finds_no_path() {
             Reply::Failed(Failure::Unregistered),
             "{body}"
         );
-        assert_eq!(reply(&register(), 404, body), Reply::Failed(Failure::NotOffered));
+        assert_eq!(reply(&register(), 404, body), Reply::Failed(Failure::Unsupported));
         let why = "an earlier attempt got through, and its answer did not";
         assert_eq!(
             reply(&deregister(), 404, body),
@@ -228,7 +228,7 @@ fn a_heartbeat_that_finds_no_worker_is_told_from_one_that_finds_no_path() {
         "",
     ];
     for body in no_path {
-        assert_eq!(reply(&beat(), 404, body), Reply::Failed(Failure::NotOffered), "{body}");
+        assert_eq!(reply(&beat(), 404, body), Reply::Failed(Failure::Unsupported), "{body}");
     }
 }
 
@@ -259,17 +259,25 @@ fn a_job_is_not_found_when_the_backend_says_so_and_not_when_a_proxy_does() {
                 assert_eq!(reply(&call, status, body), Reply::Failed(Failure::NotFound), "{body}");
             }
             for body in of_a_proxy {
-                assert_eq!(reply(&call, status, body), Reply::Failed(Failure::Foreign), "{body}");
+                assert_eq!(
+                    reply(&call, status, body),
+                    Reply::Failed(Failure::NotFromBackend),
+                    "{body}"
+                );
             }
         }
         for body in of_the_backend {
-            let Reply::Looked(view) = reply(&look(), status, body) else {
+            let Reply::JobSeen(view) = reply(&look(), status, body) else {
                 panic!("{body}")
             };
             assert_eq!(view.state, JobState::Missing);
         }
         for body in of_a_proxy {
-            assert_eq!(reply(&look(), status, body), Reply::Failed(Failure::Foreign), "{body}");
+            assert_eq!(
+                reply(&look(), status, body),
+                Reply::Failed(Failure::NotFromBackend),
+                "{body}"
+            );
         }
     }
 }
@@ -299,7 +307,7 @@ fn progress_of_a_job_that_is_gone_says_nothing_about_the_operation() {
             assert_eq!(reply(&call, 404, body), Reply::Failed(Failure::Lost), "{body}");
         }
         for body in about_the_path {
-            assert_eq!(reply(&call, 404, body), Reply::Failed(Failure::NotOffered), "{body}");
+            assert_eq!(reply(&call, 404, body), Reply::Failed(Failure::Unsupported), "{body}");
         }
     }
 }
@@ -329,7 +337,7 @@ fn the_interval_is_at_most_a_third_of_either_timeout_that_registration_tells() {
 #[test]
 fn a_manifest_tells_what_a_kind_of_backend_does_differently() {
     let habits = |body| {
-        let Reply::Described(habits) = reply(&Call::Manifest, 200, body) else {
+        let Reply::Manifest(habits) = reply(&Call::Manifest, 200, body) else {
             panic!("{body}")
         };
         (habits.discards_requeues, habits.extends_from_start)
@@ -365,7 +373,7 @@ fn retry_after_may_be_a_date_and_one_that_is_past_is_now() {
             is_whole: true,
             was_sent_twice: false,
         };
-        let declined = Failure::Declined {
+        let declined = Failure::RetryLater {
             retry_after: expected.map(Duration::from_secs),
         };
         assert_eq!(read(&ack(), answered).reply, Reply::Failed(declined), "{value:?}");
@@ -386,7 +394,7 @@ fn retry_after_is_read_in_whole_and_in_decimal_seconds() {
         ("99999999999999999999999", None),
     ];
     for (value, expected) in cases {
-        let declined = Failure::Declined {
+        let declined = Failure::RetryLater {
             retry_after: expected.map(Duration::from_millis),
         };
         assert_eq!(

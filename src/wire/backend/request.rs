@@ -77,7 +77,7 @@ impl fmt::Display for Method {
 
 /// One HTTP request, without what every request has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct HttpRequest {
     /// How.
     pub method: Method,
     /// Where, below the base URL.
@@ -88,7 +88,7 @@ pub struct Request {
 
 /// The request that a call becomes.
 #[must_use]
-pub fn request(call: &Call, us: &Identity) -> Request {
+pub fn request(call: &Call, us: &Identity) -> HttpRequest {
     match call {
         Call::Register { worker } => post("workers/register", &registration(worker, us)),
         Call::Heartbeat {
@@ -141,13 +141,13 @@ pub fn request(call: &Call, us: &Identity) -> Request {
             is_bare,
         } => post("workers/nack", &failure(worker, job, error, *is_bare)),
         Call::Requeue { worker, job, reason } => post("workers/nack", &requeue(worker, job, reason)),
-        Call::Look { job } => get(path("jobs", &job.0, "")),
-        Call::Progress { job, progress } => Request {
+        Call::GetJob { job } => get(path("jobs", &job.0, "")),
+        Call::Progress { job, progress } => HttpRequest {
             method: Method::Put,
             path: path("jobs", &job.0, "/progress"),
             body: Some(body(&progress_body(progress))),
         },
-        Call::Checkpoint { job, state } => Request {
+        Call::Checkpoint { job, state } => HttpRequest {
             method: Method::Post,
             path: path("jobs", &job.0, "/checkpoint"),
             body: Some(body(&CheckpointBody { state: Json(state) })),
@@ -158,7 +158,7 @@ pub fn request(call: &Call, us: &Identity) -> Request {
 }
 
 /// The first way that the documents show, the same with nothing but the name, or the second (requirements C-16).
-fn deregistration(worker: &WorkerId, way: Farewell) -> Request {
+fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
     let content = |state| DeregisterBody {
         worker_id: &worker.0,
         state,
@@ -169,7 +169,7 @@ fn deregistration(worker: &WorkerId, way: Farewell) -> Request {
             post("workers/deregister", &content(Some(state)))
         }
         Farewell::Bare => post("workers/deregister", &content(None)),
-        Farewell::Delete => Request {
+        Farewell::Delete => HttpRequest {
             method: Method::Delete,
             path: path("workers", &worker.0, ""),
             body: None,
@@ -177,16 +177,16 @@ fn deregistration(worker: &WorkerId, way: Farewell) -> Request {
     }
 }
 
-fn get(path: String) -> Request {
-    Request {
+fn get(path: String) -> HttpRequest {
+    HttpRequest {
         method: Method::Get,
         path,
         body: None,
     }
 }
 
-fn post(operation: &str, content: &impl Serialize) -> Request {
-    Request {
+fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
+    HttpRequest {
         method: Method::Post,
         path: format!("/ojs/v1/{operation}"),
         body: Some(body(content)),

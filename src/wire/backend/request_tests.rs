@@ -246,7 +246,7 @@ fn an_id_cannot_leave_its_place_in_a_path() {
         ("\u{fc}", "%C3%BC"),
     ];
     for (id, path) in cases {
-        let request = request(&Call::Look { job: job(id) }, &us());
+        let request = request(&Call::GetJob { job: job(id) }, &us());
         assert_eq!(request.path, format!("/ojs/v1/jobs/{path}"));
     }
 }

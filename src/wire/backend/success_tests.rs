@@ -69,7 +69,7 @@ fn a_success_that_is_no_json_object_is_a_proxy_s_for_every_request() {
             let expected = if is_unrepeatable || may_hold_jobs {
                 Failure::Unanswered
             } else {
-                Failure::Foreign
+                Failure::NotFromBackend
             };
             if body == "{} {}" && may_hold_jobs {
                 continue;
@@ -84,7 +84,7 @@ fn a_success_that_is_no_json_object_is_a_proxy_s_for_every_request() {
         for begun in ["<html", ""] {
             let answer = read_part(&call, begun, false).reply;
             assert!(
-                matches!(answer, Reply::Failed(Failure::Foreign | Failure::Unanswered)),
+                matches!(answer, Reply::Failed(Failure::NotFromBackend | Failure::Unanswered)),
                 "{begun} to {call:?}"
             );
         }

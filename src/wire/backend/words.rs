@@ -33,7 +33,7 @@ impl Words {
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
             | Call::Ack { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest

@@ -12,17 +12,17 @@ use crate::wire::operator::status;
 use crate::wire::{metrics, names};
 
 /// What there is.
-const PATHS: [(&str, Asked); 5] = [
-    ("/livez", Asked::Probe(Probe::Live)),
-    ("/readyz", Asked::Probe(Probe::Ready)),
-    ("/healthz", Asked::Probe(Probe::Healthy)),
-    ("/status", Asked::Status),
-    ("/metrics", Asked::Metrics),
+const PATHS: [(&str, ProbePath); 5] = [
+    ("/livez", ProbePath::Probe(Probe::Live)),
+    ("/readyz", ProbePath::Probe(Probe::Ready)),
+    ("/healthz", ProbePath::Probe(Probe::Healthy)),
+    ("/status", ProbePath::Status),
+    ("/metrics", ProbePath::Metrics),
 ];
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProbePath {
     /// How it is.
     Probe(Probe),
     /// Where it is and what everybody is doing.
@@ -33,9 +33,9 @@ pub enum Asked {
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct ProbeRequest {
     /// What it asks for, or why it gets nothing.
-    pub asks: Result<Asked, Refusal>,
+    pub asks: Result<ProbePath, Refusal>,
     /// HEAD gets the head of the response only.
     pub wants_body: bool,
 }
@@ -54,8 +54,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    fn request(self) -> Request {
-        Request {
+    fn request(self) -> ProbeRequest {
+        ProbeRequest {
             asks: Err(self),
             wants_body: true,
         }
@@ -64,7 +64,7 @@ impl Refusal {
 
 /// Reads a request from everything that came so far; `None` when the end of its head is still missing.
 #[must_use]
-pub fn read(bytes: &[u8]) -> Option<Request> {
+pub fn read(bytes: &[u8]) -> Option<ProbeRequest> {
     Some(match head::read(bytes)? {
         Ok(head) => request(head),
         Err(NoHead::Malformed) => Refusal::Malformed.request(),
@@ -72,14 +72,14 @@ pub fn read(bytes: &[u8]) -> Option<Request> {
     })
 }
 
-fn request(head: Head<'_>) -> Request {
+fn request(head: Head<'_>) -> ProbeRequest {
     let found = PATHS.iter().find(|(known, _)| *known == head.path);
     let asks = match found {
         None => Err(Refusal::NotFound),
         Some((_, asked)) if matches!(head.method, "GET" | "HEAD") => Ok(*asked),
         Some(_) => Err(Refusal::MethodNotAllowed),
     };
-    Request {
+    ProbeRequest {
         asks,
         wants_body: head.method != "HEAD",
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lifecycle::api::health::Trouble;
+use crate::lifecycle::api::health::Unhealthy;
 use crate::lifecycle::api::words::WorkerState;
 
 const KUBELET: &str = "GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8081\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\n\
                        Connection: close\r\n\r\n";
 
-fn asks(head: &str) -> Result<Asked, Refusal> {
+fn asks(head: &str) -> Result<ProbePath, Refusal> {
     read(head.as_bytes()).unwrap().asks
 }
 
@@ -24,10 +24,10 @@ fn a_request_is_read_when_its_whole_head_is_there() {
     for end in 0..KUBELET.len() {
         assert_eq!(read(&KUBELET.as_bytes()[..end]), None, "{end}");
     }
-    assert_eq!(asks(KUBELET), Ok(Asked::Probe(Probe::Ready)));
+    assert_eq!(asks(KUBELET), Ok(ProbePath::Probe(Probe::Ready)));
     assert_eq!(
         asks(&format!("{KUBELET}GET /livez HTTP/1.1\r\n\r\n")),
-        Ok(Asked::Probe(Probe::Ready))
+        Ok(ProbePath::Probe(Probe::Ready))
     );
 }
 
@@ -40,7 +40,7 @@ fn a_target_that_names_a_host_is_served_by_its_path() {
     ] {
         assert_eq!(
             asks(&format!("GET {target} HTTP/1.1\r\nHost: b\r\n\r\n")),
-            Ok(Asked::Probe(Probe::Live)),
+            Ok(ProbePath::Probe(Probe::Live)),
             "{target}"
         );
     }
@@ -48,13 +48,16 @@ fn a_target_that_names_a_host_is_served_by_its_path() {
 
 #[test]
 fn each_path_is_its_own_probe_whatever_the_query_says() {
-    assert_eq!(asks("GET /livez HTTP/1.1\r\n\r\n"), Ok(Asked::Probe(Probe::Live)));
+    assert_eq!(asks("GET /livez HTTP/1.1\r\n\r\n"), Ok(ProbePath::Probe(Probe::Live)));
     assert_eq!(
         asks("GET /readyz?verbose=1 HTTP/1.0\r\n\r\n"),
-        Ok(Asked::Probe(Probe::Ready))
+        Ok(ProbePath::Probe(Probe::Ready))
     );
-    assert_eq!(asks("HEAD /healthz HTTP/1.1\r\n\r\n"), Ok(Asked::Probe(Probe::Healthy)));
-    assert_eq!(asks("GET /metrics HTTP/1.1\r\n\r\n"), Ok(Asked::Metrics));
+    assert_eq!(
+        asks("HEAD /healthz HTTP/1.1\r\n\r\n"),
+        Ok(ProbePath::Probe(Probe::Healthy))
+    );
+    assert_eq!(asks("GET /metrics HTTP/1.1\r\n\r\n"), Ok(ProbePath::Metrics));
     for path in [
         "/",
         "/health",
@@ -106,12 +109,12 @@ fn a_head_is_bounded_in_bytes_and_in_lines() {
         let begin = "GET /livez HTTP/1.1\r\nA: ";
         format!("{begin}{}\r\n\r\n", "a".repeat(size - begin.len() - 4))
     };
-    assert_eq!(asks(&padded(MAX_HEAD)), Ok(Asked::Probe(Probe::Live)));
+    assert_eq!(asks(&padded(MAX_HEAD)), Ok(ProbePath::Probe(Probe::Live)));
     assert_eq!(asks(&padded(MAX_HEAD + 1)), Err(Refusal::TooLarge));
     assert_eq!(asks(&padded(2 * MAX_HEAD)[..MAX_HEAD]), Err(Refusal::TooLarge));
     assert_eq!(read(&padded(2 * MAX_HEAD).as_bytes()[..MAX_HEAD - 1]), None);
     let lines = |count: usize| format!("GET /livez HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(count));
-    assert_eq!(asks(&lines(MAX_HEADERS)), Ok(Asked::Probe(Probe::Live)));
+    assert_eq!(asks(&lines(MAX_HEADERS)), Ok(ProbePath::Probe(Probe::Live)));
     assert_eq!(asks(&lines(MAX_HEADERS + 1)), Err(Refusal::TooLarge));
 }
 
@@ -128,11 +131,11 @@ fn a_yes_is_short_and_a_no_says_why() {
         yes.ends_with("\r\n\r\n{\"status\":\"ok\",\"state\":\"running\"}\n"),
         "{yes}"
     );
-    let lost = Trouble::HeartbeatsLost {
+    let lost = Unhealthy::HeartbeatsLost {
         since: Duration::from_secs(16),
         interval: Duration::from_secs(5),
     };
-    let no = text(answer(&running(vec![Trouble::WorkerNotReady, lost]), true));
+    let no = text(answer(&running(vec![Unhealthy::WorkerNotReady, lost]), true));
     let (head, body) = no.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{head}");
     assert!(

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::api::answer::{Answer, Taken};
-use crate::lifecycle::api::event::Request;
+use crate::lifecycle::api::answer::{Disposition, OperatorAnswer};
+use crate::lifecycle::api::event::OperatorRequest;
 use crate::lifecycle::api::health::Probe;
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::names;
@@ -56,7 +56,7 @@ impl NoRequest {
 ///
 /// It is no JSON object (`not_json`), a request that this version does not know (`unknown_request`), or one with a field
 /// that is missing or wrong (`invalid_request`).
-pub fn decode_request(line: &[u8]) -> Result<Request, NoRequest> {
+pub fn decode_request(line: &[u8]) -> Result<OperatorRequest, NoRequest> {
     let not_json = || NoRequest::new("not_json", "a request is one JSON object on one line");
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;
     let fields = Fields::read(text, ["request", "until_idle", "most_ms", "watch", "probe"]).map_err(|_| not_json())?;
@@ -64,20 +64,20 @@ pub fn decode_request(line: &[u8]) -> Result<Request, NoRequest> {
     let invalid = |message: &str| NoRequest::new("invalid_request", message);
     let name = name.ok_or_else(|| invalid("request is missing or no string"))?;
     Ok(match name.as_str() {
-        "quiet" => Request::Quiet,
-        "resume" => Request::Resume,
-        "terminate" => Request::Terminate,
-        "stop" => Request::Stop,
-        "prestop" => Request::Prestop,
+        "quiet" => OperatorRequest::Quiet,
+        "resume" => OperatorRequest::Resume,
+        "terminate" => OperatorRequest::Terminate,
+        "stop" => OperatorRequest::Stop,
+        "prestop" => OperatorRequest::Prestop,
         "wait" => {
             let until_idle =
                 switch(fields.get("until_idle")).ok_or_else(|| invalid("until_idle is neither true nor false"))?;
             let most = fields.get("most_ms").and_then(|number| number.parse::<u64>().ok());
             let most = most.ok_or_else(|| invalid("most_ms is missing or no whole number of milliseconds"))?;
             let most = LONGEST_WAIT.min(Duration::from_millis(most));
-            Request::Wait { until_idle, most }
+            OperatorRequest::Wait { until_idle, most }
         }
-        "status" => Request::Status {
+        "status" => OperatorRequest::Status {
             until_end: switch(fields.get("watch")).ok_or_else(|| invalid("watch is neither true nor false"))?,
         },
         "health" => {
@@ -88,7 +88,7 @@ pub fn decode_request(line: &[u8]) -> Result<Request, NoRequest> {
                 Some("healthy") => Probe::Healthy,
                 Some(_) | None => return Err(invalid("probe is none of live, ready, healthy")),
             };
-            Request::Health(probe)
+            OperatorRequest::Health(probe)
         }
         _ => {
             let known = "quiet, resume, terminate, stop, prestop, wait, status, health";
@@ -109,27 +109,27 @@ fn switch(value: Option<&str>) -> Option<bool> {
 
 /// A request as a line, with its `\n`.
 #[must_use]
-pub fn encode_request(request: Request) -> Vec<u8> {
+pub fn encode_request(request: OperatorRequest) -> Vec<u8> {
     line(&match request {
-        Request::Quiet => json!({"request": "quiet"}),
-        Request::Resume => json!({"request": "resume"}),
-        Request::Terminate => json!({"request": "terminate"}),
-        Request::Stop => json!({"request": "stop"}),
-        Request::Prestop => json!({"request": "prestop"}),
-        Request::Wait { until_idle, most } => {
+        OperatorRequest::Quiet => json!({"request": "quiet"}),
+        OperatorRequest::Resume => json!({"request": "resume"}),
+        OperatorRequest::Terminate => json!({"request": "terminate"}),
+        OperatorRequest::Stop => json!({"request": "stop"}),
+        OperatorRequest::Prestop => json!({"request": "prestop"}),
+        OperatorRequest::Wait { until_idle, most } => {
             json!({"request": "wait", "until_idle": until_idle, "most_ms": millis(most)})
         }
-        Request::Status { until_end } => json!({"request": "status", "watch": until_end}),
-        Request::Health(probe) => json!({"request": "health", "probe": names::probe(probe)}),
+        OperatorRequest::Status { until_end } => json!({"request": "status", "watch": until_end}),
+        OperatorRequest::Health(probe) => json!({"request": "health", "probe": names::probe(probe)}),
     })
 }
 
 /// An answer as a line, with its `\n`.
 #[must_use]
-pub fn encode_answer(answer: &Answer) -> Vec<u8> {
+pub fn encode_answer(answer: &OperatorAnswer) -> Vec<u8> {
     let mut object = json!({
-        "ok": matches!(answer.taken, Taken::Done | Taken::Already),
-        "changed": answer.taken == Taken::Done,
+        "ok": matches!(answer.taken, Disposition::Done | Disposition::Already),
+        "changed": answer.taken == Disposition::Done,
         "state": names::worker_state(answer.state),
         "phase": names::phase(answer.phase),
         "active": answer.active,
@@ -138,9 +138,9 @@ pub fn encode_answer(answer: &Answer) -> Vec<u8> {
         object["left_ms"] = millis(left).into();
     }
     let refusal = match answer.taken {
-        Taken::Done | Taken::Already => None,
-        Taken::Refused(why) => Some(("impossible", why)),
-        Taken::Busy(why) => Some(("busy", why)),
+        Disposition::Done | Disposition::Already => None,
+        Disposition::Refused(why) => Some(("impossible", why)),
+        Disposition::Busy(why) => Some(("busy", why)),
     };
     if let Some((code, why)) = refusal {
         object["code"] = code.into();
@@ -157,7 +157,7 @@ pub fn encode_refusal(refusal: &NoRequest) -> Vec<u8> {
 
 /// An answer as the subcommands read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ControlReply {
     /// Whether it was taken, or was so already.
     pub is_ok: bool,
     /// Whether anything changed.
@@ -166,7 +166,7 @@ pub struct Told {
     pub phase: String,
     /// Jobs that are active.
     pub active: u64,
-    /// See [`Answer::left`].
+    /// See [`OperatorAnswer::left`].
     pub left: Option<Duration>,
     /// Why not.
     pub message: String,
@@ -174,12 +174,12 @@ pub struct Told {
 
 /// What an instance answers with this line, given without its `\n`; `None` when it is no answer.
 #[must_use]
-pub fn decode_answer(line: &[u8]) -> Option<Told> {
+pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
     let text = std::str::from_utf8(line).ok()?;
     let names = ["ok", "changed", "phase", "active", "left_ms", "message"];
     let fields = Fields::read(text, names).ok()?;
     let words = |name| shown(&fields.get(name).and_then(fields::text).unwrap_or_default());
-    Some(Told {
+    Some(ControlReply {
         is_ok: fields.get("ok")? == "true",
         has_changed: fields.get("changed") == Some("true"),
         phase: words("phase"),
@@ -222,23 +222,23 @@ mod tests {
 
     #[test]
     fn every_request_is_read_as_it_was_written() {
-        let wait = |until_idle, ms| Request::Wait {
+        let wait = |until_idle, ms| OperatorRequest::Wait {
             until_idle,
             most: Duration::from_millis(ms),
         };
         for request in [
-            Request::Quiet,
-            Request::Resume,
-            Request::Terminate,
-            Request::Stop,
-            Request::Prestop,
+            OperatorRequest::Quiet,
+            OperatorRequest::Resume,
+            OperatorRequest::Terminate,
+            OperatorRequest::Stop,
+            OperatorRequest::Prestop,
             wait(true, 0),
             wait(false, 5_000),
-            Request::Status { until_end: false },
-            Request::Status { until_end: true },
-            Request::Health(Probe::Live),
-            Request::Health(Probe::Ready),
-            Request::Health(Probe::Healthy),
+            OperatorRequest::Status { until_end: false },
+            OperatorRequest::Status { until_end: true },
+            OperatorRequest::Health(Probe::Live),
+            OperatorRequest::Health(Probe::Ready),
+            OperatorRequest::Health(Probe::Healthy),
         ] {
             let line = encode_request(request);
             let (last, rest) = line.split_last().unwrap();
@@ -281,25 +281,25 @@ mod tests {
     fn unknown_fields_are_ignored_and_a_wait_has_a_bound() {
         assert_eq!(
             decode_request(br#"{"x":{"y":[1]},"request":"stop"}"#),
-            Ok(Request::Stop)
+            Ok(OperatorRequest::Stop)
         );
         let long = br#"{"request":"wait","most_ms":18446744073709551615}"#;
         let most = LONGEST_WAIT;
         let until_idle = false;
-        assert_eq!(decode_request(long), Ok(Request::Wait { until_idle, most }));
+        assert_eq!(decode_request(long), Ok(OperatorRequest::Wait { until_idle, most }));
     }
 
     #[test]
     fn an_answer_is_read_as_it_was_written() {
-        let answer = Answer {
-            taken: Taken::Refused("terminate is irreversible"),
+        let answer = OperatorAnswer {
+            taken: Disposition::Refused("terminate is irreversible"),
             state: WorkerState::Terminate,
             phase: Phase::Drain,
             active: 3,
             left: Some(Duration::from_millis(12_300)),
         };
         let line = encode_answer(&answer);
-        let told = Told {
+        let told = ControlReply {
             is_ok: false,
             has_changed: false,
             phase: "drain".to_owned(),
@@ -308,8 +308,8 @@ mod tests {
             message: "terminate is irreversible".to_owned(),
         };
         assert_eq!(decode_answer(line.trim_ascii_end()), Some(told));
-        let quiet = Answer {
-            taken: Taken::Done,
+        let quiet = OperatorAnswer {
+            taken: Disposition::Done,
             state: WorkerState::Quiet,
             phase: Phase::Quiet,
             left: None,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::lifecycle::api::answer::Shown;
+use crate::lifecycle::api::answer::ShownToOperator;
 use crate::lifecycle::api::health::{Health, Probe};
-use crate::lifecycle::api::status::{Cause, Ending, ShownJob, ShownPlace, Status};
+use crate::lifecycle::api::status::{Ending, JobPlace, JobStatus, NotRunningBecause, Status};
 use crate::wire::health::{Reason, reason};
 use crate::wire::names;
 use crate::wire::operator::status_reply::{BackendReport, JobReport, Report, WorkerReport};
@@ -26,7 +26,7 @@ const MOST_NAMES: usize = 40;
 
 /// What only the shell knows.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct InstanceInfo {
     /// Our own pid.
     pub pid: u32,
     /// What the worker runs, without arguments.
@@ -96,15 +96,15 @@ struct PublicBackend {
 
 /// What is shown on the control socket, as a line with its `\n`. `up` is since our start.
 #[must_use]
-pub fn encode(shown: &Shown, facts: &Facts, up: Duration, log_records_dropped: u64) -> Vec<u8> {
+pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_records_dropped: u64) -> Vec<u8> {
     match shown {
-        Shown::Status(status) => {
+        ShownToOperator::Status(status) => {
             let mut report = report(status, facts);
             report.up_ms = millis(up);
             report.log_records_dropped = log_records_dropped;
             line(&report)
         }
-        Shown::Health(probe, health) => line(&health_line(*probe, health)),
+        ShownToOperator::Health(probe, health) => line(&health_line(*probe, health)),
     }
 }
 
@@ -144,7 +144,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
     }
 }
 
-fn report(status: &Status, facts: &Facts) -> Report {
+fn report(status: &Status, facts: &InstanceInfo) -> Report {
     let (worker, backend) = (&status.worker, &status.backend);
     let (ending, exit_status) = match status.ending {
         None => (None, None),
@@ -196,11 +196,11 @@ fn report(status: &Status, facts: &Facts) -> Report {
     }
 }
 
-fn job(job: &ShownJob) -> JobReport {
+fn job(job: &JobStatus) -> JobReport {
     let (place, connection) = match job.place {
-        ShownPlace::Waiting => ("waiting", None),
-        ShownPlace::Held(connection) => ("held", Some(connection.0)),
-        ShownPlace::Reporting => ("reporting", None),
+        JobPlace::Waiting => ("waiting", None),
+        JobPlace::Held(connection) => ("held", Some(connection.0)),
+        JobPlace::Reporting => ("reporting", None),
     };
     JobReport {
         id: cut(&job.subject.id.0, LONGEST_NAME),
@@ -215,11 +215,11 @@ fn job(job: &ShownJob) -> JobReport {
 }
 
 fn reasons(status: &Status) -> Vec<String> {
-    let word = |cause: &Cause| match cause {
-        Cause::Operator => "operator",
-        Cause::Server => "server",
-        Cause::Prestop => "prestop",
-        Cause::End(reason) => reason.name(),
+    let word = |cause: &NotRunningBecause| match cause {
+        NotRunningBecause::Operator => "operator",
+        NotRunningBecause::Server => "server",
+        NotRunningBecause::Prestop => "prestop",
+        NotRunningBecause::End(reason) => reason.name(),
     };
     status.causes.iter().map(|cause| word(cause).to_owned()).collect()
 }

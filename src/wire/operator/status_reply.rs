@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::wire::text::{escape, is_active};
+use crate::wire::text::{escape, is_terminal_control};
 
 /// What `status` is answered. A name that is missing is `None`, 0 or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -291,7 +291,7 @@ pub fn printable(json: &str) -> String {
     for character in json.chars() {
         match character {
             '\0'..' ' => {}
-            character if is_active(character) => escape(&mut text, character),
+            character if is_terminal_control(character) => escape(&mut text, character),
             character => text.push(character),
         }
     }

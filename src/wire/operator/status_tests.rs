@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::exit::Ended;
-use crate::lifecycle::api::health::Trouble;
+use crate::lifecycle::api::health::Unhealthy;
 use crate::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::status::{ShownBackend, ShownWorker};
+use crate::lifecycle::api::status::{BackendStatus, WorkerStatus};
 use crate::lifecycle::api::words::{Reason as Why, WorkerState};
 use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
 use crate::signal::Signal;
@@ -17,8 +17,8 @@ fn ms(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
-fn shown_job(id: &str, kind: &str, queue: &str) -> ShownJob {
-    ShownJob {
+fn shown_job(id: &str, kind: &str, queue: &str) -> JobStatus {
+    JobStatus {
         subject: Arc::new(Subject {
             id: JobId(id.into()),
             kind: kind.into(),
@@ -28,7 +28,7 @@ fn shown_job(id: &str, kind: &str, queue: &str) -> ShownJob {
             trace: None,
         }),
         age: ms(1_500),
-        place: ShownPlace::Held(ConnectionId(3)),
+        place: JobPlace::Held(ConnectionId(3)),
         is_cancelled: true,
     }
 }
@@ -38,7 +38,7 @@ fn everything() -> Status {
     Status {
         phase: Phase::Stop,
         state: WorkerState::Terminate,
-        causes: vec![Cause::End(Why::Sigterm)],
+        causes: vec![NotRunningBecause::End(Why::Sigterm)],
         terminating_for: Some(ms(26_000)),
         left: Some(ms(4_000)),
         left_of: Some(ms(5_000)),
@@ -51,7 +51,7 @@ fn everything() -> Status {
         not_shown: 2,
         cut_off: 4,
         ending: Some(Ending::Exit(75)),
-        worker: ShownWorker {
+        worker: WorkerStatus {
             process: Some(ProcessId(5 << 32 | 77)),
             up: ms(9_000),
             ended: Some(Ended::Signalled(Signal::KILL)),
@@ -61,7 +61,7 @@ fn everything() -> Status {
             ready: 1,
             capacity: 7,
         },
-        backend: ShownBackend {
+        backend: BackendStatus {
             worker: Some(WorkerId("secret-worker".into())),
             heartbeat_age: Some(ms(700)),
             interval: ms(5_000),
@@ -71,8 +71,8 @@ fn everything() -> Status {
     }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> InstanceInfo {
+    InstanceInfo {
         pid: 1,
         program: "secret-program".to_owned(),
         url: "http://secret-host/".to_owned(),
@@ -81,8 +81,8 @@ fn facts() -> Facts {
     }
 }
 
-fn text(status: Status, facts: &Facts) -> String {
-    let line = encode(&Shown::Status(Box::new(status)), facts, ms(60_000), 12);
+fn text(status: Status, facts: &InstanceInfo) -> String {
+    let line = encode(&ShownToOperator::Status(Box::new(status)), facts, ms(60_000), 12);
     String::from_utf8(line).unwrap()
 }
 
@@ -125,9 +125,9 @@ fn encode_refusal() -> Vec<u8> {
 fn a_health_answer_says_why_not() {
     let health = Health {
         state: WorkerState::Running,
-        troubles: vec![Trouble::WorkerNotRunning, Trouble::NoHeartbeat],
+        troubles: vec![Unhealthy::WorkerNotRunning, Unhealthy::NoHeartbeat],
     };
-    let line = encode(&Shown::Health(Probe::Ready, health), &facts(), ms(1), 0);
+    let line = encode(&ShownToOperator::Health(Probe::Ready, health), &facts(), ms(1), 0);
     let text = String::from_utf8(line.clone()).unwrap();
     assert!(
         text.starts_with(
@@ -142,7 +142,7 @@ fn a_health_answer_says_why_not() {
         state: WorkerState::Quiet,
         troubles: Vec::new(),
     };
-    let line = encode(&Shown::Health(Probe::Live, good), &facts(), ms(1), 0);
+    let line = encode(&ShownToOperator::Health(Probe::Live, good), &facts(), ms(1), 0);
     assert!(decode_health(&line).unwrap().healthy);
 }
 
@@ -154,13 +154,13 @@ fn the_longest_answer_keeps_its_bound() {
     status.jobs = vec![shown_job(&worst, &worst, &worst); MOST_JOBS_SHOWN];
     for job in &mut status.jobs {
         job.age = Duration::MAX;
-        job.place = ShownPlace::Held(ConnectionId(u64::MAX));
+        job.place = JobPlace::Held(ConnectionId(u64::MAX));
         let mut subject = (*job.subject).clone();
         subject.attempt = Some(u64::MAX);
         job.subject = Arc::new(subject);
     }
     status.backend.worker = Some(WorkerId(worst.as_str().into()));
-    let facts = Facts {
+    let facts = InstanceInfo {
         pid: u32::MAX,
         program: worst.clone(),
         url: worst.clone(),

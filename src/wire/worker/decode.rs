@@ -2,7 +2,7 @@
 
 use std::str;
 
-use crate::lifecycle::api::frames::{ErrorCode, Progress, Ready, Said};
+use crate::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::lifecycle::api::options::MAX_CONCURRENCY;
 use crate::wire::json::fields::{self, Fields};
@@ -33,7 +33,7 @@ const FIELDS: [&str; 15] = [
 
 /// What a worker said with this line, given without its `\n`.
 #[must_use]
-pub fn decode(line: &[u8]) -> Said {
+pub fn decode(line: &[u8]) -> FromWorker {
     let (frame, text) = match read(line) {
         Ok(read) => read,
         Err(wrong) => return wrong.said(None),
@@ -43,7 +43,7 @@ pub fn decode(line: &[u8]) -> Said {
 
 /// What a worker said with a line that is longer than `max_bytes` (worker.max_frame).
 #[must_use]
-pub fn too_long(max_bytes: usize) -> Said {
+pub fn too_long(max_bytes: usize) -> FromWorker {
     Wrong::new(
         ErrorCode::FrameTooLong,
         format!("a frame has at most {max_bytes} bytes"),
@@ -68,10 +68,10 @@ fn read(line: &[u8]) -> Result<(Frame<'_>, &str), Wrong> {
     Ok((frame, text))
 }
 
-fn understand(frame: &Frame<'_>, text: &str) -> Result<Said, Wrong> {
+fn understand(frame: &Frame<'_>, text: &str) -> Result<FromWorker, Wrong> {
     let kind = frame.get("type").and_then(fields::text);
     let kind = kind.ok_or_else(|| Wrong::invalid("type must be a string"))?;
-    let understand: fn(&Frame<'_>) -> Result<Said, Wrong> = match kind.as_str() {
+    let understand: fn(&Frame<'_>) -> Result<FromWorker, Wrong> = match kind.as_str() {
         "ready" => ready,
         "ack" => ack,
         "fail" => fail,
@@ -99,7 +99,7 @@ fn unknown_type(kind: &str) -> Wrong {
     )
 }
 
-fn ready(frame: &Frame<'_>) -> Result<Said, Wrong> {
+fn ready(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
     match frame.get("protocol") {
         Some("1") => {}
         // Another version may spell its other fields differently: they are not looked at.
@@ -120,7 +120,7 @@ fn ready(frame: &Frame<'_>) -> Result<Said, Wrong> {
             .ok_or_else(|| Wrong::invalid(format!("concurrency must be an integer from 0 to {MAX_CONCURRENCY}")))?,
     };
     let ping = frame.get("ping").map(|ping| boolean("ping", ping)).transpose()?;
-    Ok(Said::Ready(Ready {
+    Ok(FromWorker::Ready(Ready {
         concurrency,
         types: frame.get("types").map(types).transpose()?,
         ping: ping.unwrap_or(false),
@@ -138,27 +138,27 @@ fn types(json: &str) -> Result<Vec<Text>, Wrong> {
     })
 }
 
-fn ack(frame: &Frame<'_>) -> Result<Said, Wrong> {
-    Ok(Said::Ack {
+fn ack(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+    Ok(FromWorker::Ack {
         job: job(frame)?,
         result: frame.any("result").map(Text::from),
     })
 }
 
-fn fail(frame: &Frame<'_>) -> Result<Said, Wrong> {
+fn fail(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     let error = error::read(frame.get("error"))?;
-    Ok(Said::Fail { job, error })
+    Ok(FromWorker::Fail { job, error })
 }
 
-fn release(frame: &Frame<'_>) -> Result<Said, Wrong> {
-    Ok(Said::Release {
+fn release(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+    Ok(FromWorker::Release {
         job: job(frame)?,
         reason: optional_text("reason", frame.get("reason"))?,
     })
 }
 
-fn progress(frame: &Frame<'_>) -> Result<Said, Wrong> {
+fn progress(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     // A JSON number is a number for Rust too, and nothing else in JSON is.
     let is_fraction = |spelled: &&str| spelled.parse::<f64>().is_ok_and(|number| (0.0..=1.0).contains(&number));
@@ -169,24 +169,24 @@ fn progress(frame: &Frame<'_>) -> Result<Said, Wrong> {
         message: optional_text("message", frame.get("message"))?,
         data: frame.get("data").map(Text::from),
     };
-    Ok(Said::Progress { job, progress })
+    Ok(FromWorker::Progress { job, progress })
 }
 
-fn checkpoint(frame: &Frame<'_>) -> Result<Said, Wrong> {
+fn checkpoint(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     let state = frame.any("state").ok_or_else(|| Wrong::invalid("state is missing"))?;
     let state = state.into();
-    Ok(Said::Checkpoint { job, state })
+    Ok(FromWorker::Checkpoint { job, state })
 }
 
-fn heartbeat(frame: &Frame<'_>) -> Result<Said, Wrong> {
-    Ok(Said::Heartbeat { job: job(frame)? })
+fn heartbeat(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+    Ok(FromWorker::Heartbeat { job: job(frame)? })
 }
 
-fn pong(frame: &Frame<'_>) -> Result<Said, Wrong> {
+fn pong(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
     let id = frame.get("id").and_then(|id| id.parse().ok());
     let id = id.ok_or_else(|| Wrong::invalid("id must be an integer from 0 to 2^64 - 1"))?;
-    Ok(Said::Pong { id })
+    Ok(FromWorker::Pong { id })
 }
 
 fn job(frame: &Frame<'_>) -> Result<JobId, Wrong> {

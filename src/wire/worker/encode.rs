@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::lifecycle::api::effect::JOB_FRAME_BYTES;
-use crate::lifecycle::api::frames::Word;
+use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::Text;
 use crate::wire::backend::envelope::one_line;
 use crate::wire::names;
@@ -32,19 +32,19 @@ pub struct HelloContext {
 /// The frame for a word: one line, its `\n` included. Envelope and checkpoint are embedded as they are spelled, on one
 /// line. Times are in whole milliseconds, rounded down: a worker never believes that it has longer than it has.
 #[must_use]
-pub fn encode(word: &Word, context: &HelloContext) -> Vec<u8> {
+pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     match word {
-        Word::Hello { worker, state } => Line::new("hello")
+        ToWorker::Hello { worker, state } => Line::new("hello")
             .number("protocol", PROTOCOL)
             .text("worker_id", &worker.0)
             .text("state", names::worker_state(*state))
             .number("concurrency", context.concurrency)
             .json("queues", &queues(&context.queues))
             .number("max_frame", context.max_frame),
-        Word::Job { envelope, checkpoint } => Line::new("job")
+        ToWorker::Job { envelope, checkpoint } => Line::new("job")
             .json("job", envelope)
             .optional(checkpoint.as_deref(), |line, state| line.json("checkpoint", state)),
-        Word::Lifecycle {
+        ToWorker::Lifecycle {
             state,
             reason,
             remaining,
@@ -52,16 +52,16 @@ pub fn encode(word: &Word, context: &HelloContext) -> Vec<u8> {
             .text("state", names::worker_state(*state))
             .text("reason", reason.name())
             .optional(*remaining, |line, remaining| line.millis("remaining_ms", remaining)),
-        Word::Cancel { job, reason, grace } => Line::new("cancel")
+        ToWorker::Cancel { job, reason, grace } => Line::new("cancel")
             .text("job_id", &job.0)
             .text("reason", names::cancel_reason(*reason))
             .millis("grace_ms", *grace),
-        Word::Ok { job, about } => Line::new("ok").text("job_id", &job.0).text("for", names::about(*about)),
-        Word::Error { code, message, job } => Line::new("error")
+        ToWorker::Ok { job, about } => Line::new("ok").text("job_id", &job.0).text("for", names::about(*about)),
+        ToWorker::Error { code, message, job } => Line::new("error")
             .text("code", names::error_code(*code))
             .text("message", message)
             .optional(job.as_ref(), |line, job| line.text("job_id", &job.0)),
-        Word::Ping { id } => Line::new("ping").number("id", id),
+        ToWorker::Ping { id } => Line::new("ping").number("id", id),
     }
     .end()
 }

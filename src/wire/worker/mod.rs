@@ -1,6 +1,6 @@
 //! The worker socket protocol, version 1: what a worker says, and what it is told.
 //!
-//! What is not understood is an answer too ([`Said::Garbage`]): decoding never fails. The rules, beyond the tables of
+//! What is not understood is an answer too ([`FromWorker::Garbage`]): decoding never fails. The rules, beyond the tables of
 //! the protocol:
 //!
 //! - Fields that are not known are ignored; `null` in an optional field is the same as no field, except in `result` and
@@ -13,7 +13,7 @@
 //!   its code, is the message; a backtrace over the limits of the specification is cut, not refused. A field of the
 //!   wrong type is refused: that is a client's bug, which its first test finds.
 //!
-//! [`Said::Garbage`]: crate::lifecycle::api::frames::Said::Garbage
+//! [`FromWorker::Garbage`]: crate::lifecycle::api::frames::Said::Garbage
 
 mod decode;
 mod encode;

@@ -1,6 +1,6 @@
 //! Values of a frame's fields, and why a frame is refused.
 
-use crate::lifecycle::api::frames::{ErrorCode, Said};
+use crate::lifecycle::api::frames::{ErrorCode, FromWorker};
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::wire::json::fields;
 
@@ -26,8 +26,8 @@ impl Wrong {
         Self { message, ..self }
     }
 
-    pub(in crate::wire) fn said(self, job: Option<JobId>) -> Said {
-        Said::Garbage {
+    pub(in crate::wire) fn said(self, job: Option<JobId>) -> FromWorker {
+        FromWorker::Garbage {
             code: self.code,
             message: self.message.into(),
             job,

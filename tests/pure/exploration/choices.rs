@@ -55,7 +55,7 @@ impl World {
                 }
                 answers
             }
-            Call::Look { .. } => vec![Answer::StillOurs, Answer::NoLongerOurs],
+            Call::GetJob { .. } => vec![Answer::StillOurs, Answer::NoLongerOurs],
             Call::Register { .. }
             | Call::Heartbeat { .. }
             | Call::Ack { .. }

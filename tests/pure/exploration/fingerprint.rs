@@ -19,7 +19,7 @@ const TALLIES: [&str; 2] = [" Tally ", " Outages "];
 
 /// 128 bits that stand for `state` at `now`.
 pub fn of(state: &impl Debug, now: Moment) -> u128 {
-    let text = normal(&format!("{state:?}"), Moment::new(Duration::ZERO).until(now));
+    let text = normal(&format!("{state:?}"), Moment::new(Duration::ZERO).elapsed(now));
     let half = |seed: u8| {
         let mut hasher = DefaultHasher::new();
         hasher.write_u8(seed);
@@ -106,7 +106,7 @@ fn states_that_differ_in_what_was_counted_only_are_the_same() {
 fn states_that_differ_in_the_time_of_day_and_in_numbers_only_are_the_same() {
     let at = |ms| Moment::new(Duration::from_millis(ms));
     let text = |due: u64, call: u64, next: u64| format!("Timers {{ {:?} }} CallId({call}) next: {next},", at(due));
-    let of = |text: String, now| normal(&text, Moment::new(Duration::ZERO).until(at(now)));
+    let of = |text: String, now| normal(&text, Moment::new(Duration::ZERO).elapsed(at(now)));
     assert_eq!(of(text(2500, 3, 9), 1000), of(text(9500, 8, 12), 8000));
     assert_ne!(of(text(2500, 3, 9), 1000), of(text(2501, 3, 9), 1000));
 }

@@ -85,7 +85,7 @@ impl World {
                 }
             }
             Call::Heartbeat { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
@@ -126,7 +126,7 @@ impl World {
 
     /// An answer arrives.
     pub fn note_answer(&mut self, call: &Call, answer: Answer) {
-        let (Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } | Call::Look { job }) = call
+        let (Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } | Call::GetJob { job }) = call
         else {
             return;
         };

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Failure, Habits, Reply};
+use ojs_init::lifecycle::api::call::{BackendTraits, Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::{Event, NotStarted, Request};
-use ojs_init::lifecycle::api::frames::Word;
-use ojs_init::lifecycle::api::frames::{Ready, Said};
+use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
+use ojs_init::lifecycle::api::frames::ToWorker;
+use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::options::Options;
 use ojs_init::lifecycle::api::phase::Phase;
-use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
@@ -196,7 +196,7 @@ impl World {
                 ping: false,
                 client: None,
             };
-            self.happen(Event::Said(connection, Said::Ready(ready)));
+            self.happen(Event::Said(connection, FromWorker::Ready(ready)));
         }
     }
 
@@ -208,7 +208,7 @@ impl World {
             Action::OperatorTerminates => {
                 self.left.terminate -= 1;
                 self.gone_within_the_limit();
-                self.happen(Event::OperatorAsked(ClientId(1), Request::Terminate));
+                self.happen(Event::OperatorAsked(ClientId(1), OperatorRequest::Terminate));
             }
             Action::Answer(call, answer) => self.answer(*call, *answer),
             Action::Worker(connection, job, kind) => self.worker_answers(*connection, job, *kind),
@@ -256,7 +256,7 @@ impl World {
     fn note_hook(&mut self) {
         let limit = self.options.times.limit.filter(|_| self.options.tstp_starts_clock);
         if let Some((hook, limit)) = self.hook.take().zip(limit)
-            && hook.until(self.now) < limit
+            && hook.elapsed(self.now) < limit
         {
             self.gone_by = self.gone_by.map(|end| end.min(hook.after(limit)));
         }
@@ -298,8 +298,8 @@ impl World {
                     heartbeat_interval: None,
                     longest_interval: None,
                 },
-                Call::Manifest => Reply::Described(Habits::default()),
-                Call::Heartbeat { .. } => Reply::Beaten {
+                Call::Manifest => Reply::Manifest(BackendTraits::default()),
+                Call::Heartbeat { .. } => Reply::HeartbeatOk {
                     directive: None,
                     extended: None,
                 },
@@ -307,7 +307,7 @@ impl World {
                 | Call::Ack { .. }
                 | Call::Fail { .. }
                 | Call::Requeue { .. }
-                | Call::Look { .. }
+                | Call::GetJob { .. }
                 | Call::Progress { .. }
                 | Call::Checkpoint { .. }
                 | Call::Deregister { .. } => Reply::Accepted,
@@ -348,12 +348,12 @@ impl World {
         }
         let job = job.clone();
         let said = match kind {
-            Kind::Ack => Said::Ack {
+            Kind::Ack => FromWorker::Ack {
                 job,
                 result: Some("1".into()),
             },
-            Kind::Requeue => Said::Release { job, reason: None },
-            Kind::Fail => Said::Fail {
+            Kind::Requeue => FromWorker::Release { job, reason: None },
+            Kind::Fail => FromWorker::Fail {
                 job,
                 error: JobError {
                     code: None,
@@ -413,7 +413,7 @@ impl World {
                 self.may_end(Signal::KILL, |id| Some(id) != worker);
             }
             Effect::KillEverything => self.may_end(Signal::KILL, |_| true),
-            Effect::Tell(connection, Word::Job { envelope, .. }) => {
+            Effect::Tell(connection, ToWorker::Job { envelope, .. }) => {
                 self.check_handover(*connection, &JobId(envelope.clone()));
                 self.machine.handle(Event::OutboundEmptied(*connection), self.now);
             }
@@ -423,18 +423,18 @@ impl World {
                 }
             }
             Effect::CallBackend { id, call, give_up } => self.asked_for(*id, call, *give_up),
-            Effect::Say(Remark::Abandoned(job, _) | Remark::Void(job, _) | Remark::ReservationLost(job, _)) => {
+            Effect::Notify(Notice::Abandoned(job, _) | Notice::Void(job, _) | Notice::ReservationLost(job, _)) => {
                 if let Some(fate) = self.jobs.get_mut(&job.id) {
                     fate.is_let_go = true;
                 }
             }
-            Effect::Say(Remark::FetchAbandoned) => self.is_fetch_given_up = true,
+            Effect::Notify(Notice::FetchAbandoned) => self.is_fetch_given_up = true,
             Effect::Exit(status) => self.exited = Some(*status),
             // Who asks leaves with the answer.
             Effect::Answer(client, _) | Effect::Show(client, _) => {
                 self.machine.handle(Event::OperatorLeft(*client), self.now)
             }
-            Effect::Tell(..) | Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) => {}
+            Effect::Tell(..) | Effect::DropClient(_) | Effect::Notify(_) | Effect::WriteTerminationLog(_) => {}
         }
     }
 
@@ -443,7 +443,7 @@ impl World {
         // Heartbeats are answered at once while that makes no difference; the last one may hang.
         let is_late = matches!(self.machine.snapshot().phase, Phase::EndGame | Phase::Stop);
         if matches!(call, Call::Heartbeat { .. }) && !is_late {
-            let good = Reply::Beaten {
+            let good = Reply::HeartbeatOk {
                 directive: None,
                 extended: None,
             };
@@ -474,7 +474,7 @@ impl World {
 }
 
 fn looked(state: JobState) -> Reply {
-    Reply::Looked(JobView {
+    Reply::JobSeen(JobView {
         state,
         worker: None,
         reservation: Reservation::default(),

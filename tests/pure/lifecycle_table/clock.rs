@@ -12,8 +12,8 @@ use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::{Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::event::Event;
-use ojs_init::lifecycle::api::frames::Word;
-use ojs_init::lifecycle::api::frames::{Ready, Said};
+use ojs_init::lifecycle::api::frames::ToWorker;
+use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, Reservation, Subject};
 use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
@@ -184,7 +184,7 @@ impl Play {
             connection: LINK,
             process,
         });
-        play.happens(Event::Said(LINK, Said::Ready(ready)));
+        play.happens(Event::Said(LINK, FromWorker::Ready(ready)));
         play.happens(Event::OutboundEmptied(LINK));
         play.answers = false;
         play
@@ -208,11 +208,11 @@ impl Play {
         let late = late.map(|(call, give_up)| (*call, *give_up));
         let start = Moment::new(Duration::ZERO);
         if let Some((call, give_up)) = late.filter(|(_, give_up)| *give_up <= due) {
-            self.now = self.now.max(start.until(give_up));
+            self.now = self.now.max(start.elapsed(give_up));
             self.asked.remove(&call);
             return self.happens(Event::BackendReplied(call, Reply::Failed(Failure::Unanswered)));
         }
-        self.now = self.now.max(start.until(due));
+        self.now = self.now.max(start.elapsed(due));
         if timer == Timer::Step && std::mem::take(&mut self.is_killed) {
             self.happens(Event::WorkerEnded(Ended::Signalled(Signal::KILL)));
             self.happens(Event::Reaped { children_left: false });
@@ -250,7 +250,7 @@ impl Play {
         }
         match call {
             Call::Fetch { .. } => Some(Reply::Fetched(vec![job()])),
-            Call::Heartbeat { .. } => Some(Reply::Beaten {
+            Call::Heartbeat { .. } => Some(Reply::HeartbeatOk {
                 directive: None,
                 extended: None,
             }),
@@ -258,11 +258,11 @@ impl Play {
             | Call::Ack { .. }
             | Call::Fail { .. }
             | Call::Requeue { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
-            | Call::Deregister { .. } => Some(Reply::Failed(Failure::NotOffered)),
+            | Call::Deregister { .. } => Some(Reply::Failed(Failure::Unsupported)),
         }
     }
 }
@@ -271,8 +271,8 @@ impl Play {
 fn step(effect: &Effect) -> Option<Step> {
     let is_lifecycle = |state: &WorkerState| *state == WorkerState::Terminate;
     match effect {
-        Effect::Tell(_, Word::Lifecycle { state, .. }) if is_lifecycle(state) => Some(Step::Drain),
-        Effect::Tell(_, Word::Cancel { .. }) => Some(Step::Cancel),
+        Effect::Tell(_, ToWorker::Lifecycle { state, .. }) if is_lifecycle(state) => Some(Step::Drain),
+        Effect::Tell(_, ToWorker::Cancel { .. }) => Some(Step::Cancel),
         Effect::KillEverything => Some(Step::Kill),
         Effect::CallBackend { call, .. } => match call {
             Call::Fail { .. } => Some(Step::Fail),
@@ -285,7 +285,7 @@ fn step(effect: &Effect) -> Option<Step> {
             | Call::Fetch { .. }
             | Call::Ack { .. }
             | Call::Requeue { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest => None,
@@ -302,7 +302,7 @@ fn step(effect: &Effect) -> Option<Step> {
         | Effect::Answer(..)
         | Effect::Show(..)
         | Effect::DropClient(_)
-        | Effect::Say(_)
+        | Effect::Notify(_)
         | Effect::WriteTerminationLog(_) => None,
     }
 }

@@ -54,7 +54,7 @@ impl Absences {
                     form,
                     ..
                 },
-                Reply::Beaten { extended, .. },
+                Reply::HeartbeatOk { extended, .. },
             ) => {
                 if extended.as_ref().is_some_and(|extended| !extended.is_empty()) {
                     self.seen = Some(now);
@@ -76,7 +76,7 @@ impl Absences {
                 Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. },
                 Reply::Failed(Failure::NotFound),
             ) => self.is_absent(job, now),
-            (Call::Look { job }, Reply::Looked(view)) if view.state == JobState::Missing => self.is_absent(job, now),
+            (Call::GetJob { job }, Reply::JobSeen(view)) if view.state == JobState::Missing => self.is_absent(job, now),
             _ => {}
         }
     }

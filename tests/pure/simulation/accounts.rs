@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ojs_init::lifecycle::api::end_report::Account;
+use ojs_init::lifecycle::api::end_report::EndReport;
 use ojs_init::lifecycle::api::ids::JobId;
 use ojs_init::wire::termination_log::{self, MOST_BYTES};
 
@@ -11,12 +11,12 @@ use super::promise::{Kept, promise};
 /// The accounts so far.
 #[derive(Debug, Default)]
 pub struct Accounts {
-    last: Option<Account>,
+    last: Option<EndReport>,
     count: usize,
 }
 
 impl Accounts {
-    pub fn written(&mut self, account: &Account) -> Kept {
+    pub fn written(&mut self, account: &EndReport) -> Kept {
         let text = termination_log::text(account);
         promise!("a termination log that fits", text.len() <= MOST_BYTES, "{text}");
         let names = &account.tally.names;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::call::Directive;
-use ojs_init::lifecycle::api::event::Request;
+use ojs_init::lifecycle::api::event::OperatorRequest;
 use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::signal::Signal;
 
@@ -21,22 +21,22 @@ pub fn asks(chance: &mut Chance, horizon: u64, twists: &mut Vec<Twist>) {
         Signal::HUP,
     ];
     let requests = [
-        Request::Quiet,
-        Request::Resume,
-        Request::Terminate,
-        Request::Stop,
-        Request::Prestop,
-        Request::Wait {
+        OperatorRequest::Quiet,
+        OperatorRequest::Resume,
+        OperatorRequest::Terminate,
+        OperatorRequest::Stop,
+        OperatorRequest::Prestop,
+        OperatorRequest::Wait {
             until_idle: true,
             most: Duration::from_secs(30),
         },
-        Request::Wait {
+        OperatorRequest::Wait {
             until_idle: false,
             most: Duration::from_millis(900),
         },
-        Request::Status { until_end: false },
-        Request::Status { until_end: true },
-        Request::Health(Probe::Ready),
+        OperatorRequest::Status { until_end: false },
+        OperatorRequest::Status { until_end: true },
+        OperatorRequest::Health(Probe::Ready),
     ];
     let burst = chance.below(horizon);
     for _ in 0..chance.below(5) {

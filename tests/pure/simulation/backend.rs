@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Directive, Failure, Habits, Reply};
+use ojs_init::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
 use ojs_init::lifecycle::api::ids::{JobId, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, JobState, JobView, Reservation, Subject};
 
@@ -109,7 +109,7 @@ impl Backend {
         self.lapse(now);
         match call {
             Call::Register { .. } => match self.habits.registers {
-                None => Reply::Failed(Failure::NotOffered),
+                None => Reply::Failed(Failure::Unsupported),
                 Some(interval) => Reply::Registered {
                     heartbeat_interval: interval.map(ms),
                     // Every other one also says how often it has to hear of us.
@@ -134,8 +134,8 @@ impl Backend {
                 };
                 self.outcome(job, meant, next)
             }
-            Call::Look { job } => Reply::Looked(self.look(job)),
-            Call::Manifest => Reply::Described(Habits::default()),
+            Call::GetJob { job } => Reply::JobSeen(self.look(job)),
+            Call::Manifest => Reply::Manifest(BackendTraits::default()),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Reply::Accepted,
         }
     }
@@ -153,7 +153,7 @@ impl Backend {
                 extended.push(id.clone());
             }
         }
-        Reply::Beaten {
+        Reply::HeartbeatOk {
             directive: self.directive,
             extended: Some(extended)
                 .filter(|extended| self.habits.tells_extended && !(self.habits.omits_empty && extended.is_empty())),
@@ -204,7 +204,7 @@ impl Backend {
         Reply::Failed(if is_unrepeatable {
             Failure::Unanswered
         } else {
-            Failure::Foreign
+            Failure::NotFromBackend
         })
     }
 
@@ -212,13 +212,13 @@ impl Backend {
     pub fn without_store(&self, call: &Call) -> Option<Reply> {
         match call {
             Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } => Some(Reply::Failed(Failure::NotFound)),
-            Call::Look { .. } => Some(Reply::Looked(JobView {
+            Call::GetJob { .. } => Some(Reply::JobSeen(JobView {
                 state: JobState::Missing,
                 worker: None,
                 reservation: Reservation::default(),
             })),
             Call::Fetch { .. } => Some(Reply::Fetched(Vec::new())),
-            Call::Heartbeat { .. } => Some(Reply::Beaten {
+            Call::Heartbeat { .. } => Some(Reply::HeartbeatOk {
                 directive: self.directive,
                 extended: (self.habits.tells_extended && !self.habits.omits_empty).then(Vec::new),
             }),

@@ -9,9 +9,9 @@ use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::end_cause::EndCause;
 use ojs_init::lifecycle::api::event::{Event, NotStarted};
 use ojs_init::lifecycle::api::ids::{JobId, ProcessId};
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::options::{Options, Restart};
 use ojs_init::lifecycle::api::phase::Phase;
-use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::words::Reason;
 use ojs_init::signal::Signal;
 
@@ -79,7 +79,7 @@ impl Blame {
 
     pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
         match effect {
-            Effect::Say(remark) => self.remark(remark, ledger, options, now),
+            Effect::Notify(remark) => self.remark(remark, ledger, options, now),
             Effect::CallBackend { call, .. } => self.call(call, ledger),
             Effect::SignalProcess(process, Signal::TERM) => {
                 let is_said = self.main.is_none() || self.endings.iter().any(|ending| ending.process == *process);
@@ -103,8 +103,8 @@ impl Blame {
         }
     }
 
-    fn remark(&mut self, remark: &Remark, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
-        if let Remark::EndingProcess { process, cause, .. } = remark {
+    fn remark(&mut self, remark: &Notice, ledger: &Ledger, options: &Options, now: Duration) -> Kept {
+        if let Notice::EndingProcess { process, cause, .. } = remark {
             if *cause == EndCause::Orphaned {
                 return Ok(());
             }
@@ -121,20 +121,20 @@ impl Blame {
                 cause: cause.clone(),
                 at: now,
             });
-        } else if let Remark::WorkerEnded(..) = remark {
+        } else if let Notice::WorkerEnded(..) = remark {
             promise!("a worker that was ended is called that", !self.was_ended, "{remark:?}");
-        } else if let Remark::WorkerWasEnded { .. } = remark {
+        } else if let Notice::WorkerWasEnded { .. } = remark {
             promise!(
                 "a worker that ended by itself is called that",
                 self.was_ended,
                 "{remark:?}"
             );
-        } else if let Remark::RestartIn(_) = remark {
+        } else if let Notice::RestartIn(_) = remark {
             promise!("restarts as configured", self.is_restarted(options), "{remark:?}");
             self.restarts.retain(|at| now < *at + WINDOW);
             self.restarts.push(now);
             promise!("restarts are bounded", self.restarts.len() <= 10, "{:?}", self.restarts);
-        } else if let Remark::StateChanged {
+        } else if let Notice::StateChanged {
             reason: Reason::Worker, ..
         } = remark
             && self.ended.is_some()
@@ -173,7 +173,7 @@ impl Blame {
             | Call::Ack { .. }
             | Call::Fail { .. }
             | Call::Requeue { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest

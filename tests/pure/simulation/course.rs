@@ -3,25 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::answer::Shown;
+use ojs_init::lifecycle::api::answer::ShownToOperator;
 use ojs_init::lifecycle::api::call::{Call, Directive};
 use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::{Event, NotStarted, Request};
+use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
 use ojs_init::lifecycle::api::forms::HeartbeatForm;
-use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::ids::ClientId;
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::options::{FinalState, Options, StopSignal};
-use ojs_init::lifecycle::api::remark::Remark;
 use ojs_init::lifecycle::api::words::{Reason, WorkerState};
 use ojs_init::signal::Signal;
 
+use super::allowances::{OPERATOR_LEAVE_LIMIT, SAME_REQUEST, SLACK};
 use super::promise::{Kept, promise};
-
-/// Longest stall of the shell.
-const SLACK: Duration = Duration::from_millis(60);
-
-/// Within this time a stop signal of the same kind as the last one that counted is the same request.
-const SAME_REQUEST: Duration = Duration::from_millis(100);
 
 /// Who wants quiet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +25,6 @@ struct Wanted {
     server: bool,
     prestop: bool,
 }
-
-/// How long the SIGKILL waits for those on the control socket who have their answer.
-const LEAVE_WITHIN: Duration = Duration::from_millis(100);
 
 /// What ought to be.
 #[derive(Debug)]
@@ -117,7 +109,7 @@ impl Course {
             Event::SignalArrived(signal) => self.signal(*signal, now),
             Event::OperatorAsked(client, request) => {
                 self.unanswered.insert(*client);
-                if matches!(request, Request::Status { until_end: true }) {
+                if matches!(request, OperatorRequest::Status { until_end: true }) {
                     self.watching.insert(*client);
                 } else {
                     self.watching.remove(client);
@@ -195,23 +187,26 @@ impl Course {
         }
     }
 
-    fn asked(&mut self, request: Request, now: Duration) {
+    fn asked(&mut self, request: OperatorRequest, now: Duration) {
         match request {
-            Request::Quiet => {
+            OperatorRequest::Quiet => {
                 self.quiet.operator = true;
                 self.be_quiet();
             }
-            Request::Resume => self.resume(),
-            Request::Terminate => self.terminate(now, true),
-            Request::Stop => self.force(now),
-            Request::Prestop if self.state != WorkerState::Terminate => {
+            OperatorRequest::Resume => self.resume(),
+            OperatorRequest::Terminate => self.terminate(now, true),
+            OperatorRequest::Stop => self.force(now),
+            OperatorRequest::Prestop if self.state != WorkerState::Terminate => {
                 self.start_clock(now);
                 self.quiet.prestop = true;
                 self.last_prestop = Some(now);
                 self.lapse = self.lapse.or(Some(now + self.time_to_lapse()));
                 self.be_quiet();
             }
-            Request::Prestop | Request::Wait { .. } | Request::Status { .. } | Request::Health(_) => {}
+            OperatorRequest::Prestop
+            | OperatorRequest::Wait { .. }
+            | OperatorRequest::Status { .. }
+            | OperatorRequest::Health(_) => {}
         }
     }
 
@@ -320,7 +315,7 @@ impl Course {
     pub fn effect(&mut self, effect: &Effect, now: Duration) -> Kept {
         promise!("nothing after exit", self.exit.is_none(), "{effect:?}");
         match effect {
-            Effect::Say(Remark::StateChanged {
+            Effect::Notify(Notice::StateChanged {
                 state: WorkerState::Terminate,
                 reason: Reason::Worker,
             }) => {
@@ -331,11 +326,13 @@ impl Course {
                 );
                 self.terminate(now, false);
             }
-            Effect::Say(Remark::PrestopLapsed { .. }) => {
+            Effect::Notify(Notice::PrestopLapsed { .. }) => {
                 promise!("a preStop hook lapses", self.is_lapsed(now), "too early");
                 self.lapsed(now);
             }
-            Effect::Tell(_, Word::Lifecycle { state, .. } | Word::Hello { state, .. }) => self.told(*state, None)?,
+            Effect::Tell(_, ToWorker::Lifecycle { state, .. } | ToWorker::Hello { state, .. }) => {
+                self.told(*state, None)?
+            }
             Effect::CallBackend {
                 call: Call::Heartbeat { state, form, .. },
                 ..
@@ -351,7 +348,7 @@ impl Course {
                 self.lingers.insert(*client);
             }
             Effect::Show(client, shown) => {
-                let is_end = matches!(shown, Shown::Status(status) if status.ending.is_some());
+                let is_end = matches!(shown, ShownToOperator::Status(status) if status.ending.is_some());
                 promise!(
                     "one answer for each request",
                     self.unanswered.remove(client) || is_end && self.watching.contains(client),
@@ -381,7 +378,7 @@ impl Course {
             | Effect::Close(..)
             | Effect::CallBackend { .. }
             | Effect::WriteTerminationLog(_)
-            | Effect::Say(_) => {}
+            | Effect::Notify(_) => {}
         }
         Ok(())
     }
@@ -441,7 +438,7 @@ impl Course {
     pub fn is_idle(&mut self, now: Duration) -> Kept {
         let since = *self.idle_since.get_or_insert(now);
         // It may be about to be killed.
-        let is_held = !self.lingers.is_empty() && now <= since + LEAVE_WITHIN + SLACK;
+        let is_held = !self.lingers.is_empty() && now <= since + OPERATOR_LEAVE_LIMIT + SLACK;
         promise!(
             "idle is the end of the drain",
             self.worker_is_gone || self.was_asked_to_end || is_held || !self.delay_is_over(now),

@@ -58,7 +58,7 @@ impl Farewells {
 
     pub fn answered(&mut self, worker: &WorkerId, way: Farewell, reply: &Reply) {
         let is_refused = *reply == Reply::Failed(Failure::Refused);
-        let is_missing = *reply == Reply::Failed(Failure::NotOffered);
+        let is_missing = *reply == Reply::Failed(Failure::Unsupported);
         if way == Farewell::Full && is_refused {
             self.refused.insert(worker.clone());
         } else if way != Farewell::Delete && (is_missing || is_refused) {

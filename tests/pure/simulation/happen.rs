@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::Reply;
-use ojs_init::lifecycle::api::event::{Event, Request};
-use ojs_init::lifecycle::api::frames::Said;
+use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
+use ojs_init::lifecycle::api::frames::FromWorker;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
 use ojs_init::lifecycle::api::job::JobState;
 use ojs_init::lifecycle::api::phase::Phase;
@@ -23,7 +23,7 @@ const FIRST_PID: u64 = 100;
 
 impl World {
     /// A program connects to the control socket and asks.
-    fn ask(&mut self, request: Request) -> Kept {
+    fn ask(&mut self, request: OperatorRequest) -> Kept {
         self.clients += 1;
         let client = ClientId(self.clients);
         self.tell(Event::OperatorConnected(client))?;
@@ -73,7 +73,7 @@ impl World {
                 Ok(())
             }
             Item::Pong(connection, id) => {
-                self.say(connection, Said::Pong { id });
+                self.say(connection, FromWorker::Pong { id });
                 Ok(())
             }
             Item::Read(connection) => self.read(connection, false),
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// A live process says something; the shell reads it a moment later.
-    fn say(&mut self, connection: ConnectionId, said: Said) {
+    fn say(&mut self, connection: ConnectionId, said: FromWorker) {
         if self.scene.write(connection, said) {
             self.soon(1, Item::Read(connection));
         }
@@ -256,7 +256,7 @@ impl World {
         if socket.is_over || socket.is_cut || (is_hidden && !is_told_to) {
             return Ok(());
         }
-        let frames: Vec<Said> = socket.unread.drain(..).collect();
+        let frames: Vec<FromWorker> = socket.unread.drain(..).collect();
         let is_ended = socket.is_ended;
         for said in frames {
             let is_cut = self.scene.sockets.get(&connection).is_some_and(|socket| socket.is_cut);
@@ -361,9 +361,9 @@ impl World {
             .backend
             .carry_out(&exchange.call, exchange.meant, exchange.fault, self.now);
         self.note(&format!("   the backend does {}: {reply:?}", id.0));
-        if let Call::Look { job } = &exchange.call {
+        if let Call::GetJob { job } = &exchange.call {
             // What is not found says nothing: a store may be away.
-            let is_missing = matches!(&reply, Reply::Looked(view) if view.state == JobState::Missing);
+            let is_missing = matches!(&reply, Reply::JobSeen(view) if view.state == JobState::Missing);
             let shown = if is_missing {
                 Shown::Nothing
             } else {
@@ -404,11 +404,11 @@ fn other(call: &Call) -> Reply {
         | Call::Ack { .. }
         | Call::Fail { .. }
         | Call::Requeue { .. }
-        | Call::Look { .. }
+        | Call::GetJob { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
         | Call::Manifest
-        | Call::Deregister { .. } => Reply::Beaten {
+        | Call::Deregister { .. } => Reply::HeartbeatOk {
             directive: None,
             extended: None,
         },

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ojs_init::lifecycle::api::event::Event;
-use ojs_init::lifecycle::api::frames::{Ready, Said};
+use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::lifecycle::api::job::Delivery;
-use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::words::{Outcome, WorkerState};
 
 use super::backend::{PADDING, serial_of};
@@ -180,22 +180,22 @@ impl Ledger {
         }
     }
 
-    fn said(&mut self, connection: ConnectionId, said: &Said) {
+    fn said(&mut self, connection: ConnectionId, said: &FromWorker) {
         let (job, answer) = match said {
-            Said::Ready(ready) => {
+            FromWorker::Ready(ready) => {
                 if let Some(link) = self.links.get_mut(&connection) {
                     link.ready = Some(ready.clone());
                 }
                 return;
             }
-            Said::Ack { job, .. } => (job, Answer::Ack),
-            Said::Fail { job, .. } => (job, Answer::Fail),
-            Said::Release { job, .. } => (job, Answer::Release),
-            Said::Progress { .. }
-            | Said::Checkpoint { .. }
-            | Said::Heartbeat { .. }
-            | Said::Pong { .. }
-            | Said::Garbage { .. } => return,
+            FromWorker::Ack { job, .. } => (job, Answer::Ack),
+            FromWorker::Fail { job, .. } => (job, Answer::Fail),
+            FromWorker::Release { job, .. } => (job, Answer::Release),
+            FromWorker::Progress { .. }
+            | FromWorker::Checkpoint { .. }
+            | FromWorker::Heartbeat { .. }
+            | FromWorker::Pong { .. }
+            | FromWorker::Garbage { .. } => return,
         };
         let theirs = |claim: &&mut Claim| claim.is_open && claim.id == *job && claim.holder == Some(connection);
         let Some(claim) = self.claims.iter_mut().find(theirs) else {
@@ -352,25 +352,25 @@ impl Ledger {
         Ok(())
     }
 
-    pub fn remark(&mut self, remark: &Remark) -> Kept {
+    pub fn remark(&mut self, remark: &Notice) -> Kept {
         match remark {
-            Remark::Settled(job, outcome) => self.settled(&job.id, *outcome)?,
-            Remark::Abandoned(job, why) => self.abandoned(&job.id, why)?,
-            Remark::Void(job, _) => self.void(&job.id)?,
-            Remark::Adopted(job) | Remark::Replaced(job) => self.adopted(&job.id)?,
-            Remark::ReservationLost(job, _) | Remark::DoneTwice(job) => self.lost(&job.id)?,
-            Remark::TimedOut(job) => {
+            Notice::Settled(job, outcome) => self.settled(&job.id, *outcome)?,
+            Notice::Abandoned(job, why) => self.abandoned(&job.id, why)?,
+            Notice::Void(job, _) => self.void(&job.id)?,
+            Notice::Adopted(job) | Notice::Replaced(job) => self.adopted(&job.id)?,
+            Notice::ReservationLost(job, _) | Notice::DoneTwice(job) => self.lost(&job.id)?,
+            Notice::TimedOut(job) => {
                 if let Some(claim) = self.find(&job.id) {
                     claim.may_be_decided = true;
                 }
             }
-            Remark::ResultDropped(job) => {
+            Notice::ResultDropped(job) => {
                 if let Some(claim) = self.find(&job.id) {
                     claim.may_answer_again = false;
                 }
             }
-            Remark::Unanswered(job, _) => self.unanswered(&job.id)?,
-            Remark::StopBegan { .. } => {
+            Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
+            Notice::StopBegan { .. } => {
                 self.is_stopping = true;
                 for claim in &mut self.claims {
                     claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
@@ -379,50 +379,50 @@ impl Ledger {
                     claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
                 }
             }
-            Remark::StateChanged { state, .. } => {
+            Notice::StateChanged { state, .. } => {
                 for claim in &mut self.claims {
                     // What waits goes back, now or when an earlier outcome of the same job is settled.
                     claim.is_decided |= *state != WorkerState::Running && claim.is_waiting();
                 }
             }
-            Remark::Stayed { .. }
-            | Remark::DrainBegan { .. }
-            | Remark::Draining { .. }
-            | Remark::Drained
-            | Remark::Killing
-            | Remark::KillGaveUp(_)
-            | Remark::SameRequest(..)
-            | Remark::GraceEnded(_)
-            | Remark::EndingAtOnce(_)
-            | Remark::WorkerEnded(..)
-            | Remark::WorkerWasEnded { .. }
-            | Remark::DescendantsLeft(_)
-            | Remark::RestartIn(_)
-            | Remark::TooManyRestarts
-            | Remark::StartPostponed
-            | Remark::NotReady
-            | Remark::ConnectionReady { .. }
-            | Remark::Capacity(_)
-            | Remark::EndingProcess { .. }
-            | Remark::Claimed(_)
-            | Remark::HandedOver(..)
-            | Remark::NoHandler { .. }
-            | Remark::CallFailed { .. }
-            | Remark::BackendIsAway(_)
-            | Remark::BackendIsStillAway(_)
-            | Remark::BackendIsBack(_)
-            | Remark::BackendIsUnsteady { .. }
-            | Remark::FetchAbandoned
-            | Remark::PrestopRan { .. }
-            | Remark::PrestopLapsed { .. }
-            | Remark::HeartbeatForm(_)
-            | Remark::QuietStays
-            | Remark::HeartbeatsRefused
-            | Remark::FetchForm(_)
-            | Remark::Registered(_)
-            | Remark::NotRegistered
-            | Remark::HeartbeatIntervalCut { .. }
-            | Remark::Summary(_) => {}
+            Notice::Stayed { .. }
+            | Notice::DrainBegan { .. }
+            | Notice::Draining { .. }
+            | Notice::Drained
+            | Notice::Killing
+            | Notice::KillGaveUp(_)
+            | Notice::SameRequest(..)
+            | Notice::GraceEnded(_)
+            | Notice::EndingAtOnce(_)
+            | Notice::WorkerEnded(..)
+            | Notice::WorkerWasEnded { .. }
+            | Notice::DescendantsLeft(_)
+            | Notice::RestartIn(_)
+            | Notice::TooManyRestarts
+            | Notice::StartPostponed
+            | Notice::NotReady
+            | Notice::ConnectionReady { .. }
+            | Notice::Capacity(_)
+            | Notice::EndingProcess { .. }
+            | Notice::Claimed(_)
+            | Notice::HandedOver(..)
+            | Notice::NoHandler { .. }
+            | Notice::CallFailed { .. }
+            | Notice::BackendIsAway(_)
+            | Notice::BackendIsStillAway(_)
+            | Notice::BackendIsBack(_)
+            | Notice::BackendIsUnsteady { .. }
+            | Notice::FetchAbandoned
+            | Notice::PrestopRan { .. }
+            | Notice::PrestopLapsed { .. }
+            | Notice::HeartbeatForm(_)
+            | Notice::QuietStays
+            | Notice::HeartbeatsRefused
+            | Notice::FetchForm(_)
+            | Notice::Registered(_)
+            | Notice::NotRegistered
+            | Notice::HeartbeatIntervalCut { .. }
+            | Notice::Summary(_) => {}
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 mod absences;
 mod accounts;
+mod allowances;
 mod asks;
 mod backend;
 mod blame;

@@ -17,20 +17,20 @@ pub fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
         }
         Reply::Failed(
             Failure::NotSent
-            | Failure::NoRoom
+            | Failure::Overloaded
             | Failure::NoCredentials
-            | Failure::Declined { .. }
+            | Failure::RetryLater { .. }
             | Failure::Redirected
             | Failure::Unauthorized
-            | Failure::NotOffered
-            | Failure::Foreign
+            | Failure::Unsupported
+            | Failure::NotFromBackend
             | Failure::Unregistered,
         ) => claim.is_doubtful = false,
         Reply::Failed(Failure::Unanswered | Failure::ServerError)
         | Reply::Registered { .. }
-        | Reply::Beaten { .. }
+        | Reply::HeartbeatOk { .. }
         | Reply::Fetched(_)
-        | Reply::Looked(_)
-        | Reply::Described(_) => claim.needs_look |= !is_ack,
+        | Reply::JobSeen(_)
+        | Reply::Manifest(_) => claim.needs_look |= !is_ack,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ojs_init::exit::{Ended, RemapExit};
 use ojs_init::lifecycle::api::budget::{LimitSource, ShutdownTimes, stop_margin};
 use ojs_init::lifecycle::api::call::Directive;
-use ojs_init::lifecycle::api::event::{NotStarted, Request};
+use ojs_init::lifecycle::api::event::{NotStarted, OperatorRequest};
 use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use ojs_init::signal::Signal;
 
@@ -54,7 +54,7 @@ pub struct BackendHabits {
 #[derive(Debug, Clone)]
 pub enum Twist {
     Signal(u64, Signal),
-    Ask(u64, Request),
+    Ask(u64, OperatorRequest),
     /// The file with the token was replaced.
     NewToken(u64),
     /// What heartbeats are answered from then on.

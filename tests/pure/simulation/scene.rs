@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::frames::{ErrorCode, Progress, Ready, Said};
+use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
 use ojs_init::lifecycle::api::job::JobError;
 
@@ -30,7 +30,7 @@ pub struct Socket {
     pub process: u64,
     pub plan: LinkPlan,
     /// Written by the worker and not read yet.
-    pub unread: VecDeque<Said>,
+    pub unread: VecDeque<FromWorker>,
     /// Nothing more will be written: the worker closed it, or is dead.
     pub is_ended: bool,
     /// The shell has said `HungUp`.
@@ -98,7 +98,7 @@ impl Scene {
     }
 
     /// A live process writes a frame to a connection that is open.
-    pub fn write(&mut self, connection: ConnectionId, said: Said) -> bool {
+    pub fn write(&mut self, connection: ConnectionId, said: FromWorker) -> bool {
         let Some(socket) = self.sockets.get_mut(&connection) else {
             return false;
         };
@@ -152,13 +152,13 @@ impl Scene {
 }
 
 /// A frame of a worker.
-pub fn said(answer: Answer, job: JobId) -> Said {
+pub fn said(answer: Answer, job: JobId) -> FromWorker {
     match answer {
-        Answer::Ack => Said::Ack {
+        Answer::Ack => FromWorker::Ack {
             job,
             result: Some("{}".into()),
         },
-        Answer::Fail => Said::Fail {
+        Answer::Fail => FromWorker::Fail {
             job,
             error: JobError {
                 code: None,
@@ -169,12 +169,12 @@ pub fn said(answer: Answer, job: JobId) -> Said {
                 backtrace: None,
             },
         },
-        Answer::Release => Said::Release { job, reason: None },
+        Answer::Release => FromWorker::Release { job, reason: None },
     }
 }
 
-pub fn ready(plan: &LinkPlan) -> Said {
-    Said::Ready(Ready {
+pub fn ready(plan: &LinkPlan) -> FromWorker {
+    FromWorker::Ready(Ready {
         concurrency: plan.concurrency,
         types: plan.is_picky.then(|| vec![RARE_KIND.into()]),
         ping: plan.pings,
@@ -182,8 +182,8 @@ pub fn ready(plan: &LinkPlan) -> Said {
     })
 }
 
-pub fn garbage() -> Said {
-    Said::Garbage {
+pub fn garbage() -> FromWorker {
+    FromWorker::Garbage {
         code: ErrorCode::NotJson,
         message: "not JSON".into(),
         job: None,
@@ -191,9 +191,9 @@ pub fn garbage() -> Said {
 }
 
 /// News about a job that are not its outcome.
-pub fn chatter(job: &JobId) -> [Said; 3] {
+pub fn chatter(job: &JobId) -> [FromWorker; 3] {
     [
-        Said::Progress {
+        FromWorker::Progress {
             job: job.clone(),
             progress: Progress {
                 fraction: "0.5".into(),
@@ -201,11 +201,11 @@ pub fn chatter(job: &JobId) -> [Said; 3] {
                 data: None,
             },
         },
-        Said::Checkpoint {
+        FromWorker::Checkpoint {
             job: job.clone(),
             state: "{}".into(),
         },
-        Said::Heartbeat { job: job.clone() },
+        FromWorker::Heartbeat { job: job.clone() },
     ]
 }
 

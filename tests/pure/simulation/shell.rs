@@ -6,7 +6,7 @@ use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::{Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::frames::ErrorCode;
-use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId};
 use ojs_init::signal::Signal;
 
@@ -22,12 +22,12 @@ impl World {
         match effect {
             Effect::Tell(connection, word) => {
                 self.hold_up_connection(*connection, effect)?;
-                if let Word::Hello { state, .. } | Word::Lifecycle { state, .. } = word
+                if let ToWorker::Hello { state, .. } | ToWorker::Lifecycle { state, .. } = word
                     && let Some(link) = self.ledger.links.get_mut(connection)
                 {
                     link.told = Some(*state);
                 }
-                if let Word::Error {
+                if let ToWorker::Error {
                     code: ErrorCode::Refused,
                     job: Some(job),
                     ..
@@ -36,7 +36,7 @@ impl World {
                 {
                     claim.may_answer_again = true;
                 }
-                if let Word::Job { envelope, .. } = word {
+                if let ToWorker::Job { envelope, .. } = word {
                     let most = usize::try_from(self.plan.options.concurrency).unwrap();
                     self.ledger.hand_over(*connection, envelope, self.course.state, most)?;
                 }
@@ -69,7 +69,7 @@ impl World {
             | Effect::Answer(..)
             | Effect::Show(..)
             | Effect::DropClient(_)
-            | Effect::Say(_)
+            | Effect::Notify(_)
             | Effect::WriteTerminationLog(_)
             | Effect::Exit(_) => {}
         }
@@ -121,7 +121,7 @@ impl World {
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
             | Call::Ack { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
@@ -169,7 +169,7 @@ impl World {
             // Some leave at once, others stay until they are sent away.
             Effect::Answer(client, _) | Effect::Show(client, _) if client.0.is_multiple_of(3) => {}
             Effect::Answer(client, _) | Effect::Show(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),
-            Effect::DropClient(_) | Effect::Say(_) | Effect::WriteTerminationLog(_) | Effect::Exit(_) => {}
+            Effect::DropClient(_) | Effect::Notify(_) | Effect::WriteTerminationLog(_) | Effect::Exit(_) => {}
         }
     }
 
@@ -197,13 +197,13 @@ impl World {
     }
 
     /// The worker reads it: it is never slow here, only deaf.
-    fn write(&mut self, connection: ConnectionId, word: &Word) {
+    fn write(&mut self, connection: ConnectionId, word: &ToWorker) {
         let Some(socket) = self.scene.sockets.get(&connection) else {
             return;
         };
         let is_deaf = socket.is_deaf;
         match word {
-            Word::Job { envelope, .. } => {
+            ToWorker::Job { envelope, .. } => {
                 let job = JobId(envelope.split(' ').next().unwrap().into());
                 let frame = self.scene.handlers.len();
                 let habit = self.habit(frame);
@@ -219,7 +219,7 @@ impl World {
                     self.soon(after, Item::Act(frame));
                 }
             }
-            Word::Cancel { job, .. } if !is_deaf => {
+            ToWorker::Cancel { job, .. } if !is_deaf => {
                 let theirs = |handler: &Handler| handler.connection == connection && handler.job == *job;
                 let Some(frame) = self.scene.handlers.iter().rposition(theirs) else {
                     return;
@@ -228,8 +228,8 @@ impl World {
                     self.soon(after, Item::Answer(frame, answer));
                 }
             }
-            Word::Ping { id } if !is_deaf => self.soon(2, Item::Pong(connection, *id)),
-            Word::Error {
+            ToWorker::Ping { id } if !is_deaf => self.soon(2, Item::Pong(connection, *id)),
+            ToWorker::Error {
                 code: ErrorCode::Refused,
                 job: Some(job),
                 ..
@@ -243,12 +243,12 @@ impl World {
                     self.soon(50, Item::Answer(frame, answer));
                 }
             }
-            Word::Hello { .. }
-            | Word::Lifecycle { .. }
-            | Word::Cancel { .. }
-            | Word::Ok { .. }
-            | Word::Error { .. }
-            | Word::Ping { .. } => {}
+            ToWorker::Hello { .. }
+            | ToWorker::Lifecycle { .. }
+            | ToWorker::Cancel { .. }
+            | ToWorker::Ok { .. }
+            | ToWorker::Error { .. }
+            | ToWorker::Ping { .. } => {}
         }
     }
 
@@ -300,7 +300,7 @@ impl World {
             .plan
             .backend
             .look_delay
-            .filter(|_| matches!(call, Call::Look { .. }));
+            .filter(|_| matches!(call, Call::GetJob { .. }));
         let fault = self.fault(id).or(slow_look.map(Fault::Slow));
         let meant = self.meant(&call);
         let late = self
@@ -339,10 +339,10 @@ impl World {
             Some(Fault::NotSent) => (false, (1, Some(Reply::Failed(Failure::NotSent)))),
             Some(Fault::Declined(after)) => {
                 let retry_after = after.map(super::plan::ms);
-                (false, refused(Failure::Declined { retry_after }))
+                (false, refused(Failure::RetryLater { retry_after }))
             }
             Some(Fault::Unauthorized) => (false, refused(Failure::Unauthorized)),
-            Some(Fault::NotOffered) => (false, refused(Failure::NotOffered)),
+            Some(Fault::NotOffered) => (false, refused(Failure::Unsupported)),
             Some(Fault::Unregistered) => (false, refused(Failure::Unregistered)),
             Some(Fault::Refused) => (false, refused(Failure::Refused)),
             Some(Fault::Foreign) => (false, (usual, Some(self.backend.foreign(&exchange.call)))),
@@ -373,7 +373,7 @@ impl World {
             Call::Register { .. }
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::end_cause::EndCause;
 use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
-use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::words::CancelReason;
 
 use super::ledger::{Claim, Ledger, Link};
@@ -26,12 +26,12 @@ pub struct Stuck {
 
 impl Stuck {
     pub fn effect(&mut self, effect: &Effect, ledger: &Ledger, grace: Duration, now: Duration) -> Kept {
-        let Effect::Say(remark) = effect else { return Ok(()) };
-        if let Remark::ReservationLost(job, _) = remark {
+        let Effect::Notify(remark) = effect else { return Ok(()) };
+        if let Notice::ReservationLost(job, _) = remark {
             self.told.insert(job.id.clone(), now);
-        } else if let Remark::Adopted(job) = remark {
+        } else if let Notice::Adopted(job) = remark {
             self.told.remove(&job.id);
-        } else if let Remark::EndingProcess { process, cause, .. } = remark {
+        } else if let Notice::EndingProcess { process, cause, .. } = remark {
             if let EndCause::Hung {
                 job,
                 told: CancelReason::Cancelled | CancelReason::Lost,

@@ -135,7 +135,7 @@ impl Talk {
                 // A new interval counts from when it is known.
                 self.beats_from = self.beats_from.map(|_| now);
             }
-        } else if *reply != Reply::Failed(Failure::NotOffered) {
+        } else if *reply != Reply::Failed(Failure::Unsupported) {
             return;
         }
         if is_current && state != WorkerState::Terminate {
@@ -163,8 +163,8 @@ impl Talk {
     ) -> Option<Reply> {
         let pending = self.calls.remove(&id)?;
         self.absences.replied(&pending.call, reply, now);
-        ledger.is_looked_at = matches!(pending.call, Call::Look { .. }) && !pending.is_before_repeat;
-        if let (Call::Look { job }, Reply::Looked(view)) = (&pending.call, reply)
+        ledger.is_looked_at = matches!(pending.call, Call::GetJob { .. }) && !pending.is_before_repeat;
+        if let (Call::GetJob { job }, Reply::JobSeen(view)) = (&pending.call, reply)
             && view.state == JobState::Missing
         {
             ledger.shown.insert(job.clone(), Shown::Nothing);
@@ -172,7 +172,7 @@ impl Talk {
         match &pending.call {
             Call::Register { worker } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
-                if let Reply::Beaten { .. } = reply {
+                if let Reply::HeartbeatOk { .. } = reply {
                     self.is_known_now(worker, state, now);
                     return Some(reply.clone());
                 }
@@ -189,11 +189,11 @@ impl Talk {
                     outcome_replied(claim, is_ack, reply);
                 }
             }
-            Call::Look { job } if matches!(reply, Reply::Failed(Failure::NotOffered | Failure::Refused)) => {
+            Call::GetJob { job } if matches!(reply, Reply::Failed(Failure::Unsupported | Failure::Refused)) => {
                 ledger.shown.insert(job.clone(), Shown::Nothing);
             }
-            Call::Look { job } if pending.is_before_repeat => {
-                if let (Some(claim), Reply::Looked(view)) = (ledger.find(job), reply) {
+            Call::GetJob { job } if pending.is_before_repeat => {
+                if let (Some(claim), Reply::JobSeen(view)) = (ledger.find(job), reply) {
                     let is_ack = claim.answer == Some(Answer::Ack);
                     // Of an ACK in conflict a look shows that it got through.
                     claim.is_taken |= is_ack && view.state == JobState::Completed;
@@ -204,7 +204,7 @@ impl Talk {
                 }
             }
             Call::Deregister { worker, way } => self.farewells.answered(worker, *way, reply),
-            Call::Look { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
+            Call::GetJob { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
         }
         None
     }
@@ -252,7 +252,7 @@ impl Talk {
             Call::Fail { job, worker, .. } | Call::Requeue { job, worker, .. } => {
                 self.unrepeatable(call, job, worker, ledger, holder)?;
             }
-            Call::Look { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
+            Call::GetJob { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
             Call::Deregister { worker, way } => {
                 self.farewells.said(worker, *way, now)?;
@@ -383,7 +383,7 @@ impl Talk {
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
             | Call::Ack { .. }
-            | Call::Look { .. }
+            | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest

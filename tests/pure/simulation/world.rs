@@ -8,12 +8,12 @@ use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::{Directive, Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::{Event, Request};
+use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId};
-use ojs_init::lifecycle::api::remark::Remark;
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
-use ojs_init::lifecycle::view::metrics::Figures;
+use ojs_init::lifecycle::view::metrics::Metrics;
 use ojs_init::signal::Signal;
 
 use super::accounts::Accounts;
@@ -40,7 +40,7 @@ const MOST_STEPS: u32 = 20_000;
 #[derive(Debug, Clone)]
 pub enum Item {
     Signal(Signal),
-    Ask(Request),
+    Ask(OperatorRequest),
     Leave(ClientId),
     NewToken,
     Directive(Option<Directive>),
@@ -96,7 +96,7 @@ pub struct World {
     accounts: Accounts,
     blame: Blame,
     stuck: Stuck,
-    figures: Figures,
+    figures: Metrics,
     pub ledger: Ledger,
     pub talk: Talk,
     hasher: DefaultHasher,
@@ -120,7 +120,7 @@ impl World {
             accounts: Accounts::default(),
             blame: Blame::default(),
             stuck: Stuck::default(),
-            figures: Figures::new(Moment::new(Duration::ZERO), Duration::ZERO),
+            figures: Metrics::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
             talk: Talk::new(plan.options.clone()),
@@ -247,7 +247,7 @@ impl World {
             let beaten = self
                 .talk
                 .replied(*call, reply, self.course.state, &mut self.ledger, self.now);
-            if let Some(Reply::Beaten { directive, .. }) = beaten {
+            if let Some(Reply::HeartbeatOk { directive, .. }) = beaten {
                 self.course.directed(directive, self.now);
             }
         }
@@ -272,7 +272,7 @@ impl World {
                 return Ok(());
             };
             effect.hash(&mut self.hasher);
-            self.figures.noted(&effect, Moment::new(self.now));
+            self.figures.observe(&effect, Moment::new(self.now));
             if self.script.is_some() {
                 self.note(&format!("        {effect:?}"));
             }
@@ -300,14 +300,14 @@ impl World {
                 let ledger = &mut self.ledger;
                 self.talk.ordered(*id, call, give_up, state, ledger, holder, self.now)
             }
-            Effect::Say(remark) => {
-                if let Remark::ReservationLost(job, _) = remark {
+            Effect::Notify(remark) => {
+                if let Notice::ReservationLost(job, _) = remark {
                     self.hold_up_lost(&job.id)?;
                 }
-                if let Remark::Void(job, _) = remark {
+                if let Notice::Void(job, _) = remark {
                     self.hold_up_void(&job.id)?;
                 }
-                if *remark == Remark::FetchAbandoned {
+                if *remark == Notice::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
                 }
                 self.ledger.remark(remark)
@@ -444,5 +444,5 @@ impl World {
 
 /// The machine gives moments, the world counts from zero.
 pub fn since_start(moment: Moment) -> Duration {
-    moment.from_now(Moment::new(Duration::ZERO))
+    moment.remaining(Moment::new(Duration::ZERO))
 }

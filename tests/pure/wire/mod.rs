@@ -6,8 +6,8 @@ mod stream;
 mod vectors;
 mod words;
 
-use ojs_init::lifecycle::api::frames::Word;
-use ojs_init::lifecycle::api::frames::{ErrorCode, Ready, Said};
+use ojs_init::lifecycle::api::frames::ToWorker;
+use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
 use ojs_init::lifecycle::api::job::JobError;
 use ojs_init::wire::names;
@@ -19,7 +19,7 @@ use vectors::{From, Vector};
 /// What is wrong with this line, and which job the answer names.
 fn refusal(line: &[u8]) -> (ErrorCode, Option<JobId>) {
     match decode(line) {
-        Said::Garbage { code, job, message } => {
+        FromWorker::Garbage { code, job, message } => {
             assert!(!message.is_empty() && !message.contains('\n') && message.len() < 400);
             (code, job)
         }
@@ -125,7 +125,7 @@ fn no_depth_of_nesting_overflows_the_stack() {
         assert_eq!(refusal(error.as_bytes()), (ErrorCode::InvalidFrame, Some(said::job())));
         let (unclosed, bare) = (open.repeat(DEEP), deep);
         assert_eq!(refusal(unclosed.as_bytes()).0, ErrorCode::NotJson);
-        assert!(matches!(decode(bare.as_bytes()), Said::Garbage { .. }));
+        assert!(matches!(decode(bare.as_bytes()), FromWorker::Garbage { .. }));
     }
 }
 
@@ -136,7 +136,7 @@ fn a_connection_can_name_many_types_but_not_any_number() {
         json!({"type": "ready", "protocol": 1, "types": types}).to_string()
     };
     let taken = match decode(ready(worker::MAX_TYPES).as_bytes()) {
-        Said::Ready(Ready { types, .. }) => types.unwrap().len(),
+        FromWorker::Ready(Ready { types, .. }) => types.unwrap().len(),
         said => panic!("{said:?}"),
     };
     assert_eq!(taken, worker::MAX_TYPES);
@@ -150,7 +150,9 @@ fn a_connection_can_name_many_types_but_not_any_number() {
 fn as_much_concurrency_can_be_asked_for_as_can_be_configured() {
     let most = *ojs_init::config::keys::CONCURRENCY.limits.end();
     let ready = |concurrency: u32| json!({"type": "ready", "protocol": 1, "concurrency": concurrency}).to_string();
-    assert!(matches!(decode(ready(most).as_bytes()), Said::Ready(Ready { concurrency, .. }) if concurrency == most));
+    assert!(
+        matches!(decode(ready(most).as_bytes()), FromWorker::Ready(Ready { concurrency, .. }) if concurrency == most)
+    );
     assert_eq!(refusal(ready(most + 1).as_bytes()), (ErrorCode::InvalidFrame, None));
 }
 
@@ -191,7 +193,7 @@ fn a_backtrace_of_exactly_the_limit_stays_as_it_is_spelled() {
 #[test]
 fn a_refusal_quotes_neither_values_nor_more_than_the_beginning_of_a_type() {
     let message = |line: &str| match decode(line.as_bytes()) {
-        Said::Garbage { message, .. } => message.to_string(),
+        FromWorker::Garbage { message, .. } => message.to_string(),
         said => panic!("{said:?}"),
     };
     for line in [
@@ -228,7 +230,7 @@ fn a_refusal_quotes_neither_values_nor_more_than_the_beginning_of_a_type() {
 
 #[test]
 fn an_envelope_over_several_lines_is_sent_on_one() {
-    let word = Word::Job {
+    let word = ToWorker::Job {
         envelope: "{\r\n \"id\": \"a\\nb\",\n \"n\": 1e400\n}".into(),
         checkpoint: Some("[1,\r2]\n".into()),
     };
@@ -244,14 +246,14 @@ fn the_length_of_a_job_frame_is_known_before_it_is_written() {
     let (envelope, checkpoint) = (Text::from(r#"{"id":"job-1"}"#), Text::from("[1]"));
     let length = envelope.len() + checkpoint.len() + worker::JOB_OVERHEAD;
     let checkpoint = Some(checkpoint);
-    let frame = encode(&Word::Job { envelope, checkpoint }, &words::context(1, &[], 1));
+    let frame = encode(&ToWorker::Job { envelope, checkpoint }, &words::context(1, &[], 1));
     assert_eq!(frame.len(), length + "\n".len());
 }
 
 #[test]
 fn a_frame_that_is_too_long_counts_as_malformed() {
     match worker::too_long(4096) {
-        Said::Garbage { code, message, job } => {
+        FromWorker::Garbage { code, message, job } => {
             assert_eq!((code, job), (ErrorCode::FrameTooLong, None));
             assert!(code.is_malformed() && message.contains("4096"));
         }
@@ -307,7 +309,7 @@ proptest! {
         let line = format!(r#"{{"result": {value} ,"job_id":"job-1","state": {value} ,"type":"ack"}}"#);
         prop_assert_eq!(decode(line.as_bytes()), said::ack(Some(&value)));
         let line = line.replace(r#""type":"ack""#, r#""type":"checkpoint""#);
-        prop_assert_eq!(decode(line.as_bytes()), Said::Checkpoint { job: said::job(), state: value.into() });
+        prop_assert_eq!(decode(line.as_bytes()), FromWorker::Checkpoint { job: said::job(), state: value.into() });
     }
 
     #[test]
@@ -318,7 +320,7 @@ proptest! {
 
     #[test]
     fn any_text_in_a_word_reaches_a_client_as_it_is(message in any::<String>(), job in any::<String>()) {
-        let word = Word::Error { code: ErrorCode::Refused, message: message.as_str().into(), job: Some(JobId(job.as_str().into())) };
+        let word = ToWorker::Error { code: ErrorCode::Refused, message: message.as_str().into(), job: Some(JobId(job.as_str().into())) };
         let line = encode(&word, &words::context(1, &[], 1));
         prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         let read: Value = serde_json::from_slice(&line).unwrap();
@@ -329,7 +331,7 @@ proptest! {
     fn any_name_in_a_hello_reaches_a_client_as_it_is(worker in any::<String>(), queues in proptest::collection::vec(any::<String>(), 0..3)) {
         let names: Vec<&str> = queues.iter().map(String::as_str).collect();
         let state = ojs_init::lifecycle::api::words::WorkerState::Quiet;
-        let word = Word::Hello { worker: WorkerId(worker.as_str().into()), state };
+        let word = ToWorker::Hello { worker: WorkerId(worker.as_str().into()), state };
         let line = encode(&word, &words::context(3, &names, 5000));
         let read: Value = serde_json::from_slice(&line).unwrap();
         let expected = json!({

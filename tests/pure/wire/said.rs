@@ -1,6 +1,6 @@
 //! What each valid vector of a worker means.
 
-use ojs_init::lifecycle::api::frames::{Progress, Ready, Said};
+use ojs_init::lifecycle::api::frames::{FromWorker, Progress, Ready};
 use ojs_init::lifecycle::api::ids::{JobId, Text};
 use ojs_init::lifecycle::api::job::JobError;
 
@@ -8,14 +8,14 @@ pub fn job() -> JobId {
     JobId("job-1".into())
 }
 
-pub fn ack(result: Option<&str>) -> Said {
+pub fn ack(result: Option<&str>) -> FromWorker {
     let result = result.map(Text::from);
-    Said::Ack { job: job(), result }
+    FromWorker::Ack { job: job(), result }
 }
 
-fn named(id: &str) -> Said {
+fn named(id: &str) -> FromWorker {
     let job = JobId(id.into());
-    Said::Ack { job, result: None }
+    FromWorker::Ack { job, result: None }
 }
 
 pub fn ready() -> Ready {
@@ -27,8 +27,8 @@ pub fn ready() -> Ready {
     }
 }
 
-fn concurrent(concurrency: u32) -> Said {
-    Said::Ready(Ready { concurrency, ..ready() })
+fn concurrent(concurrency: u32) -> FromWorker {
+    FromWorker::Ready(Ready { concurrency, ..ready() })
 }
 
 pub fn error(message: &str) -> JobError {
@@ -42,11 +42,11 @@ pub fn error(message: &str) -> JobError {
     }
 }
 
-pub fn fail(error: JobError) -> Said {
-    Said::Fail { job: job(), error }
+pub fn fail(error: JobError) -> FromWorker {
+    FromWorker::Fail { job: job(), error }
 }
 
-fn coded(code: &str, message: &str, retryable: bool) -> Said {
+fn coded(code: &str, message: &str, retryable: bool) -> FromWorker {
     fail(JobError {
         code: Some(code.into()),
         retryable,
@@ -54,7 +54,7 @@ fn coded(code: &str, message: &str, retryable: bool) -> Said {
     })
 }
 
-fn kinded(kind: &str, code: Option<&str>, message: &str) -> Said {
+fn kinded(kind: &str, code: Option<&str>, message: &str) -> FromWorker {
     fail(JobError {
         kind: Some(kind.into()),
         code: code.map(Text::from),
@@ -62,7 +62,7 @@ fn kinded(kind: &str, code: Option<&str>, message: &str) -> Said {
     })
 }
 
-fn traced(backtrace: String) -> Said {
+fn traced(backtrace: String) -> FromWorker {
     fail(JobError {
         backtrace: Some(backtrace.into()),
         ..error("m")
@@ -74,8 +74,8 @@ fn frames(separator: &str) -> String {
     format!("[{}]", frames.join(separator))
 }
 
-fn progress(fraction: &str, message: Option<&str>, data: Option<&str>) -> Said {
-    Said::Progress {
+fn progress(fraction: &str, message: Option<&str>, data: Option<&str>) -> FromWorker {
+    FromWorker::Progress {
         job: job(),
         progress: Progress {
             fraction: fraction.into(),
@@ -85,18 +85,18 @@ fn progress(fraction: &str, message: Option<&str>, data: Option<&str>) -> Said {
     }
 }
 
-fn release(reason: Option<&str>) -> Said {
+fn release(reason: Option<&str>) -> FromWorker {
     let reason = reason.map(Text::from);
-    Said::Release { job: job(), reason }
+    FromWorker::Release { job: job(), reason }
 }
 
-fn checkpoint(state: &str) -> Said {
+fn checkpoint(state: &str) -> FromWorker {
     let state = state.into();
-    Said::Checkpoint { job: job(), state }
+    FromWorker::Checkpoint { job: job(), state }
 }
 
-fn full_ready() -> Said {
-    Said::Ready(Ready {
+fn full_ready() -> FromWorker {
+    FromWorker::Ready(Ready {
         concurrency: 4,
         types: Some(vec!["mail.send".into(), "image.resize".into()]),
         ping: true,
@@ -104,7 +104,7 @@ fn full_ready() -> Said {
     })
 }
 
-fn full_fail() -> Said {
+fn full_fail() -> FromWorker {
     fail(JobError {
         code: Some("timeout".into()),
         kind: Some("net.TimeoutError".into()),
@@ -116,7 +116,7 @@ fn full_fail() -> Said {
 }
 
 /// The meaning of the vector with this name.
-pub fn meaning(name: &str) -> Option<Said> {
+pub fn meaning(name: &str) -> Option<FromWorker> {
     let (kind, _) = name.split_once(',').unwrap_or((name, ""));
     match kind {
         "ready" => meaning_of_ready(name),
@@ -126,7 +126,7 @@ pub fn meaning(name: &str) -> Option<Said> {
     }
 }
 
-fn meaning_of_ready(name: &str) -> Option<Said> {
+fn meaning_of_ready(name: &str) -> Option<FromWorker> {
     Some(match name {
         "ready, minimal"
         | "ready, null for what is optional"
@@ -137,7 +137,7 @@ fn meaning_of_ready(name: &str) -> Option<Said> {
         "ready, a pause" => concurrent(0),
         "ready, as many as there can be" => concurrent(10_000),
         "ready, a field twice" => concurrent(3),
-        "ready, no type at all" => Said::Ready(Ready {
+        "ready, no type at all" => FromWorker::Ready(Ready {
             types: Some(Vec::new()),
             ..ready()
         }),
@@ -145,7 +145,7 @@ fn meaning_of_ready(name: &str) -> Option<Said> {
     })
 }
 
-fn meaning_of_ack(name: &str) -> Option<Said> {
+fn meaning_of_ack(name: &str) -> Option<FromWorker> {
     const NUMBERS: &str = r#"{"big":9007199254740993,"huge":1e400,"tiny":1E-400,"zero":-0.0,"exact":0.10,"long":123456789012345678901234567890.5}"#;
     Some(match name {
         "ack, minimal" => ack(None),
@@ -164,7 +164,7 @@ fn meaning_of_ack(name: &str) -> Option<Said> {
     })
 }
 
-fn meaning_of_fail(name: &str) -> Option<Said> {
+fn meaning_of_fail(name: &str) -> Option<FromWorker> {
     Some(match name {
         "fail, minimal" | "fail, error is a string" => fail(error("no such user")),
         "fail, full" => full_fail(),
@@ -191,7 +191,7 @@ fn meaning_of_fail(name: &str) -> Option<Said> {
     })
 }
 
-fn meaning_of_other(name: &str) -> Option<Said> {
+fn meaning_of_other(name: &str) -> Option<FromWorker> {
     Some(match name {
         "release, minimal" | "release, reason null" => release(None),
         "release, full" => release(Some("no \"licence\" left")),
@@ -201,9 +201,9 @@ fn meaning_of_other(name: &str) -> Option<Said> {
         "progress, an unusual spelling" => progress("25.000000000000000000001E-2", None, None),
         "checkpoint, an object" => checkpoint(r#"{"row":9007199254740993,"at":"\u00e9"}"#),
         "checkpoint, null" => checkpoint("null"),
-        "heartbeat" => Said::Heartbeat { job: job() },
-        "pong" => Said::Pong { id: 7 },
-        "pong, the largest id" => Said::Pong { id: (1 << 53) - 1 },
+        "heartbeat" => FromWorker::Heartbeat { job: job() },
+        "pong" => FromWorker::Pong { id: 7 },
+        "pong, the largest id" => FromWorker::Pong { id: (1 << 53) - 1 },
         _ => return None,
     })
 }

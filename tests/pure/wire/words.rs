@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::frames::ErrorCode;
-use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
 use ojs_init::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
 use ojs_init::wire::worker::HelloContext;
@@ -14,20 +14,20 @@ fn job_id() -> JobId {
     JobId("job-1".into())
 }
 
-fn hello(worker: &str, state: WorkerState) -> Word {
+fn hello(worker: &str, state: WorkerState) -> ToWorker {
     let worker = WorkerId(worker.into());
-    Word::Hello { worker, state }
+    ToWorker::Hello { worker, state }
 }
 
-fn job(envelope: &str, checkpoint: Option<&str>) -> Word {
-    Word::Job {
+fn job(envelope: &str, checkpoint: Option<&str>) -> ToWorker {
+    ToWorker::Job {
         envelope: envelope.into(),
         checkpoint: checkpoint.map(Text::from),
     }
 }
 
-fn lifecycle(state: WorkerState, reason: Reason, remaining_ms: Option<u64>) -> Word {
-    Word::Lifecycle {
+fn lifecycle(state: WorkerState, reason: Reason, remaining_ms: Option<u64>) -> ToWorker {
+    ToWorker::Lifecycle {
         state,
         reason,
         // What is not a whole millisecond does not count.
@@ -35,21 +35,21 @@ fn lifecycle(state: WorkerState, reason: Reason, remaining_ms: Option<u64>) -> W
     }
 }
 
-fn cancel(reason: CancelReason) -> Word {
-    Word::Cancel {
+fn cancel(reason: CancelReason) -> ToWorker {
+    ToWorker::Cancel {
         job: job_id(),
         reason,
         grace: Duration::from_secs(5),
     }
 }
 
-fn ok(about: About) -> Word {
-    Word::Ok { job: job_id(), about }
+fn ok(about: About) -> ToWorker {
+    ToWorker::Ok { job: job_id(), about }
 }
 
-fn error(code: ErrorCode, job: Option<JobId>) -> Word {
+fn error(code: ErrorCode, job: Option<JobId>) -> ToWorker {
     let message = "m".into();
-    Word::Error { code, message, job }
+    ToWorker::Error { code, message, job }
 }
 
 pub fn context(concurrency: u32, queues: &[&str], max_frame: usize) -> HelloContext {
@@ -70,7 +70,7 @@ pub fn context_of(name: &str) -> HelloContext {
 }
 
 /// The word that is encoded as the vector with this name.
-pub fn word(name: &str) -> Option<Word> {
+pub fn word(name: &str) -> Option<ToWorker> {
     Some(match name {
         "hello" => hello("worker-1", WorkerState::Running),
         "hello, no queues and names to escape" => hello("w \"1\"", WorkerState::Quiet),
@@ -105,13 +105,13 @@ pub fn word(name: &str) -> Option<Word> {
         "ok, release" => ok(About::Release),
         "ok, progress" => ok(About::Progress),
         "ok, checkpoint" => ok(About::Checkpoint),
-        "ping" => Word::Ping { id: 7 },
-        "ping, the largest id" => Word::Ping { id: (1 << 53) - 1 },
+        "ping" => ToWorker::Ping { id: 7 },
+        "ping, the largest id" => ToWorker::Ping { id: (1 << 53) - 1 },
         _ => return error_word(name),
     })
 }
 
-fn error_word(name: &str) -> Option<Word> {
+fn error_word(name: &str) -> Option<ToWorker> {
     Some(match name {
         "error, not_json" => error(ErrorCode::NotJson, None),
         "error, invalid_frame" => error(ErrorCode::InvalidFrame, None),
@@ -123,7 +123,7 @@ fn error_word(name: &str) -> Option<Word> {
         "error, refused" => error(ErrorCode::Refused, Some(job_id())),
         "error, not_offered" => error(ErrorCode::NotOffered, Some(job_id())),
         "error, unavailable" => error(ErrorCode::Unavailable, Some(job_id())),
-        "error, names to escape" => Word::Error {
+        "error, names to escape" => ToWorker::Error {
             code: ErrorCode::NotHeld,
             message: "a\"b\\c\nd\0é".into(),
             job: Some(JobId("\t😀".into())),

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::answer::{Answer, Shown, Taken};
+use ojs_init::lifecycle::api::answer::{Disposition, OperatorAnswer, ShownToOperator};
 use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::Failure;
 use ojs_init::lifecycle::api::capacity::CapacityNews;
 use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::end_report::{Account, Cause};
+use ojs_init::lifecycle::api::end_report::{EndReport, EndedBy};
 use ojs_init::lifecycle::api::force::Force;
 use ojs_init::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
 use ojs_init::lifecycle::api::frames::ErrorCode;
-use ojs_init::lifecycle::api::frames::Word;
+use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::ids::JobId;
 use ojs_init::lifecycle::api::job::JobError;
+use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::outage::Outage;
-use ojs_init::lifecycle::api::remark::Remark;
-use ojs_init::lifecycle::api::status::{ShownPlace, Status};
+use ojs_init::lifecycle::api::status::{JobPlace, Status};
 use ojs_init::lifecycle::api::words::{About, CancelReason, Outcome, WorkerState};
 use ojs_init::lifecycle::api::worker_end::{Manner, StillThere};
 use ojs_init::wire::termination_log;
@@ -41,23 +41,23 @@ pub fn effect(effect: &Effect) -> String {
         Effect::Show(OPERATOR, shown) => format!("show: {}", show(shown)),
         Effect::Show(client, shown) => format!("show client {client}: {}", show(shown)),
         Effect::DropClient(client) => format!("drop client {client}"),
-        Effect::Say(remark) => format!("log: {}", said(remark)),
+        Effect::Notify(remark) => format!("log: {}", said(remark)),
         Effect::WriteTerminationLog(account) => termination_log(account),
         Effect::Exit(status) => format!("exit {status}"),
     }
 }
 
 /// Line by line, as it is written.
-fn termination_log(account: &Account) -> String {
+fn termination_log(account: &EndReport) -> String {
     let text = termination_log::text(account);
     let lines = text.lines().map(|line| format!("\n         >   {line}"));
     format!("termination log:{}", lines.collect::<String>())
 }
 
-fn show(shown: &Shown) -> String {
+fn show(shown: &ShownToOperator) -> String {
     match shown {
-        Shown::Status(status) => show_status(status),
-        Shown::Health(probe, health) => format!("{probe:?}: {:?}", health.troubles),
+        ShownToOperator::Status(status) => show_status(status),
+        ShownToOperator::Health(probe, health) => format!("{probe:?}: {:?}", health.troubles),
     }
 }
 
@@ -81,9 +81,9 @@ fn show_status(status: &Status) -> String {
     lines.extend(status.ending.map(|ending| format!("next: {ending:?}")));
     lines.extend(status.jobs.iter().map(|job| {
         let place = match job.place {
-            ShownPlace::Waiting => "waiting".to_owned(),
-            ShownPlace::Held(connection) => format!("on {connection}"),
-            ShownPlace::Reporting => "reporting".to_owned(),
+            JobPlace::Waiting => "waiting".to_owned(),
+            JobPlace::Held(connection) => format!("on {connection}"),
+            JobPlace::Reporting => "reporting".to_owned(),
         };
         let cancelled = if job.is_cancelled { ", cancelled" } else { "" };
         format!("{}, {} old, {place}{cancelled}", job.subject.id, seconds(job.age))
@@ -114,12 +114,12 @@ fn show_status(status: &Status) -> String {
     lines.join("\n         >   ")
 }
 
-fn answer(answer: &Answer) -> String {
+fn answer(answer: &OperatorAnswer) -> String {
     let taken = match answer.taken {
-        Taken::Done => "done".to_owned(),
-        Taken::Already => "so already".to_owned(),
-        Taken::Refused(why) => format!("refused ({why})"),
-        Taken::Busy(why) => format!("busy ({why})"),
+        Disposition::Done => "done".to_owned(),
+        Disposition::Already => "so already".to_owned(),
+        Disposition::Refused(why) => format!("refused ({why})"),
+        Disposition::Busy(why) => format!("busy ({why})"),
     };
     let left = answer
         .left
@@ -159,17 +159,17 @@ fn state(state: WorkerState) -> &'static str {
     }
 }
 
-fn word(word: &Word) -> String {
+fn word(word: &ToWorker) -> String {
     match word {
-        Word::Hello { worker, state: now } => format!("hello {worker}, {}", state(*now)),
-        Word::Job { envelope, checkpoint } => {
+        ToWorker::Hello { worker, state: now } => format!("hello {worker}, {}", state(*now)),
+        ToWorker::Job { envelope, checkpoint } => {
             let shown: String = envelope.chars().take(40).collect();
             match checkpoint {
                 Some(checkpoint) => format!("job {shown}, checkpoint {checkpoint}"),
                 None => format!("job {shown}"),
             }
         }
-        Word::Lifecycle {
+        ToWorker::Lifecycle {
             state: now,
             reason,
             remaining,
@@ -177,11 +177,11 @@ fn word(word: &Word) -> String {
             let left = remaining.map_or(String::new(), |left| format!(", {} left", seconds(left)));
             format!("lifecycle {} ({}){left}", state(*now), reason.name())
         }
-        Word::Cancel { job, reason, grace } => {
+        ToWorker::Cancel { job, reason, grace } => {
             let reason = cancelled_by(*reason);
             format!("cancel {job} ({reason}), answer within {}", seconds(*grace))
         }
-        Word::Ok { job, about } => {
+        ToWorker::Ok { job, about } => {
             let about = match about {
                 About::Ack => "ack",
                 About::Fail => "fail",
@@ -191,11 +191,11 @@ fn word(word: &Word) -> String {
             };
             format!("ok {about} {job}")
         }
-        Word::Error { code, message, job } => {
+        ToWorker::Error { code, message, job } => {
             let job = job.as_ref().map_or(String::new(), |job| format!(" {job}"));
             format!("error {}{job}: {message}", self::code(*code))
         }
-        Word::Ping { id } => format!("ping {id}"),
+        ToWorker::Ping { id } => format!("ping {id}"),
     }
 }
 
@@ -273,7 +273,7 @@ pub fn call(call: &Call) -> String {
             format!("fail {job} by {worker}: {}{bare}", self::error(error))
         }
         Call::Requeue { worker, job, reason } => format!("requeue {job} by {worker}: {reason}"),
-        Call::Look { job } => format!("look at {job}"),
+        Call::GetJob { job } => format!("look at {job}"),
         Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
         Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
         Call::Manifest => "manifest".to_owned(),
@@ -306,19 +306,19 @@ fn list(jobs: &[JobId]) -> String {
 
 fn failure(failure: Failure) -> String {
     match failure {
-        Failure::Declined { retry_after } => {
+        Failure::RetryLater { retry_after } => {
             let after = retry_after.map_or(String::new(), |after| format!(", come back after {}", seconds(after)));
             format!("declined{after}")
         }
         Failure::NotSent => "not sent".to_owned(),
-        Failure::NoRoom => "no room".to_owned(),
+        Failure::Overloaded => "no room".to_owned(),
         Failure::NoCredentials => "no credentials".to_owned(),
         Failure::Unanswered => "unanswered".to_owned(),
         Failure::ServerError => "server error".to_owned(),
         Failure::Redirected => "redirected".to_owned(),
         Failure::Unauthorized => "unauthorized".to_owned(),
-        Failure::NotOffered => "not offered".to_owned(),
-        Failure::Foreign => "foreign".to_owned(),
+        Failure::Unsupported => "not offered".to_owned(),
+        Failure::NotFromBackend => "foreign".to_owned(),
         Failure::Unregistered => "unregistered".to_owned(),
         Failure::NotFound => "not found".to_owned(),
         Failure::Lost => "lost".to_owned(),
@@ -359,45 +359,45 @@ fn known(left: Option<Duration>) -> String {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table: one line for each")]
-fn said(remark: &Remark) -> String {
+fn said(remark: &Notice) -> String {
     match remark {
-        Remark::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
-        Remark::Stayed { what, why } => format!("{} changes nothing: {why}", what.name()),
-        Remark::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
-        Remark::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
-        Remark::Drained => "drained".to_owned(),
-        Remark::SameRequest(what, after) => format!("{} is the same request, after {}", what.name(), seconds(*after)),
-        Remark::StopBegan { held, forced } => {
+        Notice::StateChanged { state: now, reason } => format!("{} ({})", state(*now), reason.name()),
+        Notice::Stayed { what, why } => format!("{} changes nothing: {why}", what.name()),
+        Notice::DrainBegan { active, left } => format!("drain begins: {active} active, {} left", seconds(*left)),
+        Notice::Draining { active, left } => format!("draining: {active} active, {} left", seconds(*left)),
+        Notice::Drained => "drained".to_owned(),
+        Notice::SameRequest(what, after) => format!("{} is the same request, after {}", what.name(), seconds(*after)),
+        Notice::StopBegan { held, forced } => {
             let why = forced.map_or_else(
                 || "deadline".to_owned(),
                 |force| format!("forced by {}", self::force(force)),
             );
             format!("stop phase ({why}): {held} held")
         }
-        Remark::GraceEnded(force) => format!("no more grace: {}", self::force(*force)),
-        Remark::EndingAtOnce(force) => format!("ending at once: {}", self::force(*force)),
-        Remark::Killing => "killing".to_owned(),
-        Remark::KillGaveUp(StillThere::Held) => "the kernel holds processes".to_owned(),
-        Remark::KillGaveUp(StillThere::NoTime(waited)) => format!("no time left, {} after SIGKILL", seconds(*waited)),
-        Remark::KillGaveUp(StillThere::Overdue(late)) => format!("the time was over {} ago", seconds(*late)),
-        Remark::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
-        Remark::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
-        Remark::WorkerWasEnded { end, cause } => format!("worker was ended: {cause} ({end})"),
-        Remark::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
-        Remark::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
-        Remark::TooManyRestarts => "too many restarts".to_owned(),
-        Remark::StartPostponed => "start postponed: no process to be had".to_owned(),
-        Remark::NotReady => "the worker has not said ready in time".to_owned(),
-        Remark::ConnectionReady {
+        Notice::GraceEnded(force) => format!("no more grace: {}", self::force(*force)),
+        Notice::EndingAtOnce(force) => format!("ending at once: {}", self::force(*force)),
+        Notice::Killing => "killing".to_owned(),
+        Notice::KillGaveUp(StillThere::Held) => "the kernel holds processes".to_owned(),
+        Notice::KillGaveUp(StillThere::NoTime(waited)) => format!("no time left, {} after SIGKILL", seconds(*waited)),
+        Notice::KillGaveUp(StillThere::Overdue(late)) => format!("the time was over {} ago", seconds(*late)),
+        Notice::WorkerEnded(end, Manner::Orderly | Manner::Failed) => format!("worker ended: {end}"),
+        Notice::WorkerEnded(end, manner) => format!("worker ended: {end} ({manner:?})"),
+        Notice::WorkerWasEnded { end, cause } => format!("worker was ended: {cause} ({end})"),
+        Notice::DescendantsLeft(patience) => format!("descendants left: they get {}", seconds(*patience)),
+        Notice::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
+        Notice::TooManyRestarts => "too many restarts".to_owned(),
+        Notice::StartPostponed => "start postponed: no process to be had".to_owned(),
+        Notice::NotReady => "the worker has not said ready in time".to_owned(),
+        Notice::ConnectionReady {
             connection,
             concurrency,
             ..
         } => format!("connection {connection} is ready for {concurrency}"),
-        Remark::Capacity(news) => capacity(*news),
-        Remark::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
-        Remark::Claimed(job) => format!("claimed {job}"),
-        Remark::HandedOver(job, connection) => format!("handed {job} to {connection}"),
-        Remark::Settled(job, outcome) => {
+        Notice::Capacity(news) => capacity(*news),
+        Notice::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
+        Notice::Claimed(job) => format!("claimed {job}"),
+        Notice::HandedOver(job, connection) => format!("handed {job} to {connection}"),
+        Notice::Settled(job, outcome) => {
             let outcome = match outcome {
                 Outcome::Acked => "acked",
                 Outcome::Failed => "failed",
@@ -405,25 +405,25 @@ fn said(remark: &Remark) -> String {
             };
             format!("{job} is {outcome}")
         }
-        Remark::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
-        Remark::Void(job, why) => format!("{job} was delivered again for nothing: {why}"),
-        Remark::Replaced(job) => format!("{job} was delivered again and replaced where it waits"),
-        Remark::Adopted(job) => format!("{job} was delivered again and adopted"),
-        Remark::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
-        Remark::DoneTwice(job) => format!("{job} was done twice"),
-        Remark::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
-        Remark::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
-        Remark::Registered(worker) => format!("{worker} is registered"),
-        Remark::NotRegistered => "there is no registration".to_owned(),
-        Remark::TimedOut(job) => format!("{job} timed out"),
-        Remark::ResultDropped(job) => format!("the result of {job} is dropped"),
-        Remark::NoHandler { job, waits: Some(time) } => {
+        Notice::Abandoned(job, why) => format!("{job} is left to its visibility timeout: {why}"),
+        Notice::Void(job, why) => format!("{job} was delivered again for nothing: {why}"),
+        Notice::Replaced(job) => format!("{job} was delivered again and replaced where it waits"),
+        Notice::Adopted(job) => format!("{job} was delivered again and adopted"),
+        Notice::ReservationLost(job, CancelReason::Cancelled) => format!("{job} was cancelled"),
+        Notice::DoneTwice(job) => format!("{job} was done twice"),
+        Notice::ReservationLost(job, _) => format!("the reservation of {job} is lost"),
+        Notice::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
+        Notice::Registered(worker) => format!("{worker} is registered"),
+        Notice::NotRegistered => "there is no registration".to_owned(),
+        Notice::TimedOut(job) => format!("{job} timed out"),
+        Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
+        Notice::NoHandler { job, waits: Some(time) } => {
             format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))
         }
-        Remark::NoHandler { job, waits: None } => {
+        Notice::NoHandler { job, waits: None } => {
             format!("nobody takes {job} of type {}, and it holds the last credit", job.kind)
         }
-        Remark::CallFailed {
+        Notice::CallFailed {
             what,
             job,
             failure: how,
@@ -433,29 +433,29 @@ fn said(remark: &Remark) -> String {
             let job = job.as_ref().map_or(String::new(), |job| format!(" of {job}"));
             format!("{what}{job} failed: {}{retry}", failure(*how))
         }
-        Remark::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
-        Remark::QuietStays => "the backend still asks for quiet".to_owned(),
-        Remark::HeartbeatsRefused => "heartbeats are refused in every form".to_owned(),
-        Remark::FetchForm(form) => format!("FETCHes are taken in this form, {form:?}"),
-        Remark::HeartbeatIntervalCut { configured, used } => {
+        Notice::HeartbeatForm(form) => format!("heartbeats refused: trying the next form, {form:?}"),
+        Notice::QuietStays => "the backend still asks for quiet".to_owned(),
+        Notice::HeartbeatsRefused => "heartbeats are refused in every form".to_owned(),
+        Notice::FetchForm(form) => format!("FETCHes are taken in this form, {form:?}"),
+        Notice::HeartbeatIntervalCut { configured, used } => {
             format!(
                 "heartbeat interval cut from {} to {}",
                 seconds(*configured),
                 seconds(*used)
             )
         }
-        Remark::BackendIsAway(outage) => format!("the backend is away ({})", failure(outage.failure)),
-        Remark::BackendIsStillAway(outage) => format!("the backend is still away{}", self::outage(outage)),
-        Remark::BackendIsBack(outage) => format!("the backend is back after {}", seconds(outage.lasted)),
-        Remark::BackendIsUnsteady { failed } => format!("the backend comes and goes, {failed} requests failed"),
-        Remark::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
-        Remark::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
-        Remark::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
-        Remark::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
-        Remark::Summary(account) => {
+        Notice::BackendIsAway(outage) => format!("the backend is away ({})", failure(outage.failure)),
+        Notice::BackendIsStillAway(outage) => format!("the backend is still away{}", self::outage(outage)),
+        Notice::BackendIsBack(outage) => format!("the backend is back after {}", seconds(outage.lasted)),
+        Notice::BackendIsUnsteady { failed } => format!("the backend comes and goes, {failed} requests failed"),
+        Notice::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
+        Notice::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),
+        Notice::PrestopLapsed { later: None } => "preStop came to nothing".to_owned(),
+        Notice::PrestopLapsed { later } => format!("preStop came to nothing, a later one counts: {}", known(*later)),
+        Notice::Summary(account) => {
             let left = format!("{} cut off, {} unreported", account.cut_off, account.unreported);
             match (account.cause, account.worker) {
-                (Cause::Asked(_), _) => left,
+                (EndedBy::Asked(_), _) => left,
                 (cause, None) => format!("{cause:?}, {left}"),
                 (cause, Some(end)) => format!("{cause:?} ({end}), {left}"),
             }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::call::{Directive, Failure, Habits, Reply};
-use ojs_init::lifecycle::api::event::{Event, NotStarted, Request};
-use ojs_init::lifecycle::api::frames::{ErrorCode, Progress, Ready, Said};
+use ojs_init::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
+use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
+use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
 use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::lifecycle::api::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
@@ -82,23 +82,23 @@ fn client(text: &str) -> Result<Event, Wrong> {
     }
 }
 
-fn request(text: &str) -> Result<Request, Wrong> {
+fn request(text: &str) -> Result<OperatorRequest, Wrong> {
     if let Some(wait) = text.strip_prefix("wait ") {
         let until_idle = wait.starts_with("until idle");
         let most = wait.rsplit(' ').next().unwrap_or_default();
         let most = period(most)?;
-        return Ok(Request::Wait { until_idle, most });
+        return Ok(OperatorRequest::Wait { until_idle, most });
     }
     Ok(match text {
-        "quiet" => Request::Quiet,
-        "resume" => Request::Resume,
-        "terminate" => Request::Terminate,
-        "stop" => Request::Stop,
-        "prestop" => Request::Prestop,
-        "status" => Request::Status { until_end: false },
-        "status until the end" => Request::Status { until_end: true },
-        "whether it lives" => Request::Health(Probe::Live),
-        "whether it is ready" => Request::Health(Probe::Ready),
+        "quiet" => OperatorRequest::Quiet,
+        "resume" => OperatorRequest::Resume,
+        "terminate" => OperatorRequest::Terminate,
+        "stop" => OperatorRequest::Stop,
+        "prestop" => OperatorRequest::Prestop,
+        "status" => OperatorRequest::Status { until_end: false },
+        "status until the end" => OperatorRequest::Status { until_end: true },
+        "whether it lives" => OperatorRequest::Health(Probe::Live),
+        "whether it is ready" => OperatorRequest::Health(Probe::Ready),
         other => return Err(wrong("not a request", other)),
     })
 }
@@ -145,18 +145,18 @@ fn connection(text: &str) -> Result<Event, Wrong> {
     }
 }
 
-fn said(text: &str) -> Result<Said, Wrong> {
+fn said(text: &str) -> Result<FromWorker, Wrong> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
     let more_text = || Text::from(more);
     let optional = || (!more.is_empty()).then(more_text);
     Ok(match first {
-        "ready" => Said::Ready(ready(rest)?),
-        "ack" => Said::Ack {
+        "ready" => FromWorker::Ready(ready(rest)?),
+        "ack" => FromWorker::Ack {
             job: job(name),
             result: optional(),
         },
-        "fail" => Said::Fail {
+        "fail" => FromWorker::Fail {
             job: job(name),
             error: JobError {
                 code: Some("handler_error".into()),
@@ -167,11 +167,11 @@ fn said(text: &str) -> Result<Said, Wrong> {
                 backtrace: None,
             },
         },
-        "release" => Said::Release {
+        "release" => FromWorker::Release {
             job: job(name),
             reason: optional(),
         },
-        "progress" => Said::Progress {
+        "progress" => FromWorker::Progress {
             job: job(name),
             progress: Progress {
                 fraction: more_text(),
@@ -179,18 +179,18 @@ fn said(text: &str) -> Result<Said, Wrong> {
                 data: None,
             },
         },
-        "checkpoint" => Said::Checkpoint {
+        "checkpoint" => FromWorker::Checkpoint {
             job: job(name),
             state: more_text(),
         },
-        "heartbeat" => Said::Heartbeat { job: job(name) },
-        "pong" => Said::Pong { id: number(rest)? },
-        "garbage" => Said::Garbage {
+        "heartbeat" => FromWorker::Heartbeat { job: job(name) },
+        "pong" => FromWorker::Pong { id: number(rest)? },
+        "garbage" => FromWorker::Garbage {
             code: ErrorCode::NotJson,
             message: "not a JSON object".into(),
             job: None,
         },
-        "unknown" => Said::Garbage {
+        "unknown" => FromWorker::Garbage {
             code: ErrorCode::UnknownType,
             message: "unknown type".into(),
             job: None,
@@ -242,7 +242,7 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
     }
     if let Some(jobs) = text.strip_prefix("extended") {
         let jobs = jobs.split_whitespace().map(job).collect();
-        return Ok(Reply::Beaten {
+        return Ok(Reply::HeartbeatOk {
             directive: None,
             extended: Some(jobs),
         });
@@ -250,7 +250,7 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
     if let Some(view) = text.strip_prefix("it is ") {
         return looked(view);
     }
-    let directive = |directive| Reply::Beaten {
+    let directive = |directive| Reply::HeartbeatOk {
         directive,
         extended: None,
     };
@@ -262,12 +262,12 @@ pub fn reply(text: &str) -> Result<Reply, Wrong> {
         },
         "no jobs" => Reply::Fetched(Vec::new()),
         "beaten" => directive(None),
-        "usual" => Reply::Described(Habits::default()),
-        "amqp" => Reply::Described(Habits {
+        "usual" => Reply::Manifest(BackendTraits::default()),
+        "amqp" => Reply::Manifest(BackendTraits {
             discards_requeues: true,
             extends_from_start: false,
         }),
-        "lite" => Reply::Described(Habits {
+        "lite" => Reply::Manifest(BackendTraits {
             discards_requeues: true,
             extends_from_start: true,
         }),
@@ -287,18 +287,18 @@ fn failure(text: &str) -> Result<Option<Failure>, Wrong> {
         "conflict" => Failure::Conflict { was_sent_twice: false },
         "conflict, sent twice" => Failure::Conflict { was_sent_twice: true },
         "not sent" => Failure::NotSent,
-        "no room" => Failure::NoRoom,
+        "no room" => Failure::Overloaded,
         "no credentials" => Failure::NoCredentials,
-        "declined" => Failure::Declined { retry_after: None },
+        "declined" => Failure::RetryLater { retry_after: None },
         "unauthorized" => Failure::Unauthorized,
-        "not offered" => Failure::NotOffered,
-        "foreign" => Failure::Foreign,
+        "not offered" => Failure::Unsupported,
+        "foreign" => Failure::NotFromBackend,
         "unregistered" => Failure::Unregistered,
         "lost" => Failure::Lost,
         "already completed" => Failure::AlreadyCompleted,
         "refused" => Failure::Refused,
         other => match other.strip_prefix("declined, come back after ") {
-            Some(after) => Failure::Declined {
+            Some(after) => Failure::RetryLater {
                 retry_after: Some(period(after)?),
             },
             None => return Ok(None),
@@ -331,7 +331,7 @@ fn looked(text: &str) -> Result<Reply, Wrong> {
             other => return Err(wrong("not shown", other)),
         }
     }
-    Ok(Reply::Looked(view))
+    Ok(Reply::JobSeen(view))
 }
 
 /// `job-1 job-2(type sms, timeout 5s, attempt 3/3, started s2, size 500, id_bytes 1025, checkpoint {})`

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::capacity::CapacityNews;
 use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::Account;
+use crate::lifecycle::api::end_report::EndReport;
 use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::ids::{ConnectionId, ProcessId, Text, WorkerId};
@@ -17,7 +17,7 @@ use crate::lifecycle::api::worker_end::{Manner, StillThere, WorkerEnd};
 
 /// What is worth a line in the log. The texts are the shell's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Remark {
+pub enum Notice {
     /// The state changed.
     StateChanged {
         /// To this.
@@ -192,5 +192,5 @@ pub enum Remark {
         later: Option<Duration>,
     },
     /// How it all ended: the last words.
-    Summary(Box<Account>),
+    Summary(Box<EndReport>),
 }
