@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use ojs_init::config::{Backend as BackendConfig, BackendUrl, Header, Secret};
+use ojs_init::config::{self, Environment, Flags};
 use ojs_init::daemon::backend::lanes::{Heard, Lanes};
 use ojs_init::daemon::backend::settings::LaneSettings;
 use ojs_init::lifecycle::api::call::{Call, Failure, Reply};
@@ -13,7 +13,6 @@ use ojs_init::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
 use ojs_init::lifecycle::api::frames::Progress;
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::api::job::JobError;
-use ojs_init::lifecycle::api::options::{FinalState, Leftovers};
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::api::words::WorkerState;
 use ojs_init::os::clock;
@@ -34,26 +33,14 @@ pub const SLACK: Duration = Duration::from_secs(3);
 pub const TOKEN: &str = "hunter2-token";
 
 pub fn settings(url: &str) -> LaneSettings {
+    let variables = [
+        format!("OJS_URL={url}"),
+        format!("OJS_AUTH_TOKEN={TOKEN}"),
+        "OJS_INIT_HEADERS=X-OJS-Tenant: acme\nX-Api-Key: hunter2-key".to_owned(),
+    ];
+    let environment = Environment::from_entries(variables.iter().map(String::as_bytes));
     LaneSettings {
-        backend: BackendConfig {
-            url: Some(BackendUrl::parse(url).unwrap()),
-            auth_token_file: None,
-            auth_token: Secret::parse(TOKEN),
-            pass_token: false,
-            final_state: FinalState::Terminate,
-            headers: vec![
-                Header::new("X-OJS-Tenant", "acme").unwrap(),
-                Header::new("X-Api-Key", "hunter2-key").unwrap(),
-            ],
-            ca_file: None,
-            cert_file: None,
-            key_file: None,
-            connect_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(10),
-            leftovers: Leftovers::Fail,
-            shutdown_error_type: "ShutdownError".to_owned(),
-            shutdown_error_code: "shutdown".to_owned(),
-        },
+        backend: config::load(&Flags::default(), &environment).unwrap().backend,
         url_setting: format!("backend.url = {url} (OJS_URL)"),
         identity: Identity {
             hostname: "host".to_owned(),
