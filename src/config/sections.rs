@@ -1,5 +1,5 @@
 //! The typed configuration, section by section. Each field stands beside the key that fills it, and means what the row of
-//! that key says. Durations are durations; everything else says its unit.
+//! that key says.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -46,7 +46,7 @@ sections! {
         log: Log = Log::of(&settings),
         backend: Backend = Backend::of(&settings),
         worker: Worker = Worker::of(&settings),
-        /// For a worker that knows signals but no protocol.
+        /// They are for a worker that knows signals but no protocol.
         signals: TransitionSignals = signals(&settings),
         health: Health = Health::of(&settings),
         paths: Paths = Paths::of(&settings, environment),
@@ -93,9 +93,9 @@ sections! {
 
     /// The connection to the backend.
     Backend(settings: &Settings) {
-        /// Always set when the mode is not none.
+        /// It is always set when the mode is not none.
         url: Option<BackendUrl> = settings.value(&keys::URL),
-        /// Goes before `auth_token`.
+        /// It goes before `auth_token`.
         auth_token_file: Option<PathBuf> = settings.value(&keys::AUTH_TOKEN_FILE),
         auth_token: Option<Secret> = settings.value(&keys::AUTH_TOKEN),
         pass_token: bool = settings.value(&keys::PASS_TOKEN),
@@ -103,7 +103,7 @@ sections! {
         headers: Vec<Header> = settings.value(&keys::HEADERS),
         /// `None`: the public roots.
         ca_file: Option<PathBuf> = settings.value(&keys::CA_FILE),
-        /// Set exactly when `key_file` is.
+        /// It is set exactly when `key_file` is.
         cert_file: Option<PathBuf> = settings.value(&keys::CERT_FILE),
         key_file: Option<PathBuf> = settings.value(&keys::KEY_FILE),
         connect_timeout: Duration = settings.value(&keys::CONNECT_TIMEOUT),
@@ -115,12 +115,12 @@ sections! {
 
     /// The worker and its jobs.
     Worker(settings: &Settings) {
-        /// Never empty.
+        /// There is at least one.
         queues: Vec<String> = settings.value(&keys::QUEUES),
         concurrency: u32 = settings.value(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
-        /// Holds until registration recommends another; never above a third of `visibility_timeout`.
+        /// It holds until registration recommends another, and is never above a third of `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
         /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.
         heartbeat_interval_is_explicit: bool = settings.is_set(&keys::HEARTBEAT_INTERVAL),
@@ -131,7 +131,7 @@ sections! {
         socket_users: Vec<u32> = settings.value(&keys::SOCKET_USERS),
         ready_timeout: Duration = settings.value(&keys::READY_TIMEOUT),
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
-        /// In bytes.
+        /// Its unit is the byte.
         max_frame: u64 = settings.value(&keys::MAX_FRAME).0,
         tell_worker: bool = settings.value(&keys::TELL_WORKER),
     }
