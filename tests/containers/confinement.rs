@@ -1,5 +1,7 @@
 //! Containers that may less than usual, and containers that are not alone.
 
+use std::time::Duration;
+
 use ojs_devserver::{JobState, Options, Server};
 
 use crate::container::{Start, become_state, busy_with, enqueue, errors, was_cut_off};
@@ -87,11 +89,23 @@ fn shared_namespace() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+fn with_little_memory(server: &Server) -> Start {
+    let start = Start::worker(server);
+    MEMORY.iter().fold(start, |start, option| start.option(option))
+}
+
+/// A backend for a container that may get nowhere for a while: heartbeats that are late lose it no job.
+fn patient() -> Server {
+    Server::start(Options {
+        heartbeat_timeout: Duration::from_secs(600),
+        ..Options::default()
+    })
+    .unwrap()
+}
+
 fn out_of_memory() {
-    let server = Server::start(Options::default()).unwrap();
-    let start = MEMORY
-        .iter()
-        .fold(Start::worker(&server), |start, option| start.option(option));
+    let server = patient();
+    let start = with_little_memory(&server);
     let worker = start.start();
     // Once is enough.
     let job = server
@@ -106,10 +120,8 @@ fn out_of_memory() {
 }
 
 fn out_of_memory_and_back() {
-    let server = Server::start(Options::default()).unwrap();
-    let start = MEMORY
-        .iter()
-        .fold(Start::worker(&server), |start, option| start.option(option));
+    let server = patient();
+    let start = with_little_memory(&server);
     let worker = start.with("OJS_RESTART", "on-failure").start();
     server
         .enqueue(r#"{"type":"grow","args":[0],"retry":{"max_attempts":1}}"#)

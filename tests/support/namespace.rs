@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+
+use super::sys::set_ignored;
 
 /// Starts the command as PID 1 of a new PID namespace, with a `/proc` that shows it. Needs root. Returns its pid out here;
 /// whoever gets it reaps it.
@@ -21,12 +23,26 @@ pub fn spawn_as_pid_1(mut command: Command) -> i32 {
 }
 
 /// Starts the command; whoever gets its pid reaps it.
+pub fn spawn(command: Command) -> i32 {
+    spawn_child(command).id().cast_signed()
+}
+
+/// Starts the command with the signals of a terminal: what nohup, or a shell that put the tests into the background, ignores is
+/// none of its business.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test is the outside world: it starts the init"
 )]
-pub fn spawn(mut command: Command) -> i32 {
-    command.spawn().unwrap().id().cast_signed()
+pub fn spawn_child(mut command: Command) -> Child {
+    let not_ignored = || {
+        [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]
+            .map(|signal| set_ignored(signal, false))
+            .into_iter()
+            .collect()
+    };
+    // SAFETY: system calls only.
+    unsafe { command.pre_exec(not_ignored) };
+    command.spawn().unwrap()
 }
 
 fn own_proc() -> io::Result<()> {

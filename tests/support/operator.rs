@@ -15,6 +15,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::{CloneFlags, setns};
 
 use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::namespace::spawn_child;
 use crate::support::under_test;
 use crate::support::wait::{now, wait_until};
 
@@ -156,13 +157,13 @@ fn start_with(stage: &Stage, init: &Init, place: Place, uid: u32, words: &[&str]
 }
 
 /// Starts a command there.
-pub fn command_in(place: Place, init: &Init, mut command: Command) -> Child {
+pub fn command_in(place: Place, init: &Init, command: Command) -> Child {
     let namespace = (place == Place::Inside).then(|| File::open(format!("/proc/{}/ns/pid", init.pid)).unwrap());
     let start = move || {
         if let Some(namespace) = namespace {
             setns(namespace, CloneFlags::CLONE_NEWPID).unwrap();
         }
-        command.spawn().unwrap()
+        spawn_child(command)
     };
     std::thread::spawn(start).join().unwrap()
 }

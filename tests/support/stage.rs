@@ -158,6 +158,14 @@ impl Stage {
         never("a FETCH", || self.count(Endpoint::Fetch) > most);
     }
 
+    /// Makes jobs available and watches that nobody asks for them. A FETCH that was on its way came before.
+    pub fn are_not_fetched(&self, jobs: impl IntoIterator<Item = u32>) {
+        self.fetches_have_stopped();
+        let before = self.count(Endpoint::Fetch);
+        self.enqueue(jobs);
+        never("a FETCH", || self.count(Endpoint::Fetch) > before);
+    }
+
     /// The time between two requests to this endpoint that half of `count` further ones stay below: a busy machine makes
     /// single ones late.
     pub fn usual_gap(&self, endpoint: Endpoint, count: usize) -> Duration {
@@ -308,6 +316,12 @@ impl Init {
     /// What it wrote to its log, and its worker to standard error.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// How long ago something was last written to its log.
+    pub fn silent_for(&self) -> Duration {
+        let written = std::fs::metadata(&self.log).and_then(|log| log.modified()).unwrap();
+        written.elapsed().unwrap_or_default()
     }
 
     /// The warnings and errors in its log.

@@ -41,8 +41,7 @@ fn quiet_and_resume_are_done_once_and_so_already_the_second_time() {
     init.notes_times("lifecycle quiet control", 2);
     init.notes_times("lifecycle running control", 2);
     run(&stage, &init, &["quiet"]);
-    stage.enqueue([2]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
     assert!(stage.outcomes("j2").is_empty());
 }
 

@@ -25,8 +25,7 @@ fn a_hook_quiets_the_worker_and_returns_after_its_time() {
     let in_time = Duration::from_millis(700)..Duration::from_secs(4);
     assert!(in_time.contains(&came.took), "{came:?}");
     init.notes_line("lifecycle quiet control");
-    stage.enqueue([2]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn gs_r004_an_answer_names_no_job_no_label_and_no_url() {
     probes.become_(WITHDRAWN);
     for path in ["/livez", "/readyz", "/healthz", "/", "/j4711"] {
         let body = probes.get(path).body;
-        for secret in ["4711", "swordfish", &stage.backend.url()] {
+        for secret in ["j4711", "swordfish", &stage.backend.url()] {
             assert!(!body.contains(secret), "{path}: {body}");
         }
     }

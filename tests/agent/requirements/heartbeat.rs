@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{OBEYS, OFTEN, WORKS};
+use super::{OBEYS, OFTEN, REGULAR, WORKS};
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::wait::wait_until;
@@ -82,7 +82,7 @@ fn h_05_a_heartbeat_introduces_the_worker_as_its_registration_does() {
 #[test]
 fn h_06_the_state_in_the_reply_is_followed_as_far_as_the_transitions_allow() {
     let stage = Stage::new();
-    let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+    let mut init = stage.worker(OBEYS).with(REGULAR.0, REGULAR.1).start();
     stage.states_become(&["running"]);
     // Words that nobody knows ask for nothing.
     stage.backend.direct("confused", "dance");
@@ -104,9 +104,10 @@ fn h_06_with_server_resume_a_server_lifts_the_quiet_that_it_made_and_no_other() 
     let stage = Stage::new();
     let mut init = stage
         .worker(OBEYS)
-        .with(OFTEN.0, OFTEN.1)
+        .with(REGULAR.0, REGULAR.1)
         .with("OJS_SERVER_RESUME", "true")
         .start();
+    init.notes_line("ready");
     stage.states_become(&["running"]);
     stage.backend.direct("quiet", "quiet");
     init.notes_line("lifecycle quiet server");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::course::{course, holding, holding_all, place};
-use super::{CUT_SHORT, OFTEN, SELDOM, STUCK};
+use super::{CUT_SHORT, OFTEN, REGULAR, SELDOM, STUCK};
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage, never};
 use crate::support::wait::{now, wait_until};
@@ -87,14 +87,14 @@ fn gs_005_what_the_grace_period_cuts_off_fails_with_shutdown_error_also_when_the
 #[test]
 fn gs_r001_sigtstp_is_quiet_and_no_end() {
     let stage = Stage::new();
-    let mut init = holding(&stage, &[OFTEN]);
+    let mut init = holding(&stage, &[REGULAR]);
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
     init.order("ack j1");
     stage.becomes("j1", &[Outcome::Acked(None)]);
-    stage.enqueue([2]);
     // Idle and quiet, it neither ends nor fetches.
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
     assert!(init.is_running());
     assert_eq!(stage.count(Endpoint::Deregister), 0);
     stage.wait_for_more(Endpoint::Heartbeat, 2);
@@ -192,7 +192,8 @@ fn w_4_the_worker_deregisters_itself() {
 #[test]
 fn w_5_the_last_heartbeat_says_terminated_where_the_backend_wants_it() {
     let stage = Stage::new();
-    let mut init = holding(&stage, &[OFTEN, ("OJS_FINAL_STATE", "terminated")]);
+    let mut init = holding(&stage, &[SELDOM, ("OJS_FINAL_STATE", "terminated")]);
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTERM);
     stage.states_become(&["running", "quiet", "terminate"]);
     init.order("ack j1");

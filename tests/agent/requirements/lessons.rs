@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::course::{course, holding, holding_all, place};
-use super::{CUT_SHORT, LISTENS, OBEYS, OFTEN, SELDOM, STUCK};
+use super::{CUT_SHORT, LISTENS, OBEYS, OFTEN, REGULAR, SELDOM, STUCK};
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage, never};
 use crate::support::proc;
@@ -241,7 +241,7 @@ fn a_12_one_deadline_holds_for_everything_pauses_included() {
 #[test]
 fn a_13_whoever_asks_and_however_often_the_shutdown_runs_once() {
     let stage = Stage::new();
-    let mut init = holding(&stage, &[OFTEN, CUT_SHORT[1]]);
+    let mut init = holding(&stage, &[REGULAR, CUT_SHORT[1]]);
     // Asked with the answer to each heartbeat, then by a signal, then by a signal that forces.
     stage.backend.direct("terminate", "terminate");
     init.notes_line("lifecycle terminate server");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{OBEYS, OFTEN, SELDOM};
+use super::course::holding;
+use super::{OBEYS, OFTEN, REGULAR, SELDOM};
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Stage, never};
 use crate::support::proc;
@@ -31,15 +32,17 @@ fn l_01_every_heartbeat_says_one_of_three_states_and_nothing_is_said_after_the_e
 #[test]
 fn l_02_every_heartbeat_says_the_state_and_a_change_is_told_at_once() {
     let stage = Stage::new();
-    let mut init = stage.worker(OBEYS).with(SELDOM.0, SELDOM.1).start();
+    let mut init = holding(&stage, &[SELDOM]);
     stage.states_become(&["running"]);
-    init.notes_line("ready");
     let began = now();
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
     init.signal(libc::SIGCONT);
     stage.states_become(&["running", "quiet", "running"]);
-    init.stops();
+    init.signal(libc::SIGTERM);
+    stage.states_become(&["running", "quiet", "running", "quiet", "terminate"]);
+    init.order("ack j1");
+    init.ends_with(0);
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     assert_eq!(stage.states(), ["running", "quiet", "running", "quiet", "terminate"]);
     let beats = stage.backend.records_of(Endpoint::Heartbeat);
@@ -49,14 +52,12 @@ fn l_02_every_heartbeat_says_the_state_and_a_change_is_told_at_once() {
 #[test]
 fn l_03_sigtstp_makes_it_quiet_and_active_jobs_go_on() {
     let stage = Stage::new();
-    stage.enqueue([1]);
-    let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
-    init.notes_line("job j1");
+    let mut init = holding(&stage, &[SELDOM]);
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTSTP);
     init.notes_line("lifecycle quiet sigtstp");
     stage.states_become(&["running", "quiet"]);
-    stage.enqueue([2]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
     init.order("ack j1");
     stage.becomes("j1", &[Outcome::Acked(None)]);
     assert!(init.is_running());
@@ -82,25 +83,23 @@ fn l_03_a_server_that_says_quiet_makes_it_quiet() {
 fn l_04_sigterm_makes_it_terminate_and_the_active_job_is_finished_before_the_end() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let script = "
-link = Link()
-link.ready()
-held = link.job()
-link.until('lifecycle')
-note_signals(signal.SIGTERM)
-time.sleep(0.2)
-link.ack(held)
-link.note_all()";
-    let mut init = stage.worker(script).with(OFTEN.0, OFTEN.1).start();
+    // SIGTERM does not end it.
+    let script = format!("note_signals(signal.SIGTERM); {OBEYS}; rest()");
+    let mut init = stage.worker(&script).with(SELDOM.0, SELDOM.1).start();
     init.notes_line("job j1");
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTERM);
+    init.notes_line("lifecycle terminate sigterm");
+    stage.states_become(&["running", "quiet", "terminate"]);
+    stage.are_not_fetched([2]);
+    assert!(stage.outcomes("j1").is_empty() && !init.notes().contains(&"signal 15".to_owned()));
+    init.order("ack j1");
     init.notes_line("signal 15");
+    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
     crate::support::sys::send(proc::children(init.pid)[0], libc::SIGKILL).unwrap();
     init.ends_with(0);
-    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
     assert_eq!(stage.states(), ["running", "quiet", "terminate"]);
-    let fetches = stage.backend.records_of(Endpoint::Fetch);
-    assert!(stage.settled_at("j1") > fetches.last().unwrap().at + Duration::from_millis(150));
+    assert!(stage.outcomes("j2").is_empty());
 }
 
 #[test]
@@ -108,13 +107,12 @@ fn l_04_a_server_that_says_terminate_makes_it_terminate_as_sigterm_does() {
     for (state, directive) in vocabularies("terminate") {
         let stage = Stage::new();
         stage.enqueue([1]);
-        let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+        let mut init = stage.worker(OBEYS).with(REGULAR.0, REGULAR.1).start();
         init.notes_line("job j1");
         stage.backend.direct(state, directive);
         init.notes_line("lifecycle terminate server");
         stage.states_become(&["running", "quiet", "terminate"]);
-        stage.enqueue([2]);
-        stage.fetches_have_stopped();
+        stage.are_not_fetched([2]);
         assert!(init.is_running());
         init.order("ack j1");
         init.ends_with(0);
@@ -128,8 +126,9 @@ fn l_05_sigterm_and_a_server_lead_from_quiet_to_terminate() {
     for is_signal in [true, false] {
         let stage = Stage::new();
         stage.enqueue([1]);
-        let mut init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+        let mut init = stage.worker(OBEYS).with(REGULAR.0, REGULAR.1).start();
         init.notes_line("job j1");
+        stage.states_become(&["running"]);
         init.signal(libc::SIGTSTP);
         stage.states_become(&["running", "quiet"]);
         if is_signal {
@@ -155,15 +154,16 @@ fn l_06_sigcont_leads_from_quiet_back_to_running() {
     init.signal(libc::SIGTSTP);
     init.notes_line("lifecycle quiet sigtstp");
     stage.states_become(&["running", "quiet"]);
-    stage.enqueue([1]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([1]);
     assert!(stage.outcomes("j1").is_empty());
     init.signal(libc::SIGCONT);
     init.notes_line("lifecycle running sigcont");
     init.notes_line("job j1");
+    init.signal(libc::SIGTERM);
+    stage.states_become(&["running", "quiet", "running", "quiet", "terminate"]);
     init.order("ack j1");
-    stage.becomes("j1", &[Outcome::Acked(None)]);
-    init.stops();
+    init.ends_with(0);
+    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
     assert_eq!(stage.states(), ["running", "quiet", "running", "quiet", "terminate"]);
 }
 
@@ -171,7 +171,7 @@ fn l_06_sigcont_leads_from_quiet_back_to_running() {
 fn l_06_a_server_that_says_running_lifts_no_quiet() {
     for (state, directive) in [("running", ""), ("active", "continue"), ("running", "running")] {
         let stage = Stage::new();
-        let init = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1).start();
+        let init = stage.worker(OBEYS).with(REGULAR.0, REGULAR.1).start();
         stage.states_become(&["running"]);
         init.signal(libc::SIGTSTP);
         stage.states_become(&["running", "quiet"]);
@@ -217,10 +217,11 @@ fn l_08_nothing_leads_back_from_terminate() {
     stage.enqueue([1]);
     let mut init = stage
         .worker(OBEYS)
-        .with(OFTEN.0, OFTEN.1)
+        .with(REGULAR.0, REGULAR.1)
         .with("OJS_SERVER_RESUME", "true")
         .start();
     init.notes_line("job j1");
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTERM);
     stage.states_become(&["running", "quiet", "terminate"]);
     init.signal(libc::SIGTSTP);

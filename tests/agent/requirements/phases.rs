@@ -87,8 +87,7 @@ fn p_05_quiet_refuses_assignments_but_the_worker_stays_registered_until_its_last
     stage.states_become(&["running"]);
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
-    stage.enqueue([2]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
     init.signal(libc::SIGTERM);
     stage.states_become(&["running", "quiet", "terminate"]);
     stage.wait_for_more(Endpoint::Heartbeat, 2);

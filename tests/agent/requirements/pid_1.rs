@@ -1,7 +1,7 @@
 //! PID 1 of a container, and what the log says about the end.
 
 use super::course::{holding, holding_all};
-use super::{OBEYS, OFTEN};
+use super::{OBEYS, OFTEN, SELDOM};
 use crate::stage::{PATIENCE, Stage};
 use crate::support::proc;
 use crate::support::wait::wait_until;
@@ -22,7 +22,7 @@ for _ in range(5):
 link = Link()
 link.ready()
 link.work()";
-    let mut init = stage.worker(script).with(OFTEN.0, OFTEN.1).start();
+    let mut init = stage.worker(script).with(SELDOM.0, SELDOM.1).start();
     init.notes_line("ready");
     assert_eq!(proc::inner_pid(init.pid), Some(1));
     let daemons = || init.notes().iter().filter(|line| line.starts_with("daemon")).count();
@@ -30,6 +30,7 @@ link.work()";
     // The worker alone, and no zombie.
     let is_clean = wait_until(PATIENCE, || proc::children(init.pid).len() == 1);
     assert!(is_clean, "{:?}", proc::children(init.pid));
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
     init.stops();

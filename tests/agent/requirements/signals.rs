@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::course::{course, holding, place};
-use super::{CUT_SHORT, LISTENS, OBEYS, OFTEN, SELDOM};
+use super::{CUT_SHORT, LISTENS, OBEYS, OFTEN, REGULAR, SELDOM};
 use crate::backend::{Endpoint, Outcome};
 use crate::stage::{PATIENCE, Stage, never};
 use crate::support::wait::{now, wait_until};
@@ -15,8 +15,7 @@ fn s_01_sigterm_lets_the_active_job_finish_while_heartbeats_go_on_and_the_status
     let mut init = holding(&stage, &[OFTEN]);
     init.signal(libc::SIGTERM);
     init.notes_line("lifecycle terminate sigterm");
-    stage.enqueue([2]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
     stage.wait_for_more(Endpoint::Heartbeat, 3);
     init.order("ack j1");
     init.ends_with(0);
@@ -90,8 +89,7 @@ fn s_05_sigcont_ends_a_quiet_and_jobs_are_fetched_within_a_polling_interval() {
     init.notes_line("ready");
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
-    stage.enqueue([1]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([1]);
     let resumed = now();
     init.signal(libc::SIGCONT);
     init.notes_line("lifecycle running sigcont");
@@ -104,13 +102,13 @@ fn s_05_sigcont_ends_a_quiet_and_jobs_are_fetched_within_a_polling_interval() {
 #[test]
 fn s_06_sigcont_in_terminate_changes_nothing() {
     let stage = Stage::new();
-    let mut init = holding(&stage, &[OFTEN]);
+    let mut init = holding(&stage, &[SELDOM]);
+    stage.states_become(&["running"]);
     init.signal(libc::SIGTERM);
     stage.states_become(&["running", "quiet", "terminate"]);
     init.signal_again(libc::SIGCONT);
     init.logs("SIGCONT: nothing changes: terminate is irreversible");
-    stage.enqueue([2]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([2]);
     init.order("ack j1");
     init.ends_with(0);
     assert_eq!(stage.states(), ["running", "quiet", "terminate"]);
@@ -126,8 +124,7 @@ fn s_07_sigtstp_while_running_is_quiet_for_the_backend_and_the_worker() {
     init.signal(libc::SIGTSTP);
     init.notes_line("lifecycle quiet sigtstp");
     stage.states_become(&["running", "quiet"]);
-    stage.enqueue([1]);
-    stage.fetches_have_stopped();
+    stage.are_not_fetched([1]);
     assert!(!init.notes().contains(&"job j1".to_owned()));
     init.stops();
 }
@@ -208,13 +205,15 @@ fn s_11_sigterm_is_no_exit_while_a_job_is_active() {
 fn s_12_sigterm_works_as_pid_1_and_as_any_other_process() {
     for is_pid_1 in [true, false] {
         let stage = Stage::new();
-        let start = stage.worker(OBEYS).with(OFTEN.0, OFTEN.1);
+        stage.enqueue([1]);
+        let start = stage.worker(OBEYS).with(SELDOM.0, SELDOM.1);
         let shell = ["sh", "-c", r#""$0" "$@"; exit $?"#];
         let mut init = if is_pid_1 {
             start.start()
         } else {
             start.through(&shell).start()
         };
+        init.notes_line("job j1");
         stage.states_become(&["running"]);
         let ours = if is_pid_1 {
             init.pid
@@ -223,6 +222,8 @@ fn s_12_sigterm_works_as_pid_1_and_as_any_other_process() {
         };
         assert_eq!(proc::inner_pid(ours) == Some(1), is_pid_1);
         sys::send(ours, libc::SIGTERM).unwrap();
+        stage.states_become(&["running", "quiet", "terminate"]);
+        init.order("ack j1");
         init.ends_with(0);
         assert_eq!(stage.states(), ["running", "quiet", "terminate"]);
         assert_eq!(stage.count(Endpoint::Deregister), 1);
@@ -232,14 +233,17 @@ fn s_12_sigterm_works_as_pid_1_and_as_any_other_process() {
 #[test]
 fn s_13_sigterm_ends_the_fetching_then_the_worker_and_the_backend_hears_it_in_order() {
     let stage = Stage::new();
-    let mut init = stage.worker(OBEYS).with(SELDOM.0, SELDOM.1).start();
-    init.notes_line("ready");
+    let mut init = holding(&stage, &[SELDOM]);
     stage.states_become(&["running"]);
     let began = now();
-    init.stops();
+    init.signal(libc::SIGTERM);
+    stage.states_become(&["running", "quiet", "terminate"]);
+    init.order("ack j1");
+    init.ends_with(0);
     let course = course(&stage, began);
-    let terminate = place(&course, "beat terminate []");
-    assert!(place(&course, "beat quiet []") < terminate, "{course:?}");
+    let order =
+        ["beat quiet [j1]", "beat terminate [j1]", "ack j1", "beat terminate []"].map(|line| place(&course, line));
+    assert!(order.is_sorted(), "{course:?}");
     // One FETCH may have been on its way.
     let fetches = course.iter().filter(|line| *line == "fetch").count();
     assert!(fetches <= 1, "{course:?}");
@@ -249,7 +253,7 @@ fn s_13_sigterm_ends_the_fetching_then_the_worker_and_the_backend_hears_it_in_or
 #[test]
 fn s_14_without_any_signal_the_answers_to_heartbeats_do_the_same() {
     let stage = Stage::new();
-    let mut init = holding(&stage, &[OFTEN]);
+    let mut init = holding(&stage, &[REGULAR]);
     stage.backend.direct("quiet", "");
     init.notes_line("lifecycle quiet server");
     stage.fetches_have_stopped();

@@ -189,18 +189,18 @@ fn the_token_is_used_and_is_nowhere_to_be_seen() {
     let script = "note('token', os.environ.get('OJS_AUTH_TOKEN')); link = Link(); link.ready(); link.work()";
     let mut init = stage
         .worker(script)
-        .with_all(&[("OJS_AUTH_TOKEN", "sekrit-4711"), ("OJS_LOG_LEVEL", "trace")])
+        .with_all(&[("OJS_AUTH_TOKEN", "sekrit-token"), ("OJS_LOG_LEVEL", "trace")])
         .start();
     stage.wait_for_outcomes();
     assert_eq!(init.noted("token"), "None");
     let environ = std::fs::read(format!("/proc/{}/environ", init.pid)).unwrap();
     assert!(String::from_utf8_lossy(&environ).contains("OJS_URL"));
-    assert!(!String::from_utf8_lossy(&environ).contains("4711"));
+    assert!(!String::from_utf8_lossy(&environ).contains("sekrit"));
     init.stops();
-    assert!(!init.log().contains("4711"));
+    assert!(!init.log().contains("sekrit"));
     assert!(init.log().contains("trace"));
     for record in stage.backend.records() {
-        assert_eq!(record.request.header("authorization"), Some("Bearer sekrit-4711"));
+        assert_eq!(record.request.header("authorization"), Some("Bearer sekrit-token"));
     }
 }
 
