@@ -15,7 +15,7 @@ use crate::os::socket::Stream;
 use crate::os::stdio;
 use crate::signal::Signal;
 use crate::wire::operator::control::ControlReply;
-use crate::wire::text::seconds;
+use crate::wire::text::{active_jobs, seconds};
 
 /// A preStop hook takes no longer than it is told to when there is no instance or no answer, but for this long it tries
 /// even if it is told to wait for less.
@@ -122,7 +122,7 @@ fn say(line: &str) -> Exit {
 
 /// What came of a request that was taken.
 fn happened(request: OperatorRequest, told: &ControlReply) -> String {
-    let jobs = jobs(told.active);
+    let jobs = active_jobs(told.active);
     let now = if told.has_changed { "now" } else { "already" };
     match (request, told.phase.as_str()) {
         (OperatorRequest::Quiet, "quiet") => format!("the worker is quiet {now}, {jobs}"),
@@ -135,7 +135,7 @@ fn happened(request: OperatorRequest, told: &ControlReply) -> String {
 
 /// Where the instance is, in words.
 fn where_it_is(told: &ControlReply) -> String {
-    let jobs = jobs(told.active);
+    let jobs = active_jobs(told.active);
     let left = told.left.map(seconds).unwrap_or_default();
     match told.phase.as_str() {
         "running" => format!("the worker is running, {jobs}"),
@@ -144,14 +144,6 @@ fn where_it_is(told: &ControlReply) -> String {
         "end_game" => format!("the worker is terminating, {jobs}: it has {left} to end"),
         "stop" => format!("the worker is being stopped, {jobs}: ojs-init is gone in {left} at the latest"),
         other => format!("the worker is in phase {other}, {jobs}"),
-    }
-}
-
-fn jobs(count: u64) -> String {
-    match count {
-        0 => "no job active".to_owned(),
-        1 => "1 job active".to_owned(),
-        count => format!("{count} jobs active"),
     }
 }
 

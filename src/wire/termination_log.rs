@@ -10,6 +10,7 @@ use crate::lifecycle::api::end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
 use crate::lifecycle::api::ids::{JobId, Text};
 use crate::lifecycle::api::words::Reason;
 use crate::signal::Signal;
+use crate::wire::text::{asked_by, beginning, several};
 
 /// Most bytes of it: what Kubernetes reads of the file of one container.
 pub const MOST_BYTES: usize = 4096;
@@ -113,8 +114,8 @@ fn when(account: &EndReport) -> String {
 fn course(account: &EndReport) -> String {
     let cut_off = match (account.cut_off, account.status) {
         (0, _) => String::new(),
-        (count, Some(_)) => format!(", {} cut off", jobs(count)),
-        (count, None) => format!(", {} about to be cut off", jobs(count)),
+        (count, Some(_)) => format!(", {} cut off", several(count, "job")),
+        (count, None) => format!(", {} about to be cut off", several(count, "job")),
     };
     if let Some(status) = account.status.filter(|_| account.is_abandoned) {
         let signal = Signal::of_exit_status(status).map_or_else(|| "a signal".to_owned(), |signal| signal.to_string());
@@ -156,17 +157,12 @@ fn why_not_started(status: u8) -> &'static str {
     }
 }
 
+/// Who or what asked for the end.
 fn who(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Sigterm => "SIGTERM",
-        Reason::Sigint => "SIGINT",
-        Reason::Sigquit => "SIGQUIT",
-        Reason::Sigtstp => "SIGTSTP",
-        Reason::Sigcont => "SIGCONT",
-        Reason::Server => "asked by the backend",
-        Reason::Control => "asked by the operator",
-        Reason::Prestop => "a preStop hook",
-        Reason::Worker => "the worker",
+    if reason == Reason::Worker {
+        "the worker"
+    } else {
+        asked_by(reason)
     }
 }
 
@@ -200,7 +196,10 @@ fn counts(account: &EndReport) -> String {
         }
     }
     if tally.left > 0 {
-        lines.push_str(&format!("{} left to the visibility timeout\n", jobs(tally.left)));
+        lines.push_str(&format!(
+            "{} left to the visibility timeout\n",
+            several(tally.left, "job")
+        ));
     }
     if tally.is_fetch_abandoned {
         lines.push_str("a FETCH was not answered: jobs that it claimed are left to the visibility timeout\n");
@@ -275,22 +274,11 @@ fn printable(text: &str, most: usize) -> String {
             c.escape_default().to_string()
         };
         if out.len() + shown.len() > most {
-            let mut end = most - CUT.len();
-            while !out.is_char_boundary(end.min(out.len())) {
-                end -= 1;
-            }
-            out.truncate(end);
-            return out + CUT;
+            return beginning(&out, most - CUT.len()).to_owned() + CUT;
         }
         out.push_str(&shown);
     }
     out
-}
-
-/// `1 job`, `2 jobs`.
-fn jobs(count: usize) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} job{plural}")
 }
 
 /// `3 h 12 min after its start`

@@ -1,7 +1,9 @@
-//! Text that others wrote and that people read on a terminal.
+//! Words and numbers for people and programs, and text that others wrote and that people read on a terminal.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
+
+use crate::lifecycle::api::words::Reason;
 
 /// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters, line and paragraph
 /// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a
@@ -28,6 +30,52 @@ pub fn escape(to: &mut String, character: char) {
 pub fn seconds(duration: Duration) -> String {
     let milliseconds = (duration.as_secs_f64() * 1000.0).round();
     format!("{} s", milliseconds / 1000.0)
+}
+
+/// For a program: whole milliseconds.
+#[must_use]
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `1 job`, `2 jobs`.
+#[must_use]
+pub fn several(count: impl Display, what: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// `no job active`, `2 jobs active`.
+#[must_use]
+pub fn active_jobs(count: u64) -> String {
+    match count {
+        0 => "no job active".to_owned(),
+        count => format!("{} active", several(count, "job")),
+    }
+}
+
+/// The longest beginning of a text that has at most so many bytes and ends between two characters.
+#[must_use]
+pub fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// What asked for a change of state, for a person.
+#[must_use]
+pub fn asked_by(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Sigterm => "SIGTERM",
+        Reason::Sigint => "SIGINT",
+        Reason::Sigquit => "SIGQUIT",
+        Reason::Sigtstp => "SIGTSTP",
+        Reason::Sigcont => "SIGCONT",
+        Reason::Server => "asked by the backend",
+        Reason::Control => "asked by the operator",
+        Reason::Prestop => "a preStop hook",
+        Reason::Worker => "the worker ended",
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompat
 use crate::config::Backend;
 use crate::daemon::backend::tls::CA_FILE;
 use crate::daemon::backend::trust::is_ca_as_server;
+use crate::wire::text::several;
 
 /// Most names of a certificate that are told.
 const MOST_NAMES: usize = 5;
@@ -199,7 +200,7 @@ fn roughly(time: Duration) -> String {
         3_600..86_400 => (seconds / 3_600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+    several(count, unit)
 }
 
 fn of_incompatible(why: &PeerIncompatible) -> String {

@@ -12,7 +12,7 @@ use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::sink::{say, set_worker};
-use crate::daemon::log::words::{because_of, info, jobs, milliseconds, reason_of, warn, what_follows};
+use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_stop};
 use crate::lifecycle::api::call::{Call, Failure};
 use crate::lifecycle::api::capacity::CapacityNews;
@@ -25,7 +25,7 @@ use crate::lifecycle::api::words::{Reason, WorkerState};
 use crate::os::clock;
 use crate::os::process::Pid;
 use crate::wire::names::worker_state;
-use crate::wire::text::seconds;
+use crate::wire::text::{asked_by, milliseconds, seconds};
 
 /// Characters of a client's name that are logged; it may send a novel.
 const CLIENT_CHARS: usize = 100;
@@ -229,7 +229,7 @@ impl Narrator {
         let why = if (state, reason) == (WorkerState::Running, Reason::Prestop) {
             "a preStop hook came to nothing"
         } else {
-            reason_of(reason)
+            asked_by(reason)
         };
         info(format_args!("{why}: {}", what_follows(state))).about(fields)
     }
@@ -265,7 +265,7 @@ const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
 
 fn stayed(what: Reason, why: &str) -> LogRecord {
-    info(format_args!("{}: nothing changes: {why}", reason_of(what))).about(because_of(what))
+    info(format_args!("{}: nothing changes: {why}", asked_by(what))).about(because_of(what))
 }
 
 fn prestop_ran(left: Option<Duration>) -> LogRecord {

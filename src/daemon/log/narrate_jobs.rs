@@ -8,12 +8,11 @@ use log::Level;
 
 use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, LogRecord, NAME_BYTES, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::daemon::log::words::milliseconds;
 use crate::lifecycle::api::ids::{ConnectionId, JobId};
 use crate::lifecycle::api::job::{JobError, Subject};
 use crate::lifecycle::api::words::{CancelReason, Outcome};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
-use crate::wire::text::seconds;
+use crate::wire::text::{milliseconds, seconds};
 
 /// Most jobs whose time and error are remembered. What comes on top is told without them.
 const MOST_JOBS: usize = 16_384;

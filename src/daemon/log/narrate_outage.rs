@@ -8,11 +8,11 @@ use log::Level;
 
 use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::throttle::Throttle;
-use crate::daemon::log::words::{info, kind_and_reason, milliseconds, warn};
+use crate::daemon::log::words::{info, kind_and_reason, warn};
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::outage::Outage;
-use crate::wire::text::seconds;
+use crate::wire::text::{milliseconds, seconds, several};
 
 /// Between two lines about requests that fail alike.
 const EVERY: Duration = Duration::from_secs(60);
@@ -90,10 +90,7 @@ impl OutageNarrator {
     pub fn is_over(&mut self, outage: &Outage) -> LogRecord {
         self.is_away = false;
         self.cause = None;
-        let failed = match outage.failed {
-            1 => "1 request".to_owned(),
-            failed => format!("{failed} requests"),
-        };
+        let failed = several(outage.failed, "request");
         let fields = Fields::default()
             .with("outage_ms", milliseconds(outage.lasted))
             .with("failed_requests", outage.failed);
@@ -108,9 +105,9 @@ impl OutageNarrator {
     pub fn is_unsteady(&mut self, failed: u32) -> LogRecord {
         self.is_away = false;
         let cause = self.cause.take().map_or(String::new(), |cause| format!(" ({cause})"));
-        let plural = if failed == 1 { "" } else { "s" };
+        let requests = several(failed, "request");
         warn(format_args!(
-            "the backend comes and goes: {failed} request{plural} failed within a minute{cause}"
+            "the backend comes and goes: {requests} failed within a minute{cause}"
         ))
         .about(Fields::default().with("failed_requests", failed))
     }

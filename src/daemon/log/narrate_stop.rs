@@ -5,13 +5,13 @@ use std::time::Duration;
 use log::Level;
 
 use crate::daemon::log::record::{Fields, LogRecord};
-use crate::daemon::log::words::{because_of, info, jobs, reason_of, warn};
+use crate::daemon::log::words::{because_of, info, jobs, warn};
 use crate::lifecycle::api::force::Force;
 #[cfg(test)]
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::StillThere;
-use crate::wire::text::seconds;
+use crate::wire::text::{asked_by, seconds};
 
 /// `a second SIGTERM, 1.2 s after the first`
 fn name(force: Force) -> String {
@@ -24,13 +24,13 @@ fn name(force: Force) -> String {
         | Reason::Sigcont
         | Reason::Server
         | Reason::Prestop
-        | Reason::Worker => reason_of(force.by),
+        | Reason::Worker => asked_by(force.by),
     };
     match (force.nth, force.after) {
         (2, Some((before, after))) if before == force.by => {
             format!("a second {by}, {} after the first", seconds(after))
         }
-        (2, Some((before, after))) => format!("{by}, {} after {}", seconds(after), reason_of(before)),
+        (2, Some((before, after))) => format!("{by}, {} after {}", seconds(after), asked_by(before)),
         (3.., Some((_, after))) => format!("a third stop signal, {by}, {} after the second", seconds(after)),
         (_, _) => by.to_owned(),
     }
@@ -62,7 +62,7 @@ pub fn ending_at_once(force: Force) -> LogRecord {
 
 /// A SIGCONT is part of each stop by some; a stop signal that does not count may have been meant to.
 pub fn same_request(what: Reason, after: Duration) -> LogRecord {
-    let (name, after) = (reason_of(what), seconds(after));
+    let (name, after) = (asked_by(what), seconds(after));
     if what == Reason::Sigcont {
         LogRecord::new(
             Level::Debug,

@@ -11,8 +11,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::lifecycle::api::job::{Subject, Trace};
-use crate::wire::text::seconds;
-use crate::wire::text::{escape, is_terminal_control};
+use crate::wire::text::{beginning, escape, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
@@ -411,8 +410,7 @@ pub fn clipped(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let most = most.saturating_sub(CUT.len_utf8());
-    let cut = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}{CUT}", text.get(..cut).unwrap_or_default())
+    format!("{}{CUT}", beginning(text, most))
 }
 
 /// A line stays a line, of bounded length, and a terminal stays as it is, whatever a job's id or a client's name

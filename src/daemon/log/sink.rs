@@ -15,6 +15,7 @@ use log::{Level, LevelFilter, Metadata};
 
 use crate::daemon::log::record::{Category, Fields, Format, LogRecord, Record, Severity};
 use crate::os::{clock, stdio, threads};
+use crate::wire::text::several;
 
 /// Most records waiting for the writer. What comes on top is dropped and counted.
 const QUEUE_RECORDS: usize = 1024;
@@ -267,8 +268,8 @@ impl Sink {
 
     /// The record about those that are not there.
     fn loss(&self, dropped: u64) -> String {
-        let plural = if dropped == 1 { "" } else { "s" };
-        let message = format!("{dropped} log record{plural} dropped: standard error is too slow");
+        let records = several(dropped, "log record");
+        let message = format!("{records} dropped: standard error is too slow");
         let fields = Fields::default().with("dropped", dropped);
         self.line(Severity::Usual(Level::Warn), &message, &fields)
     }

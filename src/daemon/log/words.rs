@@ -1,13 +1,13 @@
 //! Words that several kinds of records share.
 
 use std::fmt;
-use std::time::Duration;
 
 use log::Level;
 
 use crate::daemon::log::record::{Fields, LogRecord};
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::words::{Reason, WorkerState};
+use crate::wire::text::{asked_by, several};
 
 /// A record of level info.
 pub fn info(message: impl fmt::Display) -> LogRecord {
@@ -21,21 +21,14 @@ pub fn warn(message: impl fmt::Display) -> LogRecord {
 
 /// `1 job`, `2 jobs`.
 pub fn jobs(count: impl fmt::Display) -> String {
-    let count = count.to_string();
-    let plural = if count == "1" { "" } else { "s" };
-    format!("{count} job{plural}")
-}
-
-/// So many whole milliseconds.
-pub fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    several(count, "job")
 }
 
 /// Who asked for it, and with which signal.
 pub fn because_of(reason: Reason) -> Fields {
     let signal = match reason {
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
-            Some(reason_of(reason))
+            Some(asked_by(reason))
         }
         Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
     };
@@ -75,21 +68,6 @@ pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
         Failure::Conflict { .. } => ("conflict", "the job is not active any more"),
         Failure::AlreadyCompleted => ("already_completed", "the job is completed already"),
         Failure::Refused => ("refused", "the backend refuses the request"),
-    }
-}
-
-/// What asked for it, for a person.
-pub fn reason_of(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Sigterm => "SIGTERM",
-        Reason::Sigint => "SIGINT",
-        Reason::Sigquit => "SIGQUIT",
-        Reason::Sigtstp => "SIGTSTP",
-        Reason::Sigcont => "SIGCONT",
-        Reason::Server => "asked by the backend",
-        Reason::Control => "asked by the operator",
-        Reason::Prestop => "a preStop hook",
-        Reason::Worker => "the worker ended",
     }
 }
 

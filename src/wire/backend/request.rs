@@ -18,6 +18,7 @@ use crate::lifecycle::api::words::WorkerState;
 
 pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
 use crate::wire::names::worker_state;
+use crate::wire::text::milliseconds;
 
 /// Of requests and answers alike.
 pub const CONTENT_TYPE: &str = "application/openjobspec+json";
@@ -335,10 +336,6 @@ struct FetchBody<'a> {
     /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the first heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     visibility_timeout_ms: Option<u64>,
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Serialize)]

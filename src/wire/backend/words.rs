@@ -5,6 +5,7 @@
 use crate::lifecycle::api::call::Call;
 
 use crate::wire::json::lenient::Object;
+use crate::wire::text::beginning;
 
 /// Most bytes of an error's `code`, or of a `state`, that are shown.
 const NAME_BYTES: usize = 60;
@@ -87,9 +88,7 @@ fn clipped(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
-    let begin = text.get(..end.unwrap_or_default()).unwrap_or_default();
-    format!("{begin}{CUT}")
+    format!("{}{CUT}", beginning(text, most))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::lifecycle::api::event::OperatorRequest;
 use crate::lifecycle::api::health::Probe;
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::names;
+use crate::wire::text::milliseconds;
 
 /// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is shown has
 /// [`MAX_ANSWER`](crate::wire::operator::status::MAX_ANSWER).
@@ -117,7 +118,7 @@ pub fn encode_request(request: OperatorRequest) -> Vec<u8> {
         OperatorRequest::Stop => json!({"request": "stop"}),
         OperatorRequest::Prestop => json!({"request": "prestop"}),
         OperatorRequest::Wait { until_idle, most } => {
-            json!({"request": "wait", "until_idle": until_idle, "most_ms": millis(most)})
+            json!({"request": "wait", "until_idle": until_idle, "most_ms": milliseconds(most)})
         }
         OperatorRequest::Status { until_end } => json!({"request": "status", "watch": until_end}),
         OperatorRequest::Health(probe) => json!({"request": "health", "probe": names::probe(probe)}),
@@ -135,7 +136,7 @@ pub fn encode_answer(answer: &OperatorAnswer) -> Vec<u8> {
         "active": answer.active,
     });
     if let Some(left) = answer.left {
-        object["left_ms"] = millis(left).into();
+        object["left_ms"] = milliseconds(left).into();
     }
     let refusal = match answer.taken {
         Disposition::Done | Disposition::Already => None,
@@ -196,10 +197,6 @@ pub fn decode_answer(line: &[u8]) -> Option<ControlReply> {
 fn shown(text: &str) -> String {
     let is_plain = |character: &char| !character.is_control();
     text.chars().filter(is_plain).take(MOST_SHOWN).collect()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn line(object: &Value) -> Vec<u8> {

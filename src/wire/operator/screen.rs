@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
 use crate::wire::operator::status_reply::{JobReport, Report};
+use crate::wire::text::{active_jobs, several};
 
 /// Columns that lines take at most, however wide the screen is.
 const WIDEST: usize = 120;
@@ -108,7 +109,7 @@ pub fn farewell(last: Option<&Report>, is_killed: bool) -> String {
             took.unwrap_or_default()
         );
     }
-    let active = jobs(last.active);
+    let active = active_jobs(last.active);
     if is_killed {
         return format!("ojs-init ends everything in this container now, {active}");
     }
@@ -335,21 +336,6 @@ fn field(word: &str, text: &str, screen: &Screen) -> String {
     let mut line = Line::begin(word, screen);
     line.put(Look::Plain, text);
     line.text
-}
-
-fn several(count: u64, what: &str) -> String {
-    if count == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{count} {what}s")
-    }
-}
-
-fn jobs(active: u64) -> String {
-    match active {
-        0 => "no job active".to_owned(),
-        count => format!("{} active", several(count, "job")),
-    }
 }
 
 impl Line {

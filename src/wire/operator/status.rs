@@ -11,6 +11,7 @@ use crate::lifecycle::api::status::{Ending, JobPlace, JobStatus, NotRunningBecau
 use crate::wire::health::{Reason, reason};
 use crate::wire::names;
 use crate::wire::operator::status_reply::{BackendReport, JobReport, Report, WorkerReport};
+use crate::wire::text::milliseconds;
 
 /// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
 pub const MAX_ANSWER: usize = 256 << 10;
@@ -100,7 +101,7 @@ pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_r
     match shown {
         ShownToOperator::Status(status) => {
             let mut report = report(status, facts);
-            report.up_ms = millis(up);
+            report.up_ms = milliseconds(up);
             report.log_records_dropped = log_records_dropped;
             line(&report)
         }
@@ -116,29 +117,29 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
         state: names::worker_state(status.state),
         phase: names::phase(status.phase),
         reasons: reasons(status),
-        terminating_for_ms: status.terminating_for.map(millis),
-        left_ms: status.left.map(millis),
-        left_of_ms: status.left_of.map(millis),
+        terminating_for_ms: status.terminating_for.map(milliseconds),
+        left_ms: status.left.map(milliseconds),
+        left_of_ms: status.left_of.map(milliseconds),
         concurrency: status.concurrency,
         active: count(status.active),
         waiting: count(status.waiting),
         held: count(status.held),
         reporting: count(status.reporting),
         cut_off: count(status.cut_off),
-        oldest_job_age_ms: status.jobs.first().map(|job| millis(job.age)),
+        oldest_job_age_ms: status.jobs.first().map(|job| milliseconds(job.age)),
         worker: PublicWorker {
             running: worker.process.is_some(),
-            up_ms: worker.process.map(|_| millis(worker.up)),
+            up_ms: worker.process.map(|_| milliseconds(worker.up)),
             restarts: count(worker.restarts),
-            starts_in_ms: worker.starts_in.map(millis),
+            starts_in_ms: worker.starts_in.map(milliseconds),
             connections: count(worker.connections),
             ready: count(worker.ready),
             capacity: worker.capacity,
         },
         backend: PublicBackend {
             reachable: !backend.is_unreachable,
-            heartbeat_age_ms: backend.heartbeat_age.map(millis),
-            heartbeat_interval_ms: millis(backend.interval),
+            heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
+            heartbeat_interval_ms: milliseconds(backend.interval),
             requests: count(backend.requests),
         },
     }
@@ -158,9 +159,9 @@ fn report(status: &Status, facts: &InstanceInfo) -> Report {
         state: names::worker_state(status.state).to_owned(),
         phase: names::phase(status.phase).to_owned(),
         reasons: reasons(status),
-        terminating_for_ms: status.terminating_for.map(millis),
-        left_ms: status.left.map(millis),
-        left_of_ms: status.left_of.map(millis),
+        terminating_for_ms: status.terminating_for.map(milliseconds),
+        left_ms: status.left.map(milliseconds),
+        left_of_ms: status.left_of.map(milliseconds),
         ending,
         exit_status,
         concurrency: status.concurrency,
@@ -176,10 +177,10 @@ fn report(status: &Status, facts: &InstanceInfo) -> Report {
         worker: WorkerReport {
             program: cut(&facts.program, LONGEST_NAME),
             pid: worker.process.map(|process| process.pid()),
-            up_ms: worker.process.map(|_| millis(worker.up)),
+            up_ms: worker.process.map(|_| milliseconds(worker.up)),
             last_end: worker.ended.map(|ended| ended.to_string()),
             restarts: count(worker.restarts),
-            starts_in_ms: worker.starts_in.map(millis),
+            starts_in_ms: worker.starts_in.map(milliseconds),
             connections: count(worker.connections),
             ready: count(worker.ready),
             capacity: worker.capacity,
@@ -188,8 +189,8 @@ fn report(status: &Status, facts: &InstanceInfo) -> Report {
             url: cut(&facts.url, LONGEST_URL),
             worker_id: backend.worker.as_ref().map(|worker| cut(&worker.0, LONGEST_NAME)),
             reachable: !backend.is_unreachable,
-            heartbeat_age_ms: backend.heartbeat_age.map(millis),
-            heartbeat_interval_ms: millis(backend.interval),
+            heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
+            heartbeat_interval_ms: milliseconds(backend.interval),
             requests: count(backend.requests),
         },
         ..Report::default()
@@ -207,7 +208,7 @@ fn job(job: &JobStatus) -> JobReport {
         kind: cut(&job.subject.kind, LONGEST_NAME),
         queue: cut(&job.subject.queue, LONGEST_NAME),
         attempt: job.subject.attempt,
-        age_ms: millis(job.age),
+        age_ms: milliseconds(job.age),
         place: place.to_owned(),
         connection,
         cancelled: job.is_cancelled,
@@ -256,10 +257,6 @@ fn cut(name: &str, most: usize) -> String {
 
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn line(object: &impl Serialize) -> Vec<u8> {

@@ -1,13 +1,15 @@
 //! What `status` and `health` are answered on the control socket, as those who ask read it. What this version does not
 //! know is ignored, and what another version leaves out is nothing.
 
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 use crate::wire::text::{escape, is_terminal_control};
 
 /// What `status` is answered. A name that is missing is `None`, 0 or empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Report {
     /// It is an answer and no refusal.
     pub ok: bool,
@@ -52,6 +54,7 @@ pub struct Report {
     /// Jobs that the stop phase cut off so far.
     pub cut_off: u64,
     /// The oldest first.
+    #[serde(deserialize_with = "each")]
     pub jobs: Vec<JobReport>,
     /// Jobs that are not among these.
     pub jobs_not_shown: u64,
@@ -60,15 +63,18 @@ pub struct Report {
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
     /// The worker's process.
+    #[serde(deserialize_with = "inner")]
     pub worker: WorkerReport,
     /// The conversation with the backend.
+    #[serde(deserialize_with = "inner")]
     pub backend: BackendReport,
     /// Records of the log that standard error was too slow for.
     pub log_records_dropped: u64,
 }
 
 /// One job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JobReport {
     /// Its id.
     pub id: String,
@@ -92,7 +98,8 @@ pub struct JobReport {
 }
 
 /// The worker's process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WorkerReport {
     /// What it runs, without arguments.
     pub program: String,
@@ -119,7 +126,8 @@ pub struct WorkerReport {
 }
 
 /// The conversation with the backend.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BackendReport {
     /// Where it is.
     pub url: String,
@@ -138,149 +146,61 @@ pub struct BackendReport {
 }
 
 /// What `health` is answered.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct HealthReport {
     /// The answer is yes.
     pub healthy: bool,
     /// Why it is no, each in a sentence.
+    #[serde(rename = "reasons", deserialize_with = "messages")]
     pub messages: Vec<String>,
 }
 
 /// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
 pub fn decode_report(line: &[u8]) -> Option<Report> {
-    let read = Object::read(line)?;
-    Some(Report {
-        ok: true,
-        version: read.text("version"),
-        pid: read.small("pid"),
-        up_ms: read.number("up_ms"),
-        state: read.text("state"),
-        phase: read.text("phase"),
-        reasons: read.texts("reasons"),
-        terminating_for_ms: read.maybe("terminating_for_ms"),
-        left_ms: read.maybe("left_ms"),
-        left_of_ms: read.maybe("left_of_ms"),
-        ending: read.maybe_text("ending"),
-        exit_status: read.maybe("exit_status").and_then(|status| u8::try_from(status).ok()),
-        concurrency: read.small("concurrency"),
-        active: read.number("active"),
-        waiting: read.number("waiting"),
-        held: read.number("held"),
-        reporting: read.number("reporting"),
-        cut_off: read.number("cut_off"),
-        jobs: read.all("jobs").map(|job| decode_job(&Object(job))).collect(),
-        jobs_not_shown: read.number("jobs_not_shown"),
-        queues: read.texts("queues"),
-        labels: read.texts("labels"),
-        worker: decode_worker(&read.inner("worker")),
-        backend: decode_backend(&read.inner("backend")),
-        log_records_dropped: read.number("log_records_dropped"),
-    })
+    decode(line)
 }
 
 /// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
 pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
-    let read = Object::read(line)?;
-    Some(HealthReport {
-        healthy: read.is_true("healthy"),
-        messages: read
-            .all("reasons")
-            .map(|reason| Object(reason).text("message"))
-            .collect(),
-    })
+    decode(line)
 }
 
-fn decode_job(read: &Object<&Value>) -> JobReport {
-    JobReport {
-        id: read.text("id"),
-        kind: read.text("type"),
-        queue: read.text("queue"),
-        attempt: read.maybe("attempt"),
-        age_ms: read.number("age_ms"),
-        place: read.text("place"),
-        connection: read.maybe("connection"),
-        cancelled: read.is_true("cancelled"),
-    }
+/// A line that says of itself that it is an answer.
+fn decode<T: DeserializeOwned + Default>(line: &[u8]) -> Option<T> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let is_answer = value.get("ok").and_then(Value::as_bool) == Some(true);
+    is_answer.then(|| as_far_as_it_fits(value))
 }
 
-fn decode_worker(read: &Object<&Value>) -> WorkerReport {
-    WorkerReport {
-        program: read.text("program"),
-        pid: read.maybe("pid").and_then(|pid| u32::try_from(pid).ok()),
-        up_ms: read.maybe("up_ms"),
-        last_end: read.maybe_text("last_end"),
-        restarts: read.number("restarts"),
-        starts_in_ms: read.maybe("starts_in_ms"),
-        connections: read.number("connections"),
-        ready: read.number("ready"),
-        capacity: read.number("capacity"),
-    }
+/// What is read of an object; of what is none, nothing. A member of another type than ours counts as missing.
+fn as_far_as_it_fits<T: DeserializeOwned + Default>(value: Value) -> T {
+    let Value::Object(mut members) = value else {
+        return T::default();
+    };
+    members.retain(|name, member| T::deserialize(json!({ name: member })).is_ok());
+    T::deserialize(Value::Object(members)).unwrap_or_default()
 }
 
-fn decode_backend(read: &Object<&Value>) -> BackendReport {
-    BackendReport {
-        url: read.text("url"),
-        worker_id: read.maybe_text("worker_id"),
-        reachable: read.is_true("reachable"),
-        heartbeat_age_ms: read.maybe("heartbeat_age_ms"),
-        heartbeat_interval_ms: read.number("heartbeat_interval_ms"),
-        requests: read.number("requests"),
-    }
+fn inner<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    Value::deserialize(from).map(as_far_as_it_fits)
 }
 
-/// What is read of an object; of what is none, nothing.
-struct Object<V>(V);
-
-impl Object<Value> {
-    /// A line that says of itself that it is an answer.
-    fn read(line: &[u8]) -> Option<Self> {
-        let read = Self(serde_json::from_slice(line).ok()?);
-        read.is_true("ok").then_some(read)
-    }
+fn each<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<Vec<T>, D::Error> {
+    let values = Vec::<Value>::deserialize(from)?;
+    Ok(values.into_iter().map(as_far_as_it_fits).collect())
 }
 
-impl<V: std::borrow::Borrow<Value>> Object<V> {
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.0.borrow().get(name)
+fn messages<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Reason {
+        message: String,
     }
-
-    fn is_true(&self, name: &str) -> bool {
-        self.get(name).and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    fn maybe(&self, name: &str) -> Option<u64> {
-        self.get(name).and_then(Value::as_u64)
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.maybe(name).unwrap_or(0)
-    }
-
-    fn small(&self, name: &str) -> u32 {
-        u32::try_from(self.number(name)).unwrap_or(u32::MAX)
-    }
-
-    fn maybe_text(&self, name: &str) -> Option<String> {
-        self.get(name).and_then(Value::as_str).map(str::to_owned)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.maybe_text(name).unwrap_or_default()
-    }
-
-    fn all(&self, name: &str) -> impl Iterator<Item = &Value> {
-        self.get(name).and_then(Value::as_array).into_iter().flatten()
-    }
-
-    fn texts(&self, name: &str) -> Vec<String> {
-        self.all(name).filter_map(Value::as_str).map(str::to_owned).collect()
-    }
-
-    fn inner(&self, name: &str) -> Object<&Value> {
-        Object(self.get(name).unwrap_or(&Value::Null))
-    }
+    let reasons: Vec<Reason> = each(from)?;
+    Ok(reasons.into_iter().map(|reason| reason.message).collect())
 }
 
 /// A line of JSON without what a terminal acts on, for another user's program may have written it: inside of texts such

@@ -112,6 +112,11 @@ fn an_answer_is_read_as_it_was_written() {
     // Of one that leaves everything out, nothing is known.
     let empty = decode_report(br#"{"ok":true,"new":{"x":[1]},"jobs":7,"worker":[],"pid":-3}"#).unwrap();
     assert_eq!((empty.jobs.len(), empty.pid, empty.worker.pid), (0, 0, None));
+    let strange = br#"{"ok":true,"pid":7,"worker":{"pid":"x","ready":2},"jobs":[{"id":"a","attempt":"1"},3]}"#;
+    let read = decode_report(strange).unwrap();
+    assert_eq!((read.pid, read.worker.pid, read.worker.ready), (7, None, 2));
+    let ids: Vec<&str> = read.jobs.iter().map(|job| job.id.as_str()).collect();
+    assert_eq!(ids, ["a", ""]);
     for line in [&encode_refusal()[..], b"", b"[]", b"{}", b"\xff", br#"{"ok":1}"#] {
         assert_eq!((decode_report(line), decode_health(line)), (None, None));
     }
