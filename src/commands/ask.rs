@@ -21,11 +21,11 @@ const READ_BYTES: usize = 4 << 10;
 /// Why there is no answer. `Display` is for the user.
 #[derive(Debug)]
 pub enum NoAnswer {
-    /// None came in time.
+    /// No answer came in time.
     TooLate(Duration),
     /// The instance is gone, or has closed the connection.
     Gone,
-    /// What came is none.
+    /// Something came that is no answer.
     Strange,
     /// A system call failed.
     Failed(io::Error),
@@ -48,14 +48,14 @@ impl fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-/// What comes from an instance.
+/// The lines that come from an instance.
 #[derive(Debug)]
 pub struct Incoming {
     reader: FrameReader,
 }
 
 impl Incoming {
-    /// Nothing yet.
+    /// A reader to which nothing has come yet.
     pub fn new() -> Self {
         Self {
             reader: FrameReader::new(MAX_ANSWER),
@@ -87,7 +87,7 @@ impl Incoming {
     }
 }
 
-/// Asks for something, and waits for the answer, at most `limit`.
+/// Sends a request, and waits for the answer, at most `limit`.
 pub fn ask(stream: &Stream, request: OperatorRequest, limit: Duration) -> Result<ControlReply, NoAnswer> {
     control::decode_answer(&exchange(stream, request, limit)?).ok_or(NoAnswer::Strange)
 }
@@ -111,7 +111,7 @@ pub fn exchange(stream: &Stream, request: OperatorRequest, limit: Duration) -> R
     }
 }
 
-/// Asks for something.
+/// Sends a request.
 pub fn send(mut stream: &Stream, request: OperatorRequest) -> Result<(), NoAnswer> {
     // A request always fits into the buffer of a connection that has no other on its way.
     match stream.write(&control::encode_request(request)) {

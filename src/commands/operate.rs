@@ -120,7 +120,7 @@ fn say(line: &str) -> Exit {
     Exit::Success
 }
 
-/// What came of a request that was taken.
+/// Says in a line what came of a request that was taken.
 fn happened(request: OperatorRequest, told: &ControlReply) -> String {
     let jobs = active_jobs(told.active);
     let now = if told.has_changed { "now" } else { "already" };

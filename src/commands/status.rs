@@ -98,7 +98,7 @@ pub(super) fn text(lines: &[String]) -> String {
     lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
 }
 
-/// What standard output is.
+/// Size and colours of standard output.
 pub(super) fn screen(has_colour: bool) -> Screen {
     let stdout = io::stdout();
     let is_terminal = stdout.is_terminal();

@@ -26,7 +26,7 @@ use crate::wire::operator::screen::{draw, farewell};
 use crate::wire::operator::status_reply::{Report, decode_report};
 use crate::wire::text::seconds;
 
-/// Between two looks.
+/// Time between two looks at the instance.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Without an answer for this long, what stands on the screen is old.
@@ -35,7 +35,7 @@ const OLD_AFTER: Duration = Duration::from_secs(2);
 /// How long an instance that has closed the connection is looked for: it may only have taken another in its place.
 const FIND_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Between two attempts at that.
+/// Time between two attempts to find it again.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Longest that a picture may wait for a slow terminal: then the next one is drawn.
@@ -66,11 +66,11 @@ struct View {
     last: Option<Report>,
     /// The rest of a line of JSON that its reader had no room for: never followed by anything but itself.
     unwritten: Vec<u8>,
-    /// Nothing that was there before is wanted.
+    /// The screen was cleared of what stood there before.
     is_clear: bool,
 }
 
-/// The conversation.
+/// The conversation with the instance.
 struct Talk {
     instance: Instance,
     incoming: Incoming,
@@ -280,7 +280,7 @@ impl View {
         }
     }
 
-    /// What is shown is so old.
+    /// Says for how long there was no answer, once that is long.
     fn is_old(&mut self, silence: Duration) {
         if silence >= OLD_AFTER && !self.as_json {
             let line = format!("no answer for {}", seconds(Duration::from_secs(silence.as_secs())));

@@ -18,7 +18,7 @@ use crate::os::socket::{AcceptError, Accepted, Listener};
 
 /// A socket that listens, and never waits.
 pub trait Listen: AsRawFd {
-    /// What it gives.
+    /// A connection that it gives.
     type Connection;
 
     /// Takes whoever is next.
@@ -70,7 +70,7 @@ impl Listen for TcpListener {
 #[derive(Debug)]
 pub struct Acceptor<L> {
     listener: L,
-    /// What a failure is told with before its own words.
+    /// The words that go before those of a failure.
     complaint: &'static str,
     most_per_turn: usize,
     /// Attempts that are left in this turn.

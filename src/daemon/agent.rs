@@ -229,7 +229,7 @@ fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir,
     Ok((directory, listener))
 }
 
-/// For the subcommands.
+/// Opens the control socket, for the subcommands.
 fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, NotStarted> {
     // The worker socket is in the same directory: what stands against this one is not the place.
     let listener = directory.control_socket().map_err(internal)?;

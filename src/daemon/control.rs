@@ -49,31 +49,31 @@ pub struct Control {
     own: u32,
     clients: BTreeMap<ClientId, Client>,
     next: u64,
-    /// Requests so far.
+    /// How many requests there were so far.
     asked: u64,
     pace: RateLimit,
 }
 
-/// One of them.
+/// One client.
 #[derive(Debug)]
 struct Client {
     slot: usize,
     stream: Stream,
     reader: FrameReader,
-    /// Read, and not looked at yet.
+    /// Bytes that were read, and not looked at yet.
     ahead: Vec<u8>,
     outbound: Outbound,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
     /// It has asked for something and has no answer yet.
     has_asked: bool,
-    /// Nothing was read from it yet.
+    /// Nothing was read from the client yet.
     is_new: bool,
-    /// When it asked last, as a count of requests.
+    /// The count of requests when the client asked last.
     served: u64,
-    /// It has closed its end altogether.
+    /// The client has closed its end altogether.
     is_gone: bool,
-    /// It will ask for nothing more, and reads its answer still.
+    /// The client will ask for nothing more, and still reads its answer.
     has_ended: bool,
 }
 
@@ -81,7 +81,7 @@ struct Client {
 #[derive(Debug)]
 struct RateLimit {
     left: u32,
-    /// Of what had gone by then the allowance is known.
+    /// When the allowance was counted last.
     since: Option<Moment>,
 }
 
@@ -89,9 +89,9 @@ struct RateLimit {
 enum ClientInput {
     Asked(OperatorRequest),
     Garbage(NoRequest),
-    /// Nothing whole.
+    /// No whole request.
     Nothing,
-    /// Its end.
+    /// The end of the connection.
     End,
 }
 
@@ -157,7 +157,7 @@ impl Control {
             .filter(|(_, client)| client.wants_turn())
             .map(|(id, client)| (client.served, *id))
             .collect();
-        // Who asks for the first time is not held up by who asks again and again.
+        // A client that asks for the first time is not held up by one that asks again and again.
         ready.sort_unstable();
         for (_, id) in ready {
             if self.pace.left == 0 {
@@ -232,7 +232,7 @@ impl Control {
             return;
         }
         let may_go = self.clients.iter().filter(|(_, client)| client.may_go());
-        // Who has just asked and was not heard yet goes after those who are silent.
+        // A silent client goes before one that has just asked and was not heard yet.
         let oldest = may_go.min_by_key(|(id, client)| (client.wants_turn(), **id));
         if let Some(id) = oldest.map(|(id, _)| *id) {
             debug!("control socket: client {id} has to go, for there are too many");
@@ -290,7 +290,7 @@ impl RateLimit {
         self.since = Some(if self.left < BURST { since } else { now });
     }
 
-    /// When one more may be taken.
+    /// When one more request may be taken.
     fn next(&self) -> Option<Moment> {
         self.since.map(|since| since.after(ONE_MORE_EVERY))
     }
@@ -332,7 +332,7 @@ impl Client {
         if self.ahead.is_empty() {
             let mut buffer = [0; READ_BYTES];
             match self.stream.read(&mut buffer) {
-                // Whoever has closed its writing side only waits for its answer.
+                // A client that has closed its writing side only waits for its answer.
                 Ok(0) if self.has_asked && !self.stream.has_hung_up().unwrap_or(true) => {
                     self.has_ended = true;
                     self.may_read = false;
@@ -355,7 +355,7 @@ impl Client {
         });
         self.ahead = rest.to_vec();
         match read {
-            // Who has gone, because it had waited long enough for example, wants nothing any more.
+            // A client that is gone, because it had waited long enough for example, wants nothing any more.
             Some(Ok(_)) if self.stream.has_hung_up().unwrap_or(false) => ClientInput::End,
             Some(Ok(request)) => {
                 self.has_asked = true;

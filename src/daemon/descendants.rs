@@ -18,7 +18,7 @@ const KILL_WITHIN: Duration = Duration::from_millis(100);
 /// How soon after a SIGKILL the children of who had it have become ours.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
-/// Who has been asked already.
+/// The descendants that have been asked to end.
 #[derive(Debug, Default)]
 pub struct Descendants {
     /// Those that had their SIGTERM. Never more than there are children: each is removed when it is reaped.

@@ -55,13 +55,13 @@ const REAPS_PER_TURN: usize = 256;
 /// Events told to the machine before what is due gets its turn.
 const EVENTS_BEFORE_TIMERS: usize = 256;
 
-/// What became of a request.
+/// The answer to a request.
 pub type LaneAnswer = (CallId, Reply, Heard);
 
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Worker {
-    /// Its pid.
+    /// The pid of the worker.
     pub pid: Pid,
     /// What the lifecycle calls it.
     pub process: ProcessId,
@@ -75,9 +75,9 @@ pub struct EventLoop {
     pub(super) workers: Workers,
     pub(super) control: Control,
     pub(super) lanes: Lanes,
-    /// Whoever asks how we are, unless that is off.
+    /// The connections of probes, unless health endpoints are off.
     pub(super) probes: Option<ProbeLinks>,
-    /// What is counted for them.
+    /// The counters, for who asks for metrics.
     pub(super) figures: Metrics,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
@@ -87,11 +87,11 @@ pub struct EventLoop {
     /// Where the kernel tells how often it ended somebody for want of memory.
     pub(super) oom_kills: Option<OomKills>,
     pub(super) descendants: Descendants,
-    /// What happened and was not told to the machine yet. One turn adds a bounded number, and the next begins when all
-    /// are told.
+    /// Events that the machine was not told of yet. One turn takes a bounded number from outside, and each order of the
+    /// machine adds two at most; the next turn begins when all are told.
     pub(super) inbox: VecDeque<Event>,
     pub(super) narrator: Narrator,
-    /// It counts what it drops.
+    /// The log, which counts the records that it drops.
     pub(super) log: LogHandle,
     /// What operators are shown of us, and since when we run.
     pub(super) facts: InstanceInfo,

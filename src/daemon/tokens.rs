@@ -49,7 +49,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Its token.
+    /// The token of this source.
     pub fn token(self) -> Token {
         Token(match self {
             Self::Signals => 0,
@@ -66,7 +66,7 @@ impl Source {
         })
     }
 
-    /// Whose token it is.
+    /// The source that a token stands for.
     pub fn of(token: Token) -> Self {
         match token.0 {
             0 => Self::Signals,

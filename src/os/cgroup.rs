@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Where cgroups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Which of them we are in.
+/// The file that says in which cgroup we are.
 const OWN: &str = "/proc/self/cgroup";
 
 /// Most bytes read of either file; the usual ones have 100 to 1,000.

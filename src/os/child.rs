@@ -55,7 +55,7 @@ pub enum SpawnError {
     User {
         /// The system call that failed.
         step: &'static str,
-        /// What it said.
+        /// The error of that call.
         error: io::Error,
     },
     /// The program could not be executed.

@@ -92,7 +92,7 @@ impl Directory {
         Ok(fchmodat(&self.0, name, mode, FchmodatFlags::FollowSymlink)?)
     }
 
-    /// Whose it is.
+    /// Owner and mode of the directory.
     ///
     /// # Errors
     ///

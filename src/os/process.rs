@@ -20,13 +20,13 @@ impl Pid {
     /// The init of our PID namespace.
     pub const INIT: Self = Self(1);
 
-    /// Our own.
+    /// Our own pid.
     #[must_use]
     pub fn own() -> Self {
         Self::new(std::process::id().cast_signed())
     }
 
-    /// The number.
+    /// The pid as a number.
     #[must_use]
     pub fn number(self) -> i32 {
         self.0

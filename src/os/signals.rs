@@ -44,7 +44,7 @@ impl SignalSet {
     /// Every signal; the kernel leaves out KILL and STOP by itself.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Only these.
+    /// The set of these signals.
     #[must_use]
     pub fn of(signals: &[Signal]) -> Self {
         Self(signals.iter().fold(0, |set, signal| set | 1 << (signal.number() - 1)))
@@ -56,7 +56,7 @@ impl SignalSet {
         Self(INHERITED_MASK.load(Ordering::Relaxed))
     }
 
-    /// These, and that one too.
+    /// This set and one signal more.
     #[must_use]
     pub fn with(self, signal: Signal) -> Self {
         Self(self.0 | Self::of(&[signal]).0)

@@ -37,7 +37,7 @@ pub enum SocketError {
         step: &'static str,
         /// The path of the socket.
         path: PathBuf,
-        /// What it said.
+        /// The error of that call.
         error: io::Error,
     },
 }
@@ -158,14 +158,14 @@ pub struct Peer {
     pub gid: u32,
 }
 
-/// A connection.
+/// A connection that was accepted.
 #[derive(Debug)]
 pub struct Accepted {
-    /// To talk.
+    /// The stream to talk over.
     pub stream: Stream,
-    /// Who it is.
+    /// The user and the process at the other end.
     pub peer: Peer,
-    /// A hold on its process; `None` exactly when the peer has no pid.
+    /// A hold on the peer's process; `None` exactly when the peer has no pid.
     pub process: Option<ProcessWatch>,
 }
 
@@ -183,7 +183,7 @@ pub enum AcceptError {
     },
     /// The connection was given up before it was accepted. The next one may follow at once.
     Aborted,
-    /// Anything else.
+    /// Any other error.
     Failed(io::Error),
 }
 
@@ -216,7 +216,7 @@ impl AcceptError {
 }
 
 impl Listener {
-    /// Where it is.
+    /// The path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

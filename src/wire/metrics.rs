@@ -20,12 +20,12 @@ pub const MOST_BYTES: usize = 3 << 19;
 /// The states that are shown; each is 1 or 0.
 const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, WorkerState::Terminate];
 
-/// What is shown.
+/// Everything that the metrics are made of.
 #[derive(Debug)]
 pub struct Observed<'a> {
-    /// What was counted.
+    /// The counters.
     pub figures: &'a Metrics,
-    /// How it is.
+    /// How many of everything there are at this moment.
     pub snapshot: &'a Snapshot,
     /// Records of the log that were dropped.
     pub log_records_dropped: u64,
@@ -118,7 +118,7 @@ impl Page {
         self.sample(&format!("{name}_count"), &labels, histogram.count);
     }
 
-    /// What there is at this moment.
+    /// Adds the gauges.
     fn presence(&mut self, observed: &Observed<'_>) {
         let snapshot = observed.snapshot;
         self.gauge(

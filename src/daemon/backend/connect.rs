@@ -49,7 +49,7 @@ impl Course {
         self.is_on_new_connection() && !self.got_connection.load(Ordering::Relaxed)
     }
 
-    /// So many bytes came in.
+    /// Counts bytes that came in.
     fn received(&self, count: usize) -> Result<(), Error> {
         if !self.is_in_head.load(Ordering::Relaxed) {
             return Ok(());

@@ -36,7 +36,7 @@ pub(in crate::daemon) fn is_before_end_of_request(error: &ureq::Error) -> bool {
             | ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect)
     ) || matches!(
         error,
-        // Of these the second comes from writing only, and the system takes nothing of what it says it about.
+        // A broken pipe comes from writing only, and the kernel has taken nothing of that write.
         ureq::Error::Io(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::BrokenPipe)
     )
 }

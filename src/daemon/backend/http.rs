@@ -339,14 +339,14 @@ fn may_come_twice(call: &Call) -> bool {
     }
 }
 
-/// What came back.
+/// An answer, as it came.
 struct Received {
     status: u16,
     retry_after: Option<String>,
     location: Option<String>,
-    /// As much as came, at most the limit.
+    /// The body, as much of it as came, at most the limit.
     body: Vec<u8>,
-    /// That is all of it.
+    /// Whether that is the whole body.
     is_whole: bool,
     was_sent_twice: bool,
 }

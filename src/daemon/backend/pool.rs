@@ -26,9 +26,9 @@ pub(in crate::daemon) const STACK_BYTES: usize = 256 * 1024;
 /// One request on its way.
 #[derive(Debug)]
 pub(in crate::daemon) struct Ticket {
-    /// Its number.
+    /// The number of the request.
     pub(in crate::daemon) id: CallId,
-    /// What to ask.
+    /// What the backend is asked.
     pub(in crate::daemon) call: Call,
     /// When nobody waits for the answer any more.
     pub(in crate::daemon) give_up: Moment,
@@ -213,7 +213,7 @@ struct State {
     waiting: VecDeque<Ticket>,
     /// Threads that wait for a call.
     idle: usize,
-    /// All threads.
+    /// How many threads there are.
     threads: usize,
     is_closed: bool,
 }
@@ -251,7 +251,7 @@ impl Shared {
     }
 }
 
-/// What each thread of a pool has.
+/// Everything that a thread of a pool needs.
 #[derive(Clone)]
 struct Lane {
     plan: LanePlan,

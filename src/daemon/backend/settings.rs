@@ -5,14 +5,14 @@ use std::fmt;
 use crate::config::Backend;
 use crate::wire::backend::request::Identity;
 
-/// What the lanes need to know.
+/// What the lanes need to know of the configuration.
 #[derive(Debug, Clone)]
 pub struct LaneSettings {
     /// Where the backend is and how to reach it.
     pub backend: Backend,
     /// What the address is, and where it was set, in the words of the configuration: a person is told what to look at.
     pub url_setting: String,
-    /// Who we are.
+    /// Our name, as the backend is told it.
     pub identity: Identity,
     /// Largest envelope that a worker can be given, in bytes; bounds how much of an answer is read.
     pub max_frame: u64,

@@ -38,12 +38,12 @@ impl LastWords {
         self.shortage = Some(why);
     }
 
-    /// It was started.
+    /// The worker was started.
     pub fn started(&mut self) {
         *self = Self::default();
     }
 
-    /// There is no process for it at the moment.
+    /// The record that there is no process for the worker at the moment.
     pub fn start_postponed(&self) -> LogRecord {
         let why = self.shortage.as_deref().unwrap_or("the system has none");
         warn(format_args!(
@@ -172,7 +172,7 @@ pub fn about_cause(cause: &EndCause) -> Fields {
     }
 }
 
-/// What a person may not expect.
+/// What a person may not expect of a worker that a signal killed.
 fn hint(ended: Ended) -> &'static str {
     match ended {
         Ended::Signalled(Signal::HUP) => "; ojs-init passes SIGHUP on, and the worker has no handler for it",

@@ -33,16 +33,16 @@ const CLIENT_CHARS: usize = 100;
 /// Writes to the log what the lifecycle has to say.
 #[derive(Debug)]
 pub struct Narrator {
-    /// When it began, on the monotonic clock.
+    /// When ojs-init began, on the monotonic clock.
     began: Duration,
     concurrency: u32,
     queues: String,
     jobs: JobNarrator,
-    /// What ended it, if that was said.
+    /// What ended the worker, if the lifecycle has said so.
     ended_by: Option<Reason>,
-    /// How it ends.
+    /// The records about the end.
     last_words: LastWords,
-    /// Requests that failed.
+    /// The records about requests that failed.
     outages: OutageNarrator,
     /// What the backend's answers say.
     pub answers: Answers,

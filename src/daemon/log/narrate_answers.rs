@@ -12,9 +12,9 @@ use crate::wire::backend::request::Words;
 /// The words of answers on their way to the machine. There are never more than it waits for.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// Of those that it has not been told of.
+    /// The words of answers that the machine has not been told of.
     heard: BTreeMap<CallId, Words>,
-    /// Of the one that it is being told of.
+    /// The words of the answer that the machine is being told of.
     present: Words,
 }
 
@@ -33,12 +33,12 @@ impl Answers {
         self.present = words.unwrap_or_default();
     }
 
-    /// What the present one says of a job's state.
+    /// What the present answer says of a job's state.
     pub fn state(&self) -> Option<&str> {
         self.present.state.as_deref()
     }
 
-    /// What the present one says, or whoever waited for one in vain, if it is about a failure.
+    /// What the present answer, or the lane that had none, says about a failure.
     pub fn failure(&self) -> Option<&str> {
         self.present.failure.as_deref()
     }

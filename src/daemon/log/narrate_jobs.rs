@@ -35,7 +35,7 @@ struct Known {
     failing: Option<Failing>,
 }
 
-/// Tells of jobs.
+/// Makes the records about jobs.
 #[derive(Debug, Default)]
 pub struct JobNarrator {
     /// By type: jobs that no connection takes come in crowds.

@@ -20,13 +20,13 @@ const EVERY: Duration = Duration::from_secs(60);
 /// A request that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failed<'a> {
-    /// Which kind.
+    /// The kind of request.
     pub what: &'static str,
-    /// About which job, if it is about one.
+    /// The job that the request is about, if it is about one.
     pub job: Option<&'a Subject>,
-    /// How.
+    /// How the request failed.
     pub failure: Failure,
-    /// When it is tried again, if it is.
+    /// The pause before the next attempt, if there is one.
     pub retry_in: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ pub struct OutageNarrator {
 }
 
 impl OutageNarrator {
-    /// Of the backend at this address.
+    /// A narrator for the backend at this address.
     pub fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -61,7 +61,7 @@ impl OutageNarrator {
         warn(format_args!("backend {}: {cause}", self.url)).about(Fields::of_error(kind, cause))
     }
 
-    /// A minute later.
+    /// The outage goes on, another minute later.
     pub fn goes_on(&mut self, outage: &Outage) -> LogRecord {
         self.is_away = true;
         let (kind, why) = kind_and_reason(outage.failure);
@@ -101,7 +101,7 @@ impl OutageNarrator {
         .about(fields)
     }
 
-    /// It came and went.
+    /// The backend came and went.
     pub fn is_unsteady(&mut self, failed: u32) -> LogRecord {
         self.is_away = false;
         let cause = self.cause.take().map_or(String::new(), |cause| format!(" ({cause})"));

@@ -55,7 +55,7 @@ pub fn grace_ended(force: Force) -> LogRecord {
     warn(format_args!("{}: no handler gets any more time", name(force))).about(because_of(force.by))
 }
 
-/// Nothing is finished.
+/// A stop signal ends everything at once, and no job is finished.
 pub fn ending_at_once(force: Force) -> LogRecord {
     warn(format_args!("{}: ending at once", name(force))).about(because_of(force.by))
 }

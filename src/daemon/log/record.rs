@@ -231,13 +231,13 @@ impl Fields {
 /// Everything that a record is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// When.
+    /// The time of the record.
     pub at: jiff::Timestamp,
-    /// How bad.
+    /// How bad it is that this happened.
     pub severity: Severity,
-    /// For a person.
+    /// The message, for a person.
     pub message: &'a str,
-    /// For a program.
+    /// The attributes, for a program.
     pub fields: &'a Fields,
     /// The present incarnation's name, if there was one yet.
     pub worker: Option<&'a str>,
@@ -281,7 +281,7 @@ impl Record<'_> {
         format!("{time} ojs-init: {severity}: {}\n", printable(&said))
     }
 
-    /// By hand, because the fields come in the order of the document.
+    /// By hand, because a record has a limit in bytes, and so has each text in it.
     fn json(&self) -> String {
         let mut line = String::with_capacity(512);
         let timestamp = self.at;
@@ -443,7 +443,7 @@ pub struct LogRecord {
     pub level: Level,
     /// Its message.
     pub message: String,
-    /// What it says besides.
+    /// The attributes of the record.
     pub fields: Fields,
     /// We cannot go on: worse than any level.
     pub is_fatal: bool,

@@ -127,7 +127,7 @@ struct Sink {
 struct Queue {
     records: VecDeque<String>,
     bytes: usize,
-    /// Since the start.
+    /// Records that were dropped since the start.
     dropped: u64,
     /// Those of them that nobody was told of.
     unsaid: u64,

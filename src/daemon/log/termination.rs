@@ -44,11 +44,11 @@ pub struct TerminationLog {
     writer: Option<Writer>,
 }
 
-/// What is written to.
+/// The file that is written to.
 #[derive(Debug)]
 struct Target {
     file: File,
-    /// For messages.
+    /// The file, as messages name it.
     name: String,
     has_failed: AtomicBool,
 }

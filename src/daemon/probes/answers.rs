@@ -24,22 +24,22 @@ const METRICS_STAY: Duration = Duration::from_secs(1);
 /// Where the answers come from.
 #[derive(Debug)]
 pub struct ProbeContext<'a> {
-    /// How it is.
+    /// The machine, which knows how the worker is.
     pub machine: &'a Lifecycle,
-    /// What was counted.
+    /// The counters.
     pub figures: &'a Metrics,
-    /// Counts what it drops.
+    /// The log, which counts the records that it drops.
     pub log: &'a LogHandle,
 }
 
-/// Makes answers.
+/// Makes the responses to probes.
 #[derive(Debug, Default)]
 pub struct ProbeAnswers {
     metrics: Option<Shared>,
     status: Option<Shared>,
 }
 
-/// What many may read, as it was at some time, as responses.
+/// A response that several connections may share, and when it was made.
 #[derive(Debug)]
 struct Shared {
     at: Moment,

@@ -19,7 +19,7 @@ const STEPS_PER_TURN: usize = 8;
 /// not get to see the response.
 const MOST_DROPPED: usize = 256 << 10;
 
-/// Where it stands.
+/// How far a connection is.
 #[derive(Debug)]
 enum Stage {
     /// The head of the request comes; never more than [`MAX_HEAD`].
@@ -30,27 +30,27 @@ enum Stage {
     Closing(usize),
 }
 
-/// What is to be done with it.
+/// What is to be done with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// More comes, or there is more to do.
     Open,
     /// It has its response, and is closed soon.
     Answered,
-    /// It is over.
+    /// The connection is over.
     Over,
 }
 
 /// Where a client comes from, as far as one may be told from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// An address.
+    /// An IPv4 address.
     V4([u8; 4]),
-    /// A network of 64 bits.
+    /// An IPv6 network of 64 bits.
     V6([u16; 4]),
 }
 
-/// One connection.
+/// The connection of one probe.
 #[derive(Debug)]
 pub struct ProbeLink {
     /// The socket.

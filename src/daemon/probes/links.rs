@@ -54,7 +54,7 @@ enum Due {
 }
 
 impl ProbeLinks {
-    /// Answers whoever comes.
+    /// Answers probes on this listener.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl ProbeLinks {
         }
     }
 
-    /// When a connection has had its time.
+    /// When the next connection has had its time, or the next attempt to accept is due.
     pub fn next_deadline(&self) -> Option<Moment> {
         self.deadlines.next().map(|(due, _)| due)
     }

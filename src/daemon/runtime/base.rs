@@ -17,10 +17,10 @@ use crate::os::user::Credentials;
 /// Mode of a base that we make ourselves.
 const BASE_MODE: u32 = 0o755;
 
-/// Others may write.
+/// The bit of a mode that lets others write.
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 
-/// What is in it can be replaced by its owner alone.
+/// The bit of a mode that lets a file in a directory be replaced by its owner alone.
 const STICKY: u32 = 0o1000;
 
 /// None of the candidates works.
@@ -39,7 +39,7 @@ pub enum Unusable {
     Failed {
         /// What was being done to the path.
         step: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// What the kernel said.
         error: io::Error,
@@ -48,16 +48,16 @@ pub enum Unusable {
     Link(PathBuf),
     /// It belongs to somebody who is neither we nor root, and who could replace what is in it.
     Foreign {
-        /// What.
+        /// The directory.
         path: PathBuf,
-        /// To whom.
+        /// The user whom it belongs to.
         uid: u32,
     },
     /// Everybody may replace what is in it.
     Unprotected(PathBuf),
     /// The child cannot get there.
     OutOfReach {
-        /// What it may not pass.
+        /// The directory that the child may not pass.
         path: PathBuf,
         /// The child's user.
         uid: u32,

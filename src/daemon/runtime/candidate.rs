@@ -62,7 +62,7 @@ pub fn home_name(uid: u32) -> String {
     format!("{HOME}{uid}")
 }
 
-/// Whose directory of instances this is the name of.
+/// The user whose directory of instances has this name.
 pub(in crate::daemon) fn uid_of_home(name: &OsStr) -> Option<u32> {
     name.to_str()?.strip_prefix(HOME)?.parse().ok()
 }

@@ -57,7 +57,7 @@ pub enum Unreachable {
     Elsewhere,
     /// Somebody else listens there.
     Foreign(u32),
-    /// So many wait for it already that there is no room for one more.
+    /// The queue of those who wait to be accepted is full.
     Full,
     /// It does not take the connection.
     Failed(io::Error),
@@ -279,7 +279,7 @@ impl Search {
     }
 }
 
-/// Whose it is, when it is not this user's.
+/// The user whom a directory belongs to, when that is not this one.
 fn other_owner(directory: &Directory, uid: u32) -> Option<u32> {
     let owner = directory.owner().ok()?.uid;
     (owner != uid).then_some(owner)

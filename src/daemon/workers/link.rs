@@ -63,11 +63,11 @@ impl Budget {
     }
 }
 
-/// One connection.
+/// One connection of the worker.
 #[derive(Debug)]
 pub struct WorkerLink {
     id: ConnectionId,
-    /// Who opened it.
+    /// The process that opened the connection.
     pub process: ProcessId,
     /// The socket.
     pub stream: Stream,
@@ -87,7 +87,7 @@ pub struct WorkerLink {
 pub enum Link {
     /// There may be more.
     Open,
-    /// It is over.
+    /// The connection is over.
     Closed,
 }
 

@@ -27,7 +27,7 @@ use crate::wire::worker::HelloContext;
 /// How often processes are looked at that the kernel cannot watch for us (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Everybody who works.
+/// The worker's processes and connections.
 #[derive(Debug)]
 pub struct Workers {
     processes: Processes,

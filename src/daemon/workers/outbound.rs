@@ -1,4 +1,4 @@
-//! What could not be written at once, with a bound.
+//! Bytes that could not be written at once, with a bound.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -9,7 +9,7 @@ pub struct Outbound {
     bytes: Vec<u8>,
     written: usize,
     most: usize,
-    /// What the bytes that wait belong to, in their order.
+    /// The kinds of frames that the waiting bytes belong to, in their order.
     parts: VecDeque<Part>,
 }
 
@@ -20,7 +20,7 @@ struct Part {
     kind: Kind,
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A job: large, and no answer to anything.
@@ -53,12 +53,12 @@ impl Outbound {
         }
     }
 
-    /// Bytes that wait.
+    /// How many bytes wait.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Bytes that wait and are no job's.
+    /// How many bytes wait that are no job's.
     pub fn control(&self) -> usize {
         let control = self.parts.iter().filter(|part| part.kind == Kind::Control);
         control.map(|part| part.bytes).sum()

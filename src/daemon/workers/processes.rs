@@ -22,7 +22,7 @@ pub struct Processes {
     next: u64,
 }
 
-/// One of them.
+/// A process that is held on to.
 #[derive(Debug)]
 struct Watched {
     pid: Pid,
@@ -67,7 +67,7 @@ impl Watched {
 }
 
 impl Processes {
-    /// How many there are, each of which may have a descriptor.
+    /// How many processes there are, each of which may have a descriptor.
     pub fn len(&self) -> usize {
         self.processes.len()
     }
@@ -192,7 +192,8 @@ impl Processes {
         }
     }
 
-    /// The same of a process by its name. One whose descriptor is readable already would never become readable again.
+    /// Says once that a process with this name is gone, if it is: a descriptor that is readable before it is registered never
+    /// becomes readable again.
     pub fn look_at_process(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
         self.look_at(number(id), events);
     }
@@ -231,7 +232,7 @@ impl Processes {
     }
 }
 
-/// What a process is counted by; the rest of its name is its pid.
+/// The number of a process: the upper half of its name, whose lower half is the pid.
 fn number(id: ProcessId) -> u64 {
     id.0 >> 32
 }

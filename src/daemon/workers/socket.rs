@@ -23,7 +23,7 @@ use crate::wire::worker::HelloContext;
 /// Most connections at the same time; the next ones wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// So many may be there in any case.
+/// Connections that may be there in any case, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 
 /// Descriptors that are not for connections: the lanes and their name resolution, the health endpoints, the control socket, the log, what we
@@ -48,7 +48,7 @@ pub struct WorkerSocket {
 }
 
 impl WorkerSocket {
-    /// Listens.
+    /// Begins to take connections from this listener.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl WorkerSocket {
         processes.disconnected(link.process);
     }
 
-    /// Whoever waits without room is tried again in a later turn.
+    /// Takes connections. Where there is no room, the rest waits for a later turn.
     fn accept(&mut self, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
         self.acceptor.try_again();
         self.acceptor.begin_turn();

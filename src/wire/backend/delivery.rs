@@ -124,7 +124,7 @@ fn text(raw: &str) -> Text {
 /// What was read before the end or the first error.
 #[derive(Default)]
 struct Elements<'a> {
-    /// Of the array.
+    /// The elements of the array `jobs`.
     jobs: Vec<&'a RawValue>,
     /// Some backends repeat the first job here; it counts only where the array brings nothing.
     job: Vec<&'a RawValue>,

@@ -23,15 +23,15 @@ const MAX_RETRY_AFTER_BYTES: usize = 16;
 /// An HTTP answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered<'a> {
-    /// Its status.
+    /// The HTTP status.
     pub status: u16,
     /// The header Retry-After.
     pub retry_after: Option<&'a str>,
-    /// When it came, as the time since the start of 1970: Retry-After may be a date.
+    /// When the answer came, as the time since the start of 1970: Retry-After may be a date.
     pub now: Duration,
     /// As much of the body as came.
     pub body: &'a [u8],
-    /// Nothing is missing of it: it neither broke off nor was longer than we read.
+    /// Whether nothing is missing of the body: it neither broke off nor was longer than we read.
     pub is_whole: bool,
     /// The request went out twice: a kept connection was closed under the first one, which may have got through.
     pub was_sent_twice: bool,
@@ -40,7 +40,7 @@ pub struct Answered<'a> {
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// For the lifecycle.
+    /// What the answer means, for the lifecycle.
     pub reply: Reply,
     /// For the person who reads the log: what is odd about the answer. Never holds anything of a job.
     pub remark: Option<String>,
@@ -60,7 +60,7 @@ impl From<Reply> for Answer {
 
 /// What the body of a success is.
 enum Content<'a> {
-    /// Nothing at all.
+    /// No body at all.
     Nothing,
     /// A JSON object.
     Object(Object<'a>),
@@ -342,7 +342,7 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
         (408 | 425, _) | (409, CallKind::Fetch) => Failure::RetryLater { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
         (409, CallKind::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
-            // What went out twice is the same request to everybody else.
+            // To every other backend a request that went out twice is the same request.
             (Some("completed"), true) => return Reply::Accepted,
             (Some("completed"), false) => Failure::AlreadyCompleted,
             (Some(_), _) => Failure::Lost,

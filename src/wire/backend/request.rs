@@ -20,7 +20,7 @@ pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
 use crate::wire::names::worker_state;
 use crate::wire::text::milliseconds;
 
-/// Of requests and answers alike.
+/// The type of the bodies of requests and answers alike.
 pub const CONTENT_TYPE: &str = "application/openjobspec+json";
 
 /// The version of the specification that we speak; the value of the header `OJS-Version`.
@@ -55,13 +55,13 @@ pub struct Identity {
 /// How a request is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// It changes nothing.
+    /// GET changes nothing.
     Get,
-    /// It does something.
+    /// POST does something.
     Post,
-    /// It sets something.
+    /// PUT sets something.
     Put,
-    /// It removes something.
+    /// DELETE removes something.
     Delete,
 }
 
@@ -79,11 +79,11 @@ impl fmt::Display for Method {
 /// One HTTP request, without what every request has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// How.
+    /// The method.
     pub method: Method,
     /// Where, below the base URL.
     pub path: String,
-    /// What; JSON.
+    /// The body, as JSON.
     pub body: Option<Vec<u8>>,
 }
 
@@ -225,7 +225,7 @@ impl Serialize for Json<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match serde_json::from_str::<&RawValue>(self.0) {
             Ok(raw) => raw.serialize(serializer),
-            // Whoever said that this is JSON was wrong: as a string it breaks nothing and loses nothing.
+            // This is no JSON, whoever said that it is: as a string it breaks nothing and loses nothing.
             Err(_) => self.0.serialize(serializer),
         }
     }

@@ -65,7 +65,7 @@ impl Words {
         }
     }
 
-    /// The same with more behind it.
+    /// The same words with more behind them.
     #[must_use]
     pub fn and(mut self, more: &str) -> Self {
         if let Some(failure) = &mut self.failure {

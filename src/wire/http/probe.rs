@@ -11,7 +11,7 @@ use crate::wire::http::response::{json, response};
 use crate::wire::operator::status;
 use crate::wire::{metrics, names};
 
-/// What there is.
+/// The paths that there are.
 const PATHS: [(&str, ProbePath); 5] = [
     ("/livez", ProbePath::Probe(Probe::Live)),
     ("/readyz", ProbePath::Probe(Probe::Ready)),
@@ -23,18 +23,18 @@ const PATHS: [(&str, ProbePath); 5] = [
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbePath {
-    /// How it is.
+    /// Whether the instance is well.
     Probe(Probe),
     /// Where it is and what everybody is doing.
     Status,
-    /// What was counted.
+    /// The counters.
     Metrics,
 }
 
-/// One request.
+/// One request of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeRequest {
-    /// What it asks for, or why it gets nothing.
+    /// What the request asks for, or why it gets nothing.
     pub asks: Result<ProbePath, Refusal>,
     /// HEAD gets the head of the response only.
     pub wants_body: bool,

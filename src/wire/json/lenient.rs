@@ -31,7 +31,7 @@ impl<'a> Object<'a> {
         self.0.len()
     }
 
-    /// A string.
+    /// The member of this name, where that is a string.
     pub(in crate::wire) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.raw(key)?).ok()
     }

@@ -32,9 +32,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 /// Why a line is no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoRequest {
-    /// Short and stable.
+    /// The reason as a word that stays the same.
     pub code: &'static str,
-    /// The same for a person.
+    /// The reason for a person.
     pub message: String,
 }
 
@@ -159,7 +159,7 @@ pub fn encode_refusal(refusal: &NoRequest) -> Vec<u8> {
 /// An answer as the subcommands read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlReply {
-    /// Whether it was taken, or was so already.
+    /// Whether the request was taken, or all was so already.
     pub is_ok: bool,
     /// Whether anything changed.
     pub has_changed: bool,
@@ -169,7 +169,7 @@ pub struct ControlReply {
     pub active: u64,
     /// See [`OperatorAnswer::left`].
     pub left: Option<Duration>,
-    /// Why not.
+    /// Why the request was not taken.
     pub message: String,
 }
 

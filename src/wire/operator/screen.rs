@@ -32,21 +32,21 @@ const SHORTEST_TYPE: usize = 8;
 /// Lines above the first job: the heading.
 const HEADING: usize = 1;
 
-/// What of an odd width stands for a character that is none.
+/// Shown in place of a character that takes no column, or that a terminal would act on.
 const UNPRINTABLE: char = '\u{fffd}';
 
-/// What there is to write on.
+/// The screen that is drawn on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
-    /// Columns.
+    /// How many columns it has.
     pub width: usize,
-    /// Lines.
+    /// How many lines it has.
     pub height: usize,
     /// Whether colours may be used.
     pub has_colour: bool,
 }
 
-/// How something looks.
+/// The look of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     Plain,
@@ -201,7 +201,7 @@ fn state(report: &Report, screen: &Screen) -> String {
     line.text
 }
 
-/// Who or what asked for it.
+/// Who or what asked for the state.
 fn who(reason: &str) -> &str {
     match reason {
         "operator" => "a signal or the control socket",
@@ -353,7 +353,7 @@ impl Line {
         line
     }
 
-    /// As much of it as there is room for; nothing after that.
+    /// Adds as much of a text as there is room for; nothing after that.
     fn put(&mut self, look: Look, text: &str) {
         let mut part = String::new();
         for character in printable(text).chars() {

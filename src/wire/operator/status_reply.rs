@@ -11,52 +11,52 @@ use crate::wire::text::{escape, is_terminal_control};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// It is an answer and no refusal.
+    /// This is an answer and no refusal.
     pub ok: bool,
     /// The version of ojs-init.
     pub version: String,
-    /// Its pid, as it sees it.
+    /// The pid of ojs-init, as it sees it.
     pub pid: u32,
-    /// Since its start.
+    /// How long ojs-init runs.
     pub up_ms: u64,
     /// What the worker and the backend are told: running, quiet, terminate.
     pub state: String,
     /// running, quiet, delay, drain, end_game, stop, exited.
     pub phase: String,
-    /// Why it is not running. In quiet: operator, server, prestop, each of which has to be taken back. In terminate the one
+    /// Why the state is not running. In quiet: operator, server, prestop, each of which has to be taken back. In terminate the one
     /// of the lifecycle frame.
     pub reasons: Vec<String>,
-    /// Since terminate began.
+    /// How long the state has been terminate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_for_ms: Option<u64>,
-    /// As in the other answers.
+    /// The time that is left, as in the other answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
-    /// The whole of which that is left.
+    /// The whole period that `left_ms` is what is left of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_of_ms: Option<u64>,
     /// What comes right after this answer: kill or exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
-    /// With which status, where that is exit.
+    /// The exit status, where `ending` is exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<u8>,
     /// Most jobs at the same time.
     pub concurrency: u32,
     /// Jobs that count against it.
     pub active: u64,
-    /// Of these, in the buffer.
+    /// Active jobs that wait in the buffer.
     pub waiting: u64,
-    /// Of these, with the worker.
+    /// Active jobs that the worker holds.
     pub held: u64,
-    /// Of these, on their way to the backend.
+    /// Active jobs whose outcome is on its way to the backend.
     pub reporting: u64,
     /// Jobs that the stop phase cut off so far.
     pub cut_off: u64,
-    /// The oldest first.
+    /// Active jobs, the oldest first.
     #[serde(deserialize_with = "each")]
     pub jobs: Vec<JobReport>,
-    /// Jobs that are not among these.
+    /// Active jobs that are not among `jobs`.
     pub jobs_not_shown: u64,
     /// Queues that jobs are taken from.
     pub queues: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Report {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobReport {
-    /// Its id.
+    /// The job's id.
     pub id: String,
     /// What kind of work it is.
     #[serde(rename = "type")]
@@ -86,7 +86,7 @@ pub struct JobReport {
     /// Which attempt it is, where the backend says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u64>,
-    /// Since it was claimed.
+    /// How long ago the job was claimed.
     pub age_ms: u64,
     /// waiting, held or reporting.
     pub place: String,
@@ -101,12 +101,12 @@ pub struct JobReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkerReport {
-    /// What it runs, without arguments.
+    /// The program, without arguments.
     pub program: String,
-    /// Its pid; none while it does not run.
+    /// The worker's pid; none while it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Since its start.
+    /// How long the worker runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_ms: Option<u64>,
     /// How the one before it ended.
@@ -114,14 +114,14 @@ pub struct WorkerReport {
     pub last_end: Option<String>,
     /// Starts again within the last 10 minutes.
     pub restarts: u64,
-    /// Until the next start.
+    /// The time until the next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts_in_ms: Option<u64>,
     /// Open connections.
     pub connections: u64,
-    /// Of these, ready ones.
+    /// Open connections that have said ready.
     pub ready: u64,
-    /// Jobs that they take at a time, together.
+    /// Jobs that the connections take at a time, together.
     pub capacity: u64,
 }
 
@@ -129,17 +129,17 @@ pub struct WorkerReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackendReport {
-    /// Where it is.
+    /// The backend's address.
     pub url: String,
-    /// Our name there.
+    /// The name that the worker has at the backend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
-    /// The last request had an answer.
+    /// Whether the last request had an answer.
     pub reachable: bool,
-    /// Since it last accepted a heartbeat.
+    /// How long ago the backend accepted a heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_age_ms: Option<u64>,
-    /// Time between two.
+    /// The time between two heartbeats.
     pub heartbeat_interval_ms: u64,
     /// Requests without an answer yet.
     pub requests: u64,

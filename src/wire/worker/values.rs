@@ -20,7 +20,7 @@ impl Wrong {
         Self { code, message }
     }
 
-    /// The same with the place named first.
+    /// The same refusal with the place named first.
     pub(in crate::wire) fn within(self, place: &str) -> Self {
         let message = format!("{place}{}", self.message);
         Self { message, ..self }
