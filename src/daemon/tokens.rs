@@ -81,7 +81,7 @@ impl Source {
                 let number = worker - FIRST_WORKER;
                 // Half of a token always fits.
                 let half = u64::try_from(number / 2).unwrap_or(u64::MAX);
-                if number % 2 == 0 {
+                if number.is_multiple_of(2) {
                     Self::Connection(ConnectionId(half))
                 } else {
                     Self::Process(half)

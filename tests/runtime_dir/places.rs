@@ -6,9 +6,9 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use ojs_init::daemon::runtime::admission::may_connect;
 use ojs_init::daemon::runtime::candidate::{candidates, home_name};
 use ojs_init::daemon::runtime::dir::RuntimeDir;
-use ojs_init::daemon::workers::admission::may_connect;
 
 use crate::forked::forked;
 use crate::runtime::*;

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use nix::sys::stat::{Mode, umask};
+use ojs_init::daemon::runtime::admission::{Allowed, Refusal, may_connect};
 use ojs_init::daemon::runtime::base::Unusable;
 use ojs_init::daemon::runtime::dir::RuntimeDir;
-use ojs_init::daemon::workers::admission::{Allowed, Refusal, may_connect};
 
 use crate::forked::forked;
 use crate::runtime::*;

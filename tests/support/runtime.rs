@@ -6,10 +6,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ojs_init::daemon::runtime::admission::Allowed;
 use ojs_init::daemon::runtime::base::Unusable;
 use ojs_init::daemon::runtime::candidate::{Candidate, home_name};
 use ojs_init::daemon::runtime::dir::RuntimeDir;
-use ojs_init::daemon::workers::admission::Allowed;
 use ojs_init::os::user::Credentials;
 
 use crate::support::temp::TempDir;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use log::warn;
 use nix::errno::Errno;
 
+use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::runtime::candidate::Candidate;
-use crate::daemon::workers::admission::Allowed;
 use crate::os::dirs::{self, Directory, Owner};
 use crate::os::socket::LONGEST_PATH;
 use crate::os::user::Credentials;

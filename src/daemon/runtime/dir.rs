@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::runtime::base::{self, NoRuntimeDir, Unusable};
 use crate::daemon::runtime::candidate::{
     CONTROL_SOCKET, Candidate, LOCK, MOST_LOOKED_AT, home_name, instance_name, is_instance,
 };
-use crate::daemon::workers::admission::Allowed;
 use crate::os::dirs::{Directory, Lock};
 use crate::os::socket::{BoundSocket, LONGEST_PATH, Listener, SocketError};
 
@@ -148,7 +148,7 @@ impl RuntimeDir {
     }
 
     /// Listens for workers: for the child's user, by the socket's owner where that can be set, else by letting everybody
-    /// connect who then has to pass [`may_connect`](crate::daemon::workers::admission::may_connect).
+    /// connect who then has to pass [`may_connect`](crate::daemon::runtime::admission::may_connect).
     ///
     /// # Errors
     ///

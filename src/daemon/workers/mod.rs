@@ -1,6 +1,5 @@
 //! The worker's processes and the ways in which they come: today the worker socket. The loop has one face of it all.
 
-pub mod admission;
 mod link;
 pub(super) mod outbound;
 mod processes;
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use mio::Registry;
 
-use crate::daemon::workers::admission::Allowed;
+use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
 use crate::lifecycle::api::event::Event;

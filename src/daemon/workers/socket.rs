@@ -9,8 +9,8 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
+use crate::daemon::runtime::admission::{Allowed, may_connect};
 use crate::daemon::tokens::Source;
-use crate::daemon::workers::admission::{Allowed, may_connect};
 use crate::daemon::workers::link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::event::Event;
