@@ -198,16 +198,16 @@ fn what_is_no_json_that_we_read_is_no_job_and_no_trouble() {
     );
     let cases: [(&[u8], &[&str]); 12] = [
         (b"{\"jobs\":[{\"id\":\"a\xff\"}]}", &["Failed(Unanswered)"]),
-        (b"\xef\xbb\xbf{\"jobs\":[]}", &["Failed(Foreign)"]),
+        (b"\xef\xbb\xbf{\"jobs\":[]}", &["Failed(NotFromBackend)"]),
         (br#"{"jobs":[{"id":"a","timeout_ms":NaN}]}"#, &["Failed(Unanswered)"]),
         (br#"{"jobs":[{"id":"a","timeout_ms":1e999}]}"#, &["a"]),
         (br#"{"jobs":[{"id":"a","id":"b"}]}"#, &["b"]),
         (br#"{"jobs":[{"id":"a"}],"jobs":[{"id":"b"}]}"#, &["a", "b"]),
         (br#"{"jobs":null}"#, &[]),
-        (b"<html>", &["Failed(Foreign)"]),
+        (b"<html>", &["Failed(NotFromBackend)"]),
         (deep_job.as_bytes(), &["Failed(Unanswered)"]),
         (deep_whole.as_bytes(), &["a"]),
-        (&vec![b'['; 1 << 20], &["Failed(Foreign)"]),
+        (&vec![b'['; 1 << 20], &["Failed(NotFromBackend)"]),
         (&deep("{\"jobs\":").into_bytes(), &["Failed(Unanswered)"]),
     ];
     for (body, expected) in cases {

@@ -1,7 +1,7 @@
 //! Handlers that hang and processes that die: under which name, and what becomes of everybody else.
 
 use crate::backend::{Endpoint, Outcome};
-use crate::stage::{Init, Stage, Start, job};
+use crate::stage::{Init, PATIENCE, Stage, Start, job};
 use crate::support::wait::wait_until;
 
 /// Times short enough for a test.
@@ -129,7 +129,8 @@ def serve():
 [child(serve) for _ in range(3)]
 rest()";
     let mut init = stage.worker(script).with("OJS_CONCURRENCY", "6").start();
-    init.notes_times("ready", 3);
+    let are_ready = |init: &Init| init.log().matches(" takes up to 2 jobs").count() == 3;
+    assert!(wait_until(PATIENCE, || are_ready(&init)), "{}", init.story());
     let victim = init.noted("serves");
     crate::support::sys::send(init.outer_pid(&victim), libc::SIGKILL).unwrap();
     init.logs(&format!("of process {victim} closed: 4 of 6 jobs can be taken now"));

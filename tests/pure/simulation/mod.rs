@@ -116,7 +116,7 @@ const KINDS: [&str; 62] = [
     "Ack",
     "Fail",
     "Requeue",
-    "Look",
+    "GetJob",
     "Progress",
     "Checkpoint",
     "Deregister",
