@@ -215,7 +215,7 @@ impl Lifecycle {
         }
     }
 
-    /// Tells the log, each connection and the backend about a new state.
+    /// Tells the log, each holder and the backend about a new state.
     pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>, now: Moment) {
         let state = self.state();
         if state != WorkerState::Terminate {
