@@ -15,12 +15,7 @@ use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::{RetryState, asked_for, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::jobs::job::LookStep;
 use crate::lifecycle::machine::Lifecycle;
-
-/// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
-const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);
-
-/// Longest pause in a drain, unless the backend asks for more: whoever waits for the last ACK shall not wait long.
-pub(in crate::lifecycle) const LONGEST_RETRY_IN_A_DRAIN: Duration = Duration::from_secs(5);
+use crate::lifecycle::shutdown::timeouts::{LONGEST_RETRY_AT_THE_END, LONGEST_RETRY_IN_A_DRAIN};
 
 /// Least time between two moments at which what waits is brought forward.
 const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
@@ -55,13 +50,13 @@ impl Lifecycle {
         }
     }
 
-    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
+    /// Jobs that can be taken now: none outside running, and no more than connections and concurrency have room for.
     pub(in crate::lifecycle) fn credit(&self) -> usize {
         if !self.is_taking_jobs() {
             return 0;
         }
         let room = self.most_active().saturating_sub(self.jobs.reserved());
-        room.min(self.holders.free().saturating_sub(self.jobs.waiting().len()))
+        room.min(self.connections.free().saturating_sub(self.jobs.waiting().len()))
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {

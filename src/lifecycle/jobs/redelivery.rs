@@ -15,12 +15,12 @@ use crate::lifecycle::api::job::{Delivery, JobState, JobView};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 use crate::lifecycle::jobs::job::{Again, Job, LookStep, Suspicion};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::timeouts::LONGEST_RETRY_IN_A_DRAIN;
 
 /// How long it is tried to look at such a delivery.
 const LOOK_FOR: Duration = Duration::from_secs(6 * 60);

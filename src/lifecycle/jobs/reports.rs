@@ -9,23 +9,20 @@ use std::time::Duration;
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
+use crate::lifecycle::api::ids::{CallId, Claim, ConnectionId};
 use crate::lifecycle::api::job::{JobState, JobView};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::{About, Outcome};
-use crate::lifecycle::backend::fetch::LONGEST_RETRY_IN_A_DRAIN;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::job::{Job, Place, Question, Report, ReportStage, What};
 use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::shutdown::timeouts::{ACK_HANGS_AFTER, LONGEST_RETRY_IN_A_DRAIN};
 
 /// Most reports on their way at the same time.
 const MAX_REPORTS_IN_FLIGHT: usize = 64;
-
-/// When the end is near, an ACK without an answer for this long is sent again on a fresh connection.
-const HANGS_AFTER: Duration = Duration::from_millis(500);
 
 impl Lifecycle {
     /// The outcome of a job is decided.
@@ -33,7 +30,7 @@ impl Lifecycle {
         &mut self,
         claim: Claim,
         what: What,
-        listener: Option<HolderId>,
+        connection: Option<ConnectionId>,
         is_surplus: bool,
         now: Moment,
     ) {
@@ -47,9 +44,9 @@ impl Lifecycle {
         if let Some(why) = job.why_not_requeue(self.agent.traits).filter(|_| is_requeue) {
             let id = job.id().clone();
             self.let_reservation_expire(claim, why);
-            if let Some(listener) = listener {
+            if let Some(connection) = connection {
                 self.tell(
-                    listener,
+                    connection,
                     ToWorker::Ok {
                         job: id,
                         about: About::Release,
@@ -58,7 +55,7 @@ impl Lifecycle {
             }
             return;
         }
-        self.put_report(claim, what, listener, is_surplus, now);
+        self.put_report(claim, what, connection, is_surplus, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
         self.timers.cancel(Timer::Checkpoint(claim));
         if !is_ack {
@@ -66,14 +63,21 @@ impl Lifecycle {
         }
     }
 
-    fn put_report(&mut self, claim: Claim, what: What, listener: Option<HolderId>, is_surplus: bool, now: Moment) {
+    fn put_report(
+        &mut self,
+        claim: Claim,
+        what: What,
+        connection: Option<ConnectionId>,
+        is_surplus: bool,
+        now: Moment,
+    ) {
         self.forget_timers(claim);
         let report = Report {
             is_bare: self.is_bare_at_first(&what, now),
             what,
             step: ReportStage::Due,
             setbacks: RetryState::default(),
-            listener,
+            connection,
             is_surplus,
             sent: 0,
             question: Question::Done,
@@ -159,7 +163,7 @@ impl Lifecycle {
                 job.again.is_none()
                     && (matches!(report.what, What::Ack { .. })
                         || job.news.checkpoint_call.is_none()
-                        || self.shutdown.goes_without_checkpoints)
+                        || self.shutdown.goes_without_checkpoints())
             }
             Place::Waiting | Place::Held(_) => false,
         })
@@ -314,8 +318,8 @@ impl Lifecycle {
         if outcome == Outcome::Acked {
             self.done_as_well(&id);
         }
-        if let Some(listener) = report.listener {
-            self.tell(listener, ToWorker::Ok { job: id, about });
+        if let Some(connection) = report.connection {
+            self.tell(connection, ToWorker::Ok { job: id, about });
         }
     }
 
@@ -364,20 +368,20 @@ impl Lifecycle {
         if !self.jobs.report_mut(claim).is_some_and(is_ack) {
             return;
         }
-        if sent_at.elapsed(now) < HANGS_AFTER {
-            self.timers.arm(Timer::Report(claim), sent_at.after(HANGS_AFTER));
+        if sent_at.elapsed(now) < ACK_HANGS_AFTER {
+            self.timers.arm(Timer::Report(claim), sent_at.after(ACK_HANGS_AFTER));
             return;
         }
         // The answer of the first attempt still counts if it comes; it no longer holds a place.
         self.calls.remove(&call);
         self.timers.cancel(Timer::Call(call));
-        self.shutdown.hedged.insert(call, claim);
+        self.shutdown.hedged(call, claim);
         self.jobs.step(claim, ReportStage::Due);
     }
 
     /// The answer to a request that nobody waits for any more.
     pub(in crate::lifecycle) fn late_reply(&mut self, call: CallId, reply: &Reply, now: Moment) {
-        let Some(claim) = self.shutdown.hedged.remove(&call) else {
+        let Some(claim) = self.shutdown.hedged_answered(call) else {
             return;
         };
         if self.jobs.report_mut(claim).is_none() {

@@ -1,15 +1,17 @@
-//! What a person wants to know of an end: who began it, how it went, what became of the jobs from then on.
+//! What is told of an end: to a person who began it, how it went and what became of the jobs from then on; to the backend
+//! why a job was cut off; to the orchestrator an exit status.
 
 use crate::exit::Ended;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
 use crate::lifecycle::api::ids::Claim;
+use crate::lifecycle::api::job::JobError;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::worker_end::Manner;
-use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::job::{Place, What};
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 
@@ -53,7 +55,7 @@ impl Lifecycle {
         let before = std::mem::take(&mut self.tally);
         if self.worker.has_just_ended_for(now).is_none() {
             self.tally.has_ended_too_often = before.has_ended_too_often;
-        } else if self.shutdown.is_asked {
+        } else if self.shutdown.is_asked() {
             self.tally = ShutdownCounts {
                 left: before.left,
                 left_names: before.left_names,
@@ -67,7 +69,7 @@ impl Lifecycle {
 
     /// A shutdown cut this job off.
     pub(in crate::lifecycle) fn count_cut_off(&mut self, claim: Claim) {
-        self.shutdown.cut_off += 1;
+        self.shutdown.job_cut_off();
         if let Some(job) = self.jobs.get(claim) {
             let subject = job.subject();
             self.tally.names.insert(subject.id.clone(), subject.kind.clone());
@@ -76,7 +78,7 @@ impl Lifecycle {
 
     /// The stop phase begins: should somebody kill us before its end, this is what is known.
     pub(super) fn account_for_stop(&mut self, now: Moment) {
-        self.tally.stop = Some((self.shutdown.took(now), self.shutdown.forced.is_some()));
+        self.tally.stop = Some((self.shutdown.took(now), self.shutdown.forced_by().is_some()));
         let mut account = self.account(now);
         let held = self
             .jobs
@@ -89,8 +91,18 @@ impl Lifecycle {
         self.order(Effect::WriteTerminationLog(Box::new(account)));
     }
 
+    /// Nothing was finished: for the summary.
+    pub(super) fn count_what_is_left(&mut self) {
+        let is_ack =
+            |place: &Place| matches!(place, Place::Reporting(report) if matches!(report.what, What::Ack { .. }));
+        for _ in self.jobs.iter().filter(|(_, job)| is_ack(&job.place)) {
+            self.shutdown.ack_unreported();
+        }
+        self.account_for_abandoning();
+    }
+
     /// A third signal: nothing more is heard of anything.
-    pub(super) fn account_for_abandoning(&mut self) {
+    fn account_for_abandoning(&mut self) {
         let claims: Vec<Claim> = self.jobs.iter().map(|(claim, _)| claim).collect();
         self.tally.left += claims.len();
         for claim in claims {
@@ -137,9 +149,9 @@ impl Lifecycle {
     }
 
     fn account(&self, now: Moment) -> EndReport {
-        let is_abandoned = self.shutdown.abandoned_with.is_some();
-        let cause = match (self.shutdown.is_asked, self.worker.refused_with()) {
-            (true, _) => EndedBy::Asked(self.shutdown.reason),
+        let is_abandoned = self.shutdown.abandoned_with().is_some();
+        let cause = match (self.shutdown.is_asked(), self.worker.refused_with()) {
+            (true, _) => EndedBy::Asked(self.shutdown.reason()),
             (false, _) if is_abandoned => EndedBy::AtOnce,
             (false, Some(status)) => EndedBy::NotStarted(status),
             (false, None) if self.worker.ended_for().is_some() => EndedBy::WorkerWasEnded,
@@ -152,9 +164,49 @@ impl Lifecycle {
             took: self.shutdown.took(now),
             status: None,
             is_abandoned,
-            unreported: self.shutdown.unreported,
-            cut_off: self.shutdown.cut_off,
+            unreported: self.shutdown.unreported(),
+            cut_off: self.shutdown.cut_off(),
             tally: self.tally.clone(),
+        }
+    }
+
+    /// The FAIL of a job that was cut off (GS-005, worker protocol 7.2.5, requirements C-05).
+    pub(in crate::lifecycle) fn shutdown_error(&self, now: Moment) -> JobError {
+        let elapsed = self.shutdown.took(now);
+        let details = format!(
+            r#"{{"reason":"shutdown","kind":"{}","trigger":"{}","grace_ms":{},"elapsed_ms":{}}}"#,
+            if self.shutdown.forced_by().is_some() {
+                "forced"
+            } else {
+                "ShutdownTimeout"
+            },
+            self.shutdown.reason().name(),
+            // What was in force, which the orchestrator's limit may have made less than what is configured.
+            self.shutdown.granted().as_millis(),
+            elapsed.as_millis(),
+        );
+        JobError {
+            code: Some(self.options.shutdown_error_code.clone()),
+            kind: Some(self.options.shutdown_error_type.clone()),
+            message: "the worker was shut down before the job was finished".into(),
+            retryable: true,
+            details: Some(details.into()),
+            backtrace: None,
+        }
+    }
+
+    /// With what status to end.
+    pub(in crate::lifecycle) fn exit_status(&self) -> u8 {
+        if let Some(status) = self.shutdown.abandoned_with() {
+            return status;
+        }
+        if !self.shutdown.is_asked() {
+            return self.worker.status(&self.options.remap_exit);
+        }
+        if self.shutdown.cut_off() > 0 {
+            self.options.interrupted_exit
+        } else {
+            0
         }
     }
 }

@@ -1,9 +1,22 @@
 //! The end: its phases and what moves them, its times, its steps, and what is told of it.
+//!
+//! | to change | look into |
+//! |---|---|
+//! | how long something of the end may take | `timeouts` |
+//! | which trigger leads from which phase to which | `phase`, a table |
+//! | what happens when a phase begins | `transitions` |
+//! | which step of the stop phase follows which, and what it waits for | `steps`, a table |
+//! | what a step does | `stop` |
+//! | what counts as a request to end, and as a repetition of one | `triggers`, `stop_signals` |
 
-pub(super) mod clock;
+pub(super) mod deadline;
+pub(super) mod drain_log;
 pub mod end_report;
 pub mod phase;
+pub(super) mod state;
+pub mod steps;
 pub(super) mod stop;
 pub(super) mod stop_signals;
-pub(super) mod times;
+pub(super) mod timeouts;
+pub(super) mod transitions;
 pub(super) mod triggers;

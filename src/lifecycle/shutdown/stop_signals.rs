@@ -5,10 +5,7 @@ use std::time::Duration;
 use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::Reason;
-
-/// How soon after a stop signal another one of its kind is the same request: `timeout` and some shells signal a process and
-/// its group. No person is that quick, and no orchestrator forces anything within a second.
-const SAME_REQUEST: Duration = Duration::from_millis(100);
+use crate::lifecycle::shutdown::timeouts::SAME_REQUEST;
 
 /// The stop signals that counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

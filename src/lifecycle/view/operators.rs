@@ -51,7 +51,7 @@ impl Lifecycle {
             OperatorRequest::Stop => Trigger::Force,
         };
         let verdict = verdict(self.phase, trigger);
-        let before = (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace);
+        let before = (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace());
         match request {
             OperatorRequest::Quiet => self.quiet(Reason::Control, now),
             OperatorRequest::Resume => self.resume(Reason::Control, now),
@@ -63,7 +63,7 @@ impl Lifecycle {
         let taken = match verdict {
             Verdict::Move(_) => Disposition::Done,
             // The clock started, or the cancel grace is over: something has changed, though no phase did.
-            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace) => {
+            Verdict::Stay(_) if before != (self.shutdown.has_clock(), self.shutdown.skips_cancel_grace()) => {
                 Disposition::Done
             }
             Verdict::Stay(why) if request == OperatorRequest::Resume && self.phase.is_terminating() => {

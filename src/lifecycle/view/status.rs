@@ -12,7 +12,7 @@ use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::StopStep;
+use crate::lifecycle::shutdown::steps::StopStep;
 
 /// Most jobs that are shown, the oldest first; the counts are of all.
 pub const MOST_JOBS_SHOWN: usize = 100;
@@ -39,7 +39,7 @@ impl Lifecycle {
             reporting: snapshot.reporting,
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
-            cut_off: self.shutdown.cut_off,
+            cut_off: self.shutdown.cut_off(),
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
@@ -56,7 +56,7 @@ impl Lifecycle {
         match self.state() {
             WorkerState::Running => Vec::new(),
             WorkerState::Quiet => {
-                let by = self.shutdown.quiet;
+                let by = self.shutdown.quiet_by();
                 let causes = [
                     (by.operator, NotRunningBecause::Operator),
                     (by.server, NotRunningBecause::Server),
@@ -68,12 +68,12 @@ impl Lifecycle {
                     .map(|(_, cause)| cause)
                     .collect()
             }
-            WorkerState::Terminate | WorkerState::Terminated => vec![NotRunningBecause::End(self.shutdown.reason)],
+            WorkerState::Terminate | WorkerState::Terminated => vec![NotRunningBecause::End(self.shutdown.reason())],
         }
     }
 
     fn ending(&self) -> Option<Ending> {
-        match self.shutdown.step {
+        match self.shutdown.step() {
             StopStep::BeforeKill => Some(Ending::Kill),
             StopStep::BeforeExit | StopStep::Over => Some(Ending::Exit(self.exit_status())),
             StopStep::NotYet
@@ -103,7 +103,7 @@ impl Lifecycle {
             .map(|(_, job)| {
                 let (place, is_cancelled) = match &job.place {
                     Place::Waiting => (JobPlace::Waiting, false),
-                    Place::Held(held) => (JobPlace::Held(held.holder), held.cancelled.is_some()),
+                    Place::Held(held) => (JobPlace::Held(held.connection), held.cancelled.is_some()),
                     Place::Reporting(_) => (JobPlace::Reporting, false),
                 };
                 JobStatus {
@@ -128,9 +128,9 @@ impl Lifecycle {
             ended: self.worker.ended().map(|end| end.ended),
             restarts: self.worker.restarts(now),
             starts_in: starts_in.map(|at| at.remaining(now)),
-            holders: self.holders.iter().count(),
-            ready: self.holders.ready(),
-            capacity: self.holders.concurrency(),
+            connections: self.connections.iter().count(),
+            ready: self.connections.ready(),
+            capacity: self.connections.concurrency(),
         }
     }
 }

@@ -16,7 +16,6 @@ use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
 use crate::lifecycle::backend::backoff::{restart_pause, shortage_pause};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::clock::StopStep;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::worker::blame::Blame;
 use crate::lifecycle::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, State};
@@ -57,7 +56,7 @@ impl Lifecycle {
             self.timers.arm(Timer::Ready, now.after(self.options.ready_timeout));
         }
         self.begin_incarnation(worker, now);
-        if self.shutdown.step >= StopStep::Kill {
+        if self.shutdown.has_killed() {
             self.order(Effect::KillEverything);
         } else if matches!(self.phase, Phase::EndGame | Phase::Stop) {
             self.ask_worker_to_end();
@@ -118,7 +117,7 @@ impl Lifecycle {
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
         self.process_gone(process, now);
-        let holders: Vec<ProcessId> = self.holders.with_jobs().map(|holder| holder.process).collect();
+        let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
         for other in holders.into_iter().filter(|other| *other != process) {
             self.end_process(other, EndCause::Orphaned, now);
         }
@@ -197,7 +196,7 @@ impl Lifecycle {
         if let State::Clearing { is_killed, .. } = &mut self.worker.state {
             *is_killed = true;
             self.notify(Notice::Killing);
-            self.shutdown.killed_at = Some(now);
+            self.shutdown.killed(now);
             self.order(Effect::KillDescendants);
         }
     }
@@ -231,9 +230,9 @@ impl Lifecycle {
         else {
             return false;
         };
-        self.holders
-            .with_jobs()
-            .all(|holder| holder.is_closed && self.holders.is_gone(holder.process))
+        self.connections
+            .holders()
+            .all(|holder| holder.is_closed && self.connections.is_gone(holder.process))
     }
 
     fn nothing_is_left(&mut self, now: Moment) {
@@ -313,7 +312,7 @@ impl Lifecycle {
         }
         self.timers.cancel(Timer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
-        self.close_all_holders(now);
+        self.close_all_connections(now);
         self.worker.state = State::Starting;
         self.worker.started_at = now;
         self.order(Effect::StartWorker);

@@ -3,6 +3,7 @@
 //! page.
 
 mod clock;
+mod steps;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,6 +18,8 @@ const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test pure lifecycle_table";
 const TABLE_BEGINS: &str = "<!-- table: rendered from src/lifecycle/shutdown/phase.rs, do not edit -->\n";
 const CLOCK_BEGINS: &str = "<!-- clock: taken from the machine as it runs, do not edit -->\n";
 const CLOCK_ENDS: &str = "<!-- end of clock -->\n";
+const STEPS_BEGIN: &str = "<!-- steps: rendered from src/lifecycle/shutdown/steps.rs, do not edit -->\n";
+const STEPS_END: &str = "<!-- end of steps -->\n";
 const TABLE_ENDS: &str = "<!-- end of table -->\n";
 
 fn path(relative: &str) -> PathBuf {
@@ -99,6 +102,7 @@ fn the_tables_in_the_docs_are_the_codes() {
     in_the_docs(&[
         (CLOCK_BEGINS, clock::as_markdown(), CLOCK_ENDS),
         (TABLE_BEGINS, as_markdown(), TABLE_ENDS),
+        (STEPS_BEGIN, steps::as_markdown(), STEPS_END),
     ]);
 }
 

@@ -138,7 +138,7 @@ impl Course {
             }
             Event::Reaped { .. }
             | Event::MemoryRanOut(_)
-            | Event::HolderCame { .. }
+            | Event::Connected { .. }
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)

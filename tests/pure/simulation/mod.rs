@@ -137,7 +137,7 @@ const KINDS: [&str; 62] = [
     "RestartIn",
     "StartPostponed",
     "NotReady",
-    "HolderReady",
+    "ConnectionReady",
     "EndingProcess",
     "Claimed",
     "HandedOver",
