@@ -23,6 +23,7 @@ use crate::daemon::backend::token::{NoToken, TokenSource};
 use crate::daemon::log::throttle::Throttle;
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::endpoint::AnswerSize;
 use crate::lifecycle::api::time::Moment;
 use crate::os::clock;
 use crate::wire::backend::request::{self, Answer, Answered, CONTENT_TYPE, HttpRequest, Method, OJS_VERSION, Words};
@@ -114,7 +115,7 @@ impl Http {
     /// no harm.
     fn exchange(&self, job: &Ticket, request: &HttpRequest) -> Result<Received, Trouble> {
         self.attempt(job, request).or_else(|trouble| {
-            let is_harmless = trouble.failure == Failure::NotSent || may_come_twice(&job.call);
+            let is_harmless = trouble.failure == Failure::NotSent || job.call.endpoint().may_come_twice();
             if !(trouble.is_stale && is_harmless) {
                 return Err(trouble);
             }
@@ -323,22 +324,6 @@ struct Trouble {
     is_stale: bool,
 }
 
-/// Whether the backend may carry it out twice without harm. A FETCH would claim other jobs; a FAIL or requeue may meet
-/// the job's next reservation.
-fn may_come_twice(call: &Call) -> bool {
-    match call {
-        Call::Register { .. }
-        | Call::Heartbeat { .. }
-        | Call::Ack { .. }
-        | Call::GetJob { .. }
-        | Call::Progress { .. }
-        | Call::Checkpoint { .. }
-        | Call::Manifest
-        | Call::Deregister { .. } => true,
-        Call::Fetch { .. } | Call::Fail { .. } | Call::Requeue { .. } => false,
-    }
-}
-
 /// An answer, as it came.
 struct Received {
     status: u16,
@@ -373,19 +358,22 @@ fn received(mut response: Response<Body>, limit: u64) -> Received {
     }
 }
 
+/// How many jobs an answer to this call may have: a look has the one that it is about.
+fn most_jobs(call: &Call) -> u64 {
+    if let Call::Fetch { count, .. } = call {
+        u64::from(*count)
+    } else {
+        1
+    }
+}
+
 /// Most bytes of an answer to this call.
 fn body_limit(call: &Call, max_frame: u64) -> u64 {
-    let jobs = match call {
-        Call::Fetch { count, .. } => u64::from(*count),
-        Call::GetJob { .. } => 1,
-        // What the body of a refusal says; there may be hundreds of these at once.
-        Call::Ack { .. }
-        | Call::Fail { .. }
-        | Call::Requeue { .. }
-        | Call::Progress { .. }
-        | Call::Checkpoint { .. }
-        | Call::Deregister { .. } => return REPORT_BODY_BYTES,
-        Call::Register { .. } | Call::Heartbeat { .. } | Call::Manifest => return USUAL_BODY_BYTES,
+    let jobs = match call.endpoint().answer() {
+        AnswerSize::Jobs => most_jobs(call),
+        AnswerSize::Fields => return USUAL_BODY_BYTES,
+        // What the body of a refusal says.
+        AnswerSize::Nothing => return REPORT_BODY_BYTES,
     };
     max_frame
         .saturating_add(BYTES_AROUND_ENVELOPE)

@@ -11,6 +11,7 @@ pub use crate::daemon::backend::pool::Heard;
 use crate::daemon::backend::pool::{IDLE_LIMIT, LanePlan, MakeWork, Pool, STACK_BYTES, TakeAnswer, Ticket, Work};
 use crate::daemon::backend::settings::{LaneError, LaneSettings};
 use crate::lifecycle::api::call::{Call, Reply};
+use crate::lifecycle::api::endpoint::Lane;
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::time::Moment;
 
@@ -84,11 +85,11 @@ impl Lanes {
 
     /// Sends a request, without waiting. Its answer comes at `give_up` at the latest.
     pub fn send(&mut self, id: CallId, call: Call, give_up: Moment) {
-        let pool = match &call {
-            Call::Register { .. } | Call::Heartbeat { .. } | Call::Deregister { .. } => &mut self.beat,
-            Call::Fetch { .. } => &mut self.fetch,
-            Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } | Call::GetJob { .. } => &mut self.report,
-            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => &mut self.side,
+        let pool = match call.endpoint().lane() {
+            Lane::Beat => &mut self.beat,
+            Lane::Fetch => &mut self.fetch,
+            Lane::Report => &mut self.report,
+            Lane::Side => &mut self.side,
         };
         pool.send(Ticket { id, call, give_up });
         // An outcome is not to wait for a thread to be had.

@@ -9,7 +9,7 @@ use log::Level;
 use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, kind_and_reason, warn};
-use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::call::{Failure, FailureClass};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::outage::Outage;
 use crate::wire::text::{milliseconds, seconds, several};
@@ -146,46 +146,30 @@ impl OutageNarrator {
     fn is_of_the_outage(&self, what: &str, failure: Failure) -> bool {
         let is_last = matches!(what, "deregistration" | "final heartbeat");
         let is_greeting = matches!(what, "heartbeat" | "registration");
-        let is_part = match failure {
-            Failure::NotSent | Failure::Unanswered => true,
+        let is_part = match failure.class() {
             // One path may be broken, or one job too much for it: then that is told.
-            Failure::ServerError | Failure::NotFromBackend => self.is_away || is_greeting,
-            Failure::Overloaded
-            | Failure::NoCredentials
-            | Failure::RetryLater { .. }
-            | Failure::Redirected
-            | Failure::Unauthorized
-            | Failure::Unsupported
-            | Failure::Unregistered
-            | Failure::NotFound
-            | Failure::Lost
-            | Failure::Conflict { .. }
-            | Failure::AlreadyCompleted
-            | Failure::Refused => false,
+            FailureClass::Outage => is_silence(failure) || self.is_away || is_greeting,
+            FailureClass::NotNow | FailureClass::Verdict => false,
         };
         is_part && !is_last
     }
 }
 
+/// Nobody answered at all.
+fn is_silence(failure: Failure) -> bool {
+    matches!(failure, Failure::NotSent | Failure::Unanswered)
+}
+
 /// What the backend is like in an outage of this kind.
 fn state(failure: Failure) -> &'static str {
-    match failure {
-        Failure::NotSent => "unreachable",
-        Failure::ServerError => "broken",
-        Failure::NotFromBackend => "hidden behind somebody else",
-        Failure::Unanswered
-        | Failure::Overloaded
-        | Failure::NoCredentials
-        | Failure::RetryLater { .. }
-        | Failure::Redirected
-        | Failure::Unauthorized
-        | Failure::Unsupported
-        | Failure::Unregistered
-        | Failure::NotFound
-        | Failure::Lost
-        | Failure::Conflict { .. }
-        | Failure::AlreadyCompleted
-        | Failure::Refused => "silent",
+    if failure == Failure::NotSent {
+        "unreachable"
+    } else if failure == Failure::ServerError {
+        "broken"
+    } else if failure == Failure::NotFromBackend {
+        "hidden behind somebody else"
+    } else {
+        "silent"
     }
 }
 

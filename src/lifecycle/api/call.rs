@@ -193,3 +193,46 @@ pub enum Failure {
     /// The backend will never accept this request (400, 413, 422).
     Refused,
 }
+
+/// What a failure says about another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureClass {
+    /// No connection, no answer, or one of somebody who stands in for the backend or of what is broken behind it: over when
+    /// the backend is back.
+    Outage,
+    /// Not done, and not because of what was asked: it may be done later.
+    NotNow,
+    /// The backend has spoken: the same request is answered the same again.
+    Verdict,
+}
+
+impl Failure {
+    /// What it says about another attempt.
+    #[must_use]
+    pub fn class(self) -> FailureClass {
+        match self {
+            Self::NotSent | Self::Unanswered | Self::ServerError | Self::NotFromBackend => FailureClass::Outage,
+            Self::Overloaded
+            | Self::NoCredentials
+            | Self::RetryLater { .. }
+            | Self::Redirected
+            | Self::Unauthorized => FailureClass::NotNow,
+            Self::Unsupported
+            | Self::Unregistered
+            | Self::NotFound
+            | Self::Lost
+            | Self::Conflict { .. }
+            | Self::AlreadyCompleted
+            | Self::Refused => FailureClass::Verdict,
+        }
+    }
+
+    /// Whether the same request may be answered differently later.
+    #[must_use]
+    pub fn may_pass(self) -> bool {
+        match self.class() {
+            FailureClass::Outage | FailureClass::NotNow => true,
+            FailureClass::Verdict => false,
+        }
+    }
+}

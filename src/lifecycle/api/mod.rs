@@ -8,6 +8,7 @@ pub mod capacity;
 pub mod effect;
 pub mod end_cause;
 pub mod end_report;
+pub mod endpoint;
 pub mod event;
 pub mod force;
 pub mod forms;

@@ -271,30 +271,12 @@ impl Lifecycle {
                 self.agent.knows_traits = true;
             }
             // The next heartbeat asks again, a few times.
-            Reply::Failed(
-                Failure::NotSent
-                | Failure::Overloaded
-                | Failure::NoCredentials
-                | Failure::Unanswered
-                | Failure::ServerError
-                | Failure::NotFromBackend
-                | Failure::Redirected
-                | Failure::RetryLater { .. },
-            ) => {
+            Reply::Failed(failure) if failure.may_pass() && *failure != Failure::Unauthorized => {
                 self.agent.manifest_failures += 1;
                 self.agent.knows_traits = self.agent.manifest_failures >= MANIFEST_ATTEMPTS;
             }
             // It does not tell, or not us: then it is as any other.
-            Reply::Failed(
-                Failure::Unauthorized
-                | Failure::Unsupported
-                | Failure::Unregistered
-                | Failure::NotFound
-                | Failure::Lost
-                | Failure::Conflict { .. }
-                | Failure::AlreadyCompleted
-                | Failure::Refused,
-            )
+            Reply::Failed(_)
             | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)

@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Failure;
+use crate::lifecycle::api::call::{Failure, FailureClass};
 use crate::lifecycle::api::time::Moment;
 
 /// Failures in a row of the same thing.
@@ -61,23 +61,10 @@ impl RetryState {
 /// When the backend wants to be asked again, if it said so.
 #[must_use]
 pub fn asked_for(failure: Failure) -> Option<Duration> {
-    match failure {
-        Failure::RetryLater { retry_after } => retry_after,
-        Failure::NotSent
-        | Failure::Overloaded
-        | Failure::NoCredentials
-        | Failure::Unanswered
-        | Failure::ServerError
-        | Failure::Redirected
-        | Failure::Unauthorized
-        | Failure::Unsupported
-        | Failure::NotFromBackend
-        | Failure::Unregistered
-        | Failure::NotFound
-        | Failure::Lost
-        | Failure::Conflict { .. }
-        | Failure::AlreadyCompleted
-        | Failure::Refused => None,
+    if let Failure::RetryLater { retry_after } = failure {
+        retry_after
+    } else {
+        None
     }
 }
 
@@ -85,10 +72,7 @@ pub fn asked_for(failure: Failure) -> Option<Duration> {
 /// backend is back.
 #[must_use]
 pub fn is_of_an_outage(failure: Failure) -> bool {
-    matches!(
-        failure,
-        Failure::NotSent | Failure::Unanswered | Failure::ServerError | Failure::NotFromBackend
-    )
+    failure.class() == FailureClass::Outage
 }
 
 /// Over when there are other credentials.

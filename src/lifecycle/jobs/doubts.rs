@@ -207,31 +207,13 @@ impl Lifecycle {
             Reply::JobSeen(view) => self.looked_at_report(claim, question, &view, asked_at, now),
             // Whatever a look meets: the ACK itself is tried again, with its result.
             Reply::Failed(_) if question == Question::ResultTaken => self.jobs.step(claim, ReportStage::Due),
-            Reply::Failed(
-                failure @ (Failure::NotSent
-                | Failure::Overloaded
-                | Failure::NoCredentials
-                | Failure::Unanswered
-                | Failure::ServerError
-                | Failure::RetryLater { .. }
-                | Failure::Redirected
-                | Failure::Unauthorized),
-            ) => {
+            Reply::Failed(failure) if failure.may_pass() => {
                 self.pause_report(claim, ReportStage::Doubtful, failure, now);
+                if failure == Failure::NotFromBackend {
+                    self.give_up_on_foreign(claim, now);
+                }
             }
-            Reply::Failed(failure @ Failure::NotFromBackend) => {
-                self.pause_report(claim, ReportStage::Doubtful, failure, now);
-                self.give_up_on_foreign(claim, now);
-            }
-            Reply::Failed(
-                Failure::Unsupported
-                | Failure::Unregistered
-                | Failure::NotFound
-                | Failure::Lost
-                | Failure::Conflict { .. }
-                | Failure::AlreadyCompleted
-                | Failure::Refused,
-            )
+            Reply::Failed(_)
             | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)

@@ -138,17 +138,7 @@ impl Lifecycle {
                     );
                 }
             }
-            Reply::Failed(
-                failure @ (Failure::NotSent
-                | Failure::Overloaded
-                | Failure::NoCredentials
-                | Failure::Unanswered
-                | Failure::ServerError
-                | Failure::RetryLater { .. }
-                | Failure::Redirected
-                | Failure::NotFromBackend
-                | Failure::Unauthorized),
-            ) => {
+            Reply::Failed(failure) if failure.may_pass() => {
                 let failure = *failure;
                 job.news.checkpoint_failures += 1;
                 if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {
@@ -165,14 +155,7 @@ impl Lifecycle {
             Reply::Failed(Failure::Unsupported) => {
                 self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
             }
-            Reply::Failed(
-                Failure::Unregistered
-                | Failure::NotFound
-                | Failure::Lost
-                | Failure::Conflict { .. }
-                | Failure::AlreadyCompleted
-                | Failure::Refused,
-            )
+            Reply::Failed(_)
             | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)

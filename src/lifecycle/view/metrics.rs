@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::effect::Effect;
+use crate::lifecycle::api::endpoint::Endpoint;
 use crate::lifecycle::api::ids::{CallId, JobId, Text};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::notice::Notice;
@@ -88,62 +89,6 @@ impl JobEnd {
         Self::Lost,
         Self::Cancelled,
     ];
-}
-
-/// What a request to the backend asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Endpoint {
-    /// Registration.
-    Register,
-    /// A heartbeat.
-    Heartbeat,
-    /// FETCH.
-    Fetch,
-    /// ACK.
-    Ack,
-    /// FAIL, and giving back.
-    Nack,
-    /// A look at a job.
-    Info,
-    /// Progress.
-    Progress,
-    /// A checkpoint.
-    Checkpoint,
-    /// What kind of backend it is.
-    Manifest,
-    /// Goodbye.
-    Deregister,
-}
-
-impl Endpoint {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Register,
-        Self::Heartbeat,
-        Self::Fetch,
-        Self::Ack,
-        Self::Nack,
-        Self::Info,
-        Self::Progress,
-        Self::Checkpoint,
-        Self::Manifest,
-        Self::Deregister,
-    ];
-
-    fn of(call: &Call) -> Self {
-        match call {
-            Call::Register { .. } => Self::Register,
-            Call::Heartbeat { .. } => Self::Heartbeat,
-            Call::Fetch { .. } => Self::Fetch,
-            Call::Ack { .. } => Self::Ack,
-            Call::Fail { .. } | Call::Requeue { .. } => Self::Nack,
-            Call::GetJob { .. } => Self::Info,
-            Call::Progress { .. } => Self::Progress,
-            Call::Checkpoint { .. } => Self::Checkpoint,
-            Call::Manifest => Self::Manifest,
-            Call::Deregister { .. } => Self::Deregister,
-        }
-    }
 }
 
 /// How a request was answered.
@@ -249,7 +194,7 @@ impl Metrics {
     /// The machine orders this.
     pub fn observe(&mut self, effect: &Effect, now: Moment) {
         if let Effect::CallBackend { id, call, .. } = effect {
-            self.calls.insert(*id, Endpoint::of(call));
+            self.calls.insert(*id, call.endpoint());
             if let Some((job, outcome)) = decided(call) {
                 self.measure(job, outcome, now);
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
+use crate::lifecycle::api::endpoint::{AnswerSize, Endpoint};
 use crate::lifecycle::api::ids::{JobId, WorkerId};
 use crate::lifecycle::api::job::{JobState, JobView, Reservation};
 
@@ -139,30 +140,25 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
 /// A success that somebody else has written: not done, as far as can be told. Only a FAIL or a requeue is never said a
 /// second time without a look.
 fn foreign(call: &Call) -> Failure {
-    match matter(call) {
-        CallKind::Nack => Failure::Unanswered,
-        CallKind::Register
-        | CallKind::Goodbye
-        | CallKind::Heartbeat
-        | CallKind::Fetch
-        | CallKind::Ack
-        | CallKind::Look
-        | CallKind::Side => Failure::NotFromBackend,
+    match call.endpoint() {
+        Endpoint::Nack => Failure::Unanswered,
+        Endpoint::Register
+        | Endpoint::Deregister
+        | Endpoint::Heartbeat
+        | Endpoint::Fetch
+        | Endpoint::Ack
+        | Endpoint::Info
+        | Endpoint::Progress
+        | Endpoint::Checkpoint
+        | Endpoint::Manifest => Failure::NotFromBackend,
     }
 }
 
 /// A success of the backend that breaks off, or is longer than what we read: good where nothing has to be read of it.
 fn broken_off(call: &Call) -> Reply {
-    match call {
-        Call::Register { .. } | Call::Heartbeat { .. } | Call::Fetch { .. } | Call::GetJob { .. } | Call::Manifest => {
-            Reply::Failed(Failure::Unanswered)
-        }
-        Call::Ack { .. }
-        | Call::Fail { .. }
-        | Call::Requeue { .. }
-        | Call::Progress { .. }
-        | Call::Checkpoint { .. }
-        | Call::Deregister { .. } => Reply::Accepted,
+    match call.endpoint().answer() {
+        AnswerSize::Fields | AnswerSize::Jobs => Reply::Failed(Failure::Unanswered),
+        AnswerSize::Nothing => Reply::Accepted,
     }
 }
 
@@ -290,67 +286,44 @@ fn nothing_but(state: JobState) -> Reply {
     })
 }
 
-/// What each call is about, as far as a refusal's meaning depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallKind {
-    Register,
-    /// Deregistration.
-    Goodbye,
-    Heartbeat,
-    Fetch,
-    Ack,
-    /// FAIL and requeue.
-    Nack,
-    Look,
-    /// Progress, checkpoint and manifest.
-    Side,
-}
-
-fn matter(call: &Call) -> CallKind {
-    match call {
-        Call::Register { .. } => CallKind::Register,
-        Call::Deregister { .. } => CallKind::Goodbye,
-        Call::Heartbeat { .. } => CallKind::Heartbeat,
-        Call::Fetch { .. } => CallKind::Fetch,
-        Call::Ack { .. } => CallKind::Ack,
-        Call::Fail { .. } | Call::Requeue { .. } => CallKind::Nack,
-        Call::GetJob { .. } => CallKind::Look,
-        Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => CallKind::Side,
-    }
-}
-
 fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
-    let failure = match (answered.status, matter(call)) {
-        (403, CallKind::Look) => return nothing_but(JobState::Hidden),
+    let failure = match (answered.status, call.endpoint()) {
+        (403, Endpoint::Info) => return nothing_but(JobState::Hidden),
         // A proxy that does not know the way to the backend right now says 404 too, and knows nothing of the job.
-        (404 | 410, CallKind::Look | CallKind::Ack | CallKind::Nack) if !is_of_ojs(answered.body) => {
+        (404 | 410, Endpoint::Info | Endpoint::Ack | Endpoint::Nack) if !is_of_ojs(answered.body) => {
             Failure::NotFromBackend
         }
-        (404 | 410, CallKind::Look) => return nothing_but(JobState::Missing),
-        (404 | 410, CallKind::Side) if speaks_of(answered.body, "job") => Failure::Lost,
+        (404 | 410, Endpoint::Info) => return nothing_but(JobState::Missing),
+        (404 | 410, Endpoint::Progress | Endpoint::Checkpoint | Endpoint::Manifest)
+            if speaks_of(answered.body, "job") =>
+        {
+            Failure::Lost
+        }
         // Nor does one that finds something wrong with the request know what the backend would say.
-        (400 | 422, CallKind::Ack | CallKind::Nack) if Object::read_bytes(answered.body).is_none() => {
+        (400 | 422, Endpoint::Ack | Endpoint::Nack) if Object::read_bytes(answered.body).is_none() => {
             Failure::NotFromBackend
         }
         (429 | 503, _) => Failure::RetryLater {
             retry_after: asked_for(answered),
         },
         // An earlier attempt got through, and its answer did not.
-        (409, CallKind::Register | CallKind::Goodbye) => Failure::AlreadyCompleted,
+        (409, Endpoint::Register | Endpoint::Deregister) => Failure::AlreadyCompleted,
         (300..=399, _) => Failure::Redirected,
         // Somebody in between, or a request that did not get through whole: it was not carried out.
-        (408 | 425, _) | (409, CallKind::Fetch) => Failure::RetryLater { retry_after: None },
+        (408 | 425, _) | (409, Endpoint::Fetch) => Failure::RetryLater { retry_after: None },
         (401 | 403, _) => Failure::Unauthorized,
-        (409, CallKind::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
+        (409, Endpoint::Ack) => match (current_state(answered.body).as_deref(), answered.was_sent_twice) {
             // To every other backend a request that went out twice is the same request.
             (Some("completed"), true) => return Reply::Accepted,
             (Some("completed"), false) => Failure::AlreadyCompleted,
             (Some(_), _) => Failure::Lost,
             (None, was_sent_twice) => Failure::Conflict { was_sent_twice },
         },
-        (404 | 410, CallKind::Ack | CallKind::Nack) => Failure::NotFound,
-        (409, CallKind::Nack) | (409 | 410, CallKind::Side) => Failure::Lost,
-        (404 | 410, CallKind::Heartbeat | CallKind::Goodbye) if is_unknown_worker(answered.body) => {
+        (404 | 410, Endpoint::Ack | Endpoint::Nack) => Failure::NotFound,
+        (409, Endpoint::Nack) | (409 | 410, Endpoint::Progress | Endpoint::Checkpoint | Endpoint::Manifest) => {
+            Failure::Lost
+        }
+        (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister) if is_unknown_worker(answered.body) => {
             Failure::Unregistered
         }
         (404 | 405 | 501, _) => Failure::Unsupported,

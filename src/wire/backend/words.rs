@@ -3,6 +3,7 @@
 //! Only what the fields of an error and `state` are for; never anything else of a body, which may hold arguments of jobs.
 
 use crate::lifecycle::api::call::Call;
+use crate::lifecycle::api::endpoint::Endpoint;
 
 use crate::wire::json::lenient::Object;
 use crate::wire::text::beginning;
@@ -28,18 +29,9 @@ pub struct Words {
 impl Words {
     /// What a success says.
     pub(in crate::wire) fn of_success(call: &Call, body: &[u8]) -> Self {
-        let state = match call {
-            Call::Fail { .. } | Call::Requeue { .. } => Object::read_bytes(body).and_then(|fields| state(&fields)),
-            Call::Register { .. }
-            | Call::Heartbeat { .. }
-            | Call::Fetch { .. }
-            | Call::Ack { .. }
-            | Call::GetJob { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Manifest
-            | Call::Deregister { .. } => None,
-        };
+        let tells_state = call.endpoint() == Endpoint::Nack;
+        let fields = tells_state.then(|| Object::read_bytes(body)).flatten();
+        let state = fields.and_then(|fields| state(&fields));
         Self { failure: None, state }
     }
 
