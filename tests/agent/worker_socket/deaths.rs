@@ -265,7 +265,12 @@ fn the_reservation_is_kept_while_a_process_without_its_connection_is_being_ended
         .map(|beat| beat.json()["active_jobs"].clone())
         .collect();
     assert!(named.len() >= 3, "{named:?}");
-    assert!(named.iter().all(|jobs| *jobs == serde_json::json!(["j1"])), "{named:?}");
+    // The one that goes out right after the FAIL may overtake it on another connection.
+    let without_last = &named[..named.len() - 1];
+    assert!(
+        without_last.iter().all(|jobs| *jobs == serde_json::json!(["j1"])),
+        "{named:?}"
+    );
 }
 
 #[test]
