@@ -179,3 +179,36 @@ impl<L: Listen> Acceptor<L> {
         self.refusals.warn(message);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::os::socket::BoundSocket;
+
+    #[test]
+    fn a_turn_takes_its_share_and_the_next_one_takes_the_rest() {
+        let path = std::env::temp_dir().join(format!("ojs-acceptor-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let mut acceptor = Acceptor::new(listener, Source::ControlSocket, 2, "", poll.registry()).unwrap();
+        let _clients = [0; 3].map(|_| UnixStream::connect(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mut turn = || {
+            acceptor.begin_turn();
+            let taken = std::iter::from_fn(|| acceptor.next()).count();
+            (taken, acceptor.has_more())
+        };
+        assert_eq!([turn(), turn()], [(2, true), (1, false)]);
+        // The kernel tells of nobody any more: there is no point in asking.
+        assert_eq!(turn(), (0, false));
+        acceptor.is_acceptable();
+        acceptor.is_short_of(format_args!("no descriptor"));
+        assert!(!acceptor.has_more());
+        acceptor.try_again();
+        assert!(acceptor.has_more());
+    }
+}

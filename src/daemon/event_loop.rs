@@ -209,7 +209,7 @@ impl EventLoop {
                 Source::TokenFile => self.look_at_token_file(),
                 Source::WorkerSocket => self.workers.is_acceptable(),
                 Source::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
-                Source::Process(number) => self.workers.has_ended(number, &mut self.inbox),
+                Source::Process(number) => self.workers.look_at(number, &mut self.inbox),
                 Source::ControlSocket => self.control.is_acceptable(),
                 Source::Client(slot) => self.control.is_ready(slot, event),
                 Source::ProbeListener => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),

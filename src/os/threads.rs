@@ -18,3 +18,30 @@ pub fn spawn(name: impl Into<String>, stack_bytes: usize, work: impl FnOnce() + 
     };
     signals::around_thread_start(|| thread.spawn(work)).map(drop)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its thread has failed")]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::signal::Signal;
+
+    #[test]
+    fn a_thread_has_its_name_and_takes_no_signal() {
+        let (told, hears) = mpsc::channel();
+        let look = move || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let name = thread::current().name().unwrap_or_default().to_owned();
+            told.send((name, status)).unwrap();
+        };
+        spawn("lookout", 256 << 10, look).unwrap();
+        let (name, status) = hears.recv().unwrap();
+        assert_eq!(name, "lookout");
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        for signal in [Signal::TERM, Signal::INT, Signal::CHLD, Signal::PIPE] {
+            assert_ne!(blocked & SignalSet::of(&[signal]).0, 0, "{signal}");
+        }
+    }
+}

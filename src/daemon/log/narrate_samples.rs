@@ -1,6 +1,8 @@
 //! Ends, for the tests of what is said of them.
 
 use super::*;
+use crate::lifecycle::api::force::Force;
+use crate::lifecycle::api::worker_end::StillThere;
 
 /// Why a worker was ended.
 pub fn hung() -> EndCause {
@@ -81,4 +83,29 @@ pub fn lost(lost: Option<(ConnectionId, ProcessId)>, more: usize) -> CapacityNew
         takes: 4,
         most: 6,
     }
+}
+
+/// Each notice about a stop signal, as often as it has texts.
+pub fn stops() -> Vec<Notice> {
+    let soon = Duration::from_secs(2);
+    let force = |by, nth, after| Force { by, nth, after };
+    let second = force(Reason::Sigterm, 2, Some((Reason::Sigterm, soon)));
+    let other = force(Reason::Sigint, 2, Some((Reason::Sigterm, soon)));
+    let third = force(Reason::Sigterm, 3, Some((Reason::Sigterm, soon)));
+    let began = |held, forced| Notice::StopBegan { held, forced };
+    vec![
+        Notice::SameRequest(Reason::Sigterm, soon),
+        Notice::SameRequest(Reason::Sigcont, soon),
+        began(0, None),
+        began(1, None),
+        began(0, Some(second)),
+        began(1, Some(other)),
+        began(1, Some(Force::BY_OPERATOR)),
+        Notice::GraceEnded(second),
+        Notice::EndingAtOnce(third),
+        Notice::EndingAtOnce(force(Reason::Sigint, 1, None)),
+        Notice::KillGaveUp(StillThere::Held),
+        Notice::KillGaveUp(StillThere::NoTime(soon)),
+        Notice::KillGaveUp(StillThere::Overdue(soon)),
+    ]
 }

@@ -7,8 +7,6 @@ use log::Level;
 use crate::daemon::log::record::{Fields, LogRecord};
 use crate::daemon::log::words::{because_of, info, jobs, warn};
 use crate::lifecycle::api::force::Force;
-#[cfg(test)]
-use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::words::Reason;
 use crate::lifecycle::api::worker_end::StillThere;
 use crate::wire::text::{asked_by, seconds};
@@ -97,32 +95,6 @@ pub fn kill_gave_up(still_there: StillThere) -> LogRecord {
             ),
         ),
     }
-}
-
-/// Each remark of this file, as often as it has texts.
-#[cfg(test)]
-pub fn every_remark() -> Vec<Notice> {
-    let soon = Duration::from_secs(2);
-    let force = |by, nth, after| Force { by, nth, after };
-    let second = force(Reason::Sigterm, 2, Some((Reason::Sigterm, soon)));
-    let other = force(Reason::Sigint, 2, Some((Reason::Sigterm, soon)));
-    let third = force(Reason::Sigterm, 3, Some((Reason::Sigterm, soon)));
-    let began = |held, forced| Notice::StopBegan { held, forced };
-    vec![
-        Notice::SameRequest(Reason::Sigterm, soon),
-        Notice::SameRequest(Reason::Sigcont, soon),
-        began(0, None),
-        began(1, None),
-        began(0, Some(second)),
-        began(1, Some(other)),
-        began(1, Some(Force::BY_OPERATOR)),
-        Notice::GraceEnded(second),
-        Notice::EndingAtOnce(third),
-        Notice::EndingAtOnce(force(Reason::Sigint, 1, None)),
-        Notice::KillGaveUp(StillThere::Held),
-        Notice::KillGaveUp(StillThere::NoTime(soon)),
-        Notice::KillGaveUp(StillThere::Overdue(soon)),
-    ]
 }
 
 #[cfg(test)]

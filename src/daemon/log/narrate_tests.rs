@@ -28,7 +28,7 @@ use super::*;
 
 #[path = "narrate_samples.rs"]
 mod samples;
-use samples::{hung, last_words, lost, out_of_memory};
+use samples::{hung, last_words, lost, out_of_memory, stops};
 
 const PAGE: &str = include_str!("../../../docs/logging.md");
 
@@ -277,7 +277,7 @@ fn about_the_worker() -> Vec<Notice> {
         Notice::StartPostponed,
     ]
     .into_iter()
-    .chain(narrate_stop::every_remark())
+    .chain(stops())
     .chain(
         last_words()
             .into_iter()

@@ -66,8 +66,8 @@ impl Workers {
         self.socket.is_ready(id, event, events);
     }
 
-    /// The kernel says that the process with this number has ended.
-    pub fn has_ended(&mut self, number: u64, events: &mut VecDeque<Event>) {
+    /// The kernel says that something happened to the process with this number: it has ended.
+    pub fn look_at(&mut self, number: u64, events: &mut VecDeque<Event>) {
         self.processes.look_at(number, events);
     }
 
