@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::lifecycle::api::answer::ShownToOperator;
 use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::event::{Event, NotStarted};
-use crate::lifecycle::api::ids::{ClientId, ConnectionId, WorkerId};
+use crate::lifecycle::api::ids::{ClientId, HolderId, WorkerId};
 use crate::os::cgroup::OomKills;
 use crate::os::{init, process};
 use crate::signal::Signal;
@@ -103,7 +103,7 @@ impl EventLoop {
         self.control.write(client, &line, &mut self.inbox);
     }
 
-    fn close(&mut self, connection: ConnectionId, why: &str) {
+    fn close(&mut self, connection: HolderId, why: &str) {
         warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
         self.workers.close(connection, registry, &mut self.inbox);

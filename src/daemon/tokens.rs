@@ -2,7 +2,7 @@
 
 use mio::Token;
 
-use crate::lifecycle::api::ids::ConnectionId;
+use crate::lifecycle::api::ids::HolderId;
 
 /// Connections of probes, each of which has a slot.
 pub const PROBE_SLOTS: usize = 64;
@@ -41,7 +41,7 @@ pub enum Source {
     /// A client of the control socket, in this slot.
     Client(usize),
     /// A connection of the worker.
-    Connection(ConnectionId),
+    Connection(HolderId),
     /// A process of the worker, by its number.
     Process(u64),
     /// No token of ours.
@@ -82,7 +82,7 @@ impl Source {
                 // Half of a token always fits.
                 let half = u64::try_from(number / 2).unwrap_or(u64::MAX);
                 if number.is_multiple_of(2) {
-                    Self::Connection(ConnectionId(half))
+                    Self::Connection(HolderId(half))
                 } else {
                     Self::Process(half)
                 }
@@ -117,7 +117,7 @@ mod tests {
             .into_iter()
             .chain((0..PROBE_SLOTS).map(Source::Probe))
             .chain((0..CLIENT_SLOTS).map(Source::Client))
-            .chain(workers.map(|number| Source::Connection(ConnectionId(number))))
+            .chain(workers.map(|number| Source::Connection(HolderId(number))))
             .chain(workers.map(Source::Process))
             .collect();
         for source in &sources {

@@ -43,7 +43,7 @@ use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId};
+use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::Options;
 use crate::lifecycle::api::phase::Phase;
@@ -63,7 +63,7 @@ use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::clients::Operators;
 use crate::lifecycle::view::vitals::HealthState;
 use crate::lifecycle::worker::capacity::Capacity;
-use crate::lifecycle::worker::holders::Connections;
+use crate::lifecycle::worker::holders::Holders;
 use crate::lifecycle::worker::supervision::Supervision;
 
 /// How long after its `give_up` a request that was not answered counts as unanswered: the shell should have said so.
@@ -77,7 +77,7 @@ pub struct Lifecycle {
     pub(super) timers: Timers<Timer>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Ledger,
-    pub(super) connections: Connections,
+    pub(super) holders: Holders,
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
@@ -100,7 +100,7 @@ impl Lifecycle {
             timers: Timers::default(),
             effects: VecDeque::new(),
             jobs: Ledger::default(),
-            connections: Connections::default(),
+            holders: Holders::default(),
             capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
@@ -133,13 +133,13 @@ impl Lifecycle {
             Event::MemoryRanOut(kills) => self.worker.memory_ran_out(kills),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
             Event::Reaped { children_left } => self.reaped(children_left, now),
-            Event::Connected { connection, process } => self.connected(connection, process, now),
-            Event::Said(connection, said) => self.said(connection, said, now),
-            Event::OutboundFilled(connection) => self.outbound(connection, true, now),
-            Event::OutboundEmptied(connection) => self.outbound(connection, false, now),
-            Event::ReadingStopped(connection) => self.reading_paused(connection, true, now),
-            Event::ReadingResumed(connection) => self.reading_paused(connection, false, now),
-            Event::HungUp(connection) => self.hung_up(connection, now),
+            Event::HolderCame { holder, process } => self.holder_came(holder, process, now),
+            Event::Said(holder, said) => self.said(holder, said, now),
+            Event::OutboundFilled(holder) => self.outbound(holder, true, now),
+            Event::OutboundEmptied(holder) => self.outbound(holder, false, now),
+            Event::ReadingStopped(holder) => self.reading_paused(holder, true, now),
+            Event::ReadingResumed(holder) => self.reading_paused(holder, false, now),
+            Event::HungUp(holder) => self.hung_up(holder, now),
             Event::ProcessGone(process) => self.process_gone(process, now),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
             Event::CredentialsChanged => self.credentials_changed(now),
@@ -181,8 +181,8 @@ impl Lifecycle {
             held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost(),
             unanswered: self.jobs.unanswered().len(),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
-            ready_connections: self.connections.ready(),
-            capacity: self.connections.concurrency(),
+            ready_holders: self.holders.ready(),
+            capacity: self.holders.concurrency(),
             free_credit: self.credit(),
             worker_is_alive: self.worker.is_alive(),
             heartbeat_interval: self.agent.heartbeats.interval,
@@ -213,8 +213,8 @@ impl Lifecycle {
             Timer::Settled => self.compare_capacity(),
             Timer::HungUp(process) => self.lingered_after_hang_up(process, now),
             Timer::KillProcess(process) => self.kill_process(process),
-            Timer::Ping(connection) => self.ping(connection, now),
-            Timer::Stalled(connection) => self.stalled(connection, now),
+            Timer::Ping(holder) => self.ping(holder, now),
+            Timer::Stalled(holder) => self.stalled(holder, now),
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
@@ -248,7 +248,7 @@ impl Lifecycle {
             self.answer_waits(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
-                self.watch_connections(now);
+                self.watch_holders(now);
                 return self.watch_drain(now);
             }
         }
@@ -305,23 +305,23 @@ impl Lifecycle {
         self.order(Effect::Notify(notice));
     }
 
-    /// Writes to a connection that is still open.
-    pub(super) fn tell(&mut self, connection: ConnectionId, word: ToWorker) {
-        if self.connections.is_open(connection) {
-            self.order(Effect::Tell(connection, word));
+    /// Writes to a holder that is still open.
+    pub(super) fn tell(&mut self, holder: HolderId, word: ToWorker) {
+        if self.holders.is_open(holder) {
+            self.order(Effect::Tell(holder, word));
         }
     }
 
-    /// Writes to every open connection.
+    /// Writes to every open holder.
     pub(super) fn tell_all(&mut self, word: &ToWorker) {
-        let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
-        for connection in open {
-            self.tell(connection, word.clone());
+        let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
+        for holder in open {
+            self.tell(holder, word.clone());
         }
     }
 
-    pub(super) fn refuse(&mut self, connection: ConnectionId, code: ErrorCode, message: &str, job: Option<JobId>) {
+    pub(super) fn refuse(&mut self, holder: HolderId, code: ErrorCode, message: &str, job: Option<JobId>) {
         let message = message.into();
-        self.tell(connection, ToWorker::Error { code, message, job });
+        self.tell(holder, ToWorker::Error { code, message, job });
     }
 }

@@ -144,7 +144,7 @@ impl Page {
         self.gauge(
             "ojs_init_connections_ready",
             "Connections of the worker that have said ready, pausing ones included.",
-            snapshot.ready_connections,
+            snapshot.ready_holders,
         );
         self.gauge(
             "ojs_init_worker_capacity",

@@ -7,7 +7,7 @@ use super::*;
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, WorkerId};
+use crate::lifecycle::api::ids::{CallId, HolderId, JobId, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
@@ -27,7 +27,7 @@ fn running() -> Snapshot {
         held: 2,
         unanswered: 1,
         reporting: 1,
-        ready_connections: 4,
+        ready_holders: 4,
         capacity: 8,
         free_credit: 7,
         worker_is_alive: true,
@@ -87,7 +87,7 @@ fn call(figures: &mut Metrics, id: CallId, call: Call, now: Moment) {
 
 /// Works on one job, with this outcome.
 fn work(figures: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) {
-    let handed_over = Notice::HandedOver(Arc::clone(job), ConnectionId(1));
+    let handed_over = Notice::HandedOver(Arc::clone(job), HolderId(1));
     figures.observe(&Effect::Notify(handed_over), at(0));
     let (worker, id) = (WorkerId("the-worker".into()), job.id.clone());
     let told = match outcome {

@@ -9,7 +9,7 @@ use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::event::Event;
 use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::health::Probe;
-use ojs_init::lifecycle::api::ids::{CallId, ConnectionId};
+use ojs_init::lifecycle::api::ids::{CallId, HolderId};
 use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::options::Options;
 use ojs_init::lifecycle::api::time::Moment;
@@ -278,7 +278,7 @@ impl Player {
         let seen = self.machine().snapshot();
         format!(
             "{:?}: {} active ({} waiting, {} held, {} reporting), {} ready connections",
-            seen.phase, seen.active, seen.waiting, seen.held, seen.reporting, seen.ready_connections
+            seen.phase, seen.active, seen.waiting, seen.held, seen.reporting, seen.ready_holders
         )
     }
 
@@ -392,7 +392,7 @@ impl Player {
         }
     }
 
-    fn has_read(&mut self, connection: ConnectionId) {
+    fn has_read(&mut self, connection: HolderId) {
         let now = self.now;
         self.machine().handle(Event::OutboundEmptied(connection), now);
     }

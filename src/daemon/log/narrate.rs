@@ -18,7 +18,7 @@ use crate::lifecycle::api::call::{Call, Failure};
 use crate::lifecycle::api::capacity::CapacityNews;
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::end_report::EndReport;
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::words::{Reason, WorkerState};
@@ -154,8 +154,8 @@ impl Narrator {
             Notice::TooManyRestarts => LogRecord::new(Level::Error, TOO_MANY_RESTARTS),
             Notice::StartPostponed => self.last_words.start_postponed(),
             Notice::NotReady => warn(NOT_READY),
-            Notice::ConnectionReady {
-                connection,
+            Notice::HolderReady {
+                holder: connection,
                 concurrency,
                 client,
             } => ready(*connection, *concurrency, client.as_deref()),
@@ -307,7 +307,7 @@ fn restart_in(pause: Duration) -> LogRecord {
     warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
 }
 
-fn ready(connection: ConnectionId, concurrency: u32, client: Option<&str>) -> LogRecord {
+fn ready(connection: HolderId, concurrency: u32, client: Option<&str>) -> LogRecord {
     let client: String = client.unwrap_or("unnamed client").chars().take(CLIENT_CHARS).collect();
     let fields = Fields::default()
         .with("connection", connection.0)

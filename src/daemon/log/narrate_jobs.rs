@@ -8,7 +8,7 @@ use log::Level;
 
 use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, LogRecord, NAME_BYTES, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::ids::{ConnectionId, JobId};
+use crate::lifecycle::api::ids::{HolderId, JobId};
 use crate::lifecycle::api::job::{JobError, Subject};
 use crate::lifecycle::api::words::{CancelReason, Outcome};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
@@ -73,7 +73,7 @@ impl JobNarrator {
     }
 
     /// It was given to a worker.
-    pub fn handed_over(&mut self, job: &Subject, connection: ConnectionId, now: Duration) -> LogRecord {
+    pub fn handed_over(&mut self, job: &Subject, connection: HolderId, now: Duration) -> LogRecord {
         if let Some(known) = self.known(&job.id) {
             known.began = Some(now);
         }

@@ -76,7 +76,7 @@ pub fn last_words() -> Vec<EndReport> {
 }
 
 /// Connections that take fewer jobs than before.
-pub fn lost(lost: Option<(ConnectionId, ProcessId)>, more: usize) -> CapacityNews {
+pub fn lost(lost: Option<(HolderId, ProcessId)>, more: usize) -> CapacityNews {
     CapacityNews::Lost {
         lost,
         more,

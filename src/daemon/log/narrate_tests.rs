@@ -153,7 +153,7 @@ fn answer(narrator: &mut Narrator, state: Option<&str>) {
 /// Every remark about jobs but the outcomes whose words are the backend's, each as often as it has texts.
 fn about_jobs() -> Vec<Notice> {
     let job = job(3);
-    let handed_over = || Notice::HandedOver(Arc::clone(&job), ConnectionId(1));
+    let handed_over = || Notice::HandedOver(Arc::clone(&job), HolderId(1));
     vec![
         Notice::Claimed(Arc::clone(&job)),
         handed_over(),
@@ -221,8 +221,8 @@ fn about_the_worker() -> Vec<Notice> {
     let ended = |ended: Ended, manner| Notice::WorkerEnded(ended.into(), manner);
     let hung = hung();
     vec![
-        Notice::ConnectionReady {
-            connection: ConnectionId(1),
+        Notice::HolderReady {
+            holder: HolderId(1),
             concurrency: 2,
             client: Some("c".into()),
         },
@@ -243,8 +243,8 @@ fn about_the_worker() -> Vec<Notice> {
         Notice::DrainBegan { active: 2, left: soon },
         Notice::Draining { active: 1, left: soon },
         Notice::Drained,
-        Notice::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 0)),
-        Notice::Capacity(lost(Some((ConnectionId(3), ProcessId(7))), 2)),
+        Notice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 0)),
+        Notice::Capacity(lost(Some((HolderId(3), ProcessId(7))), 2)),
         Notice::Capacity(lost(None, 0)),
         Notice::Capacity(CapacityNews::Gained { takes: 6, most: 6 }),
         Notice::Capacity(CapacityNews::Differs { takes: 6, allowed: 10 }),
@@ -340,7 +340,7 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         .into_iter()
         .flat_map(|attempt| states.map(|state| (attempt, state)))
     {
-        let (job, handed_over) = (job(attempt), |job| Notice::HandedOver(job, ConnectionId(1)));
+        let (job, handed_over) = (job(attempt), |job| Notice::HandedOver(job, HolderId(1)));
         narrator.note(&handed_over(Arc::clone(&job)), now).unwrap();
         narrator.jobs.failing(&job.id, &error());
         answer(&mut narrator, state);
@@ -358,9 +358,7 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
         records.push(failed);
     }
     for state in ["available", "discarded", "parked"] {
-        narrator
-            .note(&Notice::HandedOver(job(1), ConnectionId(1)), now)
-            .unwrap();
+        narrator.note(&Notice::HandedOver(job(1), HolderId(1)), now).unwrap();
         answer(&mut narrator, Some(state));
         let given_back = Notice::Settled(job(1), Outcome::Requeued);
         records.push(read(&narrator.note(&given_back, now).unwrap()));
@@ -484,7 +482,7 @@ fn a_drain_names_the_signal_that_began_it() {
 fn a_job_s_time_is_from_its_hand_over_to_its_outcome() {
     let mut narrator = narrator();
     let job = job(1);
-    let handed_over = Notice::HandedOver(Arc::clone(&job), ConnectionId(1));
+    let handed_over = Notice::HandedOver(Arc::clone(&job), HolderId(1));
     narrator.note(&handed_over, Duration::from_secs(5)).unwrap();
     let settled = Notice::Settled(job, Outcome::Acked);
     let record = read(&narrator.note(&settled, Duration::from_millis(6250)).unwrap());

@@ -9,7 +9,7 @@ use log::{debug, warn};
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::worker::{HelloContext, decode, encode, too_long};
@@ -66,7 +66,7 @@ impl Budget {
 /// One connection of the worker.
 #[derive(Debug)]
 pub struct WorkerLink {
-    id: ConnectionId,
+    id: HolderId,
     /// The process that opened the connection.
     pub process: ProcessId,
     /// The socket.
@@ -93,7 +93,7 @@ pub enum Link {
 
 impl WorkerLink {
     /// A connection that was just accepted.
-    pub fn new(id: ConnectionId, process: ProcessId, stream: Stream, max_frame: usize) -> Self {
+    pub fn new(id: HolderId, process: ProcessId, stream: Stream, max_frame: usize) -> Self {
         Self {
             id,
             process,

@@ -16,7 +16,7 @@ use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::lifecycle::api::time::Moment;
 use crate::os::process::Pid;
 use crate::os::socket::Listener;
@@ -62,7 +62,7 @@ impl Workers {
     }
 
     /// The kernel says that something happened on a connection.
-    pub fn is_ready(&mut self, id: ConnectionId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
+    pub fn is_ready(&mut self, id: HolderId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
         self.socket.is_ready(id, event, events);
     }
 
@@ -88,17 +88,17 @@ impl Workers {
     }
 
     /// Writes a word to a connection.
-    pub fn tell(&mut self, id: ConnectionId, word: &ToWorker, registry: &Registry, events: &mut VecDeque<Event>) {
+    pub fn tell(&mut self, id: HolderId, word: &ToWorker, registry: &Registry, events: &mut VecDeque<Event>) {
         self.socket.tell(id, word, &mut self.processes, registry, events);
     }
 
     /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
-    pub fn read_to_end(&mut self, id: ConnectionId) {
+    pub fn read_to_end(&mut self, id: HolderId) {
         self.socket.read_to_end(id);
     }
 
     /// Closes a connection.
-    pub fn close(&mut self, id: ConnectionId, registry: &Registry, events: &mut VecDeque<Event>) {
+    pub fn close(&mut self, id: HolderId, registry: &Registry, events: &mut VecDeque<Event>) {
         self.socket.hang_up(id, &mut self.processes, registry, events);
     }
 
@@ -133,8 +133,8 @@ mod tests {
         let mut events = VecDeque::new();
         workers.turn(poll.registry(), &mut events);
         std::fs::remove_file(&path).unwrap();
-        let connected = Event::Connected {
-            connection: ConnectionId(1),
+        let connected = Event::HolderCame {
+            holder: HolderId(1),
             process: worker,
         };
         assert_eq!(events, [connected]);

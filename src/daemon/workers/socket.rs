@@ -15,7 +15,7 @@ use crate::daemon::workers::link::{Budget, Link, READ_BYTES, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::ConnectionId;
+use crate::lifecycle::api::ids::HolderId;
 use crate::os::process;
 use crate::os::socket::{Accepted, Listener};
 use crate::wire::worker::HelloContext;
@@ -40,10 +40,10 @@ pub struct WorkerSocket {
     allowed: Allowed,
     hello: HelloContext,
     most: usize,
-    links: BTreeMap<ConnectionId, WorkerLink>,
+    links: BTreeMap<HolderId, WorkerLink>,
     next_connection: u64,
     /// The one that was read last: the next turn begins behind it.
-    last_read: ConnectionId,
+    last_read: HolderId,
     buffer: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl WorkerSocket {
             most: most_connections(process::open_files_limit()),
             links: BTreeMap::new(),
             next_connection: 0,
-            last_read: ConnectionId(0),
+            last_read: HolderId(0),
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -72,7 +72,7 @@ impl WorkerSocket {
     }
 
     /// The kernel says that something happened on this connection.
-    pub fn is_ready(&mut self, id: ConnectionId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
+    pub fn is_ready(&mut self, id: HolderId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
         if let Some(link) = self.links.get_mut(&id) {
             if event.is_readable() || event.is_read_closed() || event.is_error() {
                 link.is_readable();
@@ -103,8 +103,8 @@ impl WorkerSocket {
     }
 
     /// In the order in which they are read: what the dead have left has an end and others wait for it, so that is first.
-    fn readable(&self) -> Vec<ConnectionId> {
-        let reads = |(id, link): (&ConnectionId, &WorkerLink)| link.wants_read().then_some((!link.is_ending(), *id));
+    fn readable(&self) -> Vec<HolderId> {
+        let reads = |(id, link): (&HolderId, &WorkerLink)| link.wants_read().then_some((!link.is_ending(), *id));
         let mut readable: Vec<_> = self.links.iter().filter_map(reads).collect();
         readable.sort_by_key(|(is_last, id)| (*is_last, *id <= self.last_read, *id));
         readable.into_iter().map(|(_, id)| id).collect()
@@ -123,7 +123,7 @@ impl WorkerSocket {
     /// Writes a word to a connection.
     pub fn tell(
         &mut self,
-        id: ConnectionId,
+        id: HolderId,
         word: &ToWorker,
         processes: &mut Processes,
         registry: &Registry,
@@ -139,7 +139,7 @@ impl WorkerSocket {
     }
 
     /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
-    pub fn read_to_end(&mut self, id: ConnectionId) {
+    pub fn read_to_end(&mut self, id: HolderId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.end();
         }
@@ -148,7 +148,7 @@ impl WorkerSocket {
     /// Closes a connection.
     pub fn hang_up(
         &mut self,
-        id: ConnectionId,
+        id: HolderId,
         processes: &mut Processes,
         registry: &Registry,
         events: &mut VecDeque<Event>,
@@ -200,7 +200,7 @@ impl WorkerSocket {
         let Some(watch) = process else { return };
         let process = processes.id_of(watch, registry);
         self.next_connection += 1;
-        let id = ConnectionId(self.next_connection);
+        let id = HolderId(self.next_connection);
         let (token, interest) = (Source::Connection(id).token(), Interest::READABLE | Interest::WRITABLE);
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return self.acceptor.warn(format_args!("cannot watch a connection: {error}"));
@@ -209,10 +209,7 @@ impl WorkerSocket {
         debug!("connection {id} from process {process}");
         self.links
             .insert(id, WorkerLink::new(id, process, stream, self.hello.max_frame));
-        events.push_back(Event::Connected {
-            connection: id,
-            process,
-        });
+        events.push_back(Event::HolderCame { holder: id, process });
         processes.look_at_process(process, events);
     }
 }

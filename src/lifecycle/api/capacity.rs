@@ -1,15 +1,15 @@
 //! What is said when the worker takes more or fewer jobs than before.
 
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId};
 
 /// What is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CapacityNews {
-    /// The connections take fewer jobs than before.
+    /// The holders take fewer jobs than before.
     Lost {
-        /// The first connection that was lost, and its process; none where one asked for fewer.
-        lost: Option<(ConnectionId, ProcessId)>,
-        /// Further connections that were lost.
+        /// The first holder that was lost, and its process; none where one asked for fewer.
+        lost: Option<(HolderId, ProcessId)>,
+        /// Further holders that were lost.
         more: usize,
         /// Jobs that can be taken at a time now.
         takes: u64,

@@ -4,7 +4,7 @@ use crate::lifecycle::api::answer::{OperatorAnswer, ShownToOperator};
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::end_report::EndReport;
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{CallId, ClientId, ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::signal::Signal;
@@ -16,7 +16,7 @@ pub enum Effect {
     StartWorker,
     /// Signal the worker, or its process group with `-g`. Only ever ordered between its start and its end.
     SignalWorker(Signal),
-    /// Signal a process with connections.
+    /// Signal a process that is, or has, holders.
     SignalProcess(ProcessId, Signal),
     /// SIGTERM and SIGCONT to each descendant that is our child by now and has not had them yet.
     TerminateDescendants,
@@ -25,13 +25,13 @@ pub enum Effect {
     /// SIGKILL to everything else that is ours: all of the namespace for PID 1, else the worker's group and our
     /// descendants.
     KillEverything,
-    /// Write a frame to a connection, without waiting.
-    Tell(ConnectionId, ToWorker),
+    /// Tell a holder this, without waiting.
+    Tell(HolderId, ToWorker),
     /// The process at the other end is gone: read what it left, then `HungUp`.
-    ReadToEnd(ConnectionId),
-    /// Close this connection, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or
+    ReadToEnd(HolderId),
+    /// Let this holder go, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or
     /// nobody is expected there.
-    Close(ConnectionId, &'static str),
+    Close(HolderId, &'static str),
     /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest.
     CallBackend {
         /// Its number.

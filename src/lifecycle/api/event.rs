@@ -6,7 +6,7 @@ use crate::exit::Ended;
 use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::frames::FromWorker;
 use crate::lifecycle::api::health::Probe;
-use crate::lifecycle::api::ids::{CallId, ClientId, ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId, WorkerId};
 use crate::signal::Signal;
 
 /// Something happened.
@@ -39,27 +39,27 @@ pub enum Event {
         /// Whether any child is left, adopted ones included.
         children_left: bool,
     },
-    /// A process opened a connection.
-    Connected {
-        /// The new connection.
-        connection: ConnectionId,
+    /// Somebody is there who may get jobs.
+    HolderCame {
+        /// Its number.
+        holder: HolderId,
         /// Who opened it.
         process: ProcessId,
     },
     /// A frame came in.
-    Said(ConnectionId, FromWorker),
-    /// Not everything that we wrote to this connection was taken at once; the rest waits in a buffer.
-    OutboundFilled(ConnectionId),
-    /// Everything that we wrote to this connection was taken. Follows each `OutboundFilled` and each job.
-    OutboundEmptied(ConnectionId),
-    /// So much waits to be taken from us that nothing is read from this connection. Comes after `OutboundFilled`.
-    ReadingStopped(ConnectionId),
+    Said(HolderId, FromWorker),
+    /// Not everything that we wrote to this holder was taken at once; the rest waits in a buffer.
+    OutboundFilled(HolderId),
+    /// Everything that we wrote to this holder was taken. Follows each `OutboundFilled` and each job.
+    OutboundEmptied(HolderId),
+    /// So much waits to be taken from us that nothing that this holder says is read. Comes after `OutboundFilled`.
+    ReadingStopped(HolderId),
     /// It is read from again. Comes before `OutboundEmptied` or right after it.
-    ReadingResumed(ConnectionId),
-    /// The connection was read to its end, or to the last byte that a process which is gone had written; nothing more
-    /// will come, and the shell has closed it.
-    HungUp(ConnectionId),
-    /// A process with connections is gone: it can do nothing any more, zombie or not.
+    ReadingResumed(HolderId),
+    /// What this holder says was read to its end, or to the last byte that a process which is gone had written; nothing more
+    /// will come, and the shell has let it go.
+    HungUp(HolderId),
+    /// A process with holders is gone: it can do nothing any more, zombie or not.
     ProcessGone(ProcessId),
     /// A request was answered, or will never be.
     BackendReplied(CallId, Reply),

@@ -67,7 +67,7 @@ pub enum FromWorker {
     },
 }
 
-/// The conditions of a connection.
+/// The conditions of a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ready {
     /// Most jobs at once; 0 is a pause.
@@ -104,7 +104,7 @@ pub enum ErrorCode {
     UnknownType,
     /// Another protocol version than 1.
     UnsupportedProtocol,
-    /// The connection does not hold that job (any more).
+    /// The holder does not hold that job (any more).
     NotHeld,
     /// The reservation is lost: the backend gave the job to somebody else, or it was cancelled.
     Lost,
@@ -117,7 +117,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Whether three of these in a row close the connection: the two sides no longer understand each other.
+    /// Whether three of these in a row end the conversation: the two sides no longer understand each other.
     #[must_use]
     pub fn is_malformed(self) -> bool {
         match self {
@@ -132,7 +132,7 @@ impl ErrorCode {
 /// A frame to a worker. How it is spelled is the business of `wire::worker`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ToWorker {
-    /// The first frame on a connection.
+    /// The first frame to a holder.
     Hello {
         /// Our name towards the backend.
         worker: WorkerId,

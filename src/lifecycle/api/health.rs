@@ -24,11 +24,11 @@ pub enum Unhealthy {
     Terminate,
     /// The worker's process does not run: not yet, or not again.
     WorkerNotRunning,
-    /// It runs, and no connection of it has said ready.
+    /// It runs, and no holder of it has said ready.
     WorkerNotReady,
     /// It has said ready, and asks for no jobs at the moment: a concurrency of 0.
     WorkerPaused,
-    /// It has had such a connection, and none for too long now.
+    /// It has had such a one, and none for too long now.
     WorkerDisconnected {
         /// Since when there is none.
         since: Duration,

@@ -21,8 +21,8 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// One connection to the worker socket; never used again after it was closed.
-    ConnectionId(u64);
+    /// Whoever gets jobs and answers them: a connection to the worker socket. Never used again after it is gone.
+    HolderId(u64);
     /// One request to the backend.
     CallId(u64);
     /// One connection to the control socket; never used again after it was closed.
@@ -31,7 +31,7 @@ numbers! {
     Claim(u64);
 }
 
-/// The process at the other end of a connection: its pid in the lower half, and above it a number that makes it unique
+/// The process behind a holder: its pid in the lower half, and above it a number that makes it unique
 /// over time, since the system uses pids again. It is shown as the pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);

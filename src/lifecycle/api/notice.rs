@@ -9,7 +9,7 @@ use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::end_report::EndReport;
 use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId, Text, WorkerId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::outage::Outage;
 use crate::lifecycle::api::words::{CancelReason, Outcome, Reason, WorkerState};
@@ -84,16 +84,16 @@ pub enum Notice {
     StartPostponed,
     /// It has not said ready in time.
     NotReady,
-    /// A connection takes jobs from here on.
-    ConnectionReady {
+    /// A holder takes jobs from here on.
+    HolderReady {
         /// Which.
-        connection: ConnectionId,
+        holder: HolderId,
         /// At most this many.
         concurrency: u32,
         /// Its client library.
         client: Option<Text>,
     },
-    /// How many jobs the connections take at a time.
+    /// How many jobs the holders take at a time.
     Capacity(CapacityNews),
     /// A process is ended, for this reason.
     EndingProcess {
@@ -107,7 +107,7 @@ pub enum Notice {
     /// A job was taken from the backend.
     Claimed(Arc<Subject>),
     /// It was given to a worker.
-    HandedOver(Arc<Subject>, ConnectionId),
+    HandedOver(Arc<Subject>, HolderId),
     /// Its outcome was accepted by the backend.
     Settled(Arc<Subject>, Outcome),
     /// Nobody was told about it: it is left to its visibility timeout.
@@ -122,7 +122,7 @@ pub enum Notice {
     /// Its reservation is lost; or it was cancelled, which ends the reservation too.
     ReservationLost(Arc<Subject>, CancelReason),
     /// It was cancelled or lost, for this reason, and its handler has not answered within the grace: it holds a slot of its
-    /// connection.
+    /// holder.
     Unanswered(Arc<Subject>, CancelReason),
     /// The only ACK that we sent found it completed: somebody else did the job as well.
     DoneTwice(Arc<Subject>),
@@ -130,7 +130,7 @@ pub enum Notice {
     TimedOut(Arc<Subject>),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
-    /// No connection takes its type.
+    /// No holder takes its type.
     NoHandler {
         /// The job.
         job: Arc<Subject>,

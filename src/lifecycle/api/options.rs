@@ -14,7 +14,7 @@ pub const MAX_CONCURRENCY: u32 = 10_000;
 /// The configuration of one lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Most jobs active at once, over all connections (`worker.concurrency`), up to [`MAX_CONCURRENCY`].
+    /// Most jobs active at once, over all holders (`worker.concurrency`), up to [`MAX_CONCURRENCY`].
     pub concurrency: u32,
     /// Largest frame to a worker, in bytes (`worker.max_frame`).
     pub max_frame: usize,
@@ -22,7 +22,7 @@ pub struct Options {
     pub restart: Restart,
     /// Warn when nobody has said ready by then.
     pub ready_timeout: Duration,
-    /// How long a job whose type no connection takes waits for one that may still come.
+    /// How long a job whose type no holder takes waits for one that may still come.
     pub type_wait: Duration,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,

@@ -26,8 +26,8 @@ pub struct Snapshot {
     pub unanswered: usize,
     /// Of these, on their way to the backend.
     pub reporting: usize,
-    /// Open connections that take jobs.
-    pub ready_connections: usize,
+    /// Open holders that take jobs.
+    pub ready_holders: usize,
     /// Jobs that they take at a time, together.
     pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
@@ -44,6 +44,6 @@ pub struct Snapshot {
     pub cut_off: usize,
     /// When we are gone at the latest; set from terminate on.
     pub exit_by: Option<Moment>,
-    /// Deadlines that are set: bounded by the jobs, the requests and the connections.
+    /// Deadlines that are set: bounded by the jobs, the requests and the holders.
     pub deadlines: usize,
 }

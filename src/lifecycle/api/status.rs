@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId, WorkerId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::words::{Reason, WorkerState};
@@ -88,8 +88,8 @@ pub struct JobStatus {
 pub enum JobPlace {
     /// In our buffer.
     Waiting,
-    /// With the worker on this connection.
-    Held(ConnectionId),
+    /// With the worker on this holder.
+    Held(HolderId),
     /// Its outcome is on its way to the backend.
     Reporting,
 }
@@ -107,8 +107,8 @@ pub struct WorkerStatus {
     pub restarts: usize,
     /// Until the next start, where one is due.
     pub starts_in: Option<Duration>,
-    /// Connections that are open.
-    pub connections: usize,
+    /// Holders that are open.
+    pub holders: usize,
     /// Of these, those that take jobs.
     pub ready: usize,
     /// Jobs that they take at a time, together.

@@ -1,6 +1,6 @@
 //! What can become due, each with the question that it answers.
 
-use crate::lifecycle::api::ids::{CallId, Claim, ClientId, ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{CallId, Claim, ClientId, HolderId, ProcessId};
 
 /// What can become due. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,18 +33,18 @@ pub enum Timer {
     StartAnyway,
     /// When has the worker had its time to say ready?
     Ready,
-    /// When is it told that the connections take more or fewer jobs than before?
+    /// When is it told that the holders take more or fewer jobs than before?
     Capacity,
-    /// When are all connections there, as far as can be told?
+    /// When are all holders there, as far as can be told?
     Settled,
-    /// When has a process whose connection was closed had its time to end by itself?
+    /// When has a process that closed a connection with jobs had its time to end by itself?
     HungUp(ProcessId),
     /// When has a process that is being ended had its time?
     KillProcess(ProcessId),
-    /// When is this connection asked whether it is there?
-    Ping(ConnectionId),
-    /// When has this connection had its time to read?
-    Stalled(ConnectionId),
+    /// When is this holder asked whether it is there?
+    Ping(HolderId),
+    /// When has this holder had its time to read?
+    Stalled(HolderId),
     /// When has this job had its time?
     JobTimeout(Claim),
     /// When has the handler had its time to answer the cancel?

@@ -50,13 +50,13 @@ impl Lifecycle {
         }
     }
 
-    /// Jobs that can be taken now: none outside running, and no more than connections and concurrency have room for.
+    /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
     pub(in crate::lifecycle) fn credit(&self) -> usize {
         if !self.is_taking_jobs() {
             return 0;
         }
         let room = self.most_active().saturating_sub(self.jobs.reserved());
-        room.min(self.connections.free().saturating_sub(self.jobs.waiting().len()))
+        room.min(self.holders.free().saturating_sub(self.jobs.waiting().len()))
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {

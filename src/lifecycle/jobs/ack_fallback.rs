@@ -35,7 +35,7 @@ impl Lifecycle {
     pub(super) fn report_is_refused(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Reporting(report) = &job.place else { return };
-        let (id, listener) = (job.id().clone(), report.connection);
+        let (id, listener) = (job.id().clone(), report.listener);
         match report.what {
             What::Ack { .. } | What::Fail { .. } if !report.is_bare => {
                 if let Some(report) = self.jobs.report_mut(claim) {
@@ -45,10 +45,10 @@ impl Lifecycle {
             }
             What::Ack { result: Some(_) } => {
                 self.jobs.step(claim, ReportStage::ResultRefused);
-                match listener.filter(|id| self.connections.is_open(*id)) {
-                    Some(connection) => {
+                match listener.filter(|id| self.holders.is_open(*id)) {
+                    Some(holder) => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";
-                        self.refuse(connection, ErrorCode::Refused, message, Some(id));
+                        self.refuse(holder, ErrorCode::Refused, message, Some(id));
                         self.timers
                             .arm(Timer::WithoutResult(claim), now.after(OTHER_ANSWER_WITHIN));
                     }
@@ -56,9 +56,9 @@ impl Lifecycle {
                 }
             }
             What::Ack { result: None } | What::Fail { .. } | What::Requeue { .. } => {
-                if let Some(connection) = listener {
+                if let Some(holder) = listener {
                     let message = "the backend refuses the outcome";
-                    self.refuse(connection, ErrorCode::Refused, message, Some(id));
+                    self.refuse(holder, ErrorCode::Refused, message, Some(id));
                 }
                 self.let_reservation_expire(claim, "the backend refuses its outcome in every form");
             }

@@ -1,4 +1,4 @@
-//! Which job goes to which connection, and what becomes of one that takes too long.
+//! Which job goes to which holder, and what becomes of one that takes too long.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::lifecycle::api::effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, WorkerId};
+use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobError};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::options::Leftovers;
@@ -111,20 +111,16 @@ impl Lifecycle {
     }
 
     /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
-    /// connections together take.
+    /// holders together take.
     pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
-        let keep = if self.is_taking_jobs() {
-            self.connections.free()
-        } else {
-            0
-        };
+        let keep = if self.is_taking_jobs() { self.holders.free() } else { 0 };
         let surplus: Vec<Claim> = self.jobs.waiting().iter().skip(keep).copied().collect();
         for claim in surplus {
             self.requeue(claim, "not started: no worker can take it now", now);
         }
     }
 
-    /// Gives each job that waits to the connection with most room for it.
+    /// Gives each job that waits to the holder with most room for it.
     pub(in crate::lifecycle) fn hand_over(&mut self, now: Moment) {
         if !self.is_taking_jobs() {
             return;
@@ -137,33 +133,33 @@ impl Lifecycle {
             if job.again.is_some() {
                 continue;
             }
-            if !self.connections.take(&job.delivery.subject.kind) {
+            if !self.holders.take(&job.delivery.subject.kind) {
                 unhandled.push(claim);
                 continue;
             }
             self.timers.cancel(Timer::NoHandler(claim));
-            if let Some(connection) = self.connections.choose(&job.delivery.subject.kind) {
-                self.give(claim, connection, now);
+            if let Some(holder) = self.holders.choose(&job.delivery.subject.kind) {
+                self.give(claim, holder, now);
             }
         }
         self.nobody_takes(&unhandled, now);
     }
 
-    fn give(&mut self, claim: Claim, connection: ConnectionId, now: Moment) {
+    fn give(&mut self, claim: Claim, holder: HolderId, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
         let checkpoint = job.delivery.checkpoint.take();
         let (subject, timeout) = (job.subject(), job.delivery.timeout);
         let held = Held {
-            connection,
+            holder,
             cancelled: None,
             is_told_of_shutdown: false,
         };
         self.jobs.place(claim, Place::Held(held));
-        self.connections.serve(connection, claim);
-        self.order(Effect::Tell(connection, ToWorker::Job { envelope, checkpoint }));
-        self.notify(Notice::HandedOver(subject, connection));
-        self.outbound(connection, true, now);
+        self.holders.serve(holder, claim);
+        self.order(Effect::Tell(holder, ToWorker::Job { envelope, checkpoint }));
+        self.notify(Notice::HandedOver(subject, holder));
+        self.outbound(holder, true, now);
         if let Some(timeout) = timeout {
             self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
         }
@@ -191,7 +187,7 @@ impl Lifecycle {
             told: held.cancelled.unwrap_or(CancelReason::Timeout),
             grace: self.options.timeout_grace,
         };
-        if let Some(holder) = self.connections.get(held.connection) {
+        if let Some(holder) = self.holders.get(held.holder) {
             self.end_process(holder.process, cause, now);
         }
     }
@@ -212,7 +208,7 @@ impl Lifecycle {
         let end = self.shutdown.cancel_grace_left(now);
         let grace = end.map_or(grace, |end| grace.min(end));
         self.jobs.place(claim, Place::Held(held));
-        self.tell(held.connection, ToWorker::Cancel { job: id, reason, grace });
+        self.tell(held.holder, ToWorker::Cancel { job: id, reason, grace });
     }
 
     /// Nobody works on this job any more and nobody answered it.
@@ -230,7 +226,7 @@ impl Lifecycle {
             self.fail(claim, error("timeout", message, true), now);
         } else if self.phase == Phase::Stop {
             self.cut_off_by_shutdown(claim, now);
-        } else if self.ended_for_another_job(held.connection) {
+        } else if self.ended_for_another_job(held.holder) {
             self.requeue(claim, "its process was ended because another job of it hung", now);
         } else {
             let message = "the worker process ended while it held the job";
@@ -239,11 +235,11 @@ impl Lifecycle {
     }
 
     /// Whether the process at the other end was ended because a handler hung. It is no fault of its other jobs.
-    fn ended_for_another_job(&self, connection: ConnectionId) -> bool {
+    fn ended_for_another_job(&self, holder: HolderId) -> bool {
         let of_process = self
-            .connections
-            .get(connection)
-            .and_then(|connection| self.connections.ending(connection.process));
+            .holders
+            .get(holder)
+            .and_then(|holder| self.holders.ending(holder.process));
         let of_worker = self.worker.ended_for();
         [of_process, of_worker]
             .into_iter()

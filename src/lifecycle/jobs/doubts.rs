@@ -144,11 +144,11 @@ impl Lifecycle {
 
     fn tell_of_loss(&mut self, job: &Job, message: &str) {
         if let Place::Reporting(Report {
-            connection: Some(connection),
+            listener: Some(listener),
             ..
         }) = job.place
         {
-            self.refuse(connection, ErrorCode::Lost, message, Some(job.id().clone()));
+            self.refuse(listener, ErrorCode::Lost, message, Some(job.id().clone()));
         }
     }
 

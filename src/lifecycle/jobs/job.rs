@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::lifecycle::api::call::BackendTraits;
 use crate::lifecycle::api::frames::Progress;
-use crate::lifecycle::api::ids::{CallId, ConnectionId, JobId, Text, WorkerId};
+use crate::lifecycle::api::ids::{CallId, HolderId, JobId, Text, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobError, Reservation, Subject};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::CancelReason;
@@ -88,8 +88,8 @@ pub enum Place {
 /// A job that a worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// On which connection.
-    pub connection: ConnectionId,
+    /// Which holder has it.
+    pub holder: HolderId,
     /// Why it was told to stop working on it, at first.
     pub cancelled: Option<CancelReason>,
     /// The stop phase has told it so.
@@ -108,7 +108,7 @@ pub struct Report {
     /// Failed attempts to deliver it.
     pub setbacks: RetryState,
     /// Who is told when the backend has it.
-    pub connection: Option<ConnectionId>,
+    pub listener: Option<HolderId>,
     /// The job goes straight back: it was never meant for a worker and does not count as active.
     pub is_surplus: bool,
     /// Requests of this outcome that went out, less those that certainly never got there.
@@ -217,9 +217,9 @@ impl Job {
 
     /// Who holds it.
     #[must_use]
-    pub fn holder(&self) -> Option<ConnectionId> {
+    pub fn holder(&self) -> Option<HolderId> {
         match &self.place {
-            Place::Held(held) => Some(held.connection),
+            Place::Held(held) => Some(held.holder),
             Place::Waiting | Place::Reporting(_) => None,
         }
     }

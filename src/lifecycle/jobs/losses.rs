@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId};
+use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId};
 use crate::lifecycle::api::job::JobState;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
@@ -20,7 +20,7 @@ use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Held, Job, Place};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::worker::holders::Connection;
+use crate::lifecycle::worker::holders::Holder;
 
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
@@ -143,14 +143,14 @@ impl Lifecycle {
         is_lost && self.jobs.active() >= self.most_active()
     }
 
-    /// The handler of a lost job has had its time. It holds a slot of its connection, and nobody but its process can be ended
+    /// The handler of a lost job has had its time. It holds a slot of its holder, and nobody but its process can be ended
     /// for that.
     pub(in crate::lifecycle) fn lost_job_outlived_grace(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let Place::Held(held) = job.place else { return };
         // Whoever has it is being ended already.
-        let is_ending = |holder: &Connection| holder.is_given_up || holder.is_closed;
-        if self.phase == Phase::Stop || self.connections.get(held.connection).is_none_or(is_ending) {
+        let is_ending = |holder: &Holder| holder.is_given_up || holder.is_closed;
+        if self.phase == Phase::Stop || self.holders.get(held.holder).is_none_or(is_ending) {
             return;
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));
@@ -168,20 +168,20 @@ impl Lifecycle {
         let Some(job) = self.jobs.get(claim) else { return };
         let has_a_timeout = job.delivery.timeout.is_some();
         let is_timed_out = has_a_timeout && self.timers.deadline_of(Timer::JobTimeout(claim)).is_none();
-        let holder = job.holder().and_then(|holder| self.connections.get(holder));
+        let holder = job.holder().and_then(|holder| self.holders.get(holder));
         if is_timed_out || holder.is_some_and(|holder| self.is_stuck(holder.process)) {
             self.ignored_cancel(claim, now);
         }
     }
 
-    /// The same when the slots of a connection have changed.
-    pub(in crate::lifecycle) fn end_if_a_handler_is_stuck(&mut self, id: ConnectionId, now: Moment) {
-        if let Some(process) = self.connections.get(id).map(|connection| connection.process) {
+    /// The same when the slots of a holder have changed.
+    pub(in crate::lifecycle) fn end_if_a_handler_is_stuck(&mut self, id: HolderId, now: Moment) {
+        if let Some(process) = self.holders.get(id).map(|holder| holder.process) {
             self.end_process_if_stuck(process, now);
         }
     }
 
-    /// The same when one of its connections is over.
+    /// The same when one of its holders is over.
     pub(in crate::lifecycle) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
         if let Some(claim) = self.overdue_of(process) {
             self.end_if_stuck(claim, now);
@@ -194,23 +194,18 @@ impl Lifecycle {
         if unanswered.is_empty() {
             return None;
         }
-        let open = self
-            .connections
-            .of(process)
-            .filter(|(_, connection)| !connection.is_closed);
-        let mut held = open.flat_map(|(_, connection)| &connection.held);
+        let open = self.holders.of(process).filter(|(_, holder)| !holder.is_closed);
+        let mut held = open.flat_map(|(_, holder)| &holder.held);
         held.find(|claim| unanswered.contains(claim)).copied()
     }
 
     /// Whether each slot of this process is held by a job that nobody waits for.
     fn is_stuck(&self, process: ProcessId) -> bool {
         let unanswered = self.jobs.unanswered();
-        self.connections
+        self.holders
             .of(process)
-            .filter(|(_, connection)| !connection.is_closed)
-            .all(|(_, connection)| {
-                connection.free() == 0 && connection.held.iter().all(|claim| unanswered.contains(claim))
-            })
+            .filter(|(_, holder)| !holder.is_closed)
+            .all(|(_, holder)| holder.free() == 0 && holder.held.iter().all(|claim| unanswered.contains(claim)))
     }
 }
 

@@ -25,14 +25,9 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn progress(&mut self, claim: Claim, progress: Progress, now: Moment) {
         let holder = self.jobs.get(claim).and_then(|job| job.holder());
         if self.agent.has_no_progress {
-            if let (Some(connection), Some(job)) = (holder, self.jobs.get(claim)) {
+            if let (Some(holder), Some(job)) = (holder, self.jobs.get(claim)) {
                 let id = job.id().clone();
-                self.refuse(
-                    connection,
-                    ErrorCode::NotOffered,
-                    "the backend takes no progress",
-                    Some(id),
-                );
+                self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", Some(id));
             }
             return;
         }
@@ -71,9 +66,9 @@ impl Lifecycle {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.news.progress_call = None;
         let (id, holder) = (job.id().clone(), job.holder());
-        if let (Reply::Accepted, Some(connection)) = (reply, holder) {
+        if let (Reply::Accepted, Some(holder)) = (reply, holder) {
             self.tell(
-                connection,
+                holder,
                 ToWorker::Ok {
                     job: id,
                     about: About::Progress,
@@ -128,9 +123,9 @@ impl Lifecycle {
         let holder = job.holder();
         match reply {
             Reply::Accepted => {
-                if let Some(connection) = holder {
+                if let Some(holder) = holder {
                     self.tell(
-                        connection,
+                        holder,
                         ToWorker::Ok {
                             job: id,
                             about: About::Checkpoint,
@@ -169,9 +164,9 @@ impl Lifecycle {
 
     fn checkpoint_is_not_saved(&mut self, claim: Claim, code: ErrorCode, message: &str) {
         let Some(job) = self.jobs.get(claim) else { return };
-        if let Some(connection) = job.holder() {
+        if let Some(holder) = job.holder() {
             let id = job.id().clone();
-            self.refuse(connection, code, message, Some(id));
+            self.refuse(holder, code, message, Some(id));
         }
     }
 }

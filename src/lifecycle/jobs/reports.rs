@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{CallId, Claim, ConnectionId};
+use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
 use crate::lifecycle::api::job::{JobState, JobView};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
@@ -30,7 +30,7 @@ impl Lifecycle {
         &mut self,
         claim: Claim,
         what: What,
-        connection: Option<ConnectionId>,
+        listener: Option<HolderId>,
         is_surplus: bool,
         now: Moment,
     ) {
@@ -44,9 +44,9 @@ impl Lifecycle {
         if let Some(why) = job.why_not_requeue(self.agent.traits).filter(|_| is_requeue) {
             let id = job.id().clone();
             self.let_reservation_expire(claim, why);
-            if let Some(connection) = connection {
+            if let Some(listener) = listener {
                 self.tell(
-                    connection,
+                    listener,
                     ToWorker::Ok {
                         job: id,
                         about: About::Release,
@@ -55,7 +55,7 @@ impl Lifecycle {
             }
             return;
         }
-        self.put_report(claim, what, connection, is_surplus, now);
+        self.put_report(claim, what, listener, is_surplus, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
         self.timers.cancel(Timer::Checkpoint(claim));
         if !is_ack {
@@ -63,21 +63,14 @@ impl Lifecycle {
         }
     }
 
-    fn put_report(
-        &mut self,
-        claim: Claim,
-        what: What,
-        connection: Option<ConnectionId>,
-        is_surplus: bool,
-        now: Moment,
-    ) {
+    fn put_report(&mut self, claim: Claim, what: What, listener: Option<HolderId>, is_surplus: bool, now: Moment) {
         self.forget_timers(claim);
         let report = Report {
             is_bare: self.is_bare_at_first(&what, now),
             what,
             step: ReportStage::Due,
             setbacks: RetryState::default(),
-            connection,
+            listener,
             is_surplus,
             sent: 0,
             question: Question::Done,
@@ -318,8 +311,8 @@ impl Lifecycle {
         if outcome == Outcome::Acked {
             self.done_as_well(&id);
         }
-        if let Some(connection) = report.connection {
-            self.tell(connection, ToWorker::Ok { job: id, about });
+        if let Some(listener) = report.listener {
+            self.tell(listener, ToWorker::Ok { job: id, about });
         }
     }
 

@@ -1,4 +1,4 @@
-//! Jobs whose type no connection takes: how long they wait for one that may still come, and which of them do not.
+//! Jobs whose type no holder takes: how long they wait for one that may still come, and which of them do not.
 
 use crate::lifecycle::api::ids::Claim;
 use crate::lifecycle::api::notice::Notice;
@@ -11,7 +11,7 @@ use crate::lifecycle::machine::Lifecycle;
 impl Lifecycle {
     /// These wait, and nobody takes them. One that holds the last free credit would stop the whole worker: the newest of them is
     /// failed instead. The others wait until `worker.type_wait` after they were found to be without a taker, which is their
-    /// delivery or the end of the last connection that took them.
+    /// delivery or the end of the last holder that took them.
     pub(super) fn nobody_takes(&mut self, claims: &[Claim], now: Moment) {
         let Some(newest) = claims.last().copied() else {
             return;
@@ -35,7 +35,7 @@ impl Lifecycle {
             Place::Reporting(_) => false,
         };
         let taken = self.jobs.iter().filter(|(_, job)| is_taken(&job.place, job.is_lost));
-        taken.count() >= self.most_active() || self.jobs.waiting().len() >= self.connections.free()
+        taken.count() >= self.most_active() || self.jobs.waiting().len() >= self.holders.free()
     }
 
     fn waits_for_type(&mut self, claim: Claim, now: Moment) {
@@ -56,7 +56,7 @@ impl Lifecycle {
         });
     }
 
-    /// A connection said ready: others may follow it, so that what waits begins to wait anew; but never longer than the worker
+    /// A holder said ready: others may follow it, so that what waits begins to wait anew; but never longer than the worker
     /// itself may take to say ready, however often it says so.
     pub(in crate::lifecycle) fn wait_anew_for_types(&mut self, now: Moment) {
         let is_first = !self.worker.has_been_ready();
@@ -91,7 +91,7 @@ impl Lifecycle {
     fn is_unhandled(&self, claim: Claim) -> bool {
         self.jobs
             .get(claim)
-            .is_some_and(|job| job.place == Place::Waiting && !self.connections.take(&job.delivery.subject.kind))
+            .is_some_and(|job| job.place == Place::Waiting && !self.holders.take(&job.delivery.subject.kind))
     }
 
     fn fail_for_type(&mut self, claim: Claim, now: Moment) {

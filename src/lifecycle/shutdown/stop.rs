@@ -168,7 +168,7 @@ impl Lifecycle {
         self.notify(Notice::Killing);
         self.shutdown.killed(now);
         self.order(Effect::KillEverything);
-        let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
+        let holders: Vec<ProcessId> = self.holders.with_jobs().map(|holder| holder.process).collect();
         for process in holders {
             self.kill_process(process);
         }
@@ -206,15 +206,15 @@ impl Lifecycle {
 
     pub(super) fn abandon_held(&mut self, why: &'static str) {
         let held: Vec<Claim> = self
-            .connections
-            .holders()
-            .filter(|connection| {
-                let is_gone = self.connections.is_gone(connection.process);
+            .holders
+            .with_jobs()
+            .filter(|holder| {
+                let is_gone = self.holders.is_gone(holder.process);
                 // What the worker's own process held, a descendant that is left may be working on.
-                let is_with_descendants = self.worker.process() == Some(connection.process);
-                !(is_gone && connection.is_closed) || is_with_descendants
+                let is_with_descendants = self.worker.process() == Some(holder.process);
+                !(is_gone && holder.is_closed) || is_with_descendants
             })
-            .flat_map(|connection| connection.held.iter().copied())
+            .flat_map(|holder| holder.held.iter().copied())
             .collect();
         for claim in held {
             let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);

@@ -115,7 +115,7 @@ impl Lifecycle {
         self.plan_stop(now);
         // Whoever forces the last words of an end game gets no stop phase to speak of.
         if !self.shutdown.has_said_goodbye() {
-            let held = self.connections.iter().map(|(_, connection)| connection.held.len());
+            let held = self.holders.iter().map(|(_, holder)| holder.held.len());
             self.notify(Notice::StopBegan {
                 held: held.sum(),
                 forced: self.shutdown.forced_by(),
@@ -146,7 +146,7 @@ impl Lifecycle {
         self.order(Effect::Exit(status));
     }
 
-    /// Tells the log, each connection and the backend about a new state.
+    /// Tells the log, each holder and the backend about a new state.
     pub(super) fn announce(&mut self, reason: Reason, remaining: Option<Duration>, now: Moment) {
         let state = self.state();
         if state != WorkerState::Terminate {

@@ -12,7 +12,7 @@ use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::machine::Lifecycle;
 
-/// Without a connection that is ready for this long, a worker that had one is not alive.
+/// Without a holder that is ready for this long, a worker that had one is not alive.
 const LONGEST_WITHOUT_CONNECTION: Duration = Duration::from_secs(60);
 
 /// Heartbeat intervals after which the last accepted heartbeat says nothing about now.
@@ -47,9 +47,9 @@ impl Lifecycle {
     fn unready(&self) -> Option<Unhealthy> {
         if !self.worker.is_alive() {
             Some(Unhealthy::WorkerNotRunning)
-        } else if self.connections.ready() == 0 {
+        } else if self.holders.ready() == 0 {
             Some(Unhealthy::WorkerNotReady)
-        } else if self.connections.concurrency() == 0 {
+        } else if self.holders.concurrency() == 0 {
             Some(Unhealthy::WorkerPaused)
         } else {
             None
@@ -70,13 +70,13 @@ impl Lifecycle {
         (since >= LONGEST_WITHOUT_CONNECTION).then_some(Unhealthy::WorkerDisconnected { since })
     }
 
-    /// Notes since when a worker that was ready has no connection left. One that was never ready may still be loading
+    /// Notes since when a worker that was ready has no holder left. One that was never ready may still be loading
     /// what it needs, and one that ended is started again or takes us with it.
-    pub(in crate::lifecycle) fn watch_connections(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn watch_holders(&mut self, now: Moment) {
         let is_disconnected = self.phase == Phase::Running
             && self.worker.is_alive()
             && self.worker.has_been_ready()
-            && self.connections.ready() == 0;
+            && self.holders.ready() == 0;
         self.vitals.disconnected_since = if is_disconnected {
             self.vitals.disconnected_since.or(Some(now))
         } else {

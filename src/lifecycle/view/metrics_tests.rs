@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::lifecycle::api::call::Failure;
-use crate::lifecycle::api::ids::{ConnectionId, WorkerId};
+use crate::lifecycle::api::ids::{HolderId, WorkerId};
 use crate::lifecycle::api::job::JobError;
 
 fn at(millis: u64) -> Moment {
@@ -39,7 +39,7 @@ fn say(figures: &mut Metrics, remark: Notice, millis: u64) {
 
 fn hand_over(figures: &mut Metrics, job: &Arc<Subject>, millis: u64) {
     say(figures, Notice::Claimed(Arc::clone(job)), millis);
-    say(figures, Notice::HandedOver(Arc::clone(job), ConnectionId(1)), millis);
+    say(figures, Notice::HandedOver(Arc::clone(job), HolderId(1)), millis);
 }
 
 fn call(figures: &mut Metrics, id: u64, call: Call, millis: u64) {

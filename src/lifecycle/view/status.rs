@@ -103,7 +103,7 @@ impl Lifecycle {
             .map(|(_, job)| {
                 let (place, is_cancelled) = match &job.place {
                     Place::Waiting => (JobPlace::Waiting, false),
-                    Place::Held(held) => (JobPlace::Held(held.connection), held.cancelled.is_some()),
+                    Place::Held(held) => (JobPlace::Held(held.holder), held.cancelled.is_some()),
                     Place::Reporting(_) => (JobPlace::Reporting, false),
                 };
                 JobStatus {
@@ -128,9 +128,9 @@ impl Lifecycle {
             ended: self.worker.ended().map(|end| end.ended),
             restarts: self.worker.restarts(now),
             starts_in: starts_in.map(|at| at.remaining(now)),
-            connections: self.connections.iter().count(),
-            ready: self.connections.ready(),
-            capacity: self.connections.concurrency(),
+            holders: self.holders.iter().count(),
+            ready: self.holders.ready(),
+            capacity: self.holders.concurrency(),
         }
     }
 }

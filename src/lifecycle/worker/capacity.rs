@@ -1,6 +1,6 @@
-//! How many jobs the connections of the worker take together, as it was last told.
+//! How many jobs the holders of the worker take together, as it was last told.
 
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::lifecycle::api::time::Moment;
 
 /// What the log knows of it. Nothing is decided by that.
@@ -13,12 +13,12 @@ pub(in crate::lifecycle) struct Capacity {
     pub(super) most: u64,
     /// A change for the worse was told, or a gain was not: so the next gain is told.
     pub(super) is_owed: bool,
-    /// The first connection that was lost since then, and how many more.
-    pub(super) lost: Option<(ConnectionId, ProcessId)>,
+    /// The first holder that was lost since then, and how many more.
+    pub(super) lost: Option<(HolderId, ProcessId)>,
     pub(super) more_lost: usize,
     /// No line before.
     pub(super) quiet_until: Option<Moment>,
-    /// Connections whose `ready` was told, and until when that counts.
+    /// Holders whose `ready` was told, and until when that counts.
     pub(super) ready_lines: u32,
     pub(super) ready_lines_until: Option<Moment>,
     /// It was compared with `worker.concurrency`.

@@ -6,23 +6,23 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::capacity::CapacityNews;
-use crate::lifecycle::api::ids::{ConnectionId, ProcessId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::capacity::Capacity;
 
-/// How long after the last new connection said ready all of them count as there.
+/// How long after the last new holder said ready all of them count as there.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// Most connections whose `ready` is told within that time; the others are told together.
+/// Most holders whose `ready` is told within that time; the others are told together.
 const MOST_READY_LINES: u32 = 64;
 
 /// Least time between two lines about it.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// How long after a change it is told: whoever closes a connection is most often on the way out, and that is told otherwise.
+/// How long after a change it is told: who closes a connection is most often on the way out, and that is told otherwise.
 const TELL_AFTER: Duration = Duration::from_millis(500);
 
 impl Lifecycle {
@@ -33,7 +33,7 @@ impl Lifecycle {
         self.timers.cancel(Timer::Settled);
     }
 
-    /// A connection is ready, under conditions that are not those it had before.
+    /// A holder is ready, under conditions that are not those it had before.
     pub(super) fn capacity_is_said(&mut self, remark: Notice, is_first: bool, now: Moment) {
         if is_first && !self.capacity.is_compared {
             self.timers.arm(Timer::Settled, now.after(SETTLED_AFTER));
@@ -51,17 +51,17 @@ impl Lifecycle {
         self.capacity_changed(now);
     }
 
-    /// A connection is gone, or gets no more jobs.
-    pub(super) fn capacity_is_lost(&mut self, connection: ConnectionId, process: ProcessId, now: Moment) {
+    /// A holder is gone, or gets no more jobs.
+    pub(super) fn capacity_is_lost(&mut self, holder: HolderId, process: ProcessId, now: Moment) {
         match self.capacity.lost {
-            None => self.capacity.lost = Some((connection, process)),
+            None => self.capacity.lost = Some((holder, process)),
             Some(_) => self.capacity.more_lost += 1,
         }
         self.capacity_changed(now);
     }
 
     fn capacity_changed(&mut self, now: Moment) {
-        let all = self.connections.concurrency();
+        let all = self.holders.concurrency();
         self.capacity.most = self.capacity.most.max(all);
         self.capacity.most_since = self.capacity.most_since.max(all);
         if self.phase.is_terminating() {
@@ -75,11 +75,11 @@ impl Lifecycle {
     /// It is time to tell what came of it. What the end of the worker takes away is told with that.
     pub(in crate::lifecycle) fn tell_capacity(&mut self, now: Moment) {
         let process = self.worker.process().filter(|_| self.worker.is_alive());
-        let is_ending = |process| self.connections.ending(process).is_some();
+        let is_ending = |process| self.holders.ending(process).is_some();
         if self.phase.is_terminating() || process.is_none_or(is_ending) {
             return;
         }
-        let all = self.connections.concurrency();
+        let all = self.holders.concurrency();
         let allowed = u64::from(self.options.concurrency);
         let (takes, most) = (all.min(allowed), self.capacity.most.min(allowed));
         let lost = self.capacity.lost.take();

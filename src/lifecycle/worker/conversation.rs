@@ -6,7 +6,7 @@ use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::frames::{ErrorCode, FromWorker, Ready};
-use crate::lifecycle::api::ids::{Claim, ConnectionId, JobId, ProcessId, Text};
+use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
@@ -15,41 +15,41 @@ use crate::lifecycle::jobs::job::{Place, ReportStage, What};
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 
-/// Malformed frames in a row that close a connection.
+/// Malformed frames in a row that end the conversation.
 const MALFORMED_LIMIT: u8 = 3;
 
-/// Silence after which a connection is asked whether it is there.
+/// Silence after which a holder is asked whether it is there.
 const PING_AFTER: Duration = Duration::from_secs(10);
 
-/// Pings without an answer that make a connection unresponsive.
+/// Pings without an answer that make a holder unresponsive.
 const PING_LIMIT: u8 = 3;
 
 /// How long a process may take to end by itself after it has closed a connection on which it holds jobs.
 const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
 
-/// How long a connection may leave a job unread that was written to it.
+/// How long a holder may leave a job unread that was written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 impl Lifecycle {
-    pub(in crate::lifecycle) fn connected(&mut self, connection: ConnectionId, process: ProcessId, now: Moment) {
-        self.connections.open(connection, process);
+    pub(in crate::lifecycle) fn holder_came(&mut self, holder: HolderId, process: ProcessId, now: Moment) {
+        self.holders.add(holder, process);
         match self.agent.worker.clone() {
             Some(worker) => {
                 let state = self.state();
-                self.tell(connection, ToWorker::Hello { worker, state });
+                self.tell(holder, ToWorker::Hello { worker, state });
             }
             // Somebody else, while there is no worker.
-            None => self.give_up(connection, "nobody may connect while no worker runs", now),
+            None => self.give_up(holder, "nobody may connect while no worker runs", now),
         }
     }
 
-    pub(in crate::lifecycle) fn said(&mut self, id: ConnectionId, said: FromWorker, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+    pub(in crate::lifecycle) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        connection.pings = 0;
+        holder.pings = 0;
         if !matches!(said, FromWorker::Garbage { .. }) {
-            connection.malformed = 0;
+            holder.malformed = 0;
         }
         match said {
             FromWorker::Ready(ready) => self.ready(id, ready, now),
@@ -80,18 +80,18 @@ impl Lifecycle {
         self.expect_life(id, now);
     }
 
-    fn ready(&mut self, id: ConnectionId, ready: Ready, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+    fn ready(&mut self, id: HolderId, ready: Ready, now: Moment) {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        let remark = Notice::ConnectionReady {
-            connection: id,
+        let remark = Notice::HolderReady {
+            holder: id,
             concurrency: ready.concurrency,
             client: ready.client.clone(),
         };
-        let is_news = connection.ready.as_ref() != Some(&ready);
-        let is_first = connection.ready.is_none();
-        connection.ready = Some(ready);
+        let is_news = holder.ready.as_ref() != Some(&ready);
+        let is_first = holder.ready.is_none();
+        holder.ready = Some(ready);
         if is_news {
             self.capacity_is_said(remark, is_first, now);
         }
@@ -101,8 +101,8 @@ impl Lifecycle {
         self.end_if_a_handler_is_stuck(id, now);
     }
 
-    /// The claim on this job that the connection holds; tells it when it holds none.
-    fn held_by(&mut self, id: ConnectionId, job: &JobId) -> Option<Claim> {
+    /// The claim on this job that this holder has; tells it when it holds none.
+    fn held_by(&mut self, id: HolderId, job: &JobId) -> Option<Claim> {
         let held = self
             .jobs
             .claims_of(job)
@@ -115,7 +115,7 @@ impl Lifecycle {
     }
 
     /// The one answer to a job.
-    fn answered(&mut self, id: ConnectionId, job: &JobId, what: What, now: Moment) {
+    fn answered(&mut self, id: HolderId, job: &JobId, what: What, now: Moment) {
         if self.answered_differently(id, job, &what, now) {
             return;
         }
@@ -128,16 +128,16 @@ impl Lifecycle {
         } else {
             self.decide(claim, what, Some(id), false, now);
         }
-        // A connection that pauses gets no slot back by its answer.
+        // A holder that pauses gets no slot back by its answer.
         self.end_if_a_handler_is_stuck(id, now);
     }
 
     /// Whether this is another answer to a job whose result the backend does not take.
-    fn answered_differently(&mut self, id: ConnectionId, job: &JobId, what: &What, now: Moment) -> bool {
+    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &What, now: Moment) -> bool {
         let refused = self.jobs.claims_of(job).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| {
                 matches!(&job.place, Place::Reporting(report)
-                    if report.step == ReportStage::ResultRefused && report.connection == Some(id))
+                    if report.step == ReportStage::ResultRefused && report.listener == Some(id))
             })
         });
         let Some(claim) = refused else { return false };
@@ -145,36 +145,36 @@ impl Lifecycle {
         true
     }
 
-    /// The connection no longer holds this job.
+    /// Its holder no longer has this job.
     pub(in crate::lifecycle) fn let_go(&mut self, claim: Claim) {
         let Some(holder) = self.jobs.get(claim).and_then(|job| job.holder()) else {
             return;
         };
-        if let Some(connection) = self.connections.get_mut(holder) {
-            connection.held.remove(&claim);
+        if let Some(holder) = self.holders.get_mut(holder) {
+            holder.held.remove(&claim);
         }
     }
 
-    fn garbage(&mut self, id: ConnectionId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
+    fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
         self.refuse(id, code, message, job);
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
         if code.is_malformed() {
-            connection.malformed = connection.malformed.saturating_add(1);
+            holder.malformed = holder.malformed.saturating_add(1);
         }
-        if connection.malformed == MALFORMED_LIMIT {
+        if holder.malformed == MALFORMED_LIMIT {
             self.give_up(id, "three malformed frames in a row", now);
         }
     }
 
-    /// Closes a connection from our side.
-    fn give_up(&mut self, id: ConnectionId, why: &'static str, now: Moment) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.is_closed
+    /// Lets a holder go, from our side.
+    fn give_up(&mut self, id: HolderId, why: &'static str, now: Moment) {
+        if let Some(holder) = self.holders.get_mut(id)
+            && !holder.is_closed
         {
-            let (was_ready, process) = (connection.takes_jobs(), connection.process);
-            connection.is_given_up = true;
+            let (was_ready, process) = (holder.takes_jobs(), holder.process);
+            holder.is_given_up = true;
             self.order(Effect::Close(id, why));
             if was_ready {
                 self.capacity_is_lost(id, process, now);
@@ -182,49 +182,49 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn close_all_connections(&mut self, now: Moment) {
-        let open: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
-        for connection in open {
-            self.give_up(connection, "the worker that it belongs to is over", now);
+    pub(super) fn close_all_holders(&mut self, now: Moment) {
+        let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
+        for holder in open {
+            self.give_up(holder, "the worker that it belongs to is over", now);
         }
     }
 
-    /// Arms the next question whether a connection is there.
-    fn expect_life(&mut self, id: ConnectionId, now: Moment) {
-        if let Some(connection) = self.connections.get(id)
-            && connection.ready.is_some()
-            && !connection.is_closed
-            && !connection.is_given_up
+    /// Arms the next question whether a holder is there.
+    fn expect_life(&mut self, id: HolderId, now: Moment) {
+        if let Some(holder) = self.holders.get(id)
+            && holder.ready.is_some()
+            && !holder.is_closed
+            && !holder.is_given_up
         {
             self.timers.arm(Timer::Ping(id), now.after(PING_AFTER));
         }
     }
 
-    pub(in crate::lifecycle) fn ping(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+    pub(in crate::lifecycle) fn ping(&mut self, id: HolderId, now: Moment) {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        if !connection.answers_pings() {
+        if !holder.answers_pings() {
             // It works and need not listen meanwhile.
-            connection.pings = 0;
-        } else if connection.pings == PING_LIMIT {
-            let process = connection.process;
+            holder.pings = 0;
+        } else if holder.pings == PING_LIMIT {
+            let process = holder.process;
             self.end_process(process, EndCause::Silent, now);
             return;
         } else {
-            connection.pings += 1;
-            let number = u64::from(connection.pings);
+            holder.pings += 1;
+            let number = u64::from(holder.pings);
             self.tell(id, ToWorker::Ping { id: number });
         }
         self.expect_life(id, now);
     }
 
-    pub(in crate::lifecycle) fn outbound(&mut self, id: ConnectionId, is_busy: bool, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+    pub(in crate::lifecycle) fn outbound(&mut self, id: HolderId, is_busy: bool, now: Moment) {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        connection.is_busy = is_busy;
-        connection.has_unread_job &= is_busy;
+        holder.is_busy = is_busy;
+        holder.has_unread_job &= is_busy;
         if is_busy {
             self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {
@@ -233,11 +233,11 @@ impl Lifecycle {
     }
 
     /// While nothing is read from it nobody can tell whether it works.
-    pub(in crate::lifecycle) fn reading_paused(&mut self, id: ConnectionId, is_reading_paused: bool, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+    pub(in crate::lifecycle) fn reading_paused(&mut self, id: HolderId, is_reading_paused: bool, now: Moment) {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        connection.is_reading_paused = is_reading_paused;
+        holder.is_reading_paused = is_reading_paused;
         if is_reading_paused {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         }
@@ -245,43 +245,43 @@ impl Lifecycle {
 
     /// It has not read what was written to it. One that works on a job may do that without reading; one that has
     /// nothing else to do may not, nor one whose answers we do not read before it does.
-    pub(in crate::lifecycle) fn stalled(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+    pub(in crate::lifecycle) fn stalled(&mut self, id: HolderId, now: Moment) {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        let works = !connection.is_reading_paused
-            && connection.held.len() > usize::from(connection.has_unread_job)
-            && !connection.ready.as_ref().is_some_and(|ready| ready.ping);
+        let works = !holder.is_reading_paused
+            && holder.held.len() > usize::from(holder.has_unread_job)
+            && !holder.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {
-            let process = connection.process;
+            let process = holder.process;
             self.end_process(process, EndCause::Deaf, now);
         }
     }
 
-    pub(in crate::lifecycle) fn hung_up(&mut self, id: ConnectionId, now: Moment) {
+    pub(in crate::lifecycle) fn hung_up(&mut self, id: HolderId, now: Moment) {
         self.timers.cancel(Timer::Ping(id));
         self.timers.cancel(Timer::Stalled(id));
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        let was_ready = connection.takes_jobs();
-        connection.is_closed = true;
-        let process = connection.process;
-        let holds_none = connection.held.is_empty();
+        let was_ready = holder.takes_jobs();
+        holder.is_closed = true;
+        let process = holder.process;
+        let holds_none = holder.held.is_empty();
         if was_ready {
             self.capacity_is_lost(id, process, now);
         }
         if holds_none {
-            self.connections.forget(id);
-        } else if !self.connections.is_gone(process) {
+            self.holders.forget(id);
+        } else if !self.holders.is_gone(process) {
             // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
             self.timers
                 .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));
         }
         self.end_process_if_stuck(process, now);
-        if self.connections.ready() == 0 && self.worker.is_alive() && !self.phase.is_terminating() {
+        if self.holders.ready() == 0 && self.worker.is_alive() && !self.phase.is_terminating() {
             self.timers
                 .arm_at_latest(Timer::Ready, now.after(self.options.ready_timeout));
         }
@@ -293,12 +293,8 @@ impl Lifecycle {
 
     /// Asks a process to end, and sees to it. A stopped one is woken up for that.
     pub(in crate::lifecycle) fn end_process(&mut self, id: ProcessId, cause: EndCause, now: Moment) {
-        let jobs = self
-            .connections
-            .of(id)
-            .map(|(_, connection)| connection.held.len())
-            .sum();
-        let Some(process) = self.connections.process_mut(id) else {
+        let jobs = self.holders.of(id).map(|(_, holder)| holder.held.len()).sum();
+        let Some(process) = self.holders.process_mut(id) else {
             return;
         };
         if process.ending.is_some() || process.is_gone {
@@ -319,22 +315,19 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn kill_process(&mut self, id: ProcessId) {
-        if self.connections.process(id).is_some_and(|process| !process.is_gone) {
+        if self.holders.process(id).is_some_and(|process| !process.is_gone) {
             self.order(Effect::SignalProcess(id, Signal::KILL));
-            self.connections.forget_process(id);
+            self.holders.forget_process(id);
         }
     }
 
-    /// It gets no more jobs, on none of its connections.
+    /// It gets no more jobs, none of its holders does.
     fn give_up_on(&mut self, id: ProcessId, now: Moment) {
-        let ready = self
-            .connections
-            .of(id)
-            .filter(|(_, connection)| connection.takes_jobs());
-        let ready: Vec<ConnectionId> = ready.map(|(connection, _)| connection).collect();
-        self.connections.give_up_on(id);
-        for connection in ready {
-            self.capacity_is_lost(connection, id, now);
+        let ready = self.holders.of(id).filter(|(_, holder)| holder.takes_jobs());
+        let ready: Vec<HolderId> = ready.map(|(holder, _)| holder).collect();
+        self.holders.give_up_on(id);
+        for holder in ready {
+            self.capacity_is_lost(holder, id, now);
         }
     }
 
@@ -342,21 +335,21 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn process_gone(&mut self, id: ProcessId, now: Moment) {
         self.timers.cancel(Timer::KillProcess(id));
         self.timers.cancel(Timer::HungUp(id));
-        let Some(process) = self.connections.process_mut(id) else {
+        let Some(process) = self.holders.process_mut(id) else {
             return;
         };
         process.is_gone = true;
         self.give_up_on(id, now);
-        let open: Vec<ConnectionId> = self
-            .connections
+        let open: Vec<HolderId> = self
+            .holders
             .of(id)
-            .filter(|(_, connection)| !connection.is_closed)
+            .filter(|(_, holder)| !holder.is_closed)
             .map(|(id, _)| id)
             .collect();
-        for connection in open {
-            self.order(Effect::ReadToEnd(connection));
+        for holder in open {
+            self.order(Effect::ReadToEnd(holder));
         }
-        self.connections.forget_process(id);
+        self.holders.forget_process(id);
     }
 
     /// Decides the jobs of processes that are gone and left no answer. While the worker's own descendants are still
@@ -365,18 +358,18 @@ impl Lifecycle {
         if self.worker.is_clearing() {
             return;
         }
-        let over: Vec<(ConnectionId, Vec<Claim>)> = self
-            .connections
+        let over: Vec<(HolderId, Vec<Claim>)> = self
+            .holders
             .iter()
-            .filter(|(_, connection)| connection.is_closed && !self.is_the_running_worker(connection.process))
-            .filter(|(_, connection)| self.connections.is_gone(connection.process))
-            .map(|(id, connection)| (id, connection.held.iter().copied().collect()))
+            .filter(|(_, holder)| holder.is_closed && !self.is_the_running_worker(holder.process))
+            .filter(|(_, holder)| self.holders.is_gone(holder.process))
+            .map(|(id, holder)| (id, holder.held.iter().copied().collect()))
             .collect();
-        for (connection, held) in over {
+        for (holder, held) in over {
             for claim in held {
                 self.cut_off(claim, now);
             }
-            self.connections.forget(connection);
+            self.holders.forget(holder);
         }
     }
 
@@ -387,7 +380,7 @@ impl Lifecycle {
 
     /// Whether jobs are with processes that may still work on them.
     pub(in crate::lifecycle) fn has_held_jobs(&self) -> bool {
-        self.connections.holders().next().is_some()
+        self.holders.with_jobs().next().is_some()
     }
 
     /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.

@@ -1,15 +1,15 @@
-//! The connections of the worker's processes, their conditions and their credit.
+//! Whoever holds jobs, under which conditions, and with how much credit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::frames::Ready;
-use crate::lifecycle::api::ids::{Claim, ConnectionId, ProcessId, Text};
+use crate::lifecycle::api::ids::{Claim, HolderId, ProcessId, Text};
 
-/// One connection.
+/// One holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Connection {
-    /// Who opened it.
+pub struct Holder {
+    /// The process behind it.
     pub process: ProcessId,
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
@@ -33,7 +33,7 @@ pub struct Connection {
     pub served: u64,
 }
 
-impl Connection {
+impl Holder {
     /// How many more jobs it may get.
     #[must_use]
     pub fn free(&self) -> usize {
@@ -68,7 +68,7 @@ impl Connection {
     }
 }
 
-/// A process with connections.
+/// A process behind holders.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Process {
     /// Why it is being ended, if it is.
@@ -79,19 +79,19 @@ pub struct Process {
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Connections {
-    all: BTreeMap<ConnectionId, Connection>,
-    /// Who opened them. An entry stays as long as one of its connections does; that of a process
+pub struct Holders {
+    all: BTreeMap<HolderId, Holder>,
+    /// The processes behind them. An entry stays as long as one of its holders does; that of a process
     /// which is being ended until it is gone, or SIGKILL was sent.
     processes: BTreeMap<ProcessId, Process>,
     served: u64,
 }
 
-impl Connections {
-    /// A process opened a connection.
-    pub fn open(&mut self, id: ConnectionId, process: ProcessId) {
+impl Holders {
+    /// Somebody came.
+    pub fn add(&mut self, id: HolderId, process: ProcessId) {
         self.processes.entry(process).or_default();
-        let connection = Connection {
+        let holder = Holder {
             process,
             ready: None,
             held: BTreeSet::new(),
@@ -104,54 +104,54 @@ impl Connections {
             pings: 0,
             served: 0,
         };
-        self.all.insert(id, connection);
+        self.all.insert(id, holder);
     }
 
-    /// Forgets a connection, and its process with the last of them, unless that is being ended.
-    pub fn forget(&mut self, id: ConnectionId) {
-        let Some(connection) = self.all.remove(&id) else { return };
+    /// Forgets a holder, and its process with the last of them, unless that is being ended.
+    pub fn forget(&mut self, id: HolderId) {
+        let Some(holder) = self.all.remove(&id) else { return };
         if self
             .processes
-            .get(&connection.process)
+            .get(&holder.process)
             .is_some_and(|process| process.ending.is_none() || process.is_gone)
         {
-            self.forget_process(connection.process);
+            self.forget_process(holder.process);
         }
     }
 
-    /// Forgets a process that has no connection.
+    /// Forgets a process that has no holder.
     pub fn forget_process(&mut self, id: ProcessId) {
         if !self.all.values().any(|other| other.process == id) {
             self.processes.remove(&id);
         }
     }
 
-    /// One connection.
+    /// One holder.
     #[must_use]
-    pub fn get(&self, id: ConnectionId) -> Option<&Connection> {
+    pub fn get(&self, id: HolderId) -> Option<&Holder> {
         self.all.get(&id)
     }
 
-    /// One connection.
-    pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    /// One holder.
+    pub fn get_mut(&mut self, id: HolderId) -> Option<&mut Holder> {
         self.all.get_mut(&id)
     }
 
     /// Whether it is open.
     #[must_use]
-    pub fn is_open(&self, id: ConnectionId) -> bool {
-        self.all.get(&id).is_some_and(|connection| !connection.is_closed)
+    pub fn is_open(&self, id: HolderId) -> bool {
+        self.all.get(&id).is_some_and(|holder| !holder.is_closed)
     }
 
-    /// The connections whose processes hold jobs.
-    pub fn holders(&self) -> impl Iterator<Item = &Connection> {
-        self.all.values().filter(|connection| !connection.held.is_empty())
+    /// The holders that hold jobs.
+    pub fn with_jobs(&self) -> impl Iterator<Item = &Holder> {
+        self.all.values().filter(|holder| !holder.held.is_empty())
     }
 
-    /// A process gets no more jobs, on none of its connections.
+    /// A process gets no more jobs, on none of its holders.
     pub fn give_up_on(&mut self, process: ProcessId) {
-        let theirs = self.all.values_mut().filter(|connection| connection.process == process);
-        theirs.for_each(|connection| connection.is_given_up = true);
+        let theirs = self.all.values_mut().filter(|holder| holder.process == process);
+        theirs.for_each(|holder| holder.is_given_up = true);
     }
 
     /// Whether this process can do nothing any more.
@@ -177,17 +177,17 @@ impl Connections {
         self.processes.get(&id)
     }
 
-    /// Every connection.
-    pub fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
-        self.all.iter().map(|(id, connection)| (*id, connection))
+    /// Every holder.
+    pub fn iter(&self) -> impl Iterator<Item = (HolderId, &Holder)> {
+        self.all.iter().map(|(id, holder)| (*id, holder))
     }
 
-    /// The connections of one process.
-    pub fn of(&self, process: ProcessId) -> impl Iterator<Item = (ConnectionId, &Connection)> {
-        self.iter().filter(move |(_, connection)| connection.process == process)
+    /// The holders of one process.
+    pub fn of(&self, process: ProcessId) -> impl Iterator<Item = (HolderId, &Holder)> {
+        self.iter().filter(move |(_, holder)| holder.process == process)
     }
 
-    /// Connections that have said ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
+    /// Holders that have said ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.conditions().count()
@@ -202,44 +202,44 @@ impl Connections {
     fn conditions(&self) -> impl Iterator<Item = &Ready> {
         self.all
             .values()
-            .filter(|connection| connection.takes_jobs())
-            .filter_map(|connection| connection.ready.as_ref())
+            .filter(|holder| holder.takes_jobs())
+            .filter_map(|holder| holder.ready.as_ref())
     }
 
     /// How many more jobs all of them together may get.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.all.values().map(Connection::free).sum()
+        self.all.values().map(Holder::free).sum()
     }
 
-    /// Whether any connection takes jobs of this kind.
+    /// Whether any holder takes jobs of this kind.
     #[must_use]
     pub fn take(&self, kind: &Text) -> bool {
         self.all
             .values()
-            .any(|connection| !connection.is_closed && !connection.is_given_up && connection.takes(kind))
+            .any(|holder| !holder.is_closed && !holder.is_given_up && holder.takes(kind))
     }
 
-    /// The connection to give a job of this kind to now: the one with most room; between equals, whose turn it is.
+    /// The holder to give a job of this kind to now: the one with most room; between equals, whose turn it is.
     #[must_use]
-    pub fn choose(&self, kind: &Text) -> Option<ConnectionId> {
+    pub fn choose(&self, kind: &Text) -> Option<HolderId> {
         self.iter()
-            .filter(|(_, connection)| connection.free() > 0 && !connection.is_busy && connection.takes(kind))
-            .max_by_key(|(id, connection)| {
-                let least_recently = std::cmp::Reverse((connection.served, *id));
-                (connection.free(), least_recently)
+            .filter(|(_, holder)| holder.free() > 0 && !holder.is_busy && holder.takes(kind))
+            .max_by_key(|(id, holder)| {
+                let least_recently = std::cmp::Reverse((holder.served, *id));
+                (holder.free(), least_recently)
             })
             .map(|(id, _)| id)
     }
 
-    /// A job was given to this connection.
-    pub fn serve(&mut self, id: ConnectionId, claim: Claim) {
+    /// A job was given to this holder.
+    pub fn serve(&mut self, id: HolderId, claim: Claim) {
         self.served += 1;
-        if let Some(connection) = self.all.get_mut(&id) {
-            connection.held.insert(claim);
-            connection.is_busy = true;
-            connection.has_unread_job = true;
-            connection.served = self.served;
+        if let Some(holder) = self.all.get_mut(&id) {
+            holder.held.insert(claim);
+            holder.is_busy = true;
+            holder.has_unread_job = true;
+            holder.served = self.served;
         }
     }
 }

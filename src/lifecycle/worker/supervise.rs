@@ -117,7 +117,7 @@ impl Lifecycle {
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
         self.process_gone(process, now);
-        let holders: Vec<ProcessId> = self.connections.holders().map(|holder| holder.process).collect();
+        let holders: Vec<ProcessId> = self.holders.with_jobs().map(|holder| holder.process).collect();
         for other in holders.into_iter().filter(|other| *other != process) {
             self.end_process(other, EndCause::Orphaned, now);
         }
@@ -230,9 +230,9 @@ impl Lifecycle {
         else {
             return false;
         };
-        self.connections
-            .holders()
-            .all(|holder| holder.is_closed && self.connections.is_gone(holder.process))
+        self.holders
+            .with_jobs()
+            .all(|holder| holder.is_closed && self.holders.is_gone(holder.process))
     }
 
     fn nothing_is_left(&mut self, now: Moment) {
@@ -312,7 +312,7 @@ impl Lifecycle {
         }
         self.timers.cancel(Timer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
-        self.close_all_connections(now);
+        self.close_all_holders(now);
         self.worker.state = State::Starting;
         self.worker.started_at = now;
         self.order(Effect::StartWorker);

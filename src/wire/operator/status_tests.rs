@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::exit::Ended;
 use crate::lifecycle::api::health::Unhealthy;
-use crate::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, WorkerId};
+use crate::lifecycle::api::ids::{HolderId, JobId, ProcessId, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::status::{BackendStatus, WorkerStatus};
@@ -28,7 +28,7 @@ fn shown_job(id: &str, kind: &str, queue: &str) -> JobStatus {
             trace: None,
         }),
         age: ms(1_500),
-        place: JobPlace::Held(ConnectionId(3)),
+        place: JobPlace::Held(HolderId(3)),
         is_cancelled: true,
     }
 }
@@ -57,7 +57,7 @@ fn everything() -> Status {
             ended: Some(Ended::Signalled(Signal::KILL)),
             restarts: 6,
             starts_in: Some(ms(800)),
-            connections: 2,
+            holders: 2,
             ready: 1,
             capacity: 7,
         },
@@ -159,7 +159,7 @@ fn the_longest_answer_keeps_its_bound() {
     status.jobs = vec![shown_job(&worst, &worst, &worst); MOST_JOBS_SHOWN];
     for job in &mut status.jobs {
         job.age = Duration::MAX;
-        job.place = JobPlace::Held(ConnectionId(u64::MAX));
+        job.place = JobPlace::Held(HolderId(u64::MAX));
         let mut subject = (*job.subject).clone();
         subject.attempt = Some(u64::MAX);
         job.subject = Arc::new(subject);

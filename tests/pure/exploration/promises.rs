@@ -2,7 +2,7 @@
 
 use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::Failure;
-use ojs_init::lifecycle::api::ids::{ConnectionId, JobId};
+use ojs_init::lifecycle::api::ids::{HolderId, JobId};
 use ojs_init::lifecycle::api::phase::Phase;
 use ojs_init::lifecycle::api::time::Moment;
 
@@ -20,7 +20,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fate {
     /// Who was given it.
-    pub holder: Option<ConnectionId>,
+    pub holder: Option<HolderId>,
     /// What that said about it.
     pub said: Option<Kind>,
     /// What the backend was told last.
@@ -37,7 +37,7 @@ pub struct Fate {
 
 impl Fate {
     /// Whether this connection has it and has not answered.
-    pub fn is_held_by(&self, connection: ConnectionId) -> bool {
+    pub fn is_held_by(&self, connection: HolderId) -> bool {
         self.holder == Some(connection) && self.said.is_none()
     }
 }
@@ -49,7 +49,7 @@ impl World {
     }
 
     /// A job goes to a worker.
-    pub fn check_handover(&mut self, connection: ConnectionId, job: &JobId) {
+    pub fn check_handover(&mut self, connection: HolderId, job: &JobId) {
         if self.machine.snapshot().phase != Phase::Running {
             self.break_promise("a job was handed out outside running");
         }

@@ -11,7 +11,7 @@ use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
 use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
-use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
 use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::options::Options;
@@ -49,9 +49,9 @@ pub enum Action {
     Signal(Signal),
     OperatorTerminates,
     Answer(CallId, Answer),
-    Worker(ConnectionId, JobId, Kind),
+    Worker(HolderId, JobId, Kind),
     Ends(ProcessId),
-    HangsUp(ConnectionId),
+    HangsUp(HolderId),
     Starts,
 }
 
@@ -94,7 +94,7 @@ pub struct World {
     incarnations: u64,
     pub start_is_ordered: bool,
     pub processes: BTreeMap<ProcessId, Process>,
-    pub links: BTreeMap<ConnectionId, Link>,
+    pub links: BTreeMap<HolderId, Link>,
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
     is_fetch_given_up: bool,
@@ -177,7 +177,7 @@ impl World {
         self.happen(Event::WorkerStarted { process: first, worker });
         for number in 0..connections {
             let process = ProcessId(first.0 + u64::from(number));
-            let connection = ConnectionId(process.0);
+            let connection = HolderId(process.0);
             let alive = Process {
                 is_alive: true,
                 may_end: false,
@@ -189,7 +189,10 @@ impl World {
                 is_awaited: false,
             };
             self.links.insert(connection, link);
-            self.happen(Event::Connected { connection, process });
+            self.happen(Event::HolderCame {
+                holder: connection,
+                process,
+            });
             let ready = Ready {
                 concurrency: each,
                 types: None,
@@ -342,7 +345,7 @@ impl World {
         }
     }
 
-    fn worker_answers(&mut self, connection: ConnectionId, job: &JobId, kind: Kind) {
+    fn worker_answers(&mut self, connection: HolderId, job: &JobId, kind: Kind) {
         if let Some(fate) = self.jobs.get_mut(job) {
             fate.said = Some(kind);
         }
@@ -462,7 +465,7 @@ impl World {
     }
 
     /// Whether nobody can do anything any more who had this connection, and all that they wrote was read.
-    pub fn is_gone(&self, connection: ConnectionId) -> bool {
+    pub fn is_gone(&self, connection: HolderId) -> bool {
         self.links.get(&connection).is_none_or(|link| {
             link.is_over
                 && !self

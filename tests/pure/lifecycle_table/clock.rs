@@ -14,7 +14,7 @@ use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::event::Event;
 use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
-use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, Reservation, Subject};
 use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
 use ojs_init::lifecycle::api::time::Moment;
@@ -26,7 +26,7 @@ use ojs_init::signal::Signal;
 /// Most facts and deadlines of one shutdown.
 const MOST_STEPS: usize = 1000;
 
-const LINK: ConnectionId = ConnectionId(1);
+const LINK: HolderId = HolderId(1);
 const PROCESS: ProcessId = ProcessId(100);
 
 /// When each of them is ordered for the first time, counted from the SIGTERM.
@@ -180,10 +180,7 @@ impl Play {
         let worker = WorkerId("w".into());
         let process = PROCESS;
         play.happens(Event::WorkerStarted { process, worker });
-        play.happens(Event::Connected {
-            connection: LINK,
-            process,
-        });
+        play.happens(Event::HolderCame { holder: LINK, process });
         play.happens(Event::Said(LINK, FromWorker::Ready(ready)));
         play.happens(Event::OutboundEmptied(LINK));
         play.answers = false;

@@ -138,7 +138,7 @@ impl Course {
             }
             Event::Reaped { .. }
             | Event::MemoryRanOut(_)
-            | Event::Connected { .. }
+            | Event::HolderCame { .. }
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)

@@ -1,6 +1,6 @@
 //! Claims that end without an outcome that the backend took: left, come to nothing, lost.
 
-use ojs_init::lifecycle::api::ids::{ConnectionId, JobId};
+use ojs_init::lifecycle::api::ids::{HolderId, JobId};
 
 use super::ledger::{Claim, Ledger, broken};
 use super::plan::Answer;
@@ -60,7 +60,7 @@ impl Ledger {
         claim.is_lost = true;
         claim.is_open = claim.is_held();
         let holder = claim.holder;
-        let is_hung_up = |holder: &ConnectionId| self.links.get(holder).is_some_and(|link| link.is_hung_up);
+        let is_hung_up = |holder: &HolderId| self.links.get(holder).is_some_and(|link| link.is_hung_up);
         if let Some(holder) = holder.filter(is_hung_up) {
             self.hung_up(holder);
         }

@@ -7,7 +7,7 @@ use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::Reply;
 use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
 use ojs_init::lifecycle::api::frames::FromWorker;
-use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId, JobId, WorkerId};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, WorkerId};
 use ojs_init::lifecycle::api::job::JobState;
 use ojs_init::lifecycle::api::phase::Phase;
 use ojs_init::signal::Signal;
@@ -135,7 +135,7 @@ impl World {
         }
         self.scene.main = Some(first);
         for plan in &life.links {
-            let connection = ConnectionId(1 + self.scene.sockets.len() as u64);
+            let connection = HolderId(1 + self.scene.sockets.len() as u64);
             let socket = Socket {
                 process: pid_of(plan.process),
                 plan: plan.clone(),
@@ -155,7 +155,7 @@ impl World {
         })
     }
 
-    fn connect(&mut self, connection: ConnectionId) -> Kept {
+    fn connect(&mut self, connection: HolderId) -> Kept {
         let Some(socket) = self.scene.sockets.get(&connection) else {
             return Ok(());
         };
@@ -167,14 +167,14 @@ impl World {
             proc.has_connected = true;
         }
         self.soon(after, Item::Ready(connection));
-        self.tell(Event::Connected {
-            connection,
+        self.tell(Event::HolderCame {
+            holder: connection,
             process: process_id(pid),
         })
     }
 
     /// A live process says something; the shell reads it a moment later.
-    fn say(&mut self, connection: ConnectionId, said: FromWorker) {
+    fn say(&mut self, connection: HolderId, said: FromWorker) {
         if self.scene.write(connection, said) {
             self.soon(1, Item::Read(connection));
         }
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    fn read(&mut self, connection: ConnectionId, is_told_to: bool) -> Kept {
+    fn read(&mut self, connection: HolderId, is_told_to: bool) -> Kept {
         let Some(socket) = self.scene.sockets.get_mut(&connection) else {
             return Ok(());
         };
@@ -267,7 +267,7 @@ impl World {
         if is_ended { self.hang_up(connection) } else { Ok(()) }
     }
 
-    fn hang_up(&mut self, connection: ConnectionId) -> Kept {
+    fn hang_up(&mut self, connection: HolderId) -> Kept {
         let Some(socket) = self.scene.sockets.get_mut(&connection) else {
             return Ok(());
         };
@@ -277,7 +277,7 @@ impl World {
         self.tell(Event::HungUp(connection))
     }
 
-    fn emptied(&mut self, connection: ConnectionId) -> Kept {
+    fn emptied(&mut self, connection: HolderId) -> Kept {
         let is_open = self
             .scene
             .sockets

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ojs_init::lifecycle::api::event::Event;
 use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
-use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::lifecycle::api::job::Delivery;
 use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::words::{Outcome, WorkerState};
@@ -24,7 +24,7 @@ pub struct Claim {
     pub serial: u64,
     pub is_last_attempt: bool,
     pub has_a_timeout: bool,
-    pub holder: Option<ConnectionId>,
+    pub holder: Option<HolderId>,
     /// Which of all job frames it was.
     pub frame: Option<u64>,
     /// What the worker said that counts.
@@ -81,7 +81,7 @@ pub struct Link {
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub claims: Vec<Claim>,
-    pub links: BTreeMap<ConnectionId, Link>,
+    pub links: BTreeMap<HolderId, Link>,
     /// Processes with connections; whether they are gone.
     pub gone: BTreeMap<ProcessId, bool>,
     pub main: Option<ProcessId>,
@@ -130,7 +130,10 @@ impl Ledger {
                     *gone = true;
                 }
             }
-            Event::Connected { connection, process } => {
+            Event::HolderCame {
+                holder: connection,
+                process,
+            } => {
                 self.gone.entry(*process).or_insert(false);
                 let link = Link {
                     process: *process,
@@ -164,13 +167,13 @@ impl Ledger {
         Ok(())
     }
 
-    fn busy(&mut self, connection: ConnectionId, is_busy: bool) {
+    fn busy(&mut self, connection: HolderId, is_busy: bool) {
         if let Some(link) = self.links.get_mut(&connection) {
             link.is_busy = is_busy;
         }
     }
 
-    pub fn hung_up(&mut self, connection: ConnectionId) {
+    pub fn hung_up(&mut self, connection: HolderId) {
         if let Some(link) = self.links.get_mut(&connection) {
             link.is_hung_up = true;
         }
@@ -180,7 +183,7 @@ impl Ledger {
         }
     }
 
-    fn said(&mut self, connection: ConnectionId, said: &FromWorker) {
+    fn said(&mut self, connection: HolderId, said: &FromWorker) {
         let (job, answer) = match said {
             FromWorker::Ready(ready) => {
                 if let Some(link) = self.links.get_mut(&connection) {
@@ -247,7 +250,7 @@ impl Ledger {
         }
     }
 
-    pub fn held_by(&self, connection: ConnectionId) -> usize {
+    pub fn held_by(&self, connection: HolderId) -> usize {
         let held = |claim: &&Claim| claim.is_held() && claim.holder == Some(connection);
         self.claims.iter().filter(held).count()
     }
@@ -292,7 +295,7 @@ impl Ledger {
     }
 
     /// A job frame is written.
-    pub fn hand_over(&mut self, connection: ConnectionId, envelope: &Text, state: WorkerState, most: usize) -> Kept {
+    pub fn hand_over(&mut self, connection: HolderId, envelope: &Text, state: WorkerState, most: usize) -> Kept {
         let id = JobId(envelope.split(' ').next().unwrap().into());
         let held = self.held_by(connection);
         let link = self.links.get(&connection).cloned();
@@ -401,7 +404,7 @@ impl Ledger {
             | Notice::TooManyRestarts
             | Notice::StartPostponed
             | Notice::NotReady
-            | Notice::ConnectionReady { .. }
+            | Notice::HolderReady { .. }
             | Notice::Capacity(_)
             | Notice::EndingProcess { .. }
             | Notice::Claimed(_)

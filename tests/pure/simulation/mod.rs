@@ -137,7 +137,7 @@ const KINDS: [&str; 62] = [
     "RestartIn",
     "StartPostponed",
     "NotReady",
-    "ConnectionReady",
+    "HolderReady",
     "EndingProcess",
     "Claimed",
     "HandedOver",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
-use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
+use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId};
 use ojs_init::lifecycle::api::job::JobError;
 
 use super::ledger::Claim;
@@ -43,7 +43,7 @@ pub struct Socket {
 /// A job with a worker.
 #[derive(Debug)]
 pub struct Handler {
-    pub connection: ConnectionId,
+    pub connection: HolderId,
     pub job: JobId,
     pub habit: Habit,
     pub wrote: Option<Answer>,
@@ -53,7 +53,7 @@ pub struct Handler {
 #[derive(Debug, Default)]
 pub struct Scene {
     pub procs: BTreeMap<u64, Proc>,
-    pub sockets: BTreeMap<ConnectionId, Socket>,
+    pub sockets: BTreeMap<HolderId, Socket>,
     pub handlers: Vec<Handler>,
     pub main: Option<u64>,
 }
@@ -83,7 +83,7 @@ impl Scene {
     }
 
     /// Dead: nothing more is written. Its connections end.
-    pub fn die(&mut self, pid: u64) -> Vec<ConnectionId> {
+    pub fn die(&mut self, pid: u64) -> Vec<HolderId> {
         if let Some(proc) = self.procs.get_mut(&pid) {
             proc.is_alive = false;
         }
@@ -98,7 +98,7 @@ impl Scene {
     }
 
     /// A live process writes a frame to a connection that is open.
-    pub fn write(&mut self, connection: ConnectionId, said: FromWorker) -> bool {
+    pub fn write(&mut self, connection: HolderId, said: FromWorker) -> bool {
         let Some(socket) = self.sockets.get_mut(&connection) else {
             return false;
         };

@@ -7,7 +7,7 @@ use ojs_init::lifecycle::api::call::{Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::frames::ErrorCode;
 use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::ids::{CallId, ConnectionId, JobId};
+use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId};
 use ojs_init::signal::Signal;
 
 use super::plan::{Answer, Fault, Habit, Stubbornness, Twist};
@@ -76,7 +76,7 @@ impl World {
         Ok(())
     }
 
-    fn hold_up_connection(&self, connection: ConnectionId, effect: &Effect) -> Kept {
+    fn hold_up_connection(&self, connection: HolderId, effect: &Effect) -> Kept {
         let is_there = self.ledger.links.get(&connection).is_some_and(|link| !link.is_hung_up);
         promise!("no word to a closed connection", is_there, "{effect:?}");
         Ok(())
@@ -197,7 +197,7 @@ impl World {
     }
 
     /// The worker reads it: it is never slow here, only deaf.
-    fn write(&mut self, connection: ConnectionId, word: &ToWorker) {
+    fn write(&mut self, connection: HolderId, word: &ToWorker) {
         let Some(socket) = self.scene.sockets.get(&connection) else {
             return;
         };
@@ -262,7 +262,7 @@ impl World {
         planned.unwrap_or_else(usual_habit)
     }
 
-    fn close(&mut self, connection: ConnectionId) {
+    fn close(&mut self, connection: HolderId) {
         let Some(socket) = self.scene.sockets.get_mut(&connection) else {
             return;
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::end_cause::EndCause;
-use ojs_init::lifecycle::api::ids::{ConnectionId, JobId, ProcessId};
+use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId};
 use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::words::CancelReason;
 
@@ -73,16 +73,16 @@ impl Stuck {
     fn can_do_nothing(&self, process: ProcessId, ledger: &Ledger, grace: Duration, now: Duration) -> bool {
         let is_open = |link: &Link| link.process == process && !link.is_hung_up && !link.is_closing;
         let links = ledger.links.iter().filter(|(_, link)| is_open(link));
-        let links: Vec<(&ConnectionId, &Link)> = links.collect();
+        let links: Vec<(&HolderId, &Link)> = links.collect();
         let is_overdue = |claim: &Claim| {
             let told = self.told.get(&claim.id);
             claim.is_lost && told.is_some_and(|told| *told + grace <= now)
         };
-        let held = |connection: ConnectionId| {
+        let held = |connection: HolderId| {
             let held = ledger.claims.iter();
             held.filter(move |claim| claim.is_held() && claim.holder == Some(connection))
         };
-        let is_taken = |(connection, link): &(&ConnectionId, &Link)| {
+        let is_taken = |(connection, link): &(&HolderId, &Link)| {
             let most = link.ready.as_ref().map_or(0, |ready| ready.concurrency);
             held(**connection).all(is_overdue) && held(**connection).count() >= usize::try_from(most).unwrap()
         };

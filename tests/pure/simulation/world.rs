@@ -9,7 +9,7 @@ use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::{Directive, Failure, Reply};
 use ojs_init::lifecycle::api::effect::Effect;
 use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
-use ojs_init::lifecycle::api::ids::{CallId, ClientId, ConnectionId};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId};
 use ojs_init::lifecycle::api::notice::Notice;
 use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::machine::Lifecycle;
@@ -49,17 +49,17 @@ pub enum Item {
     Fate(u64, Fate),
     SigtermAtLast,
     Start(u64),
-    Connect(ConnectionId),
-    Ready(ConnectionId),
+    Connect(HolderId),
+    Ready(HolderId),
     Act(usize),
     Answer(usize, Answer),
-    Pong(ConnectionId, u64),
+    Pong(HolderId, u64),
     /// The shell sees that there is something to read, or the end.
-    Read(ConnectionId),
+    Read(HolderId),
     /// The shell was told to read to the end.
-    ReadAll(ConnectionId),
-    HangUp(ConnectionId),
-    Emptied(ConnectionId),
+    ReadAll(HolderId),
+    HangUp(HolderId),
+    Emptied(HolderId),
     Deaf(usize),
     Death(usize, Ended, bool),
     Die(u64, Ended),

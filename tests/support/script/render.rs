@@ -96,7 +96,7 @@ fn show_status(status: &Status) -> String {
         worker.ended,
         worker.restarts,
         time(worker.starts_in),
-        worker.connections,
+        worker.holders,
         worker.ready
     ));
     let backend = &status.backend;
@@ -388,8 +388,8 @@ fn said(remark: &Notice) -> String {
         Notice::TooManyRestarts => "too many restarts".to_owned(),
         Notice::StartPostponed => "start postponed: no process to be had".to_owned(),
         Notice::NotReady => "the worker has not said ready in time".to_owned(),
-        Notice::ConnectionReady {
-            connection,
+        Notice::HolderReady {
+            holder: connection,
             concurrency,
             ..
         } => format!("connection {connection} is ready for {concurrency}"),

@@ -7,7 +7,7 @@ use ojs_init::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
 use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
 use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
 use ojs_init::lifecycle::api::health::Probe;
-use ojs_init::lifecycle::api::ids::{ClientId, ConnectionId, JobId, ProcessId, Text, WorkerId};
+use ojs_init::lifecycle::api::ids::{ClientId, HolderId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
 use ojs_init::signal::Signal;
 
@@ -128,10 +128,10 @@ fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
 
 fn connection(text: &str) -> Result<Event, Wrong> {
     let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which connection", text))?;
-    let id = ConnectionId(number(id.trim_end_matches(':'))?);
+    let id = HolderId(number(id.trim_end_matches(':'))?);
     if let Some(process) = rest.strip_prefix("opened by ") {
-        return Ok(Event::Connected {
-            connection: id,
+        return Ok(Event::HolderCame {
+            holder: id,
             process: ProcessId(number(process)?),
         });
     }
