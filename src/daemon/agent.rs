@@ -157,7 +157,7 @@ fn set_up(
     let hello = HelloContext {
         concurrency: config.worker.concurrency,
         queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
-        max_frame: options.max_frame,
+        max_frame: usize::try_from(config.worker.max_frame).unwrap_or(usize::MAX),
     };
     let control = open_control(&directory, allowed.own(), &poll)?;
     let workers = Workers::new(listener, allowed, hello, poll.registry())

@@ -42,7 +42,6 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
     let shutdown = &config.shutdown;
     Options {
         concurrency: worker.concurrency,
-        max_frame: usize::try_from(worker.max_frame).unwrap_or(usize::MAX),
         restart: worker.restart,
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,

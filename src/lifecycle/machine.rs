@@ -133,7 +133,12 @@ impl Lifecycle {
             Event::MemoryRanOut(kills) => self.worker.memory_ran_out(kills),
             Event::WorkerEnded(ended) => self.worker_ended(ended, now),
             Event::Reaped { children_left } => self.reaped(children_left, now),
-            Event::HolderCame { holder, process } => self.holder_came(holder, process, now),
+            Event::HolderCame {
+                holder,
+                process,
+                manners,
+            } => self.holder_came(holder, process, manners, now),
+            Event::HolderRuns { holder, process } => self.holders.runs(holder, process),
             Event::Said(holder, said) => self.said(holder, said, now),
             Event::OutboundFilled(holder) => self.outbound(holder, true, now),
             Event::OutboundEmptied(holder) => self.outbound(holder, false, now),
@@ -305,14 +310,14 @@ impl Lifecycle {
         self.order(Effect::Notify(notice));
     }
 
-    /// Writes to a holder that is still open.
+    /// Tells a holder that is still there; one that does not hear is told answers only.
     pub(super) fn tell(&mut self, holder: HolderId, word: ToWorker) {
-        if self.holders.is_open(holder) {
+        if self.holders.is_open(holder) && (word.is_answer() || self.holders.hears(holder)) {
             self.order(Effect::Tell(holder, word));
         }
     }
 
-    /// Writes to every open holder.
+    /// Tells every holder that is still there.
     pub(super) fn tell_all(&mut self, word: &ToWorker) {
         let open: Vec<HolderId> = self.holders.iter().map(|(id, _)| id).collect();
         for holder in open {

@@ -16,6 +16,7 @@ use ojs_init::lifecycle::api::time::Moment;
 use ojs_init::lifecycle::api::timer::Timer;
 use ojs_init::lifecycle::machine::Lifecycle;
 
+use crate::script::holders;
 use crate::script::render;
 use crate::script::settings;
 use crate::script::words::{self, Wrong};
@@ -52,6 +53,8 @@ struct Player {
     now: Moment,
     incarnation: u32,
     asked: Vec<Asked>,
+    /// Longest frame of a connection.
+    max_frame: usize,
     habits: BTreeSet<&'static str>,
     hidden: BTreeSet<&'static str>,
     shows_log: bool,
@@ -71,6 +74,7 @@ struct Player {
 pub fn play(script: &str) -> Result<String, Wrong> {
     let mut player = Player {
         options: settings::defaults(),
+        max_frame: holders::MAX_FRAME,
         machine: None,
         now: Moment::new(Duration::ZERO),
         incarnation: 0,
@@ -117,7 +121,7 @@ impl Player {
         let rest = rest.trim_start();
         match first {
             "" | "#" => {}
-            "with" => settings::apply(&mut self.options, rest)?,
+            "with" => settings::apply(&mut self.options, &mut self.max_frame, rest)?,
             "show" if rest == "log" => self.shows_log = true,
             "show" if rest == "termination log" => self.shows_termination_log = true,
             // Otherwise every backend is a usual one, and nothing is seen of that.
@@ -309,8 +313,11 @@ impl Player {
         self.handle(Event::BackendReplied(asked.id, words::reply(reply)?))
     }
 
-    fn handle(&mut self, event: Event) -> Result<Vec<String>, Wrong> {
+    fn handle(&mut self, mut event: Event) -> Result<Vec<String>, Wrong> {
         let now = self.now;
+        if let Event::HolderCame { manners, .. } = &mut event {
+            manners.frame_limit = manners.frame_limit.and(Some(self.max_frame));
+        }
         self.machine().handle(event, now);
         let mut lines = Vec::new();
         self.drain(&mut lines);

@@ -111,6 +111,7 @@ impl Workers {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
 mod tests {
+    use crate::lifecycle::api::manners::Manners;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -135,7 +136,12 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let connected = Event::HolderCame {
             holder: HolderId(1),
-            process: worker,
+            process: Some(worker),
+            manners: Manners {
+                hears: true,
+                answers_pings: true,
+                frame_limit: Some(1024),
+            },
         };
         assert_eq!(events, [connected]);
     }

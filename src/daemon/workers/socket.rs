@@ -16,6 +16,7 @@ use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::HolderId;
+use crate::lifecycle::api::manners::Manners;
 use crate::os::process;
 use crate::os::socket::{Accepted, Listener};
 use crate::wire::worker::HelloContext;
@@ -209,8 +210,21 @@ impl WorkerSocket {
         debug!("connection {id} from process {process}");
         self.links
             .insert(id, WorkerLink::new(id, process, stream, self.hello.max_frame));
-        events.push_back(Event::HolderCame { holder: id, process });
+        events.push_back(Event::HolderCame {
+            holder: id,
+            process: Some(process),
+            manners: manners(self.hello.max_frame),
+        });
         processes.look_at_process(process, events);
+    }
+}
+
+/// Those of whoever speaks the protocol of the worker socket.
+const fn manners(max_frame: usize) -> Manners {
+    Manners {
+        hears: true,
+        answers_pings: true,
+        frame_limit: Some(max_frame),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::frames::FromWorker;
 use crate::lifecycle::api::health::Probe;
 use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId, WorkerId};
+use crate::lifecycle::api::manners::Manners;
 use crate::signal::Signal;
 
 /// Something happened.
@@ -39,11 +40,21 @@ pub enum Event {
         /// Whether any child is left, adopted ones included.
         children_left: bool,
     },
-    /// Somebody is there who may get jobs.
+    /// Somebody is there who may get jobs. When its process is gone already, `ProcessGone` follows.
     HolderCame {
         /// Its number.
         holder: HolderId,
-        /// Who opened it.
+        /// The process behind it; none for one that belongs to the worker's own.
+        process: Option<ProcessId>,
+        /// What can be expected of it.
+        manners: Manners,
+    },
+    /// The process of a holder that came without one of its own is known by now, and is another than the worker's. When it is
+    /// gone already, `ProcessGone` follows.
+    HolderRuns {
+        /// Which holder.
+        holder: HolderId,
+        /// The process that does its work.
         process: ProcessId,
     },
     /// A frame came in.

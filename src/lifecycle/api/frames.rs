@@ -186,3 +186,18 @@ pub enum ToWorker {
         id: u64,
     },
 }
+
+impl ToWorker {
+    /// Whether it answers something that the holder has said.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Self::Ok { .. } | Self::Error { .. } => true,
+            Self::Hello { .. }
+            | Self::Job { .. }
+            | Self::Lifecycle { .. }
+            | Self::Cancel { .. }
+            | Self::Ping { .. } => false,
+        }
+    }
+}

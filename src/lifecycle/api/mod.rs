@@ -16,6 +16,7 @@ pub mod frames;
 pub mod health;
 pub mod ids;
 pub mod job;
+pub mod manners;
 pub mod notice;
 pub mod options;
 pub mod outage;

@@ -16,8 +16,6 @@ pub const MAX_CONCURRENCY: u32 = 10_000;
 pub struct Options {
     /// Most jobs active at once, over all holders (`worker.concurrency`), up to [`MAX_CONCURRENCY`].
     pub concurrency: u32,
-    /// Largest frame to a worker, in bytes (`worker.max_frame`).
-    pub max_frame: usize,
     /// Whether a worker that ended is started again.
     pub restart: Restart,
     /// Warn when nobody has said ready by then.

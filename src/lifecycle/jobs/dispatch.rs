@@ -59,9 +59,9 @@ impl Lifecycle {
     }
 
     fn too_large(&self, delivery: &Delivery) -> Option<String> {
-        let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
-        let (most, id) = (self.options.max_frame, delivery.subject.id.0.len());
-        if delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES > most {
+        let id = delivery.subject.id.0.len();
+        let bytes = frame_bytes(delivery);
+        if let Some(most) = self.holders.frame_limit().filter(|most| bytes > *most) {
             Some(format!("the envelope is larger than {most} bytes (worker.max_frame)"))
         } else if id > MOST_JOB_ID_BYTES {
             Some(format!(
@@ -126,6 +126,7 @@ impl Lifecycle {
             return;
         }
         let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
+        let limit = self.holders.frame_limit();
         let mut unhandled = Vec::new();
         for claim in waiting {
             let Some(job) = self.jobs.get(claim) else { continue };
@@ -133,12 +134,19 @@ impl Lifecycle {
             if job.again.is_some() {
                 continue;
             }
-            if !self.holders.take(&job.delivery.subject.kind) {
+            let (kind, bytes) = (&job.delivery.subject.kind, frame_bytes(&job.delivery));
+            if limit.is_some_and(|most| bytes > most) {
+                // Whoever could be given it has left since it came.
+                self.is_refused_as_too_large(claim, now);
+                continue;
+            }
+            if !self.holders.take(kind, bytes) {
                 unhandled.push(claim);
                 continue;
             }
+            let chosen = self.holders.choose(kind, bytes);
             self.timers.cancel(Timer::NoHandler(claim));
-            if let Some(holder) = self.holders.choose(&job.delivery.subject.kind) {
+            if let Some(holder) = chosen {
                 self.give(claim, holder, now);
             }
         }
@@ -266,6 +274,12 @@ impl Lifecycle {
         let was_waiting = self.jobs.get(claim).is_some_and(|job| job.place == Place::Waiting);
         self.decide(claim, What::Requeue { reason: reason.into() }, None, was_waiting, now);
     }
+}
+
+/// Bytes of the frame in which such a job is given to a worker.
+pub(super) fn frame_bytes(delivery: &Delivery) -> usize {
+    let checkpoint = delivery.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.len());
+    delivery.envelope.len() + checkpoint + JOB_FRAME_BYTES
 }
 
 /// An error of ours: code and type are the same word (requirements C-05, E-01).

@@ -199,13 +199,17 @@ impl Lifecycle {
         held.find(|claim| unanswered.contains(claim)).copied()
     }
 
-    /// Whether each slot of this process is held by a job that nobody waits for.
+    /// Whether each slot of this process is held by a job that nobody waits for; or each of its jobs is one, and it cannot be told.
     fn is_stuck(&self, process: ProcessId) -> bool {
         let unanswered = self.jobs.unanswered();
         self.holders
             .of(process)
             .filter(|(_, holder)| !holder.is_closed)
-            .all(|(_, holder)| holder.free() == 0 && holder.held.iter().all(|claim| unanswered.contains(claim)))
+            .all(|(_, holder)| {
+                // A handler that was told may still see it; where nobody was, room for other jobs does not help this one.
+                let has_no_use = holder.free() == 0 || !holder.manners.hears;
+                has_no_use && holder.held.iter().all(|claim| unanswered.contains(claim))
+            })
     }
 }
 

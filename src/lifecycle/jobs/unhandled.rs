@@ -4,7 +4,7 @@ use crate::lifecycle::api::ids::Claim;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::jobs::dispatch::error;
+use crate::lifecycle::jobs::dispatch::{error, frame_bytes};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -89,9 +89,10 @@ impl Lifecycle {
     }
 
     fn is_unhandled(&self, claim: Claim) -> bool {
-        self.jobs
-            .get(claim)
-            .is_some_and(|job| job.place == Place::Waiting && !self.holders.take(&job.delivery.subject.kind))
+        self.jobs.get(claim).is_some_and(|job| {
+            let (kind, bytes) = (&job.delivery.subject.kind, frame_bytes(&job.delivery));
+            job.place == Place::Waiting && !self.holders.take(kind, bytes)
+        })
     }
 
     fn fail_for_type(&mut self, claim: Claim, now: Moment) {

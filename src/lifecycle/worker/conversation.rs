@@ -7,6 +7,7 @@ use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::frames::{ErrorCode, FromWorker, Ready};
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
+use crate::lifecycle::api::manners::Manners;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
@@ -27,19 +28,32 @@ const PING_LIMIT: u8 = 3;
 /// How long a process may take to end by itself after it has closed a connection on which it holds jobs.
 const HANG_UP_LEEWAY: Duration = Duration::from_millis(250);
 
+/// Why a holder is let go that comes between two workers.
+const NO_WORKER: &str = "nobody may connect while no worker runs";
+
 /// How long a holder may leave a job unread that was written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 impl Lifecycle {
-    pub(in crate::lifecycle) fn holder_came(&mut self, holder: HolderId, process: ProcessId, now: Moment) {
-        self.holders.add(holder, process);
+    pub(in crate::lifecycle) fn holder_came(
+        &mut self,
+        holder: HolderId,
+        process: Option<ProcessId>,
+        manners: Manners,
+        now: Moment,
+    ) {
+        let of_the_worker = self.worker.process().filter(|_| self.worker.is_alive());
+        let Some(process) = process.or(of_the_worker) else {
+            return self.order(Effect::Close(holder, NO_WORKER));
+        };
+        self.holders.add(holder, process, manners);
         match self.agent.worker.clone() {
             Some(worker) => {
                 let state = self.state();
                 self.tell(holder, ToWorker::Hello { worker, state });
             }
             // Somebody else, while there is no worker.
-            None => self.give_up(holder, "nobody may connect while no worker runs", now),
+            None => self.give_up(holder, NO_WORKER, now),
         }
     }
 
@@ -160,7 +174,7 @@ impl Lifecycle {
         let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        if code.is_malformed() {
+        if code.is_malformed() && holder.manners.frame_limit.is_some() {
             holder.malformed = holder.malformed.saturating_add(1);
         }
         if holder.malformed == MALFORMED_LIMIT {
@@ -192,6 +206,7 @@ impl Lifecycle {
     /// Arms the next question whether a holder is there.
     fn expect_life(&mut self, id: HolderId, now: Moment) {
         if let Some(holder) = self.holders.get(id)
+            && holder.manners.answers_pings
             && holder.ready.is_some()
             && !holder.is_closed
             && !holder.is_given_up
@@ -204,7 +219,7 @@ impl Lifecycle {
         let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        if !holder.answers_pings() {
+        if !holder.answers_pings_now() {
             // It works and need not listen meanwhile.
             holder.pings = 0;
         } else if holder.pings == PING_LIMIT {
@@ -225,7 +240,7 @@ impl Lifecycle {
         };
         holder.is_busy = is_busy;
         holder.has_unread_job &= is_busy;
-        if is_busy {
+        if is_busy && holder.manners.hears {
             self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {
             self.timers.cancel(Timer::Stalled(id));
@@ -238,7 +253,7 @@ impl Lifecycle {
             return;
         };
         holder.is_reading_paused = is_reading_paused;
-        if is_reading_paused {
+        if is_reading_paused && holder.manners.hears {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         }
     }

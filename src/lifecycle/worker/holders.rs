@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::frames::Ready;
 use crate::lifecycle::api::ids::{Claim, HolderId, ProcessId, Text};
+use crate::lifecycle::api::manners::Manners;
 
 /// One holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The process behind it.
     pub process: ProcessId,
+    /// What can be expected of it.
+    pub manners: Manners,
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
     /// The jobs that it has not answered.
@@ -51,17 +54,20 @@ impl Holder {
         self.ready.is_some() && !self.is_closed && !self.is_given_up
     }
 
-    /// Whether it takes jobs of this kind, if it takes any.
+    /// Whether it takes jobs of this kind in frames of so many bytes, if it takes any.
     #[must_use]
-    pub fn takes(&self, kind: &Text) -> bool {
-        self.ready
-            .as_ref()
-            .is_some_and(|ready| ready.types.as_ref().is_none_or(|types| types.contains(kind)))
+    pub fn takes(&self, kind: &Text, bytes: usize) -> bool {
+        let is_short_enough = self.manners.frame_limit.is_none_or(|most| bytes <= most);
+        is_short_enough
+            && self
+                .ready
+                .as_ref()
+                .is_some_and(|ready| ready.types.as_ref().is_none_or(|types| types.contains(kind)))
     }
 
-    /// Whether it may be pinged: it has nothing else to do, or said that it answers anyway.
+    /// Whether it has to answer a ping now: it has nothing else to do, or said that it answers anyway.
     #[must_use]
-    pub fn answers_pings(&self) -> bool {
+    pub fn answers_pings_now(&self) -> bool {
         self.ready
             .as_ref()
             .is_some_and(|ready| ready.ping || self.held.is_empty())
@@ -89,10 +95,11 @@ pub struct Holders {
 
 impl Holders {
     /// Somebody came.
-    pub fn add(&mut self, id: HolderId, process: ProcessId) {
+    pub fn add(&mut self, id: HolderId, process: ProcessId, manners: Manners) {
         self.processes.entry(process).or_default();
         let holder = Holder {
             process,
+            manners,
             ready: None,
             held: BTreeSet::new(),
             is_busy: false,
@@ -109,13 +116,23 @@ impl Holders {
 
     /// Forgets a holder, and its process with the last of them, unless that is being ended.
     pub fn forget(&mut self, id: HolderId) {
-        let Some(holder) = self.all.remove(&id) else { return };
-        if self
-            .processes
-            .get(&holder.process)
-            .is_some_and(|process| process.ending.is_none() || process.is_gone)
-        {
-            self.forget_process(holder.process);
+        if let Some(holder) = self.all.remove(&id) {
+            self.forget_unless_ending(holder.process);
+        }
+    }
+
+    /// This process does the work of a holder from here on, in place of the one before.
+    pub fn runs(&mut self, id: HolderId, process: ProcessId) {
+        let Some(holder) = self.all.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut holder.process, process);
+        self.processes.entry(process).or_default();
+        self.forget_unless_ending(before);
+    }
+
+    fn forget_unless_ending(&mut self, id: ProcessId) {
+        let is_idle = |process: &Process| process.ending.is_none() || process.is_gone;
+        if self.processes.get(&id).is_some_and(is_idle) {
+            self.forget_process(id);
         }
     }
 
@@ -141,6 +158,24 @@ impl Holders {
     #[must_use]
     pub fn is_open(&self, id: HolderId) -> bool {
         self.all.get(&id).is_some_and(|holder| !holder.is_closed)
+    }
+
+    /// Whether it hears what it is told unasked.
+    #[must_use]
+    pub fn hears(&self, id: HolderId) -> bool {
+        self.all.get(&id).is_some_and(|holder| holder.manners.hears)
+    }
+
+    /// The longest frame that any of those who are there takes; none where one takes everything, or nobody is there.
+    #[must_use]
+    pub fn frame_limit(&self) -> Option<usize> {
+        let limits = self
+            .all
+            .values()
+            .filter(|holder| !holder.is_closed && !holder.is_given_up);
+        let mut limits = limits.map(|holder| holder.manners.frame_limit);
+        let first = limits.next()?;
+        limits.fold(first, |widest, limit| Some(widest?.max(limit?)))
     }
 
     /// The holders that hold jobs.
@@ -212,19 +247,19 @@ impl Holders {
         self.all.values().map(Holder::free).sum()
     }
 
-    /// Whether any holder takes jobs of this kind.
+    /// Whether any holder takes jobs of this kind in frames of so many bytes.
     #[must_use]
-    pub fn take(&self, kind: &Text) -> bool {
+    pub fn take(&self, kind: &Text, bytes: usize) -> bool {
         self.all
             .values()
-            .any(|holder| !holder.is_closed && !holder.is_given_up && holder.takes(kind))
+            .any(|holder| !holder.is_closed && !holder.is_given_up && holder.takes(kind, bytes))
     }
 
-    /// The holder to give a job of this kind to now: the one with most room; between equals, whose turn it is.
+    /// The holder to give such a job to now: the one with most room; between equals, whose turn it is.
     #[must_use]
-    pub fn choose(&self, kind: &Text) -> Option<HolderId> {
+    pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
         self.iter()
-            .filter(|(_, holder)| holder.free() > 0 && !holder.is_busy && holder.takes(kind))
+            .filter(|(_, holder)| holder.free() > 0 && !holder.is_busy && holder.takes(kind, bytes))
             .max_by_key(|(id, holder)| {
                 let least_recently = std::cmp::Reverse((holder.served, *id));
                 (holder.free(), least_recently)

@@ -15,7 +15,7 @@ const RANKED: [&str; 2] = ["CallId(", "Claim("];
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];
 
 /// What is only counted and told, between these and the end of its braces.
-const TALLIES: [&str; 2] = [" Tally ", " Outages "];
+const TALLIES: [&str; 2] = [" ShutdownCounts ", " Outages "];
 
 /// 128 bits that stand for `state` at `now`.
 pub fn of(state: &impl Debug, now: Moment) -> u128 {
@@ -96,8 +96,9 @@ fn nanoseconds(text: &str) -> i128 {
 #[test]
 fn states_that_differ_in_what_was_counted_only_are_the_same() {
     let of = |text: &str| normal(text, Duration::ZERO);
-    let counted = "shutdown: S { a: 1 }, tally: Tally { done: 3, names: {JobId(\"a\")}, stop: None }, next_one: 4";
-    let empty = "shutdown: S { a: 1 }, tally: Tally { done: 0, names: {}, stop: None }, next_one: 4";
+    let counted =
+        "shutdown: S { a: 1 }, tally: ShutdownCounts { done: 3, names: {JobId(\"a\")}, stop: None }, next_one: 4";
+    let empty = "shutdown: S { a: 1 }, tally: ShutdownCounts { done: 0, names: {}, stop: None }, next_one: 4";
     assert_eq!(of(counted), of(empty));
     assert_ne!(of(counted), of(&counted.replace("next_one: 4", "next_one: 5")));
 }

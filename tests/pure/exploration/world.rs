@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::{BackendTraits, Failure, Reply};
@@ -191,7 +192,8 @@ impl World {
             self.links.insert(connection, link);
             self.happen(Event::HolderCame {
                 holder: connection,
-                process,
+                process: Some(process),
+                manners: OF_A_CONNECTION,
             });
             let ready = Ready {
                 concurrency: each,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::{Ended, RemapExit};
 use ojs_init::lifecycle::api::budget::{Limits, ShutdownTimes, Surroundings};
 use ojs_init::lifecycle::api::call::Call;
@@ -119,7 +120,6 @@ fn times(surroundings: Surroundings) -> ShutdownTimes {
 fn options(times: ShutdownTimes) -> Options {
     Options {
         concurrency: 1,
-        max_frame: 4 << 20,
         restart: Restart::Hung,
         ready_timeout: Duration::from_secs(60),
         type_wait: Duration::from_secs(5),
@@ -180,7 +180,11 @@ impl Play {
         let worker = WorkerId("w".into());
         let process = PROCESS;
         play.happens(Event::WorkerStarted { process, worker });
-        play.happens(Event::HolderCame { holder: LINK, process });
+        play.happens(Event::HolderCame {
+            holder: LINK,
+            process: Some(process),
+            manners: OF_A_CONNECTION,
+        });
         play.happens(Event::Said(LINK, FromWorker::Ready(ready)));
         play.happens(Event::OutboundEmptied(LINK));
         play.answers = false;

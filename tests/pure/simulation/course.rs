@@ -139,6 +139,7 @@ impl Course {
             Event::Reaped { .. }
             | Event::MemoryRanOut(_)
             | Event::HolderCame { .. }
+            | Event::HolderRuns { .. }
             | Event::Said(..)
             | Event::OutboundFilled(_)
             | Event::OutboundEmptied(_)

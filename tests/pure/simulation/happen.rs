@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::call::Call;
 use ojs_init::lifecycle::api::call::Reply;
@@ -9,6 +10,7 @@ use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
 use ojs_init::lifecycle::api::frames::FromWorker;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, WorkerId};
 use ojs_init::lifecycle::api::job::JobState;
+use ojs_init::lifecycle::api::manners::Manners;
 use ojs_init::lifecycle::api::phase::Phase;
 use ojs_init::signal::Signal;
 
@@ -169,7 +171,11 @@ impl World {
         self.soon(after, Item::Ready(connection));
         self.tell(Event::HolderCame {
             holder: connection,
-            process: process_id(pid),
+            process: Some(process_id(pid)),
+            manners: Manners {
+                frame_limit: Some(1_000),
+                ..OF_A_CONNECTION
+            },
         })
     }
 

@@ -133,10 +133,15 @@ impl Ledger {
             Event::HolderCame {
                 holder: connection,
                 process,
+                ..
             } => {
-                self.gone.entry(*process).or_insert(false);
+                // One without a process of its own belongs to the worker.
+                let Some(process) = process.or(self.main) else {
+                    return Ok(());
+                };
+                self.gone.entry(process).or_insert(false);
                 let link = Link {
-                    process: *process,
+                    process,
                     ready: None,
                     is_busy: false,
                     is_hung_up: false,
@@ -154,6 +159,7 @@ impl Ledger {
             }
             Event::SignalArrived(_)
             | Event::MemoryRanOut(_)
+            | Event::HolderRuns { .. }
             | Event::OperatorConnected(_)
             | Event::OperatorAsked(..)
             | Event::OperatorLeft(_)

@@ -267,7 +267,6 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
     remap_exit.insert(7);
     Options {
         concurrency: *chance.pick(&[1, 2, 3, 5]),
-        max_frame: 1_000,
         restart: *chance.pick(&[
             Restart::Never,
             Restart::Hung,

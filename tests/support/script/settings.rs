@@ -13,7 +13,6 @@ use super::words::{Wrong, number, period, signal};
 pub fn defaults() -> Options {
     Options {
         concurrency: 10,
-        max_frame: 4 * 1024 * 1024,
         restart: Restart::Hung,
         ready_timeout: Duration::from_secs(60),
         type_wait: Duration::from_secs(5),
@@ -47,13 +46,13 @@ pub fn defaults() -> Options {
     }
 }
 
-/// Changes `options` as a list of settings says.
-pub fn apply(options: &mut Options, text: &str) -> Result<(), Wrong> {
+/// Changes `options`, and the longest frame of a connection, as a list of settings says.
+pub fn apply(options: &mut Options, max_frame: &mut usize, text: &str) -> Result<(), Wrong> {
     for setting in text.split(", ") {
         let (key, value) = setting.split_once(' ').unwrap_or((setting, ""));
         match key {
             "concurrency" => options.concurrency = number(value)?,
-            "max_frame" => options.max_frame = number(value)?,
+            "max_frame" => *max_frame = number(value)?,
             "restart" => options.restart = restart(value)?,
             "ready_timeout" => options.ready_timeout = period(value)?,
             "type_wait" => options.type_wait = period(value)?,

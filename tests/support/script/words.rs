@@ -11,6 +11,8 @@ use ojs_init::lifecycle::api::ids::{ClientId, HolderId, JobId, ProcessId, Text, 
 use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
 use ojs_init::signal::Signal;
 
+use super::holders;
+
 /// Why a line is not understood.
 pub type Wrong = String;
 
@@ -58,7 +60,7 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
         "process" => Ok(Event::ProcessGone(ProcessId(number(
             rest.trim_end_matches(" is gone"),
         )?))),
-        "connection" => connection(rest),
+        "connection" | "holder" => holder(rest),
         "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
         "memory" => Ok(Event::MemoryRanOut(number(
             rest.trim_start_matches("ran out: oom_kill "),
@@ -126,14 +128,11 @@ fn worker(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
     Err(wrong("what about the worker", text))
 }
 
-fn connection(text: &str) -> Result<Event, Wrong> {
+fn holder(text: &str) -> Result<Event, Wrong> {
     let (id, rest) = text.split_once(' ').ok_or_else(|| wrong("which connection", text))?;
     let id = HolderId(number(id.trim_end_matches(':'))?);
-    if let Some(process) = rest.strip_prefix("opened by ") {
-        return Ok(Event::HolderCame {
-            holder: id,
-            process: ProcessId(number(process)?),
-        });
+    if let Some(event) = holders::comes(id, rest)? {
+        return Ok(event);
     }
     match rest {
         "does not take all" => Ok(Event::OutboundFilled(id)),

@@ -1,0 +1,48 @@
+//! Holders in a person's words: those of the socket are `connection 1`, all others say what they are like.
+
+use ojs_init::lifecycle::api::event::Event;
+use ojs_init::lifecycle::api::ids::{HolderId, ProcessId};
+use ojs_init::lifecycle::api::manners::Manners;
+
+use super::words::{Wrong, number};
+
+/// Longest frame of a connection where nothing else is said.
+pub const MAX_FRAME: usize = 4 * 1024 * 1024;
+
+/// A connection of the worker socket.
+pub const OF_A_CONNECTION: Manners = Manners {
+    hears: true,
+    answers_pings: true,
+    frame_limit: Some(MAX_FRAME),
+};
+
+/// One that is given jobs, and hears nothing else but answers.
+const HEARS_NOTHING: Manners = Manners {
+    hears: false,
+    answers_pings: false,
+    frame_limit: None,
+};
+
+/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes with 102, hears nothing`,
+/// `comes, hears nothing`, `runs as 103`.
+pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
+    let came = |process: Option<&str>, manners| {
+        let process = process.map(number).transpose()?.map(ProcessId);
+        Ok(Some(Event::HolderCame {
+            holder,
+            process,
+            manners,
+        }))
+    };
+    if let Some(process) = text.strip_prefix("opened by ") {
+        return came(Some(process), OF_A_CONNECTION);
+    }
+    if let Some(process) = text.strip_prefix("runs as ") {
+        let process = ProcessId(number(process)?);
+        return Ok(Some(Event::HolderRuns { holder, process }));
+    }
+    let Some(who) = text.strip_suffix(", hears nothing") else {
+        return Ok(None);
+    };
+    came(who.strip_prefix("comes with "), HEARS_NOTHING)
+}
