@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `jobs` | `dispatch` | which job goes to which holder |
 //! | | `unhandled` | what becomes of jobs whose type nobody takes |
+//! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
 //! | | `reports` | outcomes on their way to the backend |
 //! | | `redelivery` | what comes again while they are |
 //! | | `doubts` | answers to an outcome that leave open what became of the job |
@@ -58,6 +59,7 @@ use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::ledger::Ledger;
+use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::shutdown::state::Shutdown;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::clients::Operators;
@@ -224,8 +226,8 @@ impl Lifecycle {
             Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
-            Timer::WithoutResult(claim) => self.drop_result(claim, now),
-            Timer::Report(claim) => self.report_is_due(claim, now),
+            Timer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, now),
+            Timer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, now),
             Timer::LookAgain(claim) => self.look_again_is_due(claim),
             Timer::Progress(claim) => self.send_progress(claim, now),
             Timer::Checkpoint(claim) => self.send_checkpoint(claim, now),

@@ -6,7 +6,7 @@
 
 pub mod api;
 pub mod backend;
-mod jobs;
+pub mod jobs;
 pub mod machine;
 pub mod plain;
 pub mod shutdown;

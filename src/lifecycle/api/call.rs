@@ -227,6 +227,12 @@ impl Failure {
         }
     }
 
+    /// Nothing of the request can have got through.
+    #[must_use]
+    pub fn was_never_sent(self) -> bool {
+        matches!(self, Self::NotSent | Self::Overloaded | Self::NoCredentials)
+    }
+
     /// Whether the same request may be answered differently later.
     #[must_use]
     pub fn may_pass(self) -> bool {

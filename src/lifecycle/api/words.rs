@@ -92,3 +92,15 @@ pub enum Outcome {
     /// Given back.
     Requeued,
 }
+
+impl Outcome {
+    /// What the worker is told that the backend has.
+    #[must_use]
+    pub fn about(self) -> About {
+        match self {
+            Self::Acked => About::Ack,
+            Self::Failed => About::Fail,
+            Self::Requeued => About::Release,
+        }
+    }
+}

@@ -7,7 +7,8 @@ use crate::lifecycle::api::ids::Claim;
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::jobs::job::{Place, ReportStage, What};
+use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
 
 /// How long the worker may answer differently when the backend does not take its result.
@@ -22,7 +23,7 @@ impl Lifecycle {
             .agent
             .bare_acks_since
             .is_some_and(|since| since.elapsed(now) < BARE_FOR);
-        takes_bare && matches!(what, What::Ack { .. })
+        takes_bare && what.is_ack()
     }
 
     /// What worked for an ACK is remembered; a FAIL may have been refused for what it says.

@@ -22,8 +22,9 @@ use crate::lifecycle::api::words::CancelReason;
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::link::StoreSeen;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, ReportStage, What};
+use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, What};
 use crate::lifecycle::jobs::reports::is_ours;
+use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
 
 /// When every attempt to deliver an outcome has met somebody else for this long, there is nobody else: the backend does

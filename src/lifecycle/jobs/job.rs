@@ -7,8 +7,9 @@ use crate::lifecycle::api::frames::Progress;
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId, Text, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobError, Reservation, Subject};
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::api::words::{CancelReason, Outcome};
 use crate::lifecycle::backend::retry_state::RetryState;
+use crate::lifecycle::jobs::stages::ReportStage;
 
 /// One claimed job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -159,23 +160,6 @@ pub enum What {
     },
 }
 
-/// How far a report is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReportStage {
-    /// To be sent as soon as there is room.
-    Due,
-    /// To be sent again after a pause.
-    Pausing,
-    /// Sent, at this moment.
-    Sent(CallId, Moment),
-    /// Sent before, and it may have been carried out: to be looked at, after a pause.
-    Doubtful,
-    /// Looked at, since this moment.
-    Looking(CallId, Moment),
-    /// The backend does not take the result: the worker has a moment to answer differently.
-    ResultRefused,
-}
-
 /// Progress and checkpoints: at most one of each is on its way and one waits, the newest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct News {
@@ -191,14 +175,21 @@ pub struct News {
     pub checkpoint_failures: u32,
 }
 
-impl ReportStage {
-    /// Whether it ends by time alone, with another attempt.
+impl What {
+    /// What it makes of the job.
     #[must_use]
-    pub fn is_pause(self) -> bool {
+    pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Pausing | Self::Doubtful => true,
-            Self::Due | Self::Sent(..) | Self::Looking(..) | Self::ResultRefused => false,
+            Self::Ack { .. } => Outcome::Acked,
+            Self::Fail { .. } => Outcome::Failed,
+            Self::Requeue { .. } => Outcome::Requeued,
         }
+    }
+
+    /// Whether the job is done: of such an outcome a second one does no harm.
+    #[must_use]
+    pub fn is_ack(&self) -> bool {
+        self.outcome() == Outcome::Acked
     }
 }
 

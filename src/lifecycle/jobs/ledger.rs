@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::api::job::Delivery;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, ReportStage, Suspicion};
+use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Suspicion};
+use crate::lifecycle::jobs::stages::ReportStage;
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

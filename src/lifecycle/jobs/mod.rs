@@ -9,4 +9,5 @@ pub(super) mod losses;
 pub(super) mod progress;
 pub(super) mod redelivery;
 pub(super) mod reports;
+pub mod stages;
 pub(super) mod unhandled;

@@ -17,7 +17,9 @@ use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::{About, Outcome};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
-use crate::lifecycle::jobs::job::{Job, Place, Question, Report, ReportStage, What};
+use crate::lifecycle::jobs::job::{Job, Place, Question, Report, What};
+use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
+use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::timeouts::{ACK_HANGS_AFTER, LONGEST_RETRY_IN_A_DRAIN};
 
@@ -35,7 +37,7 @@ impl Lifecycle {
         now: Moment,
     ) {
         let is_requeue = matches!(what, What::Requeue { .. });
-        let is_ack = matches!(what, What::Ack { .. });
+        let is_ack = what.is_ack();
         if is_requeue {
             // What went back must not come straight back to us.
             self.pause_fetch(self.options.poll_interval, now);
@@ -117,33 +119,37 @@ impl Lifecycle {
             .filter(|claim| self.may_go(*claim))
             .collect();
         for claim in due.into_iter().take(room) {
-            let Some(job) = self.jobs.get(claim) else { continue };
-            let Place::Reporting(report) = &job.place else { continue };
-            let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
-            let call = match report.what.clone() {
-                What::Ack { result } => Call::Ack {
-                    worker,
-                    job: id,
-                    result,
-                    is_bare,
-                },
-                What::Fail { error } => Call::Fail {
-                    worker,
-                    job: id,
-                    error,
-                    is_bare,
-                },
-                What::Requeue { reason } => Call::Requeue {
-                    worker,
-                    job: id,
-                    reason,
-                },
-            };
-            let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
-            self.jobs.step(claim, ReportStage::Sent(sent, now));
-            if let Some(report) = self.jobs.report_mut(claim) {
-                report.sent = report.sent.saturating_add(1);
-            }
+            self.report_event(claim, ReportEvent::Room, now);
+        }
+    }
+
+    fn send_report(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let Place::Reporting(report) = &job.place else { return };
+        let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
+        let call = match report.what.clone() {
+            What::Ack { result } => Call::Ack {
+                worker,
+                job: id,
+                result,
+                is_bare,
+            },
+            What::Fail { error } => Call::Fail {
+                worker,
+                job: id,
+                error,
+                is_bare,
+            },
+            What::Requeue { reason } => Call::Requeue {
+                worker,
+                job: id,
+                reason,
+            },
+        };
+        let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
+        self.jobs.step(claim, ReportStage::Sent(sent, now));
+        if let Some(report) = self.jobs.report_mut(claim) {
+            report.sent = report.sent.saturating_add(1);
         }
     }
 
@@ -154,7 +160,7 @@ impl Lifecycle {
         self.jobs.get(claim).is_some_and(|job| match &job.place {
             Place::Reporting(report) => {
                 job.again.is_none()
-                    && (matches!(report.what, What::Ack { .. })
+                    && (report.what.is_ack()
                         || job.news.checkpoint_call.is_none()
                         || self.shutdown.goes_without_checkpoints())
             }
@@ -189,23 +195,11 @@ impl Lifecycle {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let asked_at = match report.step {
-            ReportStage::Sent(sent, at) if sent == call => Some(at),
-            ReportStage::Sent(..)
-            | ReportStage::Due
-            | ReportStage::Pausing
-            | ReportStage::Doubtful
-            | ReportStage::Looking(..)
-            | ReportStage::ResultRefused => None,
-        };
+        let sent_at = report.step.sent_as(call);
         let failure = match reply {
-            // Whichever of two attempts brings the good news.
             Reply::Accepted => {
-                self.outcome_was_taken(asked_at, now);
-                return self.reported(claim, now);
-            }
-            Reply::Failed(Failure::AlreadyCompleted) if matches!(report.what, What::Ack { .. }) => {
-                return self.job_is_completed(claim, now);
+                self.outcome_was_taken(sent_at, now);
+                return self.report_event(claim, ReportEvent::Taken, now);
             }
             Reply::Failed(failure) => failure,
             Reply::Registered { .. }
@@ -214,8 +208,26 @@ impl Lifecycle {
             | Reply::JobSeen(_)
             | Reply::Manifest(_) => Failure::Unanswered,
         };
-        if let Some(asked_at) = asked_at {
-            self.report_failed(claim, failure, asked_at, now);
+        self.report_event(claim, ReportEvent::Failed { call, failure }, now);
+    }
+
+    /// Asks the table, and does what it says.
+    pub(in crate::lifecycle) fn report_event(&mut self, claim: Claim, event: ReportEvent, now: Moment) {
+        let Some(report) = self.jobs.report_mut(claim) else {
+            return;
+        };
+        let ReportVerdict::Do(step) = stage_verdict(report.step, event) else {
+            return;
+        };
+        match step {
+            ReportStep::Send => self.send_report(claim, now),
+            ReportStep::Settle => self.reported(claim, now),
+            ReportStep::Weigh { failure, asked_at } => self.report_failed(claim, failure, asked_at, now),
+            ReportStep::Repeat => self.jobs.step(claim, ReportStage::Due),
+            ReportStep::Look => self.look_before_repeat(claim, now),
+            ReportStep::EndPause => self.timers.arm_at_latest(Timer::Report(claim), now),
+            ReportStep::Hedge(call, sent_at) => self.hedge(claim, call, sent_at, now),
+            ReportStep::DropResult => self.drop_result(claim, now),
         }
     }
 
@@ -223,35 +235,25 @@ impl Lifecycle {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let is_ack = matches!(report.what, What::Ack { .. });
-        if matches!(failure, Failure::NotSent | Failure::Overloaded | Failure::NoCredentials) {
-            // Certainly not: nothing of it can have got through.
+        if failure.was_never_sent() {
             report.sent = report.sent.saturating_sub(1);
         }
         report.question = Question::Done;
-        match failure {
-            Failure::Lost | Failure::AlreadyCompleted => self.report_is_lost(claim),
-            Failure::NotFound => self.job_not_found(claim, asked_at, now),
-            Failure::Conflict { was_sent_twice } if is_ack => self.ack_is_in_conflict(claim, was_sent_twice, now),
-            Failure::Conflict { .. } => self.report_is_lost(claim),
-            Failure::ServerError if is_ack => self.ack_meets_server_error(claim, now),
-            Failure::Refused => self.report_is_refused(claim, now),
-            Failure::Unanswered | Failure::ServerError if !is_ack => {
-                self.pause_report(claim, ReportStage::Doubtful, failure, now);
-            }
-            Failure::NotSent
-            | Failure::Overloaded
-            | Failure::NoCredentials
-            | Failure::Unanswered
-            | Failure::ServerError
-            | Failure::RetryLater { .. }
-            | Failure::Redirected
-            | Failure::Unauthorized
-            | Failure::Unregistered => self.pause_report(claim, ReportStage::Pausing, failure, now),
-            Failure::Unsupported | Failure::NotFromBackend => {
+        match after_failure(report.what.outcome(), failure) {
+            AfterFailure::Repeat => self.pause_report(claim, ReportStage::Pausing, failure, now),
+            AfterFailure::RepeatUnlessForGood => {
                 self.pause_report(claim, ReportStage::Pausing, failure, now);
                 self.give_up_on_foreign(claim, now);
             }
+            AfterFailure::RepeatOrDoubtResult => self.ack_meets_server_error(claim, now),
+            AfterFailure::Look => self.pause_report(claim, ReportStage::Doubtful, failure, now),
+            AfterFailure::LookWhetherCompleted { was_sent_twice } => {
+                self.ack_is_in_conflict(claim, was_sent_twice, now);
+            }
+            AfterFailure::Missing => self.job_not_found(claim, asked_at, now),
+            AfterFailure::Completed => self.job_is_completed(claim, now),
+            AfterFailure::OtherForm => self.report_is_refused(claim, now),
+            AfterFailure::Gone => self.report_is_lost(claim),
         }
     }
 
@@ -277,17 +279,6 @@ impl Lifecycle {
         });
     }
 
-    pub(in crate::lifecycle) fn report_is_due(&mut self, claim: Claim, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Reporting(report) = &job.place else { return };
-        match report.step {
-            ReportStage::Pausing => self.jobs.step(claim, ReportStage::Due),
-            ReportStage::Doubtful => self.look_before_repeat(claim, now),
-            ReportStage::Sent(call, sent_at) => self.hedge(claim, call, sent_at, now),
-            ReportStage::Due | ReportStage::Looking(..) | ReportStage::ResultRefused => {}
-        }
-    }
-
     pub(in crate::lifecycle) fn let_reservation_expire(&mut self, claim: Claim, why: &'static str) {
         if let Some(job) = self.finish(claim) {
             self.notify(Notice::Abandoned(job.subject(), why));
@@ -299,19 +290,16 @@ impl Lifecycle {
         let Some(job) = self.finish(claim) else { return };
         let (id, subject) = (job.id().clone(), job.subject());
         let Place::Reporting(report) = job.place else { return };
-        let (about, outcome) = match report.what {
-            What::Ack { .. } => {
-                self.note_ack_form(report.is_bare, now);
-                (About::Ack, Outcome::Acked)
-            }
-            What::Fail { .. } => (About::Fail, Outcome::Failed),
-            What::Requeue { .. } => (About::Release, Outcome::Requeued),
-        };
+        let outcome = report.what.outcome();
+        if outcome == Outcome::Acked {
+            self.note_ack_form(report.is_bare, now);
+        }
         self.notify(Notice::Settled(subject, outcome));
         if outcome == Outcome::Acked {
             self.done_as_well(&id);
         }
         if let Some(listener) = report.listener {
+            let about = outcome.about();
             self.tell(listener, ToWorker::Ok { job: id, about });
         }
     }
@@ -334,30 +322,16 @@ impl Lifecycle {
 
     /// Time is short: what waits for a second chance gets it now, and an ACK that hangs is sent again beside it.
     pub(in crate::lifecycle) fn hurry_reports(&mut self, now: Moment) {
-        let all: Vec<(Claim, ReportStage)> = self
-            .jobs
-            .iter()
-            .filter_map(|(claim, job)| match &job.place {
-                Place::Reporting(report) => Some((claim, report.step)),
-                Place::Waiting | Place::Held(_) => None,
-            })
-            .collect();
-        for (claim, step) in all {
-            match step {
-                ReportStage::Pausing => self.jobs.step(claim, ReportStage::Due),
-                ReportStage::ResultRefused => self.drop_result(claim, now),
-                ReportStage::Sent(call, sent_at) => self.hedge(claim, call, sent_at, now),
-                // A look does no harm, however often.
-                ReportStage::Doubtful => self.timers.arm_at_latest(Timer::Report(claim), now),
-                ReportStage::Due | ReportStage::Looking(..) => {}
-            }
+        let all: Vec<Claim> = self.jobs.reports().map(|(claim, _)| claim).collect();
+        for claim in all {
+            self.report_event(claim, ReportEvent::TimeIsShort, now);
         }
     }
 
     /// Sends an ACK again beside one that hangs, or looks again when it may be said to hang. Only an ACK may be
     /// repeated like that.
     fn hedge(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
-        let is_ack = |report: &mut Report| matches!(report.what, What::Ack { .. });
+        let is_ack = |report: &mut Report| report.what.is_ack();
         if !self.jobs.report_mut(claim).is_some_and(is_ack) {
             return;
         }

@@ -11,7 +11,7 @@ use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::tally::ShutdownCounts;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::worker_end::Manner;
-use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 
@@ -93,8 +93,7 @@ impl Lifecycle {
 
     /// Nothing was finished: for the summary.
     pub(super) fn count_what_is_left(&mut self) {
-        let is_ack =
-            |place: &Place| matches!(place, Place::Reporting(report) if matches!(report.what, What::Ack { .. }));
+        let is_ack = |place: &Place| matches!(place, Place::Reporting(report) if report.what.is_ack());
         for _ in self.jobs.iter().filter(|(_, job)| is_ack(&job.place)) {
             self.shutdown.ack_unreported();
         }

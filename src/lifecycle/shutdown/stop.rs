@@ -13,7 +13,7 @@ use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::{CancelReason, WorkerState};
 use crate::lifecycle::api::worker_end::StillThere;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::shutdown::steps::{StepTime, StepTrigger, StepVerdict, StopStep, WaitsFor};
@@ -287,7 +287,7 @@ impl Lifecycle {
             .jobs
             .iter()
             .map(|(claim, job)| {
-                let is_ack = matches!(&job.place, Place::Reporting(report) if matches!(report.what, What::Ack { .. }));
+                let is_ack = matches!(&job.place, Place::Reporting(report) if report.what.is_ack());
                 (claim, is_ack)
             })
             .collect();

@@ -12,7 +12,8 @@ use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::jobs::job::{Place, ReportStage, What};
+use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
 

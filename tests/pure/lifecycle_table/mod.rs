@@ -1,8 +1,9 @@
 //! Every phase and every trigger, as text that a person reads: a golden file and the table in `docs/lifecycle.md`, both
-//! rendered from the code, and the properties that the table as a whole must have. And the times of a shutdown, on the same
-//! page.
+//! rendered from the code, and the properties that the table as a whole must have. And on the same page: the times of a
+//! shutdown, its steps, and the way of an outcome to the backend.
 
 mod clock;
+mod reports;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,8 @@ const CLOCK_BEGINS: &str = "<!-- clock: taken from the machine as it runs, do no
 const CLOCK_ENDS: &str = "<!-- end of clock -->\n";
 const STEPS_BEGIN: &str = "<!-- steps: rendered from src/lifecycle/shutdown/steps.rs, do not edit -->\n";
 const STEPS_END: &str = "<!-- end of steps -->\n";
+const REPORTS_BEGIN: &str = "<!-- reports: rendered from src/lifecycle/jobs/stages.rs, do not edit -->\n";
+const REPORTS_END: &str = "<!-- end of reports -->\n";
 const TABLE_ENDS: &str = "<!-- end of table -->\n";
 
 fn path(relative: &str) -> PathBuf {
@@ -103,6 +106,7 @@ fn the_tables_in_the_docs_are_the_codes() {
         (CLOCK_BEGINS, clock::as_markdown(), CLOCK_ENDS),
         (TABLE_BEGINS, as_markdown(), TABLE_ENDS),
         (STEPS_BEGIN, steps::as_markdown(), STEPS_END),
+        (REPORTS_BEGIN, reports::as_markdown(), REPORTS_END),
     ]);
 }
 
