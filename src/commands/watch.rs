@@ -23,7 +23,7 @@ use crate::os::signals::SignalSet;
 use crate::os::{clock, stdio};
 use crate::signal::Signal;
 use crate::wire::operator::screen::{draw, farewell};
-use crate::wire::operator::status_reply::{Report, decode_report};
+use crate::wire::operator::status_reply::{StatusReply, decode_report};
 use crate::wire::text::seconds;
 
 /// Time between two looks at the instance.
@@ -63,7 +63,7 @@ const SIGNALS: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::QUIT, Signal::H
 struct View {
     as_json: bool,
     has_colour: bool,
-    last: Option<Report>,
+    last: Option<StatusReply>,
     /// The rest of a line of JSON that its reader had no room for: never followed by anything but itself.
     unwritten: Vec<u8>,
     /// The screen was cleared of what stood there before.

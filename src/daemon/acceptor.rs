@@ -13,11 +13,11 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::log::throttle::Throttle;
-use crate::daemon::tokens::Source;
+use crate::daemon::tokens::TokenOwner;
 use crate::os::socket::{AcceptError, Accepted, Listener};
 
 /// A socket that listens, and never waits.
-pub trait Listen: AsRawFd {
+pub trait Accepting: AsRawFd {
     /// A connection that it gives.
     type Connection;
 
@@ -38,7 +38,7 @@ pub enum Next<C> {
     Failed(String),
 }
 
-impl Listen for Listener {
+impl Accepting for Listener {
     type Connection = Accepted;
 
     fn next(&self) -> Next<Accepted> {
@@ -51,7 +51,7 @@ impl Listen for Listener {
     }
 }
 
-impl Listen for TcpListener {
+impl Accepting for TcpListener {
     type Connection = (TcpStream, SocketAddr);
 
     fn next(&self) -> Next<Self::Connection> {
@@ -83,7 +83,7 @@ pub struct Acceptor<L> {
     refusals: Throttle,
 }
 
-impl<L: Listen> Acceptor<L> {
+impl<L: Accepting> Acceptor<L> {
     /// Has the kernel tell of whoever connects.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl<L: Listen> Acceptor<L> {
     /// What epoll says.
     pub fn new(
         listener: L,
-        source: Source,
+        source: TokenOwner,
         most_per_turn: usize,
         complaint: &'static str,
         registry: &Registry,
@@ -194,7 +194,7 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
         let poll = mio::Poll::new().unwrap();
-        let mut acceptor = Acceptor::new(listener, Source::ControlSocket, 2, "", poll.registry()).unwrap();
+        let mut acceptor = Acceptor::new(listener, TokenOwner::ControlSocket, 2, "", poll.registry()).unwrap();
         let _clients = [0; 3].map(|_| UnixStream::connect(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
         let mut turn = || {

@@ -29,8 +29,8 @@ use crate::daemon::probes::listener;
 use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::runtime::candidate::candidates;
 use crate::daemon::runtime::dir::RuntimeDir;
-use crate::daemon::start::{self, NotStarted};
-use crate::daemon::tokens::Source;
+use crate::daemon::start::{self, StartFailure};
+use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::Workers;
 use crate::exit::Exit;
 use crate::lifecycle::api::options::Restart;
@@ -79,7 +79,7 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
             }
             exit
         }
-        Err(NotStarted { message, exit }) => {
+        Err(StartFailure { message, exit }) => {
             report(&message);
             let mut termination_log = TerminationLog::open(config);
             termination_log.write(termination_log::not_started(&message, exit.code()));
@@ -135,7 +135,7 @@ fn set_up(
     command: &[OsString],
     environ: &mut Environ,
     log: &LogHandle,
-) -> Result<(EventLoop, RuntimeDir), NotStarted> {
+) -> Result<(EventLoop, RuntimeDir), StartFailure> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config, environ);
@@ -213,9 +213,9 @@ fn set_up(
     Ok((event_loop, directory))
 }
 
-fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir, Listener), NotStarted> {
+fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir, Listener), StartFailure> {
     // A place that somebody named is a matter of configuration, one that we chose is not.
-    let no_place = |error: String| NotStarted {
+    let no_place = |error: String| StartFailure {
         message: error,
         exit: if config.paths.runtime_dir.is_some() {
             Exit::Usage
@@ -230,7 +230,7 @@ fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir,
 }
 
 /// Opens the control socket, for the subcommands.
-fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, NotStarted> {
+fn open_control(directory: &RuntimeDir, own: u32, poll: &Poll) -> Result<Control, StartFailure> {
     // The worker socket is in the same directory: what stands against this one is not the place.
     let listener = directory.control_socket().map_err(internal)?;
     Control::new(listener, own, poll.registry())
@@ -249,7 +249,7 @@ pub(super) fn plan(
     command: &[OsString],
     environ: &Environ,
     socket: &OsStr,
-) -> Result<ChildPlan, NotStarted> {
+) -> Result<ChildPlan, StartFailure> {
     let secrets: &[&str] = if config.backend.pass_token {
         &[]
     } else {
@@ -257,15 +257,15 @@ pub(super) fn plan(
     };
     let plan =
         ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&[(SOCKET_VARIABLE, socket)], secrets));
-    plan.map_err(|_| NotStarted {
+    plan.map_err(|_| StartFailure {
         message: "an argument or the path of the worker socket contains a NUL byte".to_owned(),
         exit: Exit::Usage,
     })
 }
 
 /// The threads that talk to the backend; each answer wakes the loop.
-fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnswer>), NotStarted> {
-    let waker = Waker::new(poll.registry(), Source::Lanes.token())
+fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnswer>), StartFailure> {
+    let waker = Waker::new(poll.registry(), TokenOwner::Lanes.token())
         .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
     let waker = Arc::new(waker);
     // It holds at most one answer for each request, and the lifecycle bounds those. A bound of its own could block the
@@ -282,7 +282,7 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnsw
         let _ = sender.send((call, reply, heard));
         let _ = waker.wake();
     })
-    .map_err(|error| NotStarted {
+    .map_err(|error| StartFailure {
         message: error.to_string(),
         exit: Exit::Usage,
     })?;
@@ -299,7 +299,7 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
         let descriptor = watch.as_raw_fd();
         poll.registry().register(
             &mut SourceFd(&descriptor),
-            Source::TokenFile.token(),
+            TokenOwner::TokenFile.token(),
             Interest::READABLE,
         )?;
         Ok(watch)
@@ -346,8 +346,8 @@ fn seed() -> u64 {
     u64::from(time.subsec_nanos()) << 32 | u64::from(std::process::id()) ^ time.as_secs()
 }
 
-fn internal(error: impl std::fmt::Display) -> NotStarted {
-    NotStarted {
+fn internal(error: impl std::fmt::Display) -> StartFailure {
+    StartFailure {
         message: error.to_string(),
         exit: Exit::Internal,
     }

@@ -11,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
-use crate::daemon::tokens::{CLIENT_SLOTS, Source};
+use crate::daemon::tokens::{CLIENT_SLOTS, TokenOwner};
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::api::answer::OperatorAnswer;
 use crate::lifecycle::api::event::{Event, OperatorRequest};
@@ -47,7 +47,7 @@ const MOST_UNREAD: usize = MAX_ANSWER + 1;
 pub struct Control {
     acceptor: Acceptor<Listener>,
     own: u32,
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, ControlClient>,
     next: u64,
     /// How many requests there were so far.
     asked: u64,
@@ -56,7 +56,7 @@ pub struct Control {
 
 /// One client.
 #[derive(Debug)]
-struct Client {
+struct ControlClient {
     slot: usize,
     stream: Stream,
     reader: FrameReader,
@@ -102,7 +102,7 @@ impl Control {
     ///
     /// What epoll says.
     pub fn new(listener: Listener, own: u32, registry: &Registry) -> io::Result<Self> {
-        let source = Source::ControlSocket;
+        let source = TokenOwner::ControlSocket;
         Ok(Self {
             acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, "control socket: ", registry)?,
             own,
@@ -133,12 +133,12 @@ impl Control {
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
         let can_accept = self.acceptor.has_more() && self.has_room();
-        can_accept || self.pace.left > 0 && self.clients.values().any(Client::wants_turn)
+        can_accept || self.pace.left > 0 && self.clients.values().any(ControlClient::wants_turn)
     }
 
     /// When a request that waits may be taken.
     pub fn next_deadline(&self) -> Option<Moment> {
-        let is_held_up = self.pace.left == 0 && self.clients.values().any(Client::wants_turn);
+        let is_held_up = self.pace.left == 0 && self.clients.values().any(ControlClient::wants_turn);
         self.pace.next().filter(|_| is_held_up)
     }
 
@@ -223,7 +223,7 @@ impl Control {
     }
 
     fn has_room(&self) -> bool {
-        self.clients.len() < MAX_CLIENTS || self.clients.values().any(Client::may_go)
+        self.clients.len() < MAX_CLIENTS || self.clients.values().any(ControlClient::may_go)
     }
 
     /// Makes room where there is none.
@@ -262,13 +262,13 @@ impl Control {
             return;
         };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let token = Source::Client(slot).token();
+        let token = TokenOwner::Client(slot).token();
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return warn!("control socket: cannot watch a connection: {error}");
         }
         self.next += 1;
         let id = ClientId(self.next);
-        self.clients.insert(id, Client::new(slot, stream));
+        self.clients.insert(id, ControlClient::new(slot, stream));
         events.push_back(Event::OperatorConnected(id));
     }
 }
@@ -296,7 +296,7 @@ impl RateLimit {
     }
 }
 
-impl Client {
+impl ControlClient {
     fn new(slot: usize, stream: Stream) -> Self {
         Self {
             slot,

@@ -19,7 +19,7 @@ use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
-use crate::daemon::tokens::Source;
+use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::Workers;
 use crate::exit::{Ended, Exit};
 use crate::lifecycle::api::call::Reply;
@@ -115,7 +115,7 @@ impl EventLoop {
     /// epoll or the signal descriptor failed: nothing can be waited for any more.
     pub fn run(&mut self) -> io::Result<Exit> {
         let descriptor = self.signals.as_raw_fd();
-        let token = Source::Signals.token();
+        let token = TokenOwner::Signals.token();
         self.poll
             .registry()
             .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
@@ -203,18 +203,18 @@ impl EventLoop {
     /// Collects what happened. The order among the sources means nothing: the machine does not rely on any.
     fn gather(&mut self, ready: &Events) -> io::Result<()> {
         for event in ready {
-            match Source::of(event.token()) {
+            match TokenOwner::of(event.token()) {
                 // Asked each time, below.
-                Source::Signals | Source::Lanes => {}
-                Source::TokenFile => self.look_at_token_file(),
-                Source::WorkerSocket => self.workers.is_acceptable(),
-                Source::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
-                Source::Process(number) => self.workers.look_at(number, &mut self.inbox),
-                Source::ControlSocket => self.control.is_acceptable(),
-                Source::Client(slot) => self.control.is_ready(slot, event),
-                Source::ProbeListener => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
-                Source::Probe(slot) => self.probes.iter_mut().for_each(|probes| probes.is_ready(slot)),
-                Source::Nothing => {}
+                TokenOwner::Signals | TokenOwner::Lanes => {}
+                TokenOwner::TokenFile => self.look_at_token_file(),
+                TokenOwner::WorkerSocket => self.workers.is_acceptable(),
+                TokenOwner::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
+                TokenOwner::Process(number) => self.workers.look_at(number, &mut self.inbox),
+                TokenOwner::ControlSocket => self.control.is_acceptable(),
+                TokenOwner::Client(slot) => self.control.is_ready(slot, event),
+                TokenOwner::ProbeListener => self.probes.iter_mut().for_each(ProbeLinks::is_acceptable),
+                TokenOwner::Probe(slot) => self.probes.iter_mut().for_each(|probes| probes.is_ready(slot)),
+                TokenOwner::Nothing => {}
             }
         }
         self.take_signals()?;
@@ -271,7 +271,7 @@ impl EventLoop {
                 if has_more {
                     // The kernel tells only once.
                     let descriptor = watch.as_raw_fd();
-                    let (token, interest) = (Source::TokenFile.token(), Interest::READABLE);
+                    let (token, interest) = (TokenOwner::TokenFile.token(), Interest::READABLE);
                     let registry = self.poll.registry();
                     let again = registry.reregister(&mut SourceFd(&descriptor), token, interest);
                     if let Err(error) = again {

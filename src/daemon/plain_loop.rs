@@ -11,11 +11,11 @@ use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::report::report;
 use crate::daemon::options::doubtful_times;
 use crate::daemon::prepare::{become_init, install_log};
-use crate::daemon::start::{self, NotStarted};
+use crate::daemon::start::{self, StartFailure};
 use crate::exit::Exit;
 use crate::lifecycle::api::budget::Budget;
 use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, Target};
+use crate::lifecycle::plain::{PlainEffect, PlainEvent, PlainInit, PlainOptions, Remark, SignalTarget};
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
 use crate::os::process::{self, Pid};
@@ -45,7 +45,7 @@ pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
             debug!("child started with pid {}", child.pid);
             supervise(Supervisor::new(options, child, config.init.warn_on_reap))
         }
-        Err(NotStarted { message, exit }) => {
+        Err(StartFailure { message, exit }) => {
             report(&message);
             exit
         }
@@ -75,7 +75,7 @@ fn start(
     budget: Option<Budget>,
     command: &[OsString],
     environ: &Environ,
-) -> Result<Child, NotStarted> {
+) -> Result<Child, StartFailure> {
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config, environ);
@@ -97,8 +97,8 @@ fn start(
 }
 
 /// The child, but for its user and its terminal.
-pub(super) fn plan(command: &[OsString], environ: &Environ) -> Result<ChildPlan, NotStarted> {
-    ChildPlan::new(command, environ).map_err(|_| NotStarted {
+pub(super) fn plan(command: &[OsString], environ: &Environ) -> Result<ChildPlan, StartFailure> {
+    ChildPlan::new(command, environ).map_err(|_| StartFailure {
         message: "an argument contains a NUL byte".to_owned(),
         exit: Exit::Usage,
     })
@@ -240,16 +240,20 @@ impl Supervisor {
         None
     }
 
-    fn send(&self, signal: Signal, target: Target) {
+    fn send(&self, signal: Signal, target: SignalTarget) {
         let pid = self.child.pid;
         let result = match target {
-            Target::Child => process::signal(pid, signal),
-            Target::Group => process::signal_group(pid, signal),
+            SignalTarget::Child => process::signal(pid, signal),
+            SignalTarget::Group => process::signal_group(pid, signal),
         };
         match result {
             Ok(()) => debug!(
                 "forwarded {signal} to {}{pid}",
-                if target == Target::Group { "process group " } else { "" }
+                if target == SignalTarget::Group {
+                    "process group "
+                } else {
+                    ""
+                }
             ),
             Err(error) => warn!("cannot forward {signal} to {pid}: {error}"),
         }

@@ -18,7 +18,7 @@ use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::runtime::candidate::candidates;
 use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::runtime::instances::{self, NoInstance};
-use crate::daemon::start::{self, NotStarted};
+use crate::daemon::start::{self, StartFailure};
 use crate::daemon::{agent, plain_loop};
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
@@ -128,7 +128,7 @@ fn child(
     command: &[OsString],
     environ: &Environ,
     credentials: Option<Credentials>,
-) -> Result<(), NotStarted> {
+) -> Result<(), StartFailure> {
     let plan: ChildPlan = match config.mode {
         Mode::None => plain_loop::plan(command, environ)?,
         Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, OsStr::new("/"))?,

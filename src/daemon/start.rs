@@ -30,7 +30,7 @@ const MOST_INHERITED: usize = 1024;
 
 /// Why no child runs: what to say and how to end.
 #[derive(Debug)]
-pub struct NotStarted {
+pub struct StartFailure {
     /// The message, for a person.
     pub message: String,
     /// Our exit status.
@@ -38,11 +38,11 @@ pub struct NotStarted {
 }
 
 /// The credentials that `process.user` asks for; none when nothing has to change.
-pub fn credentials(process: &Process) -> Result<Option<Credentials>, NotStarted> {
+pub fn credentials(process: &Process) -> Result<Option<Credentials>, StartFailure> {
     let Some(spec) = &process.user else { return Ok(None) };
     match Credentials::resolve(&spec.user, spec.group.as_deref()) {
         Ok(credentials) => Ok(Some(credentials).filter(|credentials| !credentials.are_ours())),
-        Err(error) => Err(NotStarted {
+        Err(error) => Err(StartFailure {
             message: format!("process.user: {error}"),
             exit: Exit::Usage,
         }),
@@ -55,7 +55,7 @@ pub enum NotStartedNow {
     /// There is no process to be had at the moment (EAGAIN, ENOMEM): trying again may help.
     Shortage(io::Error),
     /// It will not get better.
-    Refused(NotStarted),
+    Refused(StartFailure),
 }
 
 /// Starts the child in one attempt, without waiting.
@@ -74,7 +74,11 @@ fn not_started_now(program: &str, error: SpawnError) -> NotStartedNow {
 
 /// What a start would say against the child, without running the program; without a program only its user is tried. A
 /// shortage of processes may be over by the time of the start, so it is a warning.
-pub fn rehearse(plan: &ChildPlan, program: Option<&str>, warn: impl Fn(fmt::Arguments<'_>)) -> Result<(), NotStarted> {
+pub fn rehearse(
+    plan: &ChildPlan,
+    program: Option<&str>,
+    warn: impl Fn(fmt::Arguments<'_>),
+) -> Result<(), StartFailure> {
     let result = plan.rehearse();
     // The child has ended, or there is none.
     let _ = reaper::reap_one();
@@ -92,7 +96,7 @@ pub fn rehearse(plan: &ChildPlan, program: Option<&str>, warn: impl Fn(fmt::Argu
 
 /// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a
 /// moment should not end a container. A stop signal ends that wait; every other signal stays pending for the child.
-pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, NotStarted> {
+pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, StartFailure> {
     let give_up = clock::monotonic().saturating_add(RETRY_WINDOW);
     let stop_signals = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT]);
     let mut pause = FIRST_PAUSE;
@@ -115,7 +119,7 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
         }
         if let Ok(Some(signal)) = signals::wait(stop_signals, Some(pause)) {
             let message = format!("{signal} before {program} could be started: {}", reason(&error));
-            return Err(NotStarted {
+            return Err(StartFailure {
                 message,
                 exit: Exit::Status(signal.exit_status()),
             });
@@ -141,45 +145,45 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-fn no_process_allowed(program: &str, error: &io::Error) -> NotStarted {
+fn no_process_allowed(program: &str, error: &io::Error) -> StartFailure {
     let message = format!(
         "cannot start {program:?}: the system refuses to create processes: {}; look for a seccomp profile that forbids \
          the system call clone",
         reason(error)
     );
-    NotStarted {
+    StartFailure {
         message,
         exit: Exit::Internal,
     }
 }
 
 /// No process could be had for as long as we try.
-pub fn no_process(program: &str, error: &io::Error) -> NotStarted {
+pub fn no_process(program: &str, error: &io::Error) -> StartFailure {
     let window = RETRY_WINDOW.as_secs();
     let message = format!(
         "cannot start {program}: no process could be created for {window} s: {}; \
          raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory limit",
         reason(error)
     );
-    NotStarted {
+    StartFailure {
         message,
         exit: Exit::Internal,
     }
 }
 
-fn not_this_user(step: &str, error: &io::Error) -> NotStarted {
+fn not_this_user(step: &str, error: &io::Error) -> StartFailure {
     let message = format!(
         "process.user: cannot change to that user: {step}: {}; this needs CAP_SETUID and CAP_SETGID: \
          add them, or let the container itself run as that user and leave process.user out",
         reason(error)
     );
-    NotStarted {
+    StartFailure {
         message,
         exit: Exit::Usage,
     }
 }
 
-fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
+fn not_this_program(program: &str, error: &io::Error) -> StartFailure {
     let (exit, hint) = match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENOTDIR) => {
             let hint = if program.contains('/') {
@@ -196,7 +200,7 @@ fn not_this_program(program: &str, error: &io::Error) -> NotStarted {
         Some(Errno::ENOEXEC) => (Exit::NotExecutable, "not a program for this machine, nor a script"),
         Some(_) | None => (Exit::NotExecutable, "the system refused to execute it"),
     };
-    NotStarted {
+    StartFailure {
         message: format!("cannot execute {program:?}: {hint} ({})", reason(error)),
         exit,
     }

@@ -23,7 +23,7 @@ const LAST_CLIENT: usize = FIRST_WORKER - 1;
 
 /// What the kernel tells us about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TokenOwner {
     /// The descriptor of our signals.
     Signals,
     /// The lanes: a request was answered.
@@ -48,7 +48,7 @@ pub enum Source {
     Nothing,
 }
 
-impl Source {
+impl TokenOwner {
     /// The token of this source.
     pub fn token(self) -> Token {
         Token(match self {
@@ -104,24 +104,24 @@ mod tests {
     #[test]
     fn every_source_is_known_again_by_its_token_and_no_two_have_the_same() {
         let single = [
-            Source::Signals,
-            Source::Lanes,
-            Source::TokenFile,
-            Source::WorkerSocket,
-            Source::ProbeListener,
-            Source::ControlSocket,
-            Source::Nothing,
+            TokenOwner::Signals,
+            TokenOwner::Lanes,
+            TokenOwner::TokenFile,
+            TokenOwner::WorkerSocket,
+            TokenOwner::ProbeListener,
+            TokenOwner::ControlSocket,
+            TokenOwner::Nothing,
         ];
         let workers = [1, 2, 3, u64::from(u32::MAX)];
-        let sources: Vec<Source> = single
+        let sources: Vec<TokenOwner> = single
             .into_iter()
-            .chain((0..PROBE_SLOTS).map(Source::Probe))
-            .chain((0..CLIENT_SLOTS).map(Source::Client))
-            .chain(workers.map(|number| Source::Connection(HolderId(number))))
-            .chain(workers.map(Source::Process))
+            .chain((0..PROBE_SLOTS).map(TokenOwner::Probe))
+            .chain((0..CLIENT_SLOTS).map(TokenOwner::Client))
+            .chain(workers.map(|number| TokenOwner::Connection(HolderId(number))))
+            .chain(workers.map(TokenOwner::Process))
             .collect();
         for source in &sources {
-            assert_eq!(Source::of(source.token()), *source);
+            assert_eq!(TokenOwner::of(source.token()), *source);
         }
         let mut tokens: Vec<Token> = sources.iter().map(|source| source.token()).collect();
         tokens.sort_unstable();

@@ -64,7 +64,7 @@ pub enum PlainEvent {
 
 /// What can become due. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Timer {
+pub enum PlainTimer {
     /// When do we stop waiting for processes that SIGKILL did not end?
     GiveUp,
     /// When has the child had all the time that it gets after a stop was asked for?
@@ -75,7 +75,7 @@ pub enum Timer {
 
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum SignalTarget {
     /// The child alone.
     Child,
     /// The child's process group.
@@ -86,7 +86,7 @@ pub enum Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainEffect {
     /// Send this signal.
-    Send(Signal, Target),
+    Send(Signal, SignalTarget),
     /// SIGTERM and SIGCONT to each child that has not had them yet.
     TerminateLeftovers,
     /// SIGKILL to the child's group, and to everything else that is ours: all of the namespace for PID 1, else our
@@ -114,7 +114,7 @@ pub enum Remark {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum PlainPhase {
     /// The child runs.
     Running,
     /// A stop signal was forwarded; the deadline is set.
@@ -133,9 +133,9 @@ enum Phase {
 #[derive(Debug)]
 pub struct PlainInit {
     options: PlainOptions,
-    phase: Phase,
+    phase: PlainPhase,
     ended: Option<Ended>,
-    timers: Timers<Timer>,
+    timers: Timers<PlainTimer>,
     effects: VecDeque<PlainEffect>,
 }
 
@@ -145,7 +145,7 @@ impl PlainInit {
     pub fn new(options: PlainOptions) -> Self {
         Self {
             options,
-            phase: Phase::Running,
+            phase: PlainPhase::Running,
             ended: None,
             timers: Timers::default(),
             effects: VecDeque::new(),
@@ -165,9 +165,9 @@ impl PlainInit {
     pub fn handle_timeout(&mut self, now: Moment) {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
-                Timer::Deadline => self.deadline(now),
-                Timer::Rescan => self.rescan(),
-                Timer::GiveUp => self.give_up(),
+                PlainTimer::Deadline => self.deadline(now),
+                PlainTimer::Rescan => self.rescan(),
+                PlainTimer::GiveUp => self.give_up(),
             }
         }
     }
@@ -179,7 +179,7 @@ impl PlainInit {
 
     /// When to call `handle_timeout`, and why.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Moment, Timer)> {
+    pub fn poll_timeout(&self) -> Option<(Moment, PlainTimer)> {
         self.timers.next()
     }
 
@@ -192,30 +192,30 @@ impl PlainInit {
         // what the child gets may be its own word for it.
         let is_stop = asks_to_stop(arrived) || asks_to_stop(signal);
         match self.phase {
-            Phase::Running => {
+            PlainPhase::Running => {
                 self.forward(signal);
                 if is_stop {
                     self.start_clock(arrived, now);
                 }
             }
             // The clock runs already; a repeated request is the child's to understand.
-            Phase::Stopping => self.forward(signal),
+            PlainPhase::Stopping => self.forward(signal),
             // Nobody left to forward to, but the orchestrator's clock may start here.
-            Phase::ChildGone | Phase::Leftovers => {
+            PlainPhase::ChildGone | PlainPhase::Leftovers => {
                 if is_stop && let Some(budget) = self.options.budget {
-                    self.timers.arm_at_latest(Timer::Deadline, now.after(budget.drain));
+                    self.timers.arm_at_latest(PlainTimer::Deadline, now.after(budget.drain));
                 }
             }
             // SIGKILL is on its way, or everything is over: no signal adds to that.
-            Phase::Killing | Phase::Gone => {}
+            PlainPhase::Killing | PlainPhase::Gone => {}
         }
     }
 
     fn forward(&mut self, signal: Signal) {
         let target = if self.options.process_group {
-            Target::Group
+            SignalTarget::Group
         } else {
-            Target::Child
+            SignalTarget::Child
         };
         self.effects.push_back(PlainEffect::Send(signal, target));
     }
@@ -224,46 +224,50 @@ impl PlainInit {
     fn start_clock(&mut self, arrived: Signal, now: Moment) {
         if let Some(budget) = self.options.budget {
             self.forward(Signal::CONT);
-            self.timers.arm(Timer::Deadline, now.after(budget.drain));
-            self.phase = Phase::Stopping;
+            self.timers.arm(PlainTimer::Deadline, now.after(budget.drain));
+            self.phase = PlainPhase::Stopping;
             self.say(Remark::StopAsked(arrived, budget.drain));
         }
     }
 
     fn child_ended(&mut self, ended: Ended) {
         match self.phase {
-            Phase::Running | Phase::Stopping => {
+            PlainPhase::Running | PlainPhase::Stopping => {
                 self.ended = Some(ended);
-                self.phase = Phase::ChildGone;
+                self.phase = PlainPhase::ChildGone;
                 if self.options.budget.is_none() {
                     self.exit();
                 }
             }
-            Phase::Killing => self.ended = Some(ended),
+            PlainPhase::Killing => self.ended = Some(ended),
             // The child ends once.
-            Phase::ChildGone | Phase::Leftovers | Phase::Gone => {}
+            PlainPhase::ChildGone | PlainPhase::Leftovers | PlainPhase::Gone => {}
         }
     }
 
     fn reaped(&mut self, children_left: bool, now: Moment) {
         match self.phase {
-            Phase::ChildGone if children_left => self.attend_leftovers(now),
+            PlainPhase::ChildGone if children_left => self.attend_leftovers(now),
             // What ended may have had children of its own, which are ours now.
-            Phase::Leftovers if children_left => self.timers.arm_at_latest(Timer::Rescan, now.after(RESCAN_AFTER)),
-            Phase::Killing if children_left => self.timers.arm_at_latest(Timer::Rescan, now.after(KILL_RESCAN_AFTER)),
-            Phase::ChildGone | Phase::Leftovers | Phase::Killing => self.exit(),
-            Phase::Running | Phase::Stopping | Phase::Gone => {}
+            PlainPhase::Leftovers if children_left => {
+                self.timers.arm_at_latest(PlainTimer::Rescan, now.after(RESCAN_AFTER))
+            }
+            PlainPhase::Killing if children_left => self
+                .timers
+                .arm_at_latest(PlainTimer::Rescan, now.after(KILL_RESCAN_AFTER)),
+            PlainPhase::ChildGone | PlainPhase::Leftovers | PlainPhase::Killing => self.exit(),
+            PlainPhase::Running | PlainPhase::Stopping | PlainPhase::Gone => {}
         }
     }
 
     /// They get SIGTERM and what is left of the time; all of it when nobody had asked for a stop.
     fn attend_leftovers(&mut self, now: Moment) {
         let drain = self.options.budget.map_or(Duration::ZERO, |budget| budget.drain);
-        self.timers.arm_at_latest(Timer::Deadline, now.after(drain));
-        self.phase = Phase::Leftovers;
+        self.timers.arm_at_latest(PlainTimer::Deadline, now.after(drain));
+        self.phase = PlainPhase::Leftovers;
         let left = self
             .timers
-            .deadline_of(Timer::Deadline)
+            .deadline_of(PlainTimer::Deadline)
             .map_or(drain, |due| due.remaining(now));
         self.say(Remark::LeftoversFound(left));
         self.effects.push_back(PlainEffect::TerminateLeftovers);
@@ -271,27 +275,28 @@ impl PlainInit {
 
     fn rescan(&mut self) {
         match self.phase {
-            Phase::Leftovers => self.effects.push_back(PlainEffect::TerminateLeftovers),
-            Phase::Killing => self.effects.push_back(PlainEffect::KillEverything),
+            PlainPhase::Leftovers => self.effects.push_back(PlainEffect::TerminateLeftovers),
+            PlainPhase::Killing => self.effects.push_back(PlainEffect::KillEverything),
             // Only those two look again.
-            Phase::Running | Phase::Stopping | Phase::ChildGone | Phase::Gone => {}
+            PlainPhase::Running | PlainPhase::Stopping | PlainPhase::ChildGone | PlainPhase::Gone => {}
         }
     }
 
     fn deadline(&mut self, now: Moment) {
         match self.phase {
-            Phase::Stopping | Phase::ChildGone | Phase::Leftovers => {
-                self.phase = Phase::Killing;
+            PlainPhase::Stopping | PlainPhase::ChildGone | PlainPhase::Leftovers => {
+                self.phase = PlainPhase::Killing;
                 self.say(Remark::DeadlineReached);
                 self.effects.push_back(PlainEffect::KillEverything);
                 let margin = self
                     .options
                     .budget
                     .map_or(Duration::ZERO, |budget| budget.limit.saturating_sub(budget.drain));
-                self.timers.arm(Timer::GiveUp, now.after(GIVE_UP_AFTER.min(margin / 2)));
+                self.timers
+                    .arm(PlainTimer::GiveUp, now.after(GIVE_UP_AFTER.min(margin / 2)));
             }
             // No deadline is set in these.
-            Phase::Running | Phase::Killing | Phase::Gone => {}
+            PlainPhase::Running | PlainPhase::Killing | PlainPhase::Gone => {}
         }
     }
 
@@ -301,7 +306,7 @@ impl PlainInit {
     }
 
     fn exit(&mut self) {
-        self.phase = Phase::Gone;
+        self.phase = PlainPhase::Gone;
         self.timers.clear();
         let status = self.options.remap_exit.apply(self.ended.unwrap_or(UNREAPED));
         self.effects.push_back(PlainEffect::Exit(status));

@@ -44,7 +44,7 @@ fn due(init: &mut PlainInit, seconds: f64) -> Vec<PlainEffect> {
 }
 
 fn to_child(signal: Signal) -> PlainEffect {
-    PlainEffect::Send(signal, Target::Child)
+    PlainEffect::Send(signal, SignalTarget::Child)
 }
 
 const TERM: PlainEvent = PlainEvent::SignalArrived(Signal::TERM);
@@ -100,7 +100,7 @@ fn with_process_group_forwarded_signals_go_to_the_group() {
     });
     assert_eq!(
         after(&mut init, TERM, 0.0),
-        [PlainEffect::Send(Signal::TERM, Target::Group)]
+        [PlainEffect::Send(Signal::TERM, SignalTarget::Group)]
     );
 }
 
@@ -111,7 +111,7 @@ fn a_stop_signal_wakes_a_stopped_child_and_starts_the_clock() {
         after(&mut init, TERM, 0.0),
         [to_child(Signal::TERM), to_child(Signal::CONT)]
     );
-    assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)));
+    assert_eq!(init.poll_timeout(), Some((at(10.0), PlainTimer::Deadline)));
 }
 
 #[test]
@@ -132,7 +132,11 @@ fn a_stop_that_is_rewritten_still_starts_the_clock() {
         };
         let mut init = PlainInit::new(options);
         init.handle(PlainEvent::SignalArrived(rewrite.0), at(0.0));
-        assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)), "{rewrite:?}");
+        assert_eq!(
+            init.poll_timeout(),
+            Some((at(10.0), PlainTimer::Deadline)),
+            "{rewrite:?}"
+        );
     }
 }
 
@@ -141,7 +145,7 @@ fn a_second_stop_signal_is_forwarded_and_moves_no_deadline() {
     let mut init = with_limit();
     after(&mut init, TERM, 0.0);
     assert_eq!(after(&mut init, TERM, 3.0), [to_child(Signal::TERM)]);
-    assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)));
+    assert_eq!(init.poll_timeout(), Some((at(10.0), PlainTimer::Deadline)));
 }
 
 #[test]
@@ -171,7 +175,7 @@ fn leftovers_of_a_stop_get_sigterm_and_what_is_left_of_the_time() {
     after(&mut init, TERM, 0.0);
     after(&mut init, ENDED, 4.0);
     assert_eq!(after(&mut init, SOME_LEFT, 4.0), [PlainEffect::TerminateLeftovers]);
-    assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)));
+    assert_eq!(init.poll_timeout(), Some((at(10.0), PlainTimer::Deadline)));
     assert_eq!(after(&mut init, NONE_LEFT, 6.0), [PlainEffect::Exit(7)]);
 }
 
@@ -180,7 +184,7 @@ fn leftovers_of_a_child_that_ended_by_itself_get_the_whole_time() {
     let mut init = with_limit();
     after(&mut init, ENDED, 4.0);
     after(&mut init, SOME_LEFT, 4.0);
-    assert_eq!(init.poll_timeout(), Some((at(14.0), Timer::Deadline)));
+    assert_eq!(init.poll_timeout(), Some((at(14.0), PlainTimer::Deadline)));
     assert_eq!(due(&mut init, 14.0), [PlainEffect::KillEverything]);
     assert_eq!(after(&mut init, NONE_LEFT, 14.0), [PlainEffect::Exit(7)]);
 }
@@ -191,7 +195,7 @@ fn a_stop_signal_among_leftovers_may_only_shorten_their_time() {
     after(&mut init, ENDED, 0.0);
     after(&mut init, SOME_LEFT, 0.0);
     assert_eq!(after(&mut init, TERM, 5.0), [], "there is no child to forward it to");
-    assert_eq!(init.poll_timeout(), Some((at(10.0), Timer::Deadline)));
+    assert_eq!(init.poll_timeout(), Some((at(10.0), PlainTimer::Deadline)));
 }
 
 #[test]
@@ -200,7 +204,7 @@ fn descendants_that_are_adopted_later_get_their_sigterm_too() {
     after(&mut init, ENDED, 0.0);
     after(&mut init, SOME_LEFT, 0.0);
     assert_eq!(after(&mut init, SOME_LEFT, 1.0), [], "one look serves a burst of ends");
-    assert_eq!(init.poll_timeout(), Some((at(1.02), Timer::Rescan)));
+    assert_eq!(init.poll_timeout(), Some((at(1.02), PlainTimer::Rescan)));
     assert_eq!(due(&mut init, 1.02), [PlainEffect::TerminateLeftovers]);
 }
 
@@ -218,7 +222,7 @@ fn what_even_sigkill_does_not_end_is_left_behind_in_time() {
     let mut init = with_limit();
     after(&mut init, TERM, 0.0);
     due(&mut init, 10.0);
-    assert_eq!(init.poll_timeout(), Some((at(11.0), Timer::GiveUp)));
+    assert_eq!(init.poll_timeout(), Some((at(11.0), PlainTimer::GiveUp)));
     assert_eq!(due(&mut init, 11.0), [PlainEffect::Exit(137)]);
 }
 
@@ -235,7 +239,7 @@ fn giving_up_leaves_half_of_the_margin_before_the_orchestrators_limit() {
     });
     after(&mut init, TERM, 0.0);
     due(&mut init, 0.5);
-    assert_eq!(init.poll_timeout(), Some((at(0.75), Timer::GiveUp)));
+    assert_eq!(init.poll_timeout(), Some((at(0.75), PlainTimer::GiveUp)));
 }
 
 #[test]

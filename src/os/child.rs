@@ -32,14 +32,14 @@ pub struct ChildPlan {
     candidates: Vec<CString>,
     /// Its arguments, the program's name first.
     args: Vec<CString>,
-    environment: Environment,
+    environment: ChildEnvironment,
     credentials: Option<Credentials>,
     terminal: Option<OwnedFd>,
 }
 
 /// The environment that the child gets.
 #[derive(Debug)]
-enum Environment {
+enum ChildEnvironment {
     /// Ours, as the kernel gave it to us.
     Inherited(Environ),
     /// A copy with changes: the entries.
@@ -87,7 +87,7 @@ impl ChildPlan {
         Ok(Self {
             candidates,
             args,
-            environment: Environment::Inherited(environ.alias()),
+            environment: ChildEnvironment::Inherited(environ.alias()),
             credentials: None,
             terminal: None,
         })
@@ -110,10 +110,10 @@ impl ChildPlan {
     /// A name or value contains a NUL byte.
     pub fn with_environment(mut self, set: &[(&str, &OsStr)], remove: &[&str]) -> Result<Self, NulError> {
         let entries = match &self.environment {
-            Environment::Inherited(environ) => changed(environ.entries(), set, remove)?,
-            Environment::Changed(entries) => changed(entries.iter().map(|entry| entry.as_bytes()), set, remove)?,
+            ChildEnvironment::Inherited(environ) => changed(environ.entries(), set, remove)?,
+            ChildEnvironment::Changed(entries) => changed(entries.iter().map(|entry| entry.as_bytes()), set, remove)?,
         };
-        self.environment = Environment::Changed(entries);
+        self.environment = ChildEnvironment::Changed(entries);
         Ok(self)
     }
 
@@ -149,15 +149,15 @@ impl ChildPlan {
         let mut shell_args = vec![SHELL.as_ptr(), ptr::null()];
         shell_args.extend(args.get(1..).unwrap_or_default());
         let environment = match &self.environment {
-            Environment::Inherited(_) => Vec::new(),
-            Environment::Changed(entries) => null_terminated(entries),
+            ChildEnvironment::Inherited(_) => Vec::new(),
+            ChildEnvironment::Changed(entries) => null_terminated(entries),
         };
-        let mut job = Job {
+        let mut job = SpawnOrder {
             plan: self,
             args: args.as_ptr(),
             environ: match &self.environment {
-                Environment::Inherited(environ) => environ.as_ptr(),
-                Environment::Changed(_) => environment.as_ptr(),
+                ChildEnvironment::Inherited(environ) => environ.as_ptr(),
+                ChildEnvironment::Changed(_) => environment.as_ptr(),
             },
             candidates: null_terminated(&self.candidates),
             shell_args,
@@ -187,7 +187,7 @@ impl ChildPlan {
 }
 
 /// What parent and child share while the parent is suspended.
-struct Job<'a> {
+struct SpawnOrder<'a> {
     plan: &'a ChildPlan,
     args: *const *const c_char,
     environ: *const *const c_char,
@@ -200,7 +200,7 @@ struct Job<'a> {
     errno: c_int,
 }
 
-impl Job<'_> {
+impl SpawnOrder<'_> {
     /// Reads what the child left. One that failed is a zombie now and falls to the reaper like any other.
     fn outcome(&self, pid: Pid) -> Result<Pid, SpawnError> {
         // SAFETY: both are plain integers inside a live struct. Volatile, because the compiler does not know that
@@ -240,8 +240,8 @@ impl Job<'_> {
 
 /// The child, between clone and exec. It runs in our memory: system calls only, nothing that allocates or panics.
 extern "C" fn child_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes a pointer to its `Job`, which nobody else touches until this process has exec'ed.
-    let job = unsafe { &mut *argument.cast::<Job<'_>>() };
+    // SAFETY: `spawn` passes a pointer to its `SpawnOrder`, which nobody else touches until this process has exec'ed.
+    let job = unsafe { &mut *argument.cast::<SpawnOrder<'_>>() };
     let plan = job.plan;
     // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the child would merely stay
     // in our group.
@@ -269,7 +269,7 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
 
 /// Takes on the user's groups, group and id, in the order that leaves no way back. The raw calls: the C library's
 /// wrappers would first make every thread of the parent follow.
-fn change_user(job: &mut Job<'_>, credentials: &Credentials) {
+fn change_user(job: &mut SpawnOrder<'_>, credentials: &Credentials) {
     let Credentials { uid, gid, groups } = credentials;
     // SAFETY: the pointer and count describe a live slice; the others take numbers.
     unsafe {
@@ -286,7 +286,7 @@ fn change_user(job: &mut Job<'_>, credentials: &Credentials) {
 }
 
 /// Looks at each candidate as `execvp` would meet it; 0 when one is a file that may be executed.
-fn look(job: &Job<'_>) -> c_int {
+fn look(job: &SpawnOrder<'_>) -> c_int {
     let mut result = libc::ENOENT;
     for candidate in job.candidates.iter().copied().take_while(|path| !path.is_null()) {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
@@ -308,7 +308,7 @@ fn look(job: &Job<'_>) -> c_int {
 }
 
 /// Tries each candidate as `execvp` does; returns the errno to report when none could be executed.
-fn exec(job: &mut Job<'_>) -> c_int {
+fn exec(job: &mut SpawnOrder<'_>) -> c_int {
     let environ = job.environ;
     let mut result = libc::ENOENT;
     for candidate in job

@@ -28,7 +28,7 @@ fn an_empty_name_is_nowhere() {
 fn environment(before: &[&str], set: &[(&str, &str)], remove: &[&str]) -> Vec<String> {
     let set: Vec<_> = set.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
     let plan = ChildPlan::new(&[], &block(before)).unwrap();
-    let Environment::Changed(entries) = plan.with_environment(&set, remove).unwrap().environment else {
+    let ChildEnvironment::Changed(entries) = plan.with_environment(&set, remove).unwrap().environment else {
         panic!("unchanged")
     };
     let text = |entry: CString| entry.into_string().unwrap();
@@ -84,7 +84,7 @@ fn changes_add_up() {
     let plan = ChildPlan::new(&[], &block(&["A=1", "B=2"])).unwrap();
     let plan = plan.with_environment(&[("A", OsStr::new("3"))], &[]).unwrap();
     let plan = plan.with_environment(&[], &["B"]).unwrap();
-    assert!(matches!(plan.environment, Environment::Changed(entries) if entries == [c"A=3".to_owned()]));
+    assert!(matches!(plan.environment, ChildEnvironment::Changed(entries) if entries == [c"A=3".to_owned()]));
 }
 
 #[test]

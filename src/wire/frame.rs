@@ -28,11 +28,11 @@ pub struct FrameReader {
     max_bytes: usize,
     /// What came of a line whose end did not come yet, or the line that was handed out last.
     partial: Vec<u8>,
-    state: State,
+    state: ReadState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReadState {
     /// `partial` is the beginning of a line.
     Gathering,
     /// `partial` was handed out.
@@ -48,7 +48,7 @@ impl FrameReader {
         Self {
             max_bytes,
             partial: Vec::new(),
-            state: State::Gathering,
+            state: ReadState::Gathering,
         }
     }
 
@@ -56,9 +56,9 @@ impl FrameReader {
     /// again with what is read next. Each byte is looked at once.
     pub fn next_frame<'a, 'input: 'a>(&'a mut self, input: &mut &'input [u8]) -> Option<Frame<'a>> {
         match self.state {
-            State::Gathering => {}
-            State::HandedOut => self.start_line(),
-            State::Discarding => {
+            ReadState::Gathering => {}
+            ReadState::HandedOut => self.start_line(),
+            ReadState::Discarding => {
                 let end = position_of_line_feed(input);
                 *input = end.and_then(|end| input.get(end + 1..)).unwrap_or_default();
                 end?;
@@ -76,7 +76,7 @@ impl FrameReader {
             return Some(Frame::Line(line));
         }
         self.append(line);
-        self.state = State::HandedOut;
+        self.state = ReadState::HandedOut;
         Some(Frame::Line(&self.partial))
     }
 
@@ -85,8 +85,8 @@ impl FrameReader {
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         match self.state {
-            State::Gathering => Some(self.partial.as_slice()).filter(|partial| !partial.is_empty()),
-            State::HandedOut | State::Discarding => None,
+            ReadState::Gathering => Some(self.partial.as_slice()).filter(|partial| !partial.is_empty()),
+            ReadState::HandedOut | ReadState::Discarding => None,
         }
     }
 
@@ -100,7 +100,7 @@ impl FrameReader {
     fn take_beginning<'input>(&mut self, input: &mut &'input [u8], room: usize) -> Option<Frame<'input>> {
         if input.len() > room {
             self.partial = Vec::new();
-            self.state = State::Discarding;
+            self.state = ReadState::Discarding;
             return Some(Frame::TooLong);
         }
         self.append(input);
@@ -109,7 +109,7 @@ impl FrameReader {
     }
 
     fn start_line(&mut self) {
-        self.state = State::Gathering;
+        self.state = ReadState::Gathering;
         self.partial.clear();
         if self.partial.capacity() > KEPT {
             self.partial = Vec::new();

@@ -6,13 +6,13 @@ use crate::lifecycle::api::health::Unhealthy;
 
 /// Why the answer is no.
 #[derive(Serialize)]
-pub(in crate::wire) struct Reason {
+pub(in crate::wire) struct UnhealthyReason {
     code: &'static str,
     message: String,
 }
 
 /// A word for programs, a sentence for people.
-pub(in crate::wire) fn reason(trouble: &Unhealthy) -> Reason {
+pub(in crate::wire) fn reason(trouble: &Unhealthy) -> UnhealthyReason {
     let (code, message) = match trouble {
         Unhealthy::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
         Unhealthy::Terminate => ("terminate", "it is shutting down".to_owned()),
@@ -45,5 +45,5 @@ pub(in crate::wire) fn reason(trouble: &Unhealthy) -> Reason {
             ),
         ),
     };
-    Reason { code, message }
+    UnhealthyReason { code, message }
 }

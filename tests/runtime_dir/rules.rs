@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use nix::sys::stat::{Mode, umask};
-use ojs_init::daemon::runtime::admission::{Allowed, Refusal, may_connect};
+use ojs_init::daemon::runtime::admission::{Allowed, NotAdmitted, may_connect};
 use ojs_init::daemon::runtime::base::Unusable;
 use ojs_init::daemon::runtime::dir::RuntimeDir;
 
@@ -264,7 +264,11 @@ fn further_users_can_connect_and_are_told_apart_by_what_the_kernel_says() {
     let runtime = RuntimeDir::open(&at(place.path()), &allowed).unwrap();
     let listener = runtime.worker_socket().unwrap();
     assert_eq!((mode(runtime.path()), mode(listener.path())), (0o711, 0o666));
-    for (uid, expected) in [(CHILD, Ok(())), (STRANGER, Err(Refusal::User(STRANGER))), (0, Ok(()))] {
+    for (uid, expected) in [
+        (CHILD, Ok(())),
+        (STRANGER, Err(NotAdmitted::User(STRANGER))),
+        (0, Ok(())),
+    ] {
         let said = forked(Some(uid), || Ok(format!("{:?}", connected(listener.path()))));
         assert_eq!(said, "None");
         let accepted = listener.accept().unwrap().unwrap();

@@ -51,7 +51,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What all lanes share.
 #[derive(Debug)]
-pub(in crate::daemon) struct Target {
+pub(in crate::daemon) struct BackendTarget {
     settings: LaneSettings,
     base: String,
     tls: Option<Arc<ClientConfig>>,
@@ -59,7 +59,7 @@ pub(in crate::daemon) struct Target {
     complaints: Mutex<Throttle>,
 }
 
-impl Target {
+impl BackendTarget {
     /// Reads the files that TLS needs.
     pub(in crate::daemon) fn new(settings: LaneSettings) -> Result<Self, LaneError> {
         let url = settings.backend.url.as_ref();
@@ -82,13 +82,13 @@ impl Target {
 
 /// The work of one lane thread.
 pub(in crate::daemon) struct Http {
-    target: Arc<Target>,
+    target: Arc<BackendTarget>,
     agent: Agent,
     course: Arc<Course>,
 }
 
 impl Http {
-    pub(in crate::daemon) fn new(target: Arc<Target>) -> Self {
+    pub(in crate::daemon) fn new(target: Arc<BackendTarget>) -> Self {
         let config = Agent::config_builder()
             // The backend is configured; no other variable may send our token elsewhere.
             .proxy(None)

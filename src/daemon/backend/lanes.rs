@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::daemon::backend::http::{Http, Target};
+use crate::daemon::backend::http::{BackendTarget, Http};
 pub use crate::daemon::backend::pool::Heard;
 use crate::daemon::backend::pool::{IDLE_LIMIT, LanePlan, MakeWork, Pool, STACK_BYTES, TakeAnswer, Ticket, Work};
 use crate::daemon::backend::settings::{LaneError, LaneSettings};
@@ -71,7 +71,7 @@ impl Lanes {
         answer: impl Fn(CallId, Reply, Heard) + Send + Sync + 'static,
     ) -> Result<Self, LaneError> {
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
-        let target = Arc::new(Target::new(settings)?);
+        let target = Arc::new(BackendTarget::new(settings)?);
         let make: MakeWork = Arc::new(move || -> Box<dyn Work> { Box::new(Http::new(Arc::clone(&target))) });
         let answer: TakeAnswer = Arc::new(answer);
         let pool = |plan| Pool::new(plan, Arc::clone(&make), Arc::clone(&answer));

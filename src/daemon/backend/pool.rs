@@ -74,7 +74,7 @@ pub(in crate::daemon) struct LanePlan {
 
 /// One group of threads.
 pub(in crate::daemon) struct Pool {
-    lane: Lane,
+    lane: LaneThreads,
     /// Threads ever started: each gets another name.
     started: u64,
     /// The last thread could not be had; said once.
@@ -84,9 +84,9 @@ pub(in crate::daemon) struct Pool {
 impl Pool {
     /// A pool without a thread yet.
     pub(in crate::daemon) fn new(plan: LanePlan, make: MakeWork, answer: TakeAnswer) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(PoolShared::default());
         Self {
-            lane: Lane {
+            lane: LaneThreads {
                 plan,
                 shared,
                 make,
@@ -202,14 +202,14 @@ impl Drop for Pool {
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     /// Told when a call waits.
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     waiting: VecDeque<Ticket>,
     /// Threads that wait for a call.
     idle: usize,
@@ -218,9 +218,9 @@ struct State {
     is_closed: bool,
 }
 
-impl Shared {
+impl PoolShared {
     /// A panic elsewhere ends no lane: the state is valid after each statement.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,14 +253,14 @@ impl Shared {
 
 /// Everything that a thread of a pool needs.
 #[derive(Clone)]
-struct Lane {
+struct LaneThreads {
     plan: LanePlan,
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     make: MakeWork,
     answer: TakeAnswer,
 }
 
-impl Lane {
+impl LaneThreads {
     fn run(self) {
         let mut work = None;
         // It is counted as idle already.

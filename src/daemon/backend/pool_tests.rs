@@ -102,12 +102,12 @@ impl Rig {
         self.answers.recv_timeout(PATIENCE).unwrap()
     }
 
-    fn until(&self, condition: impl Fn(&State) -> bool) {
+    fn until(&self, condition: impl Fn(&PoolState) -> bool) {
         until_in(&self.pool.lane.shared, condition);
     }
 }
 
-fn until_in(shared: &Shared, condition: impl Fn(&State) -> bool) {
+fn until_in(shared: &PoolShared, condition: impl Fn(&PoolState) -> bool) {
     let deadline = clock::monotonic() + PATIENCE;
     while !condition(&shared.lock()) {
         assert!(clock::monotonic() < deadline, "the pool never gets there");

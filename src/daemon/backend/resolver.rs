@@ -44,12 +44,12 @@ struct Names {
     /// Lookups that have not ended.
     lookups: AtomicUsize,
     /// The name and port that was found last. There is one backend.
-    last: Mutex<Option<Known>>,
+    last: Mutex<Option<KnownAddresses>>,
 }
 
 /// What is known of a name.
 #[derive(Debug, Clone, PartialEq)]
-struct Known {
+struct KnownAddresses {
     host: String,
     port: u16,
     addresses: Vec<SocketAddr>,
@@ -58,7 +58,7 @@ struct Known {
 }
 
 /// How a name is looked up, for as long as that may take.
-type Look = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
+type RunningLookup = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 fn ask_the_system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     (host, port).to_socket_addrs().map(Iterator::collect)
@@ -119,7 +119,7 @@ impl Names {
         host: &str,
         port: u16,
         limit: Duration,
-        look: Look,
+        look: RunningLookup,
         stack_bytes: usize,
     ) -> io::Result<Option<Vec<SocketAddr>>> {
         let known = self.last_time(host, port);
@@ -131,7 +131,7 @@ impl Names {
         match answer.recv_timeout(patience) {
             Ok(Ok(addresses)) => Ok(Some(addresses)),
             Ok(Err(error)) => {
-                let is_fresh = |known: &Known| clock::monotonic().saturating_sub(known.at) < STALE_LIMIT;
+                let is_fresh = |known: &KnownAddresses| clock::monotonic().saturating_sub(known.at) < STALE_LIMIT;
                 known.filter(is_fresh).map(|known| Some(known.addresses)).ok_or(error)
             }
             Err(_) => Ok(known.map(|known| known.addresses)),
@@ -143,7 +143,7 @@ impl Names {
         &'static self,
         host: String,
         port: u16,
-        look: Look,
+        look: RunningLookup,
         stack_bytes: usize,
     ) -> io::Result<Receiver<io::Result<Vec<SocketAddr>>>> {
         let lookup = self
@@ -170,7 +170,7 @@ impl Names {
     }
 
     fn remember(&self, host: String, port: u16, addresses: &[SocketAddr]) {
-        let known = Known {
+        let known = KnownAddresses {
             host,
             port,
             addresses: addresses.to_vec(),
@@ -179,7 +179,7 @@ impl Names {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
     }
 
-    fn last_time(&self, host: &str, port: u16) -> Option<Known> {
+    fn last_time(&self, host: &str, port: u16) -> Option<KnownAddresses> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone().filter(|known| known.host == host && known.port == port)
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_and_one_that_takes_too_long_is_given_up() {
         let look = |limit, look| names().look_up("localhost", 80, limit, look, STACK_BYTES).unwrap();
-        let found = look(PATIENCE, ask_the_system as Look);
+        let found = look(PATIENCE, ask_the_system as RunningLookup);
         assert!(found.unwrap().iter().all(|address| address.ip().is_loopback()));
         assert_eq!(look(Duration::from_millis(10), silent), None);
     }

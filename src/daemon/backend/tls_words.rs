@@ -20,7 +20,7 @@ const LONGEST_WORD: usize = 80;
 
 /// Why there is no connection over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::daemon) struct Refusal {
+pub(in crate::daemon) struct TlsRefusal {
     /// For a person: what is wrong and what to do.
     pub(in crate::daemon) text: String,
     /// One of the two refused the other before it took a request. Else it may be about a connection that was in use.
@@ -28,13 +28,13 @@ pub(in crate::daemon) struct Refusal {
 }
 
 /// What TLS says against a connection; `None`: it is not about TLS.
-pub(in crate::daemon) fn refusal(error: &ureq::Error, backend: &Backend) -> Option<Refusal> {
+pub(in crate::daemon) fn refusal(error: &ureq::Error, backend: &Backend) -> Option<TlsRefusal> {
     let ureq::Error::Io(error) = error else { return None };
     error.get_ref()?.downcast_ref::<Error>().map(|error| of(error, backend))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "an enum of a library, which grows")]
-fn of(error: &Error, backend: &Backend) -> Refusal {
+fn of(error: &Error, backend: &Backend) -> TlsRefusal {
     let (text, is_certain) = match error {
         Error::InvalidCertificate(_) if is_ca_as_server(error) => (self_made(backend), true),
         Error::InvalidCertificate(reason) => (of_their_certificate(reason, backend), true),
@@ -58,7 +58,7 @@ fn of(error: &Error, backend: &Backend) -> Refusal {
         Error::PeerMisbehaved(why) => (broken(&plain(why)), false),
         error => (broken(&plain(error)), false),
     };
-    Refusal { text, is_certain }
+    TlsRefusal { text, is_certain }
 }
 
 fn broken(what: &str) -> String {

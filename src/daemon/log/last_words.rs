@@ -5,7 +5,7 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{info, jobs, warn};
 use crate::exit::Ended;
 use crate::lifecycle::api::end_cause::EndCause;
@@ -80,7 +80,7 @@ impl LastWords {
         let why = self.no_worker.as_deref().unwrap_or("the worker could not be started");
         LogRecord::new(Level::Error, format_args!("{why}{left}; exit status {status}"))
             .fatal()
-            .about(Fields::of_error("not_started", why))
+            .about(RecordFields::of_error("not_started", why))
     }
 }
 
@@ -141,7 +141,7 @@ fn fate(end: WorkerEnd, status: u8) -> String {
 
 /// The worker's process was reaped.
 pub fn worker_ended(end: WorkerEnd, manner: Manner) -> LogRecord {
-    let fields = how_it_ended(end, Fields::default());
+    let fields = how_it_ended(end, RecordFields::default());
     match manner {
         Manner::Orderly => info(format_args!("the worker ended: {end}")),
         Manner::Disorderly => warn(format_args!("the worker ended, but not as it was asked to: {end}")),
@@ -156,7 +156,7 @@ pub fn worker_was_ended(end: WorkerEnd, cause: &EndCause) -> LogRecord {
     error(format_args!("the worker was ended: {cause} ({end})")).about(how_it_ended(end, about_cause(cause)))
 }
 
-fn how_it_ended(end: WorkerEnd, fields: Fields) -> Fields {
+fn how_it_ended(end: WorkerEnd, fields: RecordFields) -> RecordFields {
     let fields = match end.ended {
         Ended::Exited(status) => fields.with("exit_status", u64::from(status)),
         Ended::Signalled(signal) => fields.with("signal", signal.to_string().as_str()),
@@ -165,10 +165,10 @@ fn how_it_ended(end: WorkerEnd, fields: Fields) -> Fields {
 }
 
 /// The job that is the cause, where it is one.
-pub fn about_cause(cause: &EndCause) -> Fields {
+pub fn about_cause(cause: &EndCause) -> RecordFields {
     match cause {
-        EndCause::Hung { job, .. } => Fields::of_job(job, None),
-        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Orphaned => Fields::default(),
+        EndCause::Hung { job, .. } => RecordFields::of_job(job, None),
+        EndCause::Silent | EndCause::Deaf | EndCause::Disconnected | EndCause::Orphaned => RecordFields::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::daemon::log::last_words::{self, LastWords};
 use crate::daemon::log::narrate_answers::Answers;
 use crate::daemon::log::narrate_jobs::JobNarrator;
 use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
-use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_stop};
@@ -95,7 +95,7 @@ impl Narrator {
     }
 
     fn started(&self, pid: u64, worker: &WorkerId) -> LogRecord {
-        let fields = Fields::default()
+        let fields = RecordFields::default()
             .with("pid", pid)
             .with("concurrency", u64::from(self.concurrency))
             .with("queues", self.queues.as_str());
@@ -109,7 +109,7 @@ impl Narrator {
     fn calling_note(&mut self, call: &Call) -> Option<LogRecord> {
         match call {
             Call::Heartbeat { state, active, .. } => {
-                let fields = Fields::default()
+                let fields = RecordFields::default()
                     .with("active_jobs", active.len())
                     .with("worker_state", worker_state(*state));
                 Some(LogRecord::new(Level::Debug, "Worker heartbeat sent").about(fields))
@@ -247,7 +247,7 @@ impl Narrator {
         .about(fields)
     }
 
-    fn with_totals(&self, fields: Fields, status: u8, now: Duration) -> Fields {
+    fn with_totals(&self, fields: RecordFields, status: u8, now: Duration) -> RecordFields {
         fields
             .with("exit_status", u64::from(status))
             .with("total_processed", self.jobs.completed())
@@ -269,7 +269,7 @@ fn stayed(what: Reason, why: &str) -> LogRecord {
 }
 
 fn prestop_ran(left: Option<Duration>) -> LogRecord {
-    let fields = Fields::default().with_any("remaining_ms", left.map(milliseconds));
+    let fields = RecordFields::default().with_any("remaining_ms", left.map(milliseconds));
     match left {
         Some(left) => info(format_args!(
             "a preStop hook ran: the orchestrator's clock runs, SIGKILL is expected in {}",
@@ -282,7 +282,7 @@ fn prestop_ran(left: Option<Duration>) -> LogRecord {
 
 fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
     const LAPSED: &str = "a preStop hook ran and no SIGTERM followed within the limit";
-    let fields = Fields::default().with_any("remaining_ms", later.map(milliseconds));
+    let fields = RecordFields::default().with_any("remaining_ms", later.map(milliseconds));
     match later {
         Some(left) => warn(format_args!(
             "{LAPSED}: the clock of a later one counts, SIGKILL is expected in {}",
@@ -294,7 +294,7 @@ fn prestop_lapsed(later: Option<Duration>) -> LogRecord {
 }
 
 fn descendants_left(left: Duration) -> LogRecord {
-    let fields = Fields::default().with("remaining_ms", milliseconds(left));
+    let fields = RecordFields::default().with("remaining_ms", milliseconds(left));
     info(format_args!(
         "the worker left processes behind: they have {} to end",
         seconds(left)
@@ -303,13 +303,13 @@ fn descendants_left(left: Duration) -> LogRecord {
 }
 
 fn restart_in(pause: Duration) -> LogRecord {
-    let fields = Fields::default().with("retry_ms", milliseconds(pause));
+    let fields = RecordFields::default().with("retry_ms", milliseconds(pause));
     warn(format_args!("starting the worker again in {}", seconds(pause))).about(fields)
 }
 
 fn ready(connection: HolderId, concurrency: u32, client: Option<&str>) -> LogRecord {
     let client: String = client.unwrap_or("unnamed client").chars().take(CLIENT_CHARS).collect();
-    let fields = Fields::default()
+    let fields = RecordFields::default()
         .with("connection", connection.0)
         .with("concurrency", u64::from(concurrency))
         .with("client", client.as_str());
@@ -336,25 +336,25 @@ fn capacity(news: CapacityNews) -> LogRecord {
             warn(format_args!(
                 "connection {connection} of process {process}{more} closed: {takes} of {most} jobs can be taken now"
             ))
-            .about(Fields::default().with("connection", connection.0).with("capacity", takes))
+            .about(RecordFields::default().with("connection", connection.0).with("capacity", takes))
         }
         CapacityNews::Lost { takes, most, .. } => info(format_args!(
             "the worker asks for fewer jobs: {takes} of {most} can be taken now"
         ))
-        .about(Fields::default().with("capacity", takes)),
+        .about(RecordFields::default().with("capacity", takes)),
         CapacityNews::Gained { takes, most } => {
-            info(format_args!("{takes} of {most} jobs can be taken now")).about(Fields::default().with("capacity", takes))
+            info(format_args!("{takes} of {most} jobs can be taken now")).about(RecordFields::default().with("capacity", takes))
         }
         CapacityNews::Differs { takes, allowed } if takes < u64::from(allowed) => warn(format_args!(
             "the worker takes {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes}, or let the worker take more",
             jobs(takes)
         ))
-        .about(Fields::default().with("capacity", takes)),
+        .about(RecordFields::default().with("capacity", takes)),
         CapacityNews::Differs { takes, allowed } => warn(format_args!(
             "the worker would take {} at once, worker.concurrency (OJS_CONCURRENCY) allows {allowed}: set it to {takes} to make use of that",
             jobs(takes)
         ))
-        .about(Fields::default().with("capacity", takes)),
+        .about(RecordFields::default().with("capacity", takes)),
     }
 }
 

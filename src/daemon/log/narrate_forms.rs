@@ -2,7 +2,7 @@
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 
 /// Heartbeats are tried in another form.
@@ -26,7 +26,7 @@ pub fn heartbeats_refused(words: Option<&str>) -> LogRecord {
     let message = format!(
         "{why}{said}: it does not know that this worker is there, and jobs lapse; every form is tried again at each interval"
     );
-    LogRecord::new(Level::Warn, message).about(Fields::of_error("refused", why))
+    LogRecord::new(Level::Warn, message).about(RecordFields::of_error("refused", why))
 }
 
 /// FETCHes are taken in this form from now on.

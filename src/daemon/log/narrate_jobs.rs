@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, Fields, LogRecord, NAME_BYTES, clipped};
+use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
 use crate::lifecycle::api::ids::{HolderId, JobId};
 use crate::lifecycle::api::job::{JobError, Subject};
@@ -29,7 +29,7 @@ struct Failing {
 
 /// What is known of a job that is under way.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownJob {
     /// When it was given to a worker, on the monotonic clock.
     began: Option<Duration>,
     failing: Option<Failing>,
@@ -40,7 +40,7 @@ struct Known {
 pub struct JobNarrator {
     /// By type: jobs that no connection takes come in crowds.
     unhandled: BTreeMap<String, Throttle>,
-    known: BTreeMap<JobId, Known>,
+    known: BTreeMap<JobId, KnownJob>,
     completed: u64,
 }
 
@@ -62,7 +62,7 @@ impl JobNarrator {
         }
     }
 
-    fn known(&mut self, job: &JobId) -> Option<&mut Known> {
+    fn known(&mut self, job: &JobId) -> Option<&mut KnownJob> {
         let has_room = self.known.len() < MOST_JOBS || self.known.contains_key(job);
         has_room.then(|| self.known.entry(job.clone()).or_default())
     }
@@ -77,7 +77,7 @@ impl JobNarrator {
         if let Some(known) = self.known(&job.id) {
             known.began = Some(now);
         }
-        let fields = Fields::of_job(job, Some("active")).with("connection", connection.0);
+        let fields = RecordFields::of_job(job, Some("active")).with("connection", connection.0);
         LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
     }
 
@@ -175,7 +175,7 @@ impl JobNarrator {
             "Job execution timed out{}; its handler is told to stop",
             after.unwrap_or_default()
         );
-        let fields = Fields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
+        let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
         LogRecord::new(Level::Error, message).about(fields)
     }
 
@@ -263,5 +263,5 @@ fn attempts(job: &Subject) -> String {
 }
 
 fn note(level: Level, job: &Subject, state: Option<&'static str>, message: &str) -> LogRecord {
-    LogRecord::new(level, message).about(Fields::of_job(job, state))
+    LogRecord::new(level, message).about(RecordFields::of_job(job, state))
 }

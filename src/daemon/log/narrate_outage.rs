@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, kind_and_reason, warn};
 use crate::lifecycle::api::call::{Failure, FailureClass};
@@ -58,7 +58,7 @@ impl OutageNarrator {
         self.cause = words.map(str::to_owned);
         let (kind, why) = kind_and_reason(outage.failure);
         let cause = words.unwrap_or(why);
-        warn(format_args!("backend {}: {cause}", self.url)).about(Fields::of_error(kind, cause))
+        warn(format_args!("backend {}: {cause}", self.url)).about(RecordFields::of_error(kind, cause))
     }
 
     /// The outage goes on, another minute later.
@@ -78,7 +78,7 @@ impl OutageNarrator {
             Some(Duration::ZERO) => message.push_str("; reservations have lapsed, the backend may give jobs to others"),
             Some(left) => message.push_str(&format!("; reservations lapse in {}", roughly(left))),
         }
-        let fields = Fields::of_error(kind, cause)
+        let fields = RecordFields::of_error(kind, cause)
             .with("outage_ms", milliseconds(outage.lasted))
             .with("failed_requests", outage.failed)
             .with("waiting_outcomes", outage.waiting)
@@ -91,7 +91,7 @@ impl OutageNarrator {
         self.is_away = false;
         self.cause = None;
         let failed = several(outage.failed, "request");
-        let fields = Fields::default()
+        let fields = RecordFields::default()
             .with("outage_ms", milliseconds(outage.lasted))
             .with("failed_requests", outage.failed);
         info(format_args!(
@@ -109,7 +109,7 @@ impl OutageNarrator {
         warn(format_args!(
             "the backend comes and goes: {requests} failed within a minute{cause}"
         ))
-        .about(Fields::default().with("failed_requests", failed))
+        .about(RecordFields::default().with("failed_requests", failed))
     }
 
     /// A request failed, and the answer, or whoever did not get one, says this of it.
@@ -135,7 +135,7 @@ impl OutageNarrator {
         let seldom = self.failures.entry((what, kind)).or_insert(Throttle::every(EVERY));
         let due = if is_of_the_outage { None } else { seldom.is_due_at(now) };
         let (level, more) = due.map_or((Level::Debug, String::new()), |more| (level, more));
-        let fields = Fields::of_error(kind, why)
+        let fields = RecordFields::of_error(kind, why)
             .naming(job)
             .with("request", what)
             .with_any("retry_ms", retry_in.map(milliseconds));

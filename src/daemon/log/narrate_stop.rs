@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{because_of, info, jobs, warn};
 use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::words::Reason;
@@ -38,7 +38,7 @@ fn name(force: Force) -> String {
 pub fn began(held: usize, forced: Option<Force>) -> LogRecord {
     let (why, fields) = match forced {
         Some(force) => (format!("forced by {}", name(force)), because_of(force.by)),
-        None => ("the grace period is over".to_owned(), Fields::default()),
+        None => ("the grace period is over".to_owned(), RecordFields::default()),
     };
     let fields = fields.with("active_jobs", held);
     if held == 0 {

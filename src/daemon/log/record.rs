@@ -105,7 +105,7 @@ impl Category {
 
 /// A job, as far as the log is concerned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct About {
+struct RecordAbout {
     id: String,
     kind: String,
     queue: String,
@@ -114,7 +114,7 @@ struct About {
     state: Option<&'static str>,
 }
 
-impl About {
+impl RecordAbout {
     fn new(job: &Subject, state: Option<&'static str>) -> Self {
         Self {
             id: clipped(&job.id.0, NAME_BYTES),
@@ -162,26 +162,26 @@ impl From<usize> for Attribute {
 
 /// What a record says besides its message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct RecordFields {
     category: Category,
-    job: Option<About>,
+    job: Option<RecordAbout>,
     error: Option<(String, String)>,
     attributes: Vec<(&'static str, Attribute)>,
 }
 
-impl Fields {
+impl RecordFields {
     /// About a job, which is in this state now (OJS core's words), or is about to be.
     pub fn of_job(job: &Subject, state: Option<&'static str>) -> Self {
         Self {
             category: Category::Lifecycle,
-            job: Some(About::new(job, state)),
+            job: Some(RecordAbout::new(job, state)),
             ..Self::default()
         }
     }
 
     /// Names a job that it is about, too, if there is one.
     pub fn naming(mut self, job: Option<&Subject>) -> Self {
-        self.job = job.map(|job| About::new(job, None));
+        self.job = job.map(|job| RecordAbout::new(job, None));
         self
     }
 
@@ -238,7 +238,7 @@ pub struct Record<'a> {
     /// The message, for a person.
     pub message: &'a str,
     /// The attributes, for a program.
-    pub fields: &'a Fields,
+    pub fields: &'a RecordFields,
     /// The present incarnation's name, if there was one yet.
     pub worker: Option<&'a str>,
 }
@@ -444,7 +444,7 @@ pub struct LogRecord {
     /// Its message.
     pub message: String,
     /// The attributes of the record.
-    pub fields: Fields,
+    pub fields: RecordFields,
     /// We cannot go on: worse than any level.
     pub is_fatal: bool,
 }
@@ -455,7 +455,7 @@ impl LogRecord {
         Self {
             level,
             message: message.to_string(),
-            fields: Fields::default(),
+            fields: RecordFields::default(),
             is_fatal: false,
         }
     }
@@ -476,13 +476,13 @@ impl LogRecord {
     }
 
     /// With these fields in place of none.
-    pub fn about(mut self, fields: Fields) -> Self {
+    pub fn about(mut self, fields: RecordFields) -> Self {
         self.fields = fields;
         self
     }
 
     /// With what `add` makes of its fields.
-    pub fn and(mut self, add: impl FnOnce(Fields) -> Fields) -> Self {
+    pub fn and(mut self, add: impl FnOnce(RecordFields) -> RecordFields) -> Self {
         self.fields = add(self.fields);
         self
     }

@@ -22,7 +22,7 @@ fn job(id: &str, kind: &str) -> Arc<Subject> {
     })
 }
 
-fn record<'a>(message: &'a str, fields: &'a Fields) -> Record<'a> {
+fn record<'a>(message: &'a str, fields: &'a RecordFields) -> Record<'a> {
     Record {
         at: jiff::Timestamp::constant(1_771_192_800, 123_000_000),
         severity: Severity::Usual(Level::Warn),
@@ -34,7 +34,7 @@ fn record<'a>(message: &'a str, fields: &'a Fields) -> Record<'a> {
 
 #[test]
 fn a_record_has_the_fields_of_the_document_in_its_order() {
-    let fields = Fields::of_job(&job("j1", "email.send"), Some("retryable"))
+    let fields = RecordFields::of_job(&job("j1", "email.send"), Some("retryable"))
         .error("ValueError", "no \"such\" address")
         .with("duration_ms", 12_u64)
         .with_any("signal", Some("SIGTERM"))
@@ -55,7 +55,7 @@ fn a_record_has_the_fields_of_the_document_in_its_order() {
 
 #[test]
 fn what_is_not_known_is_not_there() {
-    let fields = Fields::default();
+    let fields = RecordFields::default();
     let record = Record {
         worker: None,
         severity: Severity::Fatal,
@@ -73,13 +73,13 @@ fn what_is_not_known_is_not_there() {
 
 #[test]
 fn for_a_person_there_is_the_time_the_job_and_the_error() {
-    let fields = Fields::of_job(&job("j1", "email.send"), None).error("ValueError", "no such address");
+    let fields = RecordFields::of_job(&job("j1", "email.send"), None).error("ValueError", "no such address");
     assert_eq!(
         record("Job failed, will retry", &fields).line(Format::Text),
         "22:00:00.123Z ojs-init: warn: Job failed, will retry: ValueError: no such address [job j1, email.send, attempt \
          2]\n"
     );
-    let fields = Fields::of_error("not_sent", "it did not get to the backend");
+    let fields = RecordFields::of_error("not_sent", "it did not get to the backend");
     assert_eq!(
         record("heartbeat failed: it did not get to the backend", &fields).line(Format::Text),
         "22:00:00.123Z ojs-init: warn: heartbeat failed: it did not get to the backend\n"
@@ -88,7 +88,7 @@ fn for_a_person_there_is_the_time_the_job_and_the_error() {
 
 #[test]
 fn a_line_stays_a_line_and_a_terminal_as_it_is() {
-    let fields = Fields::of_job(&job("a\nb\u{1b}[31m", "\u{9b}1m"), None);
+    let fields = RecordFields::of_job(&job("a\nb\u{1b}[31m", "\u{9b}1m"), None);
     for format in [Format::Text, Format::Json] {
         let line = record("\u{7}\r\n", &fields).line(format);
         let inner = line.strip_suffix('\n').unwrap_or_default();
@@ -100,7 +100,7 @@ fn a_line_stays_a_line_and_a_terminal_as_it_is() {
 fn a_record_goes_through_a_pipe_in_one_piece_however_much_somebody_sends() {
     for c in ["x", "\u{1}", "\"", "€", "\u{1f4a9}"] {
         let long = c.repeat(1 << 20);
-        let fields = Fields::of_job(&job(&long, &long), Some("retryable"))
+        let fields = RecordFields::of_job(&job(&long, &long), Some("retryable"))
             .error(&long, &long)
             .with("one", long.as_str())
             .with("two", long.as_str())
@@ -126,7 +126,7 @@ fn a_record_goes_through_a_pipe_in_one_piece_however_much_somebody_sends() {
 #[test]
 fn what_fits_is_not_cut() {
     let (message, error) = ("m".repeat(MESSAGE_BYTES - 5), "e".repeat(ERROR_MESSAGE_BYTES - 5));
-    let fields = Fields::of_error("kind", &error);
+    let fields = RecordFields::of_error("kind", &error);
     let line = record(&message, &fields).line(Format::Json);
     assert!(line.contains(&message) && line.contains(&error) && !line.contains(CUT));
 }

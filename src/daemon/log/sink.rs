@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Metadata};
 
-use crate::daemon::log::record::{Category, Fields, Format, LogRecord, Record, Severity};
+use crate::daemon::log::record::{Category, Format, LogRecord, Record, RecordFields, Severity};
 use crate::os::{clock, stdio, threads};
 use crate::wire::text::several;
 
@@ -83,7 +83,7 @@ pub fn set_worker(worker: &str) {
 
 /// What we cannot go on after, as a line of the log; none before there is a log.
 pub fn fatal(message: &str) -> Option<String> {
-    let fields = Fields::of(Category::Error);
+    let fields = RecordFields::of(Category::Error);
     LOG.get().map(|sink| sink.line(Severity::Fatal, message, &fields))
 }
 
@@ -162,7 +162,7 @@ impl log::Log for Macros {
 
     fn log(&self, record: &log::Record<'_>) {
         if let Some(sink) = LOG.get().filter(|sink| sink.wants(record.metadata())) {
-            sink.say(record.level(), &record.args().to_string(), &Fields::default());
+            sink.say(record.level(), &record.args().to_string(), &RecordFields::default());
         }
     }
 
@@ -192,7 +192,7 @@ impl Sink {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line(&self, severity: Severity, message: &str, fields: &Fields) -> String {
+    fn line(&self, severity: Severity, message: &str, fields: &RecordFields) -> String {
         // Nobody waits for this one: a panic may be what is told of, and its thread may have it.
         let worker = match self.worker.try_read() {
             Ok(worker) => worker.clone(),
@@ -209,7 +209,7 @@ impl Sink {
         record.line(self.format)
     }
 
-    fn say(&'static self, level: Level, message: &str, fields: &Fields) {
+    fn say(&'static self, level: Level, message: &str, fields: &RecordFields) {
         self.add(self.line(Severity::Usual(level), message, fields), level);
     }
 
@@ -270,7 +270,7 @@ impl Sink {
     fn loss(&self, dropped: u64) -> String {
         let records = several(dropped, "log record");
         let message = format!("{records} dropped: standard error is too slow");
-        let fields = Fields::default().with("dropped", dropped);
+        let fields = RecordFields::default().with("dropped", dropped);
         self.line(Severity::Usual(Level::Warn), &message, &fields)
     }
 }

@@ -40,13 +40,13 @@ const WRITER_STACK_BYTES: usize = 32 * 1024;
 /// The open file, if there is one.
 #[derive(Debug, Default)]
 pub struct TerminationLog {
-    target: Option<Arc<Target>>,
+    target: Option<Arc<TerminationFile>>,
     writer: Option<Writer>,
 }
 
 /// The file that is written to.
 #[derive(Debug)]
-struct Target {
+struct TerminationFile {
     file: File,
     /// The file, as messages name it.
     name: String,
@@ -80,7 +80,7 @@ impl TerminationLog {
     pub fn open_for_error(configured: Option<&Path>) -> Self {
         let path = configured.unwrap_or(Path::new(USUAL_PATH));
         let file = if path == Path::new(OFF) { None } else { open(path).ok() };
-        let target = file.map(|file| Target {
+        let target = file.map(|file| TerminationFile {
             file,
             name: path.display().to_string(),
             has_failed: AtomicBool::new(false),
@@ -120,7 +120,7 @@ impl TerminationLog {
 }
 
 impl Writer {
-    fn start(target: &Arc<Target>) -> Option<Self> {
+    fn start(target: &Arc<TerminationFile>) -> Option<Self> {
         let (texts, to_write) = mpsc::sync_channel::<String>(MOST_WAITING);
         let (is_there, over) = mpsc::channel::<()>();
         let target = Arc::clone(target);
@@ -140,7 +140,7 @@ impl Writer {
     }
 }
 
-impl Target {
+impl TerminationFile {
     fn replace(&self, text: &str) {
         if let Err(error) = self.try_replace(text)
             && !self.has_failed.swap(true, Ordering::Relaxed)
@@ -158,14 +158,14 @@ impl Target {
 }
 
 /// The file, nothing where there shall be none, or why it cannot be used.
-fn look(config: &Config) -> Result<Option<Target>, String> {
+fn look(config: &Config) -> Result<Option<TerminationFile>, String> {
     let configured = config.paths.termination_log.as_deref();
     if config.mode == Mode::None || configured == Some(Path::new(OFF)) {
         return Ok(None);
     }
     let name = config.settings.describe(&keys::TERMINATION_LOG);
     match open(configured.unwrap_or(Path::new(USUAL_PATH))) {
-        Ok(file) => Ok(Some(Target {
+        Ok(file) => Ok(Some(TerminationFile {
             file,
             name,
             has_failed: AtomicBool::new(false),
@@ -213,7 +213,7 @@ mod tests {
         let (done, is_done) = mpsc::channel();
         thread::spawn(move || {
             let mut log = TerminationLog {
-                target: Some(Arc::new(Target {
+                target: Some(Arc::new(TerminationFile {
                     file: File::open("/dev/null").unwrap(),
                     name: String::new(),
                     has_failed: AtomicBool::new(false),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use log::Level;
 
-use crate::daemon::log::record::{Fields, LogRecord};
+use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::words::{Reason, WorkerState};
 use crate::wire::text::{asked_by, several};
@@ -25,14 +25,14 @@ pub fn jobs(count: impl fmt::Display) -> String {
 }
 
 /// Who asked for it, and with which signal.
-pub fn because_of(reason: Reason) -> Fields {
+pub fn because_of(reason: Reason) -> RecordFields {
     let signal = match reason {
         Reason::Sigterm | Reason::Sigint | Reason::Sigquit | Reason::Sigtstp | Reason::Sigcont => {
             Some(asked_by(reason))
         }
         Reason::Server | Reason::Control | Reason::Prestop | Reason::Worker => None,
     };
-    Fields::default()
+    RecordFields::default()
         .with("reason", reason.name())
         .with_any("signal", signal)
 }

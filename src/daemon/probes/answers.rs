@@ -35,13 +35,13 @@ pub struct ProbeContext<'a> {
 /// Makes the responses to probes.
 #[derive(Debug, Default)]
 pub struct ProbeAnswers {
-    metrics: Option<Shared>,
-    status: Option<Shared>,
+    metrics: Option<SharedPage>,
+    status: Option<SharedPage>,
 }
 
 /// A response that several connections may share, and when it was made.
 #[derive(Debug)]
-struct Shared {
+struct SharedPage {
     at: Moment,
     to_get: Arc<[u8]>,
     to_head: Arc<[u8]>,
@@ -78,7 +78,7 @@ impl ProbeAnswers {
 /// What there is, or what is made now when there is nothing or it has stayed for long enough: the response to GET, and
 /// that to HEAD.
 fn shared(
-    kept: &mut Option<Shared>,
+    kept: &mut Option<SharedPage>,
     stays: Duration,
     wants_body: bool,
     now: Moment,
@@ -87,7 +87,7 @@ fn shared(
     let fresh = kept.take().filter(|shared| shared.at.elapsed(now) < stays);
     let shared = kept.insert(fresh.unwrap_or_else(|| {
         let [to_get, to_head] = make().map(Arc::from);
-        Shared {
+        SharedPage {
             at: now,
             to_get,
             to_head,

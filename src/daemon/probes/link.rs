@@ -32,7 +32,7 @@ enum Stage {
 
 /// What is to be done with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum LinkProgress {
     /// More comes, or there is more to do.
     Open,
     /// It has its response, and is closed soon.
@@ -74,25 +74,25 @@ impl ProbeLink {
     }
 
     /// Goes as far as it can in one turn. `answer` gives the response to a request.
-    pub fn proceed(&mut self, mut answer: impl FnMut(ProbeRequest) -> Arc<[u8]>) -> Progress {
+    pub fn proceed(&mut self, mut answer: impl FnMut(ProbeRequest) -> Arc<[u8]>) -> LinkProgress {
         let was_closing = matches!(self.stage, Stage::Closing(_));
         for _ in 0..STEPS_PER_TURN {
             match self.step(&mut answer) {
                 Ok(true) => {}
-                Ok(false) => return Progress::Over,
+                Ok(false) => return LinkProgress::Over,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.is_ready = false;
                     break;
                 }
                 // Gone: nobody waits for a response any more.
-                Err(_) => return Progress::Over,
+                Err(_) => return LinkProgress::Over,
             }
         }
         if !was_closing && matches!(self.stage, Stage::Closing(_)) {
-            Progress::Answered
+            LinkProgress::Answered
         } else {
-            Progress::Open
+            LinkProgress::Open
         }
     }
 

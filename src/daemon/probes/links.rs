@@ -12,8 +12,8 @@ use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
 use crate::daemon::probes::answers::{ProbeAnswers, ProbeContext};
-use crate::daemon::probes::link::{Origin, ProbeLink, Progress};
-use crate::daemon::tokens::{PROBE_SLOTS, Source};
+use crate::daemon::probes::link::{LinkProgress, Origin, ProbeLink};
+use crate::daemon::tokens::{PROBE_SLOTS, TokenOwner};
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::timers::Timers;
 
@@ -60,7 +60,7 @@ impl ProbeLinks {
     ///
     /// What epoll says.
     pub fn new(listener: TcpListener, registry: &Registry) -> io::Result<Self> {
-        let (source, complaint) = (Source::ProbeListener, "cannot take a probe's connection: ");
+        let (source, complaint) = (TokenOwner::ProbeListener, "cannot take a probe's connection: ");
         Ok(Self {
             acceptor: Acceptor::new(listener, source, ACCEPTS_PER_TURN, complaint, registry)?,
             links: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl ProbeLinks {
         now: Moment,
     ) {
         let Some(slot) = self.room(registry) else { return };
-        let (token, interest) = (Source::Probe(slot).token(), Interest::READABLE | Interest::WRITABLE);
+        let (token, interest) = (TokenOwner::Probe(slot).token(), Interest::READABLE | Interest::WRITABLE);
         if let Err(error) = registry.register(&mut stream, token, interest) {
             return self
                 .acceptor
@@ -165,11 +165,11 @@ impl ProbeLinks {
     fn proceed(&mut self, slot: usize, sources: &ProbeContext<'_>, registry: &Registry, now: Moment) {
         let Some(link) = self.links.get_mut(&slot) else { return };
         match link.proceed(|request| self.answers.respond(request, sources, now)) {
-            Progress::Open => {}
-            Progress::Answered => self
+            LinkProgress::Open => {}
+            LinkProgress::Answered => self
                 .deadlines
                 .arm_at_latest(Due::Connection(slot), now.after(CLOSING_PATIENCE)),
-            Progress::Over => self.hang_up(slot, registry),
+            LinkProgress::Over => self.hang_up(slot, registry),
         }
     }
 

@@ -9,7 +9,7 @@ use mio::net::TcpListener;
 use socket2::{Domain, Socket, Type};
 
 use crate::config::{Config, Listen, keys};
-use crate::daemon::start::NotStarted;
+use crate::daemon::start::StartFailure;
 use crate::exit::Exit;
 use crate::os::clock;
 
@@ -36,7 +36,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// # Errors
 ///
 /// An address that somebody set is in use, or not to be had: a matter of configuration.
-pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
+pub fn listen(config: &Config) -> Result<Option<TcpListener>, StartFailure> {
     let Some(address) = address(config) else {
         return Ok(None);
     };
@@ -57,7 +57,7 @@ pub fn listen(config: &Config) -> Result<Option<TcpListener>, NotStarted> {
             );
             Ok(None)
         }
-        Err(error) => Err(NotStarted {
+        Err(error) => Err(StartFailure {
             message: format!(
                 "{}: cannot listen there: {error}; set another address, port 0 for any free one, or off",
                 config.settings.describe(&keys::LISTEN)

@@ -16,14 +16,14 @@ pub struct Allowed {
 
 /// Why somebody may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum NotAdmitted {
     /// It has no pid here, so it could not be watched, and where jobs are lost that would go unnoticed.
     OtherPidNamespace,
     /// It runs as a user that nobody allowed.
     User(u32),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for NotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherPidNamespace => f.write_str(
@@ -38,7 +38,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for NotAdmitted {}
 
 impl Allowed {
     /// Us, root, the child, which runs as `child` (`None`: as we do), and `socket_users`.
@@ -78,15 +78,15 @@ impl Allowed {
 ///
 /// # Errors
 ///
-/// It may not: see [`Refusal`].
-pub fn may_connect(peer: &Peer, allowed: &Allowed) -> Result<(), Refusal> {
+/// It may not: see [`NotAdmitted`].
+pub fn may_connect(peer: &Peer, allowed: &Allowed) -> Result<(), NotAdmitted> {
     if peer.pid.is_none() {
-        return Err(Refusal::OtherPidNamespace);
+        return Err(NotAdmitted::OtherPidNamespace);
     }
     if allowed.contains(peer.uid) {
         Ok(())
     } else {
-        Err(Refusal::User(peer.uid))
+        Err(NotAdmitted::User(peer.uid))
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         }
         // The child's groups are no users.
         for uid in [1, 501, 1001, 1002, 2002, u32::MAX] {
-            assert_eq!(may_connect(&peer(uid), &allowed), Err(Refusal::User(uid)));
+            assert_eq!(may_connect(&peer(uid), &allowed), Err(NotAdmitted::User(uid)));
         }
     }
 
@@ -134,14 +134,14 @@ mod tests {
             ..allowed(&[])
         };
         assert_eq!(may_connect(&peer(500), &allowed), Ok(()));
-        assert_eq!(may_connect(&peer(CHILD), &allowed), Err(Refusal::User(CHILD)));
+        assert_eq!(may_connect(&peer(CHILD), &allowed), Err(NotAdmitted::User(CHILD)));
     }
 
     #[test]
     fn a_peer_of_another_pid_namespace_is_refused_whoever_it_is() {
         for uid in [0, 500, CHILD] {
             let peer = Peer { pid: None, ..peer(uid) };
-            assert_eq!(may_connect(&peer, &allowed(&[])), Err(Refusal::OtherPidNamespace));
+            assert_eq!(may_connect(&peer, &allowed(&[])), Err(NotAdmitted::OtherPidNamespace));
         }
     }
 
@@ -163,10 +163,10 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        assert!(Refusal::User(7).to_string().contains("user 7"));
-        assert!(Refusal::User(7).to_string().contains("OJS_SOCKET_USERS"));
+        assert!(NotAdmitted::User(7).to_string().contains("user 7"));
+        assert!(NotAdmitted::User(7).to_string().contains("OJS_SOCKET_USERS"));
         assert!(
-            Refusal::OtherPidNamespace
+            NotAdmitted::OtherPidNamespace
                 .to_string()
                 .contains("share the process namespace")
         );

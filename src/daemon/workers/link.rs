@@ -40,13 +40,13 @@ const CONTROL_BYTES: usize = 4 << 20;
 
 /// What may still be read in this turn.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ReadBudget {
     bytes: usize,
     frames: usize,
     share: usize,
 }
 
-impl Budget {
+impl ReadBudget {
     /// That of a whole turn in which so many connections are to be read.
     pub fn of_a_turn(connections: usize) -> Self {
         let share = BYTES_PER_TURN / connections.max(1);
@@ -130,7 +130,7 @@ impl WorkerLink {
     }
 
     /// Reads its share of this turn.
-    pub fn read(&mut self, budget: &mut Budget, buffer: &mut [u8], events: &mut VecDeque<Event>) -> Link {
+    pub fn read(&mut self, budget: &mut ReadBudget, buffer: &mut [u8], events: &mut VecDeque<Event>) -> Link {
         let mut share = budget.share;
         while share > 0 && !budget.is_spent() {
             let most = share.min(budget.bytes).min(self.last_bytes.unwrap_or(usize::MAX));

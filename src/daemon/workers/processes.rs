@@ -8,7 +8,7 @@ use log::{debug, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
-use crate::daemon::tokens::Source;
+use crate::daemon::tokens::TokenOwner;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::ids::ProcessId;
 use crate::os::pidfd::ProcessWatch;
@@ -130,7 +130,7 @@ impl Processes {
     fn watch(&mut self, id: ProcessId, watch: ProcessWatch, registry: &Registry) {
         if let Some(descriptor) = watch.as_fd() {
             let descriptor: RawFd = descriptor.as_raw_fd();
-            let token = Source::Process(number(id)).token();
+            let token = TokenOwner::Process(number(id)).token();
             if let Err(error) = registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
                 warn!("cannot watch process {id}: {error}");
             }

@@ -10,8 +10,8 @@ use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
 use crate::daemon::runtime::admission::{Allowed, may_connect};
-use crate::daemon::tokens::Source;
-use crate::daemon::workers::link::{Budget, Link, READ_BYTES, WorkerLink};
+use crate::daemon::tokens::TokenOwner;
+use crate::daemon::workers::link::{Link, READ_BYTES, ReadBudget, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::event::Event;
 use crate::lifecycle::api::frames::ToWorker;
@@ -56,7 +56,7 @@ impl WorkerSocket {
     /// What epoll says.
     pub fn new(listener: Listener, allowed: Allowed, hello: HelloContext, registry: &Registry) -> io::Result<Self> {
         Ok(Self {
-            acceptor: Acceptor::new(listener, Source::WorkerSocket, ACCEPTS_PER_TURN, "", registry)?,
+            acceptor: Acceptor::new(listener, TokenOwner::WorkerSocket, ACCEPTS_PER_TURN, "", registry)?,
             allowed,
             hello,
             most: most_connections(process::open_files_limit()),
@@ -88,7 +88,7 @@ impl WorkerSocket {
     pub fn turn(&mut self, processes: &mut Processes, registry: &Registry, events: &mut VecDeque<Event>) {
         self.accept(processes, registry, events);
         let readable = self.readable();
-        let mut budget = Budget::of_a_turn(readable.len());
+        let mut budget = ReadBudget::of_a_turn(readable.len());
         for id in readable {
             if budget.is_spent() {
                 return;
@@ -202,7 +202,10 @@ impl WorkerSocket {
         let process = processes.id_of(watch, registry);
         self.next_connection += 1;
         let id = HolderId(self.next_connection);
-        let (token, interest) = (Source::Connection(id).token(), Interest::READABLE | Interest::WRITABLE);
+        let (token, interest) = (
+            TokenOwner::Connection(id).token(),
+            Interest::READABLE | Interest::WRITABLE,
+        );
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return self.acceptor.warn(format_args!("cannot watch a connection: {error}"));
         }

@@ -27,7 +27,7 @@ const LOOK_FOR: Duration = Duration::from_secs(6 * 60);
 
 /// What a look at such a delivery means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum LookVerdict {
     /// It is ours.
     Ours,
     /// It is not, for this reason.
@@ -89,11 +89,11 @@ impl Lifecycle {
         self.judge_redelivered(claim, verdict);
     }
 
-    fn judge_redelivered(&mut self, claim: Claim, verdict: Verdict) {
+    fn judge_redelivered(&mut self, claim: Claim, verdict: LookVerdict) {
         match verdict {
-            Verdict::Ours => self.jobs.is_by_itself(claim),
-            Verdict::Void(why) => self.comes_to_nothing(claim, why),
-            Verdict::Unknown => self.let_reservation_expire(
+            LookVerdict::Ours => self.jobs.is_by_itself(claim),
+            LookVerdict::Void(why) => self.comes_to_nothing(claim, why),
+            LookVerdict::Unknown => self.let_reservation_expire(
                 claim,
                 "it came again while its outcome was on its way, and whether it is ours cannot be told",
             ),
@@ -107,7 +107,7 @@ impl Lifecycle {
         if again.since.is_some_and(|since| since.elapsed(now) >= LOOK_FOR) {
             // In an outage of this length the reservation is over: heartbeats did not get through either.
             let verdict = if is_of_an_outage(failure) {
-                Verdict::Unknown
+                LookVerdict::Unknown
             } else {
                 by_itself(job)
             };
@@ -168,26 +168,28 @@ impl Lifecycle {
 }
 
 /// What the backend shows.
-fn by_look(job: &Job, view: &JobView) -> Verdict {
+fn by_look(job: &Job, view: &JobView) -> LookVerdict {
     let is_new = |before| view.reservation.differs_from(before);
     match view.state {
-        JobState::Active if !is_ours(job, view) => Verdict::Void("another reservation of it is the one that counts"),
-        JobState::Active if job.again.as_ref().is_some_and(|again| is_new(&again.before)) => Verdict::Ours,
+        JobState::Active if !is_ours(job, view) => {
+            LookVerdict::Void("another reservation of it is the one that counts")
+        }
+        JobState::Active if job.again.as_ref().is_some_and(|again| is_new(&again.before)) => LookVerdict::Ours,
         // Active, and nothing says since when; or we may not look, or the backend does not find it.
         JobState::Active | JobState::Hidden | JobState::Missing => by_itself(job),
-        JobState::Cancelled => Verdict::Void("it was cancelled"),
+        JobState::Cancelled => LookVerdict::Void("it was cancelled"),
         JobState::Completed | JobState::Elsewhere => {
-            Verdict::Void("the outcome that was on its way has ended it as well")
+            LookVerdict::Void("the outcome that was on its way has ended it as well")
         }
     }
 }
 
 /// Where nobody shows anything, the delivery decides: whether it is another reservation than the one before.
-fn by_itself(job: &Job) -> Verdict {
+fn by_itself(job: &Job) -> LookVerdict {
     let is_new = |again: &Again| job.delivery.reservation.differs_from(&again.before);
     if job.again.as_ref().is_none_or(is_new) {
-        Verdict::Ours
+        LookVerdict::Ours
     } else {
-        Verdict::Unknown
+        LookVerdict::Unknown
     }
 }

@@ -18,7 +18,7 @@ use crate::lifecycle::backend::backoff::{restart_pause, shortage_pause};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::worker::blame::Blame;
-use crate::lifecycle::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, State};
+use crate::lifecycle::worker::supervision::{MAX_RESTARTS, RESTART_WINDOW, WorkerProcessState};
 use crate::signal::Signal;
 
 /// How long after a process of the worker was ended, and had its grace, the end of the worker counts as a consequence: a
@@ -45,7 +45,7 @@ const SHORTAGE_WINDOW: Duration = Duration::from_secs(10);
 
 impl Lifecycle {
     pub(in crate::lifecycle) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, now: Moment) {
-        self.worker.state = State::Alive(process);
+        self.worker.state = WorkerProcessState::Alive(process);
         self.worker.started_at = now;
         self.worker.ready_since = None;
         self.worker.shortages = 0;
@@ -78,7 +78,7 @@ impl Lifecycle {
                 }
                 let pause = shortage_pause(self.worker.shortages);
                 self.worker.shortages += 1;
-                self.worker.state = State::Postponed;
+                self.worker.state = WorkerProcessState::Postponed;
                 self.timers.arm(Timer::Start, now.after(pause));
             }
             // One that has run before may run again when the shortage is over.
@@ -91,12 +91,12 @@ impl Lifecycle {
     fn will_not_start(&mut self, status: u8, now: Moment) {
         self.worker.refused_with = Some(status);
         self.worker.ended_for = None;
-        self.worker.state = State::Over;
+        self.worker.state = WorkerProcessState::Over;
         self.go(Trigger::WorkerLost, Reason::Worker, now);
     }
 
     pub(in crate::lifecycle) fn worker_ended(&mut self, ended: Ended, now: Moment) {
-        let State::Alive(process) = self.worker.state else {
+        let WorkerProcessState::Alive(process) = self.worker.state else {
             return;
         };
         let oom_kills = std::mem::take(&mut self.worker.oom_kills);
@@ -104,7 +104,7 @@ impl Lifecycle {
         let manner = self.manner(ended);
         self.worker.ended = Some(end);
         self.worker.ran = self.worker.up(now);
-        self.worker.state = State::Clearing {
+        self.worker.state = WorkerProcessState::Clearing {
             process,
             children_left: true,
             is_asked: false,
@@ -155,7 +155,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn reaped(&mut self, are_left: bool, now: Moment) {
-        let State::Clearing {
+        let WorkerProcessState::Clearing {
             children_left,
             is_asked,
             is_killed,
@@ -193,7 +193,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn kill_descendants(&mut self, now: Moment) {
-        if let State::Clearing { is_killed, .. } = &mut self.worker.state {
+        if let WorkerProcessState::Clearing { is_killed, .. } = &mut self.worker.state {
             *is_killed = true;
             self.notify(Notice::Killing);
             self.shutdown.killed(now);
@@ -202,7 +202,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn rescan(&mut self) {
-        let State::Clearing { is_killed, .. } = self.worker.state else {
+        let WorkerProcessState::Clearing { is_killed, .. } = self.worker.state else {
             return;
         };
         self.order(if self.shutdown.is_killing() {
@@ -224,7 +224,7 @@ impl Lifecycle {
 
     /// Whether the worker's descendants are gone, and every process that may still work on a job.
     fn is_cleared(&self) -> bool {
-        let State::Clearing {
+        let WorkerProcessState::Clearing {
             children_left: false, ..
         } = self.worker.state
         else {
@@ -240,7 +240,7 @@ impl Lifecycle {
             self.timers.cancel(timer);
         }
         if self.phase.is_terminating() {
-            self.worker.state = State::Over;
+            self.worker.state = WorkerProcessState::Over;
             return;
         }
         let was_successful = self
@@ -253,13 +253,13 @@ impl Lifecycle {
         if self.may_restart(now) {
             let pause = restart_pause(self.worker.failures);
             self.worker.failures = self.worker.failures.saturating_add(1);
-            self.worker.state = State::Between;
+            self.worker.state = WorkerProcessState::Between;
             self.timers.arm(Timer::Start, now.after(pause));
             let patience = pause.max(self.options.times.drain(Duration::ZERO));
             self.timers.arm(Timer::StartAnyway, now.after(patience));
             self.notify(Notice::RestartIn(pause));
         } else {
-            self.worker.state = State::Over;
+            self.worker.state = WorkerProcessState::Over;
             self.go(Trigger::WorkerLost, Reason::Worker, now);
         }
     }
@@ -288,8 +288,8 @@ impl Lifecycle {
 
     /// Orders a start again for which the system had no process. The next worker's is the business of `settle`.
     pub(in crate::lifecycle) fn start_is_due(&mut self) {
-        if self.worker.state == State::Postponed && !self.phase.is_terminating() {
-            self.worker.state = State::Starting;
+        if self.worker.state == WorkerProcessState::Postponed && !self.phase.is_terminating() {
+            self.worker.state = WorkerProcessState::Starting;
             self.order(Effect::StartWorker);
         }
     }
@@ -302,7 +302,7 @@ impl Lifecycle {
             self.nothing_is_left(now);
             self.resolve_gone_processes(now);
         }
-        if self.worker.state != State::Between || self.phase.is_terminating() {
+        if self.worker.state != WorkerProcessState::Between || self.phase.is_terminating() {
             return;
         }
         let is_pausing = self.timers.deadline_of(Timer::Start).is_some();
@@ -313,7 +313,7 @@ impl Lifecycle {
         self.timers.cancel(Timer::StartAnyway);
         // Whoever is still there spoke for the former incarnation.
         self.close_all_holders(now);
-        self.worker.state = State::Starting;
+        self.worker.state = WorkerProcessState::Starting;
         self.worker.started_at = now;
         self.order(Effect::StartWorker);
     }

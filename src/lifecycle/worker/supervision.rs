@@ -26,7 +26,7 @@ const UNREAPED: Ended = Ended::Signalled(Signal::KILL);
 /// What we know of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Supervision {
-    pub(super) state: State,
+    pub(super) state: WorkerProcessState,
     /// When the present one was started, or ordered.
     pub(super) started_at: Moment,
     /// Since when the present one takes jobs.
@@ -52,7 +52,7 @@ pub(in crate::lifecycle) struct Supervision {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum State {
+pub(super) enum WorkerProcessState {
     /// Its start was ordered.
     Starting,
     /// The system had no process for it; its start will be ordered again.
@@ -75,7 +75,7 @@ pub(super) enum State {
 impl Supervision {
     pub(in crate::lifecycle) fn new(now: Moment) -> Self {
         Self {
-            state: State::Starting,
+            state: WorkerProcessState::Starting,
             started_at: now,
             ready_since: None,
             failures: 0,
@@ -91,26 +91,29 @@ impl Supervision {
     }
 
     pub(in crate::lifecycle) fn is_alive(&self) -> bool {
-        matches!(self.state, State::Alive(_))
+        matches!(self.state, WorkerProcessState::Alive(_))
     }
 
     pub(in crate::lifecycle) fn is_clearing(&self) -> bool {
-        matches!(self.state, State::Clearing { .. })
+        matches!(self.state, WorkerProcessState::Clearing { .. })
     }
 
     /// Whether nothing of it runs, and nothing is about to.
     pub(in crate::lifecycle) fn is_over(&self) -> bool {
         match self.state {
-            State::Postponed | State::Between | State::Over => true,
-            State::Starting | State::Alive(_) | State::Clearing { .. } => false,
+            WorkerProcessState::Postponed | WorkerProcessState::Between | WorkerProcessState::Over => true,
+            WorkerProcessState::Starting | WorkerProcessState::Alive(_) | WorkerProcessState::Clearing { .. } => false,
         }
     }
 
     /// The worker's own process, until nothing of it is left.
     pub(in crate::lifecycle) fn process(&self) -> Option<ProcessId> {
         match self.state {
-            State::Alive(process) | State::Clearing { process, .. } => Some(process),
-            State::Starting | State::Postponed | State::Between | State::Over => None,
+            WorkerProcessState::Alive(process) | WorkerProcessState::Clearing { process, .. } => Some(process),
+            WorkerProcessState::Starting
+            | WorkerProcessState::Postponed
+            | WorkerProcessState::Between
+            | WorkerProcessState::Over => None,
         }
     }
 

@@ -41,7 +41,7 @@ pub(in crate::wire) fn fetched(body: &[u8]) -> Fetched {
     let mut elements = Elements::default();
     let mut parser = serde_json::Deserializer::from_str(text);
     let is_whole =
-        Answer(&mut elements).deserialize(&mut parser).is_ok() && parser.end().is_ok() && text.len() == body.len();
+        FetchAnswer(&mut elements).deserialize(&mut parser).is_ok() && parser.end().is_ok() && text.len() == body.len();
     let found = if elements.jobs.is_empty() {
         elements.job
     } else {
@@ -131,9 +131,9 @@ struct Elements<'a> {
 }
 
 /// The whole answer.
-struct Answer<'s, 'a>(&'s mut Elements<'a>);
+struct FetchAnswer<'s, 'a>(&'s mut Elements<'a>);
 
-impl<'a> DeserializeSeed<'a> for Answer<'_, 'a> {
+impl<'a> DeserializeSeed<'a> for FetchAnswer<'_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -141,7 +141,7 @@ impl<'a> DeserializeSeed<'a> for Answer<'_, 'a> {
     }
 }
 
-impl<'a> Visitor<'a> for Answer<'_, 'a> {
+impl<'a> Visitor<'a> for FetchAnswer<'_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::lifecycle::api::health::{Health, Probe};
 use crate::lifecycle::api::status::Status;
-use crate::wire::health::{Reason, reason};
+use crate::wire::health::{UnhealthyReason, reason};
 use crate::wire::http::head::{self, Head, MAX_HEAD, MAX_HEADERS, NoHead};
 use crate::wire::http::response::{json, response};
 use crate::wire::operator::status;
@@ -35,14 +35,14 @@ pub enum ProbePath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeRequest {
     /// What the request asks for, or why it gets nothing.
-    pub asks: Result<ProbePath, Refusal>,
+    pub asks: Result<ProbePath, ProbeRefusal>,
     /// HEAD gets the head of the response only.
     pub wants_body: bool,
 }
 
 /// Why a request gets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ProbeRefusal {
     /// It is no HTTP/1 request.
     Malformed,
     /// Its head has more than [`MAX_HEAD`] bytes, or too many lines.
@@ -53,7 +53,7 @@ pub enum Refusal {
     MethodNotAllowed,
 }
 
-impl Refusal {
+impl ProbeRefusal {
     fn request(self) -> ProbeRequest {
         ProbeRequest {
             asks: Err(self),
@@ -67,17 +67,17 @@ impl Refusal {
 pub fn read(bytes: &[u8]) -> Option<ProbeRequest> {
     Some(match head::read(bytes)? {
         Ok(head) => request(head),
-        Err(NoHead::Malformed) => Refusal::Malformed.request(),
-        Err(NoHead::TooLarge) => Refusal::TooLarge.request(),
+        Err(NoHead::Malformed) => ProbeRefusal::Malformed.request(),
+        Err(NoHead::TooLarge) => ProbeRefusal::TooLarge.request(),
     })
 }
 
 fn request(head: Head<'_>) -> ProbeRequest {
     let found = PATHS.iter().find(|(known, _)| *known == head.path);
     let asks = match found {
-        None => Err(Refusal::NotFound),
+        None => Err(ProbeRefusal::NotFound),
         Some((_, asked)) if matches!(head.method, "GET" | "HEAD") => Ok(*asked),
-        Some(_) => Err(Refusal::MethodNotAllowed),
+        Some(_) => Err(ProbeRefusal::MethodNotAllowed),
     };
     ProbeRequest {
         asks,
@@ -115,16 +115,16 @@ pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
 
 /// The response to anything else. It says what there is.
 #[must_use]
-pub fn refuse(refusal: Refusal, wants_body: bool) -> Vec<u8> {
+pub fn refuse(refusal: ProbeRefusal, wants_body: bool) -> Vec<u8> {
     let (status, headers, message) = match refusal {
-        Refusal::Malformed => ("400 Bad Request", "", "this is no HTTP/1 request".to_owned()),
-        Refusal::TooLarge => (
+        ProbeRefusal::Malformed => ("400 Bad Request", "", "this is no HTTP/1 request".to_owned()),
+        ProbeRefusal::TooLarge => (
             "431 Request Header Fields Too Large",
             "",
             format!("the head of a request has at most {MAX_HEAD} bytes and {MAX_HEADERS} header lines"),
         ),
-        Refusal::NotFound => ("404 Not Found", "", "there is nothing at this path".to_owned()),
-        Refusal::MethodNotAllowed => (
+        ProbeRefusal::NotFound => ("404 Not Found", "", "there is nothing at this path".to_owned()),
+        ProbeRefusal::MethodNotAllowed => (
             "405 Method Not Allowed",
             "Allow: GET, HEAD\r\n",
             "this path is read with GET or HEAD".to_owned(),
@@ -143,7 +143,7 @@ struct HealthBody {
     status: &'static str,
     state: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    reasons: Vec<Reason>,
+    reasons: Vec<UnhealthyReason>,
 }
 
 #[derive(Serialize)]

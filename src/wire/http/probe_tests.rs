@@ -11,7 +11,7 @@ use crate::lifecycle::api::words::WorkerState;
 const KUBELET: &str = "GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8081\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\n\
                        Connection: close\r\n\r\n";
 
-fn asks(head: &str) -> Result<ProbePath, Refusal> {
+fn asks(head: &str) -> Result<ProbePath, ProbeRefusal> {
     read(head.as_bytes()).unwrap().asks
 }
 
@@ -72,7 +72,7 @@ fn each_path_is_its_own_probe_whatever_the_query_says() {
     ] {
         assert_eq!(
             asks(&format!("GET {path} HTTP/1.1\r\n\r\n")),
-            Err(Refusal::NotFound),
+            Err(ProbeRefusal::NotFound),
             "{path}"
         );
     }
@@ -83,11 +83,14 @@ fn other_methods_are_refused_where_there_is_something() {
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
         assert_eq!(
             asks(&format!("{method} /livez HTTP/1.1\r\n\r\n")),
-            Err(Refusal::MethodNotAllowed)
+            Err(ProbeRefusal::MethodNotAllowed)
         );
-        assert_eq!(asks(&format!("{method} / HTTP/1.1\r\n\r\n")), Err(Refusal::NotFound));
+        assert_eq!(
+            asks(&format!("{method} / HTTP/1.1\r\n\r\n")),
+            Err(ProbeRefusal::NotFound)
+        );
     }
-    assert!(text(refuse(Refusal::MethodNotAllowed, true)).contains("\r\nAllow: GET, HEAD\r\n"));
+    assert!(text(refuse(ProbeRefusal::MethodNotAllowed, true)).contains("\r\nAllow: GET, HEAD\r\n"));
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn what_is_no_http_request_is_malformed() {
         "{}\n",
         "GET /livez HTTP/1.1\r\n: a\r\n\r\n",
     ] {
-        assert_eq!(asks(head), Err(Refusal::Malformed), "{head:?}");
+        assert_eq!(asks(head), Err(ProbeRefusal::Malformed), "{head:?}");
     }
 }
 
@@ -110,12 +113,12 @@ fn a_head_is_bounded_in_bytes_and_in_lines() {
         format!("{begin}{}\r\n\r\n", "a".repeat(size - begin.len() - 4))
     };
     assert_eq!(asks(&padded(MAX_HEAD)), Ok(ProbePath::Probe(Probe::Live)));
-    assert_eq!(asks(&padded(MAX_HEAD + 1)), Err(Refusal::TooLarge));
-    assert_eq!(asks(&padded(2 * MAX_HEAD)[..MAX_HEAD]), Err(Refusal::TooLarge));
+    assert_eq!(asks(&padded(MAX_HEAD + 1)), Err(ProbeRefusal::TooLarge));
+    assert_eq!(asks(&padded(2 * MAX_HEAD)[..MAX_HEAD]), Err(ProbeRefusal::TooLarge));
     assert_eq!(read(&padded(2 * MAX_HEAD).as_bytes()[..MAX_HEAD - 1]), None);
     let lines = |count: usize| format!("GET /livez HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(count));
     assert_eq!(asks(&lines(MAX_HEADERS)), Ok(ProbePath::Probe(Probe::Live)));
-    assert_eq!(asks(&lines(MAX_HEADERS + 1)), Err(Refusal::TooLarge));
+    assert_eq!(asks(&lines(MAX_HEADERS + 1)), Err(ProbeRefusal::TooLarge));
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn a_yes_is_short_and_a_no_says_why() {
 #[test]
 fn head_gets_the_head_that_get_would_get() {
     assert!(!read(b"HEAD / HTTP/1.1\r\n\r\n").unwrap().wants_body);
-    for refusal in [Refusal::NotFound, Refusal::TooLarge] {
+    for refusal in [ProbeRefusal::NotFound, ProbeRefusal::TooLarge] {
         let (with, without) = (text(refuse(refusal, true)), text(refuse(refusal, false)));
         assert_eq!(
             with.split_once("\r\n\r\n").unwrap().0,
@@ -178,10 +181,10 @@ fn metrics_are_prometheus_text_for_get_and_their_head_for_head() {
 #[test]
 fn a_refusal_says_what_there_is() {
     for refusal in [
-        Refusal::NotFound,
-        Refusal::MethodNotAllowed,
-        Refusal::Malformed,
-        Refusal::TooLarge,
+        ProbeRefusal::NotFound,
+        ProbeRefusal::MethodNotAllowed,
+        ProbeRefusal::Malformed,
+        ProbeRefusal::TooLarge,
     ] {
         let said = text(refuse(refusal, true));
         assert!(

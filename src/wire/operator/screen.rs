@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::wire::operator::status_reply::{JobReport, Report};
+use crate::wire::operator::status_reply::{JobReport, StatusReply};
 use crate::wire::text::{active_jobs, several};
 
 /// Columns that lines take at most, however wide the screen is.
@@ -48,7 +48,7 @@ pub struct Screen {
 
 /// The look of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Style {
     Plain,
     Dim,
     Good,
@@ -67,7 +67,7 @@ struct Line {
 /// The lines of a report, at most as many as the screen has: first the instance, then as many jobs as fit, the oldest
 /// first. Nothing in them moves the cursor.
 #[must_use]
-pub fn draw(report: &Report, screen: &Screen) -> Vec<String> {
+pub fn draw(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let mut lines = summary(report, screen);
     lines.truncate(screen.height);
     let total = report.jobs_not_shown.saturating_add(count(report.jobs.len()));
@@ -81,7 +81,7 @@ pub fn draw(report: &Report, screen: &Screen) -> Vec<String> {
         let more = total.saturating_sub(count(fit.min(report.jobs.len())));
         if more > 0 {
             let mut line = Line::new(screen);
-            line.put(Look::Dim, &format!("... and {more} more"));
+            line.put(Style::Dim, &format!("... and {more} more"));
             lines.push(line.text);
         }
     }
@@ -91,7 +91,7 @@ pub fn draw(report: &Report, screen: &Screen) -> Vec<String> {
 /// What became of an instance that was watched: `last` is what it said last, `is_killed` whether that was all that it will
 /// ever say to us.
 #[must_use]
-pub fn farewell(last: Option<&Report>, is_killed: bool) -> String {
+pub fn farewell(last: Option<&StatusReply>, is_killed: bool) -> String {
     let Some(last) = last else {
         return "ojs-init has ended".to_owned();
     };
@@ -119,11 +119,11 @@ pub fn farewell(last: Option<&Report>, is_killed: bool) -> String {
     )
 }
 
-fn summary(report: &Report, screen: &Screen) -> Vec<String> {
+fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = Line::new(screen);
     line.put(
-        Look::Plain,
+        Style::Plain,
         &format!(
             "ojs-init {}, pid {}, up {}",
             report.version,
@@ -162,7 +162,7 @@ fn summary(report: &Report, screen: &Screen) -> Vec<String> {
         let mut line = Line::begin("log", screen);
         let count = report.log_records_dropped;
         line.put(
-            Look::Warning,
+            Style::Warning,
             &format!("{count} records dropped: standard error is too slow"),
         );
         lines.push(line.text);
@@ -170,18 +170,18 @@ fn summary(report: &Report, screen: &Screen) -> Vec<String> {
     lines
 }
 
-fn state(report: &Report, screen: &Screen) -> String {
+fn state(report: &StatusReply, screen: &Screen) -> String {
     let mut line = Line::begin("state", screen);
     let reasons: Vec<&str> = report.reasons.iter().map(|reason| who(reason)).collect();
     let reasons = reasons.join(" and ");
     match report.state.as_str() {
-        "running" => line.put(Look::Good, "running"),
+        "running" => line.put(Style::Good, "running"),
         "quiet" => {
-            line.put(Look::Warning, "quiet");
-            line.put(Look::Plain, &format!(": asked for by {reasons}"));
+            line.put(Style::Warning, "quiet");
+            line.put(Style::Plain, &format!(": asked for by {reasons}"));
         }
         other => {
-            line.put(Look::Bad, other);
+            line.put(Style::Bad, other);
             let phase = match report.phase.as_str() {
                 "delay" => "before the drain",
                 "end_game" => "end game",
@@ -190,7 +190,7 @@ fn state(report: &Report, screen: &Screen) -> String {
             };
             let since = report.terminating_for_ms.map(|since| format!(" for {}", time(since)));
             line.put(
-                Look::Plain,
+                Style::Plain,
                 &format!(
                     ": {phase}; terminating{}, because of {reasons}",
                     since.unwrap_or_default()
@@ -217,7 +217,7 @@ fn who(reason: &str) -> &str {
 }
 
 /// The bar of the time that is left.
-fn left(report: &Report, screen: &Screen) -> Option<String> {
+fn left(report: &StatusReply, screen: &Screen) -> Option<String> {
     let left = report.left_ms?;
     let whole = report.left_of_ms.unwrap_or(left).max(left).max(1);
     // Never more than BAR, and none only when nothing is left.
@@ -229,15 +229,15 @@ fn left(report: &Report, screen: &Screen) -> Option<String> {
         _ => "until the stop phase",
     };
     let mut line = Line::begin("left", screen);
-    let look = if full * 4 > BAR { Look::Plain } else { Look::Bad };
-    line.put(Look::Plain, "[");
+    let look = if full * 4 > BAR { Style::Plain } else { Style::Bad };
+    line.put(Style::Plain, "[");
     line.put(look, &"#".repeat(full));
-    line.put(Look::Dim, &".".repeat(BAR - full));
-    line.put(Look::Plain, &format!("]  {} of {} {until}", time(left), period(whole)));
+    line.put(Style::Dim, &".".repeat(BAR - full));
+    line.put(Style::Plain, &format!("]  {} of {} {until}", time(left), period(whole)));
     Some(line.text)
 }
 
-fn tally(report: &Report) -> String {
+fn tally(report: &StatusReply) -> String {
     let allowed = u64::from(report.concurrency);
     // The lesser of what is allowed and what the worker takes is the most that can be. It may have taken more before.
     let (most, besides) = match report.worker.capacity {
@@ -257,45 +257,48 @@ fn tally(report: &Report) -> String {
     text
 }
 
-fn worker(report: &Report, screen: &Screen) -> String {
+fn worker(report: &StatusReply, screen: &Screen) -> String {
     let worker = &report.worker;
     let mut line = Line::begin("worker", screen);
     let program = fit(&worker.program, 24);
-    line.put(Look::Plain, program.trim_end());
+    line.put(Style::Plain, program.trim_end());
     match (worker.pid, worker.up_ms) {
-        (Some(pid), Some(up)) => line.put(Look::Plain, &format!(", pid {pid}, up {}", time(up))),
+        (Some(pid), Some(up)) => line.put(Style::Plain, &format!(", pid {pid}, up {}", time(up))),
         (Some(_) | None, _) => {
-            line.put(Look::Plain, " ");
-            line.put(Look::Bad, "does not run");
+            line.put(Style::Plain, " ");
+            line.put(Style::Bad, "does not run");
         }
     }
     if let Some(next) = worker.starts_in_ms {
-        line.put(Look::Plain, &format!(", next start in {}", time(next)));
+        line.put(Style::Plain, &format!(", next start in {}", time(next)));
     }
-    line.put(Look::Plain, &format!(", {}", several(worker.restarts, "restart")));
+    line.put(Style::Plain, &format!(", {}", several(worker.restarts, "restart")));
     if worker.pid.is_some() || worker.connections > 0 {
         let connections = several(worker.connections, "connection");
-        line.put(Look::Plain, &format!(", {connections}, {} ready", worker.ready));
+        line.put(Style::Plain, &format!(", {connections}, {} ready", worker.ready));
     }
     line.text
 }
 
-fn backend(report: &Report, screen: &Screen) -> String {
+fn backend(report: &StatusReply, screen: &Screen) -> String {
     let backend = &report.backend;
     let mut line = Line::begin("backend", screen);
     match (backend.reachable, backend.heartbeat_age_ms) {
-        (false, _) => line.put(Look::Bad, "unreachable"),
-        (true, Some(_)) => line.put(Look::Good, "reachable"),
+        (false, _) => line.put(Style::Bad, "unreachable"),
+        (true, Some(_)) => line.put(Style::Good, "reachable"),
         // Nobody has asked it anything yet.
-        (true, None) => line.put(Look::Plain, "not heard of yet"),
+        (true, None) => line.put(Style::Plain, "not heard of yet"),
     }
     match backend.heartbeat_age_ms {
-        Some(age) => line.put(Look::Plain, &format!(", heartbeat {} ago", time(age))),
-        None => line.put(Look::Plain, ", no heartbeat accepted"),
+        Some(age) => line.put(Style::Plain, &format!(", heartbeat {} ago", time(age))),
+        None => line.put(Style::Plain, ", no heartbeat accepted"),
     }
     let interval = period(backend.heartbeat_interval_ms);
-    line.put(Look::Plain, &format!(", one every {interval}"));
-    line.put(Look::Plain, &format!(", {} open", several(backend.requests, "request")));
+    line.put(Style::Plain, &format!(", one every {interval}"));
+    line.put(
+        Style::Plain,
+        &format!(", {} open", several(backend.requests, "request")),
+    );
     line.text
 }
 
@@ -303,7 +306,7 @@ fn heading(screen: &Screen) -> String {
     let (id, kind) = widths(screen);
     let mut line = Line::new(screen);
     line.put(
-        Look::Dim,
+        Style::Dim,
         &format!("{:id$}  {:kind$}  {:>AGE$}  WHERE", "JOB", "TYPE", "AGE"),
     );
     line.text
@@ -314,13 +317,13 @@ fn row(job: &JobReport, screen: &Screen) -> String {
     let mut line = Line::new(screen);
     let age = time(job.age_ms);
     line.put(
-        Look::Plain,
+        Style::Plain,
         &format!("{}  {}  {age:>AGE$}  ", fit(&job.id, id), fit(&job.kind, kind)),
     );
     match (job.cancelled, job.connection) {
-        (true, _) => line.put(Look::Warning, "cancelled"),
-        (false, Some(connection)) => line.put(Look::Plain, &format!("conn {connection}")),
-        (false, None) => line.put(Look::Plain, &job.place),
+        (true, _) => line.put(Style::Warning, "cancelled"),
+        (false, Some(connection)) => line.put(Style::Plain, &format!("conn {connection}")),
+        (false, None) => line.put(Style::Plain, &job.place),
     }
     line.text
 }
@@ -334,7 +337,7 @@ fn widths(screen: &Screen) -> (usize, usize) {
 
 fn field(word: &str, text: &str, screen: &Screen) -> String {
     let mut line = Line::begin(word, screen);
-    line.put(Look::Plain, text);
+    line.put(Style::Plain, text);
     line.text
 }
 
@@ -349,12 +352,12 @@ impl Line {
 
     fn begin(word: &str, screen: &Screen) -> Self {
         let mut line = Self::new(screen);
-        line.put(Look::Dim, &format!("{word:MARGIN$}"));
+        line.put(Style::Dim, &format!("{word:MARGIN$}"));
         line
     }
 
     /// Adds as much of a text as there is room for; nothing after that.
-    fn put(&mut self, look: Look, text: &str) {
+    fn put(&mut self, look: Style, text: &str) {
         let mut part = String::new();
         for character in printable(text).chars() {
             let columns = character.width().unwrap_or(1);
@@ -366,11 +369,11 @@ impl Line {
             part.push(character);
         }
         let colour = match look {
-            Look::Plain => "",
-            Look::Dim => "2",
-            Look::Good => "32",
-            Look::Warning => "33",
-            Look::Bad => "31",
+            Style::Plain => "",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Warning => "33",
+            Style::Bad => "31",
         };
         if self.has_colour && !colour.is_empty() && !part.is_empty() {
             // A text never fails to be written to.

@@ -13,8 +13,8 @@ const NORMAL: Screen = Screen {
 };
 
 /// A worker in the middle of a usual day.
-fn running() -> Report {
-    Report {
+fn running() -> StatusReply {
+    StatusReply {
         ok: true,
         version: "0.1.0".to_owned(),
         pid: 1,
@@ -56,7 +56,7 @@ fn running() -> Report {
             heartbeat_interval_ms: 5_000,
             requests: 1,
         },
-        ..Report::default()
+        ..StatusReply::default()
     }
 }
 
@@ -78,7 +78,7 @@ fn placed(id: &str, place: &str) -> JobReport {
     }
 }
 
-fn quiet() -> Report {
+fn quiet() -> StatusReply {
     let mut report = running();
     report.state = "quiet".to_owned();
     report.phase = "quiet".to_owned();
@@ -88,7 +88,7 @@ fn quiet() -> Report {
     report
 }
 
-fn draining() -> Report {
+fn draining() -> StatusReply {
     let mut report = running();
     report.state = "terminate".to_owned();
     report.phase = "drain".to_owned();
@@ -99,7 +99,7 @@ fn draining() -> Report {
     report
 }
 
-fn stopping() -> Report {
+fn stopping() -> StatusReply {
     let mut report = draining();
     report.phase = "stop".to_owned();
     report.terminating_for_ms = Some(26_000);
@@ -110,7 +110,7 @@ fn stopping() -> Report {
     report
 }
 
-fn without_worker() -> Report {
+fn without_worker() -> StatusReply {
     let mut report = running();
     report.jobs.clear();
     (report.active, report.held, report.waiting, report.reporting) = (0, 0, 0, 0);
@@ -124,7 +124,7 @@ fn without_worker() -> Report {
     report
 }
 
-fn unreachable() -> Report {
+fn unreachable() -> StatusReply {
     let mut report = running();
     report.backend.reachable = false;
     report.backend.heartbeat_age_ms = Some(96_000);
@@ -132,7 +132,7 @@ fn unreachable() -> Report {
     report
 }
 
-fn crowded() -> Report {
+fn crowded() -> StatusReply {
     let mut report = running();
     report.concurrency = 200;
     report.active = 200;
@@ -175,7 +175,7 @@ fn each_situation_looks_as_its_golden_file() {
         ("no_worker", without_worker()),
         ("backend_unreachable", unreachable()),
         ("two_hundred_jobs", crowded()),
-        ("nothing_known", Report::default()),
+        ("nothing_known", StatusReply::default()),
     ];
     for (name, report) in situations {
         assert_looks(name, &draw(&report, &NORMAL));

@@ -8,9 +8,9 @@ use serde::Serialize;
 use crate::lifecycle::api::answer::ShownToOperator;
 use crate::lifecycle::api::health::{Health, Probe};
 use crate::lifecycle::api::status::{Ending, JobPlace, JobStatus, NotRunningBecause, Status};
-use crate::wire::health::{Reason, reason};
+use crate::wire::health::{UnhealthyReason, reason};
 use crate::wire::names;
-use crate::wire::operator::status_reply::{BackendReport, JobReport, Report, WorkerReport};
+use crate::wire::operator::status_reply::{BackendReport, JobReport, StatusReply, WorkerReport};
 use crate::wire::text::milliseconds;
 
 /// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
@@ -46,7 +46,7 @@ struct HealthLine {
     probe: &'static str,
     healthy: bool,
     state: &'static str,
-    reasons: Vec<Reason>,
+    reasons: Vec<UnhealthyReason>,
 }
 
 /// `/status`: what may be shown to whoever reaches the port, and nothing else.
@@ -145,14 +145,14 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
     }
 }
 
-fn report(status: &Status, facts: &InstanceInfo) -> Report {
+fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
     let (worker, backend) = (&status.worker, &status.backend);
     let (ending, exit_status) = match status.ending {
         None => (None, None),
         Some(Ending::Kill) => (Some("kill".to_owned()), None),
         Some(Ending::Exit(exit_status)) => (Some("exit".to_owned()), Some(exit_status)),
     };
-    Report {
+    StatusReply {
         ok: true,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: facts.pid,
@@ -193,7 +193,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> Report {
             heartbeat_interval_ms: milliseconds(backend.interval),
             requests: count(backend.requests),
         },
-        ..Report::default()
+        ..StatusReply::default()
     }
 }
 

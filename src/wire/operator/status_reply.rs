@@ -10,7 +10,7 @@ use crate::wire::text::{escape, is_terminal_control};
 /// What `status` is answered. A name that is missing is `None`, 0 or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Report {
+pub struct StatusReply {
     /// This is an answer and no refusal.
     pub ok: bool,
     /// The version of ojs-init.
@@ -158,7 +158,7 @@ pub struct HealthReport {
 
 /// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
-pub fn decode_report(line: &[u8]) -> Option<Report> {
+pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
     decode(line)
 }
 

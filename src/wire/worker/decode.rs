@@ -11,7 +11,7 @@ use crate::wire::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
 use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// Every field of every frame that a worker sends.
-type Frame<'a> = Fields<'a, 15>;
+type RawFrame<'a> = Fields<'a, 15>;
 
 const FIELDS: [&str; 15] = [
     "type",
@@ -51,7 +51,7 @@ pub fn too_long(max_bytes: usize) -> FromWorker {
     .said(None)
 }
 
-fn read(line: &[u8]) -> Result<(Frame<'_>, &str), Wrong> {
+fn read(line: &[u8]) -> Result<(RawFrame<'_>, &str), Wrong> {
     let not_json = |why: String| Wrong::new(ErrorCode::NotJson, why);
     let text = str::from_utf8(line).map_err(|error| not_json(format!("no UTF-8 at byte {}", error.valid_up_to())))?;
     if text.contains('\n') {
@@ -68,10 +68,10 @@ fn read(line: &[u8]) -> Result<(Frame<'_>, &str), Wrong> {
     Ok((frame, text))
 }
 
-fn understand(frame: &Frame<'_>, text: &str) -> Result<FromWorker, Wrong> {
+fn understand(frame: &RawFrame<'_>, text: &str) -> Result<FromWorker, Wrong> {
     let kind = frame.get("type").and_then(fields::text);
     let kind = kind.ok_or_else(|| Wrong::invalid("type must be a string"))?;
-    let understand: fn(&Frame<'_>) -> Result<FromWorker, Wrong> = match kind.as_str() {
+    let understand: fn(&RawFrame<'_>) -> Result<FromWorker, Wrong> = match kind.as_str() {
         "ready" => ready,
         "ack" => ack,
         "fail" => fail,
@@ -99,7 +99,7 @@ fn unknown_type(kind: &str) -> Wrong {
     )
 }
 
-fn ready(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     match frame.get("protocol") {
         Some("1") => {}
         // Another version may spell its other fields differently: they are not looked at.
@@ -138,27 +138,27 @@ fn types(json: &str) -> Result<Vec<Text>, Wrong> {
     })
 }
 
-fn ack(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn ack(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Ack {
         job: job(frame)?,
         result: frame.any("result").map(Text::from),
     })
 }
 
-fn fail(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn fail(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     let error = error::read(frame.get("error"))?;
     Ok(FromWorker::Fail { job, error })
 }
 
-fn release(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn release(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Release {
         job: job(frame)?,
         reason: optional_text("reason", frame.get("reason"))?,
     })
 }
 
-fn progress(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn progress(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     // A JSON number is a number for Rust too, and nothing else in JSON is.
     let is_fraction = |spelled: &&str| spelled.parse::<f64>().is_ok_and(|number| (0.0..=1.0).contains(&number));
@@ -172,24 +172,24 @@ fn progress(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Progress { job, progress })
 }
 
-fn checkpoint(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn checkpoint(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     let job = job(frame)?;
     let state = frame.any("state").ok_or_else(|| Wrong::invalid("state is missing"))?;
     let state = state.into();
     Ok(FromWorker::Checkpoint { job, state })
 }
 
-fn heartbeat(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn heartbeat(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     Ok(FromWorker::Heartbeat { job: job(frame)? })
 }
 
-fn pong(frame: &Frame<'_>) -> Result<FromWorker, Wrong> {
+fn pong(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
     let id = frame.get("id").and_then(|id| id.parse().ok());
     let id = id.ok_or_else(|| Wrong::invalid("id must be an integer from 0 to 2^64 - 1"))?;
     Ok(FromWorker::Pong { id })
 }
 
-fn job(frame: &Frame<'_>) -> Result<JobId, Wrong> {
+fn job(frame: &RawFrame<'_>) -> Result<JobId, Wrong> {
     let id = frame.get("job_id").and_then(name);
     let id = id.ok_or_else(|| Wrong::invalid(format!("job_id must be a string of 1 to {MAX_NAME_BYTES} bytes")))?;
     Ok(JobId(id))

@@ -34,34 +34,36 @@ pub struct HelloContext {
 #[must_use]
 pub fn encode(word: &ToWorker, context: &HelloContext) -> Vec<u8> {
     match word {
-        ToWorker::Hello { worker, state } => Line::new("hello")
+        ToWorker::Hello { worker, state } => FrameLine::new("hello")
             .number("protocol", PROTOCOL)
             .text("worker_id", &worker.0)
             .text("state", names::worker_state(*state))
             .number("concurrency", context.concurrency)
             .json("queues", &queues(&context.queues))
             .number("max_frame", context.max_frame),
-        ToWorker::Job { envelope, checkpoint } => Line::new("job")
+        ToWorker::Job { envelope, checkpoint } => FrameLine::new("job")
             .json("job", envelope)
             .optional(checkpoint.as_deref(), |line, state| line.json("checkpoint", state)),
         ToWorker::Lifecycle {
             state,
             reason,
             remaining,
-        } => Line::new("lifecycle")
+        } => FrameLine::new("lifecycle")
             .text("state", names::worker_state(*state))
             .text("reason", reason.name())
             .optional(*remaining, |line, remaining| line.millis("remaining_ms", remaining)),
-        ToWorker::Cancel { job, reason, grace } => Line::new("cancel")
+        ToWorker::Cancel { job, reason, grace } => FrameLine::new("cancel")
             .text("job_id", &job.0)
             .text("reason", names::cancel_reason(*reason))
             .millis("grace_ms", *grace),
-        ToWorker::Ok { job, about } => Line::new("ok").text("job_id", &job.0).text("for", names::about(*about)),
-        ToWorker::Error { code, message, job } => Line::new("error")
+        ToWorker::Ok { job, about } => FrameLine::new("ok")
+            .text("job_id", &job.0)
+            .text("for", names::about(*about)),
+        ToWorker::Error { code, message, job } => FrameLine::new("error")
             .text("code", names::error_code(*code))
             .text("message", message)
             .optional(job.as_ref(), |line, job| line.text("job_id", &job.0)),
-        ToWorker::Ping { id } => Line::new("ping").number("id", id),
+        ToWorker::Ping { id } => FrameLine::new("ping").number("id", id),
     }
     .end()
 }
@@ -72,9 +74,9 @@ fn queues(names: &[Text]) -> String {
 }
 
 /// A frame that is being written.
-struct Line(String);
+struct FrameLine(String);
 
-impl Line {
+impl FrameLine {
     fn new(kind: &str) -> Self {
         Self(format!(r#"{{"type":"{kind}""#))
     }
