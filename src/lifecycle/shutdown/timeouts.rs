@@ -1,8 +1,7 @@
-//! Every number of the end: how long what may take, and why so long. Whoever wants to change a timeout of the stop phase
-//! does it here.
+//! Every number of the end that nobody can set: how long what may take, and why so long.
 //!
-//! How much time there is at all (grace period, the orchestrator's limit, stop margin, slack) follows from the
-//! configuration: those numbers and their arithmetic are in `api::budget`. How long the worker's descendants are looked for
+//! How much time there is at all (grace period, the orchestrator's limit, stop margin, slack), and what of the cancel grace
+//! a short limit leaves, follows from the configuration: those numbers and their arithmetic are in `api::budget`. How long the worker's descendants are looked for
 //! is a matter of its supervision, with or without a shutdown: `worker::supervise`.
 
 use std::time::Duration;
