@@ -192,7 +192,7 @@ impl Lifecycle {
             capacity: self.holders.concurrency(),
             free_credit: self.credit(),
             worker_is_alive: self.worker.is_alive(),
-            heartbeat_interval: self.agent.heartbeats.interval,
+            heartbeat_interval: self.agent.heartbeats.interval(),
             terminating_since: self.shutdown.began(),
             stop_by: self.timers.deadline_of(Timer::Deadline),
             cut_off: self.shutdown.cut_off(),

@@ -26,7 +26,7 @@ const BACK_WITHIN: Duration = Duration::from_secs(1);
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
-        if !self.agent.is_registration_answered || self.agent.heartbeats.resumed.is_some() {
+        if !self.agent.is_registration_answered() || self.agent.heartbeats.awaits_resume() {
             return;
         }
         let is_pausing = [Timer::Fetch, Timer::FetchAgain]
@@ -35,7 +35,7 @@ impl Lifecycle {
         if is_pausing || self.is_fetching() {
             return;
         }
-        let Some(worker) = self.agent.worker.clone() else {
+        let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
         if let Ok(count @ 1..) = u32::try_from(self.credit()) {
@@ -155,7 +155,7 @@ impl Lifecycle {
     /// Ends the pauses that such failures began, so much later; for one attempt, and no more often than once a second:
     /// neither who can write next to the token nor a network that comes and goes makes us ask without a pause.
     fn retry_now(&mut self, such: fn(Failure) -> bool, later: Duration, now: Moment) {
-        let last = self.agent.retried_now_at;
+        let last = self.agent.retried_now_at();
         let is_soon = last.is_some_and(|last| last.after(RETRY_NOW_EVERY).remaining(now) > Duration::ZERO);
         let at = match last {
             Some(last) if last.remaining(now) > Duration::ZERO => last,
@@ -186,12 +186,12 @@ impl Lifecycle {
             look_at(&mut again.setbacks, is_in_flight, Timer::LookAgain(claim));
         }
         if is_news {
-            self.agent.retried_now_at = Some(at);
+            self.agent.retries_at(at);
         }
         for timer in timers {
             if self.timers.deadline_of(timer).is_some() {
                 self.timers.arm_at_latest(timer, at);
-                self.agent.retried_now_at = Some(at);
+                self.agent.retries_at(at);
             }
         }
     }

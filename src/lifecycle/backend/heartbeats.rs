@@ -14,7 +14,7 @@ use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::{RetryState, is_of_an_outage};
+use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::job::Job;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -33,43 +33,40 @@ const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
 impl Lifecycle {
     /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.
     pub(in crate::lifecycle) fn heartbeat_now(&mut self, now: Moment) {
-        let Some(worker) = self.agent.worker.clone() else {
+        let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        if !self.agent.is_registration_answered || self.shutdown.has_said_goodbye() {
+        if !self.agent.is_registration_answered() || self.shutdown.has_said_goodbye() {
             return;
         }
         self.timers
-            .arm(Timer::Heartbeat, now.after(self.agent.heartbeats.interval));
+            .arm(Timer::Heartbeat, now.after(self.agent.heartbeats.interval()));
         // Whoever never heard of us does not have to hear of our end, unless a job of a former worker is still reserved.
         let has_reserved = || self.jobs.iter().any(|(_, job)| job.is_kept_reserved());
-        if self.phase.is_terminating() && !self.agent.is_known && !has_reserved() {
+        if self.phase.is_terminating() && !self.agent.is_known() && !has_reserved() {
             return;
         }
         if self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
-            self.agent.heartbeats.again = true;
+            self.agent.heartbeats.wants_another();
             return;
         }
-        let says_quiet = std::mem::take(&mut self.agent.heartbeats.says_quiet_first);
-        let state = if says_quiet { WorkerState::Quiet } else { self.state() };
-        self.agent.heartbeats.has_said_terminate |= state == WorkerState::Terminate;
+        let (state, says_quiet_first) = self.agent.heartbeats.goes_out(self.state());
         let kept = self.jobs.iter().filter(|(_, job)| job.is_kept_reserved());
         let named: Vec<(JobId, Claim)> = kept.map(|(claim, job)| (job.id().clone(), claim)).collect();
         let call = self.heartbeat(worker.clone(), state, &named, now);
         let kept_for = self.kept_for(&named);
-        let form = self.agent.heartbeats.form;
-        let patience = self.options.request_timeout.min(self.agent.heartbeats.interval);
+        let form = self.agent.heartbeats.form();
+        let patience = self.options.request_timeout.min(self.agent.heartbeats.interval());
         let beat = SentHeartbeat {
             worker,
             at: now,
             named,
             form,
-            says_quiet_first: says_quiet,
+            says_quiet_first,
             kept_for,
-            is_after_resume: self.agent.heartbeats.resumed.is_some(),
+            is_after_resume: self.agent.heartbeats.awaits_resume(),
         };
         self.call(call, Purpose::Heartbeat(beat), patience, now);
-        self.agent.heartbeats.again = says_quiet;
     }
 
     /// A heartbeat that names these jobs, each once.
@@ -87,7 +84,7 @@ impl Lifecycle {
             state,
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
             visibility: self.visibility(named, now),
-            form: self.agent.heartbeats.form,
+            form: self.agent.heartbeats.form(),
         }
     }
 
@@ -104,7 +101,7 @@ impl Lifecycle {
     fn visibility(&self, named: &[(JobId, Claim)], now: Moment) -> Duration {
         let age = |job: &Job| job.claimed_at.elapsed(now);
         let jobs = named.iter().filter_map(|(_, claim)| self.jobs.get(*claim));
-        let oldest = jobs.map(age).max().filter(|_| self.agent.traits.extends_from_start);
+        let oldest = jobs.map(age).max().filter(|_| self.agent.traits().extends_from_start);
         self.kept_for(named).saturating_add(oldest.unwrap_or_default())
     }
 
@@ -115,33 +112,30 @@ impl Lifecycle {
 
     /// A handler said that it is alive: that counts as often as once a second.
     pub(in crate::lifecycle) fn heartbeat_for_worker(&mut self, now: Moment) {
-        let asked_at = self.agent.heartbeats.asked_at;
-        let is_soon = asked_at.is_some_and(|asked| asked.elapsed(now) < WORKER_HEARTBEAT_EVERY);
-        if is_soon {
+        if self.agent.heartbeats.worker_asked(WORKER_HEARTBEAT_EVERY, now) {
+            self.heartbeat_now(now);
+        } else {
             self.timers
                 .arm_at_latest(Timer::Heartbeat, now.after(WORKER_HEARTBEAT_EVERY));
-        } else {
-            self.agent.heartbeats.asked_at = Some(now);
-            self.heartbeat_now(now);
         }
     }
 
     /// The shutdown begins: a heartbeat says quiet, the ones after it terminate (requirements C-03).
     pub(in crate::lifecycle) fn beat_for_terminate(&mut self, from: Phase, now: Moment) {
-        if self.agent.is_known {
-            self.agent.heartbeats.says_quiet_first = from == Phase::Running;
+        if self.agent.is_known() {
+            self.agent.heartbeats.end_begins(from == Phase::Running);
             self.heartbeat_now(now);
         }
     }
 
     pub(in crate::lifecycle) fn heartbeat_replied(&mut self, beat: &SentHeartbeat, reply: Reply, now: Moment) {
         // One that this very answer causes is not sent twice.
-        let mut beats_again = std::mem::take(&mut self.agent.heartbeats.again);
+        let mut beats_again = self.agent.heartbeats.takes_another();
         self.resume_is_answered(beat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
-                if self.agent.worker.as_ref() == Some(&beat.worker) {
+                if self.agent.is(&beat.worker) {
                     self.vitals.heartbeat_accepted(now);
                 }
                 self.reservations_secured(beat.at, beat.kept_for);
@@ -150,7 +144,7 @@ impl Lifecycle {
                 let may_try = !self.phase.is_terminating();
                 self.agent.heartbeats.accepted(beat.form, may_try, now);
                 // One that is lost now and then is no outage.
-                if std::mem::take(&mut self.agent.heartbeats.lost) >= LOST_IN_AN_OUTAGE {
+                if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
                 self.note_extended(beat, extended.as_deref(), now);
@@ -169,11 +163,15 @@ impl Lifecycle {
             Reply::Failed(Failure::Refused) => {
                 if self.is_trying_another_form(beat.form) {
                     // Its answer decides what is said next.
-                    self.agent.heartbeats.again = beats_again;
+                    if beats_again {
+                        self.agent.heartbeats.wants_another();
+                    }
                     return;
                 }
                 let is_tried_again = self.form_refused(beat.form);
-                self.agent.heartbeats.says_quiet_first |= is_tried_again && self.has_not_been_heard_to_be_quiet(beat);
+                if is_tried_again && self.has_not_been_heard_to_be_quiet(beat) {
+                    self.agent.heartbeats.say_quiet_again();
+                }
                 beats_again |= is_tried_again;
             }
             Reply::Failed(failure) => self.heartbeat_failed(failure),
@@ -187,7 +185,7 @@ impl Lifecycle {
 
     /// Whether a heartbeat in the present form is on its way, and that is not the one that was refused.
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
-        let form = self.agent.heartbeats.form;
+        let form = self.agent.heartbeats.form();
         refused != form
             && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.form == form))
     }
@@ -196,18 +194,11 @@ impl Lifecycle {
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
         let is_on_its_way = |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.says_quiet_first);
         let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
-        was_to_be_said && !self.agent.heartbeats.has_said_terminate
+        was_to_be_said && !self.agent.heartbeats.has_said_terminate()
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {
-        let lost = self.agent.heartbeats.lost.saturating_add(1);
-        self.agent.heartbeats.lost = if is_of_an_outage(failure) { lost } else { 0 };
-        // Who stands in for the backend, or answers in its place by mistake, does so every time.
-        let was_foreign = std::mem::replace(
-            &mut self.agent.heartbeats.is_answered_by_others,
-            failure == Failure::NotFromBackend,
-        );
-        if !(was_foreign && self.agent.heartbeats.is_answered_by_others) {
+        if self.agent.heartbeats.failed(failure) {
             self.note_failure("heartbeat", &Reply::Failed(failure));
         }
     }
@@ -215,29 +206,12 @@ impl Lifecycle {
     /// Whether the next form is to be tried at once (requirements C-08). When all of them were refused it is not the form:
     /// then the next attempt is at the next interval.
     pub(in crate::lifecycle) fn form_refused(&mut self, refused: HeartbeatForm) -> bool {
-        let beats = &mut self.agent.heartbeats;
-        // Another one is being tried already.
-        if refused != beats.form {
+        let Some(refusal) = self.agent.heartbeats.refused(refused) else {
             return false;
+        };
+        if refusal.is_news {
+            self.notify(refusal.next.map_or(Notice::HeartbeatsRefused, Notice::HeartbeatForm));
         }
-        beats.form = refused.next();
-        beats.form_since = None;
-        beats.refusals += 1;
-        let is_to_be_tried = beats.refusals < HeartbeatForm::COUNT;
-        let was_said = beats.are_refused;
-        if !is_to_be_tried {
-            beats.refusals = 0;
-            beats.are_refused = true;
-            beats.lost = 0;
-        }
-        // Once, and not with each of the forms that are tried again at every interval.
-        if !was_said {
-            self.notify(if is_to_be_tried {
-                Notice::HeartbeatForm(refused.next())
-            } else {
-                Notice::HeartbeatsRefused
-            });
-        }
-        is_to_be_tried
+        refusal.next.is_some()
     }
 }

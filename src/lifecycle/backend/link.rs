@@ -1,6 +1,8 @@
-//! What we know of the backend, and it of us.
+//! What we know of the backend, and it of us. Other files say what happened and ask; what is theirs to set are only the parts
+//! that have verbs of their own: heartbeats, the forms of a FETCH, and what is tried again.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 use crate::lifecycle::api::call::{BackendTraits, Directive};
@@ -23,21 +25,21 @@ pub(in crate::lifecycle) struct StoreSeen {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Agent {
     /// Our name; another one for each incarnation of the worker.
-    pub(in crate::lifecycle) worker: Option<WorkerId>,
+    worker: Option<WorkerId>,
     /// Whether registration was answered, one way or the other.
-    pub(super) is_registration_answered: bool,
+    is_registration_answered: bool,
     /// Whether the backend has accepted anything from this incarnation: only then does it have to hear of our end.
-    pub(in crate::lifecycle) is_known: bool,
+    is_known: bool,
     /// When and how heartbeats go out.
     pub(in crate::lifecycle) heartbeats: HeartbeatState,
     /// What this kind of backend does differently.
-    pub(in crate::lifecycle) traits: BackendTraits,
+    traits: BackendTraits,
     /// Whether it was asked, and did answer, or does not answer.
-    pub(super) knows_traits: bool,
+    knows_traits: bool,
     /// How often it was asked in vain.
-    pub(super) manifest_failures: u32,
+    manifest_failures: u32,
     /// When it refused the full form of an ACK and took the bare one (requirements C-24).
-    pub(in crate::lifecycle) bare_acks_since: Option<Moment>,
+    bare_acks_since: Option<Moment>,
     /// FETCHes in a row that failed.
     pub(super) fetches: RetryState,
     /// How they are spelled.
@@ -45,22 +47,22 @@ pub(in crate::lifecycle) struct Agent {
     /// Registrations in a row that failed.
     pub(super) registrations: RetryState,
     /// What the last heartbeat's reply asked for.
-    pub(in crate::lifecycle) last_directive: Option<Directive>,
+    last_directive: Option<Directive>,
     /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
-    pub(in crate::lifecycle) store_seen: Option<StoreSeen>,
+    store_seen: Option<StoreSeen>,
     /// When it last took an outcome.
-    pub(in crate::lifecycle) outcome_taken_at: Option<Moment>,
+    outcome_taken_at: Option<Moment>,
     /// When something was last brought forward.
-    pub(super) retried_now_at: Option<Moment>,
+    retried_now_at: Option<Moment>,
     /// The backend takes no progress.
-    pub(in crate::lifecycle) has_no_progress: bool,
+    has_no_progress: bool,
     /// The backend saves no checkpoints.
-    pub(in crate::lifecycle) has_no_checkpoints: bool,
+    has_no_checkpoints: bool,
     /// The present incarnation was deregistered: a late answer does not make it known again.
-    pub(super) has_left: bool,
+    has_left: bool,
     /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
     /// knows them.
-    pub(super) retired: BTreeMap<WorkerId, bool>,
+    retired: BTreeMap<WorkerId, bool>,
 }
 
 impl Agent {
@@ -86,5 +88,195 @@ impl Agent {
             has_left: false,
             retired: BTreeMap::new(),
         }
+    }
+}
+
+/// Who we are to the backend.
+impl Agent {
+    /// Our name.
+    pub(in crate::lifecycle) fn worker(&self) -> Option<&WorkerId> {
+        self.worker.as_ref()
+    }
+
+    /// Whether that is the present incarnation.
+    pub(in crate::lifecycle) fn is(&self, worker: &WorkerId) -> bool {
+        self.worker.as_ref() == Some(worker)
+    }
+
+    /// Another incarnation begins; the one before it may still have outcomes to deliver.
+    pub(super) fn begins(&mut self, worker: WorkerId) {
+        if let Some(former) = self.worker.replace(worker) {
+            self.retired.insert(former, self.is_known);
+        }
+        self.is_registration_answered = false;
+        self.is_known = false;
+        self.has_left = false;
+        self.registrations = RetryState::default();
+    }
+
+    /// Registration was answered, one way or the other: whether it was before. It may be another backend by now, or another
+    /// version.
+    pub(super) fn registration_answered(&mut self) -> bool {
+        self.knows_traits = false;
+        self.manifest_failures = 0;
+        self.bare_acks_since = None;
+        self.has_no_progress = false;
+        self.has_no_checkpoints = false;
+        self.heartbeats.forget_backend();
+        self.fetch_forms.forget_backend();
+        mem::replace(&mut self.is_registration_answered, true)
+    }
+
+    /// Whether registration was answered.
+    pub(super) fn is_registration_answered(&self) -> bool {
+        self.is_registration_answered
+    }
+
+    /// The backend registered us. Even after a deregistration: then it is undone by another one.
+    pub(super) fn registered(&mut self) {
+        self.has_left = false;
+    }
+
+    /// The backend has accepted something from this incarnation, perhaps a former one by now. Whether it is the present one,
+    /// and was not known until now.
+    pub(super) fn heard_of(&mut self, worker: &WorkerId) -> bool {
+        if self.is(worker) {
+            let was_known = mem::replace(&mut self.is_known, !self.has_left);
+            return self.is_known && !was_known;
+        }
+        if let Some(is_known) = self.retired.get_mut(worker) {
+            *is_known = true;
+        }
+        false
+    }
+
+    /// Whether the backend knows the present incarnation: only then does it have to hear of its end.
+    pub(in crate::lifecycle) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Former incarnations that are not over for the backend.
+    pub(super) fn retired(&self) -> impl Iterator<Item = &WorkerId> {
+        self.retired.keys()
+    }
+
+    /// A former incarnation has nothing left to say: whether the backend knows it.
+    pub(super) fn retired_is_done(&mut self, worker: &WorkerId) -> bool {
+        self.retired.remove(worker) == Some(true)
+    }
+
+    /// Everybody whom the backend knows and who has not been deregistered: they leave now.
+    pub(in crate::lifecycle) fn take_registered(&mut self) -> Vec<WorkerId> {
+        let former = self.retired.iter().filter(|(_, is_known)| **is_known);
+        let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
+        self.retired.retain(|_, is_known| !*is_known);
+        if let Some(worker) = self.worker.clone()
+            && mem::take(&mut self.is_known)
+        {
+            self.has_left = true;
+            all.push(worker);
+        }
+        all
+    }
+}
+
+/// What kind of backend it is.
+impl Agent {
+    /// What it does differently.
+    pub(in crate::lifecycle) fn traits(&self) -> BackendTraits {
+        self.traits
+    }
+
+    /// Whether that is known, or is not to be had.
+    pub(super) fn knows_traits(&self) -> bool {
+        self.knows_traits
+    }
+
+    /// It has told.
+    pub(super) fn has_traits(&mut self, traits: BackendTraits) {
+        self.traits = traits;
+        self.knows_traits = true;
+    }
+
+    /// It does not tell, or not us: then it is as any other.
+    pub(super) fn has_no_traits(&mut self) {
+        self.knows_traits = true;
+    }
+
+    /// It could not be asked; after so many times it counts as one that does not tell.
+    pub(super) fn traits_not_heard(&mut self, most: u32) {
+        self.manifest_failures += 1;
+        self.knows_traits = self.manifest_failures >= most;
+    }
+
+    /// Since when it takes the bare form of an ACK alone, if that is not longer ago than this.
+    pub(in crate::lifecycle) fn bare_acks_since(&self, within: Duration, now: Moment) -> Option<Moment> {
+        self.bare_acks_since.filter(|since| since.elapsed(now) < within)
+    }
+
+    /// It took an ACK, in the bare form since then; None: in the full form.
+    pub(in crate::lifecycle) fn acks_are_bare_since(&mut self, since: Option<Moment>) {
+        self.bare_acks_since = since;
+    }
+
+    pub(in crate::lifecycle) fn has_no_progress(&self) -> bool {
+        self.has_no_progress
+    }
+
+    /// It takes no progress.
+    pub(in crate::lifecycle) fn refuses_progress(&mut self) {
+        self.has_no_progress = true;
+    }
+
+    pub(in crate::lifecycle) fn has_no_checkpoints(&self) -> bool {
+        self.has_no_checkpoints
+    }
+
+    /// It saves no checkpoints.
+    pub(in crate::lifecycle) fn refuses_checkpoints(&mut self) {
+        self.has_no_checkpoints = true;
+    }
+}
+
+/// What it has shown and asked for.
+impl Agent {
+    /// What the last heartbeat's reply asked for.
+    pub(super) fn last_directive(&self) -> Option<Directive> {
+        self.last_directive
+    }
+
+    /// A heartbeat's reply asks for this: whether that is news.
+    pub(in crate::lifecycle) fn directed(&mut self, directive: Option<Directive>) -> bool {
+        mem::replace(&mut self.last_directive, directive) != directive
+    }
+
+    /// Its store is there.
+    pub(in crate::lifecycle) fn showed_store(&mut self, seen: StoreSeen) {
+        self.store_seen = Some(seen);
+    }
+
+    /// When it last showed that.
+    pub(in crate::lifecycle) fn store_seen(&self) -> Option<StoreSeen> {
+        self.store_seen
+    }
+
+    /// It took an outcome.
+    pub(in crate::lifecycle) fn took_outcome(&mut self, now: Moment) {
+        self.outcome_taken_at = Some(now);
+    }
+
+    /// When it last took one.
+    pub(in crate::lifecycle) fn outcome_taken_at(&self) -> Option<Moment> {
+        self.outcome_taken_at
+    }
+
+    /// What waits is tried again at this moment.
+    pub(super) fn retries_at(&mut self, at: Moment) {
+        self.retried_now_at = Some(at);
+    }
+
+    /// When what waits was last tried again for something that happened, or is to be.
+    pub(super) fn retried_now_at(&self) -> Option<Moment> {
+        self.retried_now_at
     }
 }

@@ -11,7 +11,7 @@ use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::timer::Timer;
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::backend::retry_state::{RetryState, is_of_an_outage};
+use crate::lifecycle::backend::retry_state::is_of_an_outage;
 use crate::lifecycle::machine::Lifecycle;
 
 /// However short the heartbeat interval is, pauses between registrations may become this long.
@@ -23,18 +23,14 @@ const MANIFEST_ATTEMPTS: u32 = 10;
 impl Lifecycle {
     /// A new incarnation introduces itself (worker protocol 3.1).
     pub(in crate::lifecycle) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
-        self.retire();
-        self.agent.worker = Some(worker);
-        self.agent.is_registration_answered = false;
-        self.agent.is_known = false;
-        self.agent.has_left = false;
-        self.agent.registrations = RetryState::default();
+        self.timers.cancel(Timer::Register);
+        self.agent.begins(worker);
         self.vitals.reset();
         self.register(now);
     }
 
     pub(in crate::lifecycle) fn register(&mut self, now: Moment) {
-        let Some(worker) = self.agent.worker.clone() else {
+        let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
         if self.phase.is_terminating() {
@@ -46,14 +42,9 @@ impl Lifecycle {
 
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
     pub(super) fn is_known_now(&mut self, worker: &WorkerId, now: Moment) {
-        if self.agent.worker.as_ref() == Some(worker) {
-            let was_known = std::mem::replace(&mut self.agent.is_known, !self.agent.has_left);
-            // Its first answer came after the end had begun: what was held back until then is due.
-            if self.phase.is_terminating() && self.agent.is_known && !was_known {
-                self.heartbeat_now(now);
-            }
-        } else if let Some(is_known) = self.agent.retired.get_mut(worker) {
-            *is_known = true;
+        // Its first answer came after the end had begun: what was held back until then is due.
+        if self.agent.heard_of(worker) && self.phase.is_terminating() {
+            self.heartbeat_now(now);
         }
     }
 
@@ -63,7 +54,7 @@ impl Lifecycle {
             reply,
             Reply::Registered { .. } | Reply::Failed(Failure::AlreadyCompleted)
         );
-        if self.agent.worker.as_ref() != Some(worker) {
+        if !self.agent.is(worker) {
             if is_accepted {
                 self.is_known_now(worker, now);
             }
@@ -98,8 +89,7 @@ impl Lifecycle {
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
             self.notify(Notice::Registered(worker.clone()));
-            // Even after its deregistration: then it is undone by another one.
-            self.agent.has_left = false;
+            self.agent.registered();
             self.is_known_now(worker, now);
         }
     }
@@ -111,7 +101,7 @@ impl Lifecycle {
         let wanted = recommended.filter(|_| !is_fixed).unwrap_or(configured);
         let longest = longest.unwrap_or(wanted).min(self.options.visibility_timeout / 3);
         let used = wanted.min(longest);
-        let was = std::mem::replace(&mut self.agent.heartbeats.interval, used);
+        let was = self.agent.heartbeats.set_interval(used);
         if is_fixed && used < configured && used != was {
             self.notify(Notice::HeartbeatIntervalCut { configured, used });
         }
@@ -128,7 +118,7 @@ impl Lifecycle {
         let mut pause = self.retry_pause(before, failure);
         if is_of_an_outage(failure) {
             // No heartbeat tells yet that it is over.
-            let longest = self.agent.heartbeats.interval.max(SHORTEST_LONG_PAUSE);
+            let longest = self.agent.heartbeats.interval().max(SHORTEST_LONG_PAUSE);
             pause = pause.min(self.jitter.poll_pause(longest));
         }
         self.timers.arm(Timer::Register, now.after(pause));
@@ -143,41 +133,24 @@ impl Lifecycle {
     /// The first heartbeat follows at once. After another registration it comes when it is due: a backend that accepts
     /// registrations and then knows nobody must not be asked without a pause.
     fn registration_is_settled(&mut self, now: Moment) {
-        let was_settled = std::mem::replace(&mut self.agent.is_registration_answered, true);
-        // It may be another backend by now, or another version.
-        self.agent.knows_traits = false;
-        self.agent.manifest_failures = 0;
-        self.agent.bare_acks_since = None;
-        self.agent.has_no_progress = false;
-        self.agent.has_no_checkpoints = false;
-        self.agent.heartbeats.forget_backend();
-        self.agent.fetch_forms.forget_backend();
+        let was_settled = self.agent.registration_answered();
         if !was_settled && !self.phase.is_terminating() {
             self.heartbeat_now(now);
         }
     }
 
-    /// The incarnation is over: it is deregistered as soon as its last outcome is delivered.
-    fn retire(&mut self) {
-        self.timers.cancel(Timer::Register);
-        if let Some(worker) = self.agent.worker.take() {
-            self.agent.retired.insert(worker, self.agent.is_known);
-        }
-    }
-
     pub(in crate::lifecycle) fn retire_workers(&mut self, now: Moment) {
-        if self.phase.is_terminating() || self.agent.retired.is_empty() {
+        if self.phase.is_terminating() {
             return;
         }
         let done = |worker: &&WorkerId| {
             self.jobs.iter().all(|(_, job)| job.worker != **worker) && !self.is_waiting_for_answers(worker)
         };
-        let done: Vec<WorkerId> = self.agent.retired.keys().filter(done).cloned().collect();
+        let done: Vec<WorkerId> = self.agent.retired().filter(done).cloned().collect();
         for worker in done {
-            if self.agent.retired.remove(&worker) != Some(true) {
-                continue;
+            if self.agent.retired_is_done(&worker) {
+                self.deregister(worker, Farewell::Full, now);
             }
-            self.deregister(worker, Farewell::Full, now);
         }
     }
 
@@ -197,20 +170,6 @@ impl Lifecycle {
             | Purpose::Manifest
             | Purpose::Deregister(..) => false,
         })
-    }
-
-    /// Everybody whom the backend knows and who has not been deregistered.
-    pub(in crate::lifecycle) fn take_registered(&mut self) -> Vec<WorkerId> {
-        let former = self.agent.retired.iter().filter(|(_, is_known)| **is_known);
-        let mut all: Vec<WorkerId> = former.map(|(worker, _)| worker.clone()).collect();
-        self.agent.retired.retain(|_, is_known| !*is_known);
-        if let Some(worker) = self.agent.worker.clone()
-            && std::mem::take(&mut self.agent.is_known)
-        {
-            self.agent.has_left = true;
-            all.push(worker);
-        }
-        all
     }
 
     pub(in crate::lifecycle) fn deregister(&mut self, worker: WorkerId, way: Farewell, now: Moment) {
@@ -259,7 +218,7 @@ impl Lifecycle {
     /// is asked no more often than that.
     pub(super) fn ask_for_manifest(&mut self, now: Moment) {
         let is_asking = self.is_waiting_for(|purpose| *purpose == Purpose::Manifest);
-        if !self.agent.knows_traits && !is_asking && !self.phase.is_terminating() {
+        if !self.agent.knows_traits() && !is_asking && !self.phase.is_terminating() {
             self.call(Call::Manifest, Purpose::Manifest, self.options.request_timeout, now);
         }
     }
@@ -267,13 +226,11 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn manifest_replied(&mut self, reply: &Reply) {
         match reply {
             Reply::Manifest(habits) => {
-                self.agent.traits = *habits;
-                self.agent.knows_traits = true;
+                self.agent.has_traits(*habits);
             }
             // The next heartbeat asks again, a few times.
             Reply::Failed(failure) if failure.may_pass() && *failure != Failure::Unauthorized => {
-                self.agent.manifest_failures += 1;
-                self.agent.knows_traits = self.agent.manifest_failures >= MANIFEST_ATTEMPTS;
+                self.agent.traits_not_heard(MANIFEST_ATTEMPTS);
             }
             // It does not tell, or not us: then it is as any other.
             Reply::Failed(_)
@@ -281,7 +238,7 @@ impl Lifecycle {
             | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
-            | Reply::JobSeen(_) => self.agent.knows_traits = true,
+            | Reply::JobSeen(_) => self.agent.has_no_traits(),
         }
     }
 }

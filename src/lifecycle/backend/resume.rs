@@ -13,10 +13,9 @@ impl Lifecycle {
     /// The worker runs again: no FETCH before the next heartbeat was answered, or has failed.
     pub(in crate::lifecycle) fn resumed(&mut self, reason: Reason) {
         let is_operators = matches!(reason, Reason::Sigcont | Reason::Control);
-        let was_asked = self.agent.last_directive == Some(Directive::Quiet);
-        self.agent.heartbeats.resumed = Some(Resumed {
-            is_contested: is_operators && was_asked,
-        });
+        let was_asked = self.agent.last_directive() == Some(Directive::Quiet);
+        let is_contested = is_operators && was_asked;
+        self.agent.heartbeats.resumed(Resumed { is_contested });
     }
 
     /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
@@ -24,7 +23,7 @@ impl Lifecycle {
         if !beat.is_after_resume {
             return;
         }
-        let Some(resumed) = self.agent.heartbeats.resumed.take() else {
+        let Some(resumed) = self.agent.heartbeats.take_resumed() else {
             return;
         };
         let asks_for_quiet = matches!(

@@ -24,7 +24,7 @@ impl Lifecycle {
     /// anything of it is new to us.
     pub(in crate::lifecycle) fn claim(&mut self, deliveries: Vec<Delivery>, worker: WorkerId, now: Moment) -> bool {
         let mut is_news = false;
-        let is_former = self.agent.worker.as_ref() != Some(&worker);
+        let is_former = !self.agent.is(&worker);
         let mut seen: BTreeSet<JobId> = BTreeSet::new();
         for delivery in deliveries {
             let subject = Arc::clone(&delivery.subject);

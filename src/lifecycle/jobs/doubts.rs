@@ -47,12 +47,12 @@ impl Lifecycle {
     /// The backend's store is there: to a request of that moment another outcome was taken, jobs came, a reservation was
     /// extended. An answer that comes late tells of the time before the store went away.
     pub(in crate::lifecycle) fn store_was_seen(&mut self, asked_at: Moment, now: Moment) {
-        self.agent.store_seen = Some(StoreSeen { asked_at, at: now });
+        self.agent.showed_store(StoreSeen { asked_at, at: now });
     }
 
     /// The backend took an outcome; None: it is not known which of its requests brought that about.
     pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
-        self.agent.outcome_taken_at = Some(now);
+        self.agent.took_outcome(now);
         if let Some(asked_at) = asked_at {
             self.store_was_seen(asked_at, now);
         }
@@ -96,7 +96,7 @@ impl Lifecycle {
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let until = self.reserved_until(job).min(now.after(MISSING_FOR_GOOD));
-        let seen = self.agent.store_seen;
+        let seen = self.agent.store_seen();
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
@@ -157,7 +157,7 @@ impl Lifecycle {
     /// this very job, it is the result that it never takes.
     pub(super) fn ack_meets_server_error(&mut self, claim: Claim, now: Moment) {
         self.pause_report(claim, ReportStage::Pausing, Failure::ServerError, now);
-        let taken_at = self.agent.outcome_taken_at;
+        let taken_at = self.agent.outcome_taken_at();
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };

@@ -38,8 +38,7 @@ impl Lifecycle {
         now: Moment,
     ) {
         let tells = extended.is_some();
-        let was_told_before = self.agent.heartbeats.extends;
-        self.agent.heartbeats.extends |= tells;
+        let was_told_before = self.agent.heartbeats.told_extended(tells);
         let extended: BTreeSet<JobId> = extended.unwrap_or_default().into_iter().collect();
         let (kept, missing): (Vec<_>, Vec<_>) = beat.named.iter().partition(|(id, _)| extended.contains(id));
         for (_, claim) in &kept {

@@ -24,7 +24,7 @@ impl Lifecycle {
     /// The newest wins; at most one a second goes out.
     pub(in crate::lifecycle) fn progress(&mut self, claim: Claim, progress: Progress, now: Moment) {
         let holder = self.jobs.get(claim).and_then(|job| job.holder());
-        if self.agent.has_no_progress {
+        if self.agent.has_no_progress() {
             if let (Some(holder), Some(job)) = (holder, self.jobs.get(claim)) {
                 let id = job.id().clone();
                 self.refuse(holder, ErrorCode::NotOffered, "the backend takes no progress", Some(id));
@@ -40,7 +40,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn send_progress(&mut self, claim: Claim, now: Moment) {
-        let has_no_progress = self.agent.has_no_progress;
+        let has_no_progress = self.agent.has_no_progress();
         let Some(job) = self.jobs.get_mut(claim) else { return };
         if job.news.progress_call.is_some() || job.is_lost || has_no_progress {
             return;
@@ -61,7 +61,7 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn progress_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
         if *reply == Reply::Failed(Failure::Unsupported) {
-            self.agent.has_no_progress = true;
+            self.agent.refuses_progress();
         }
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.news.progress_call = None;
@@ -82,7 +82,7 @@ impl Lifecycle {
 
     /// The newest wins.
     pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
-        if self.agent.has_no_checkpoints {
+        if self.agent.has_no_checkpoints() {
             return self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
         }
         if let Some(job) = self.jobs.get_mut(claim) {
@@ -113,7 +113,7 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
         if *reply == Reply::Failed(Failure::Unsupported) {
-            self.agent.has_no_checkpoints = true;
+            self.agent.refuses_checkpoints();
         }
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let Some((_, state)) = job.news.checkpoint_call.take() else {

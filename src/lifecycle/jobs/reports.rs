@@ -43,7 +43,7 @@ impl Lifecycle {
             self.pause_fetch(self.options.poll_interval, now);
         }
         let Some(job) = self.jobs.get(claim) else { return };
-        if let Some(why) = job.why_not_requeue(self.agent.traits).filter(|_| is_requeue) {
+        if let Some(why) = job.why_not_requeue(self.agent.traits()).filter(|_| is_requeue) {
             let id = job.id().clone();
             self.let_reservation_expire(claim, why);
             if let Some(listener) = listener {

@@ -246,7 +246,7 @@ impl Lifecycle {
 
     /// Once, and only to a backend that has heard of us.
     pub(in crate::lifecycle) fn send_final_heartbeat(&mut self, now: Moment) {
-        if !self.shutdown.owes_final_heartbeat() || !self.agent.is_known {
+        if !self.shutdown.owes_final_heartbeat() || !self.agent.is_known() {
             return;
         }
         self.shutdown.final_heartbeat_sent();
@@ -260,7 +260,7 @@ impl Lifecycle {
     }
 
     fn say_last(&mut self, state: WorkerState, now: Moment) {
-        if let Some(worker) = self.agent.worker.clone() {
+        if let Some(worker) = self.agent.worker().cloned() {
             let call = self.heartbeat(worker, state, &[], now);
             let form = self.agent.heartbeats.form();
             self.call(
@@ -314,7 +314,7 @@ impl Lifecycle {
         }
         self.note_failure("final heartbeat", reply);
         // A worker that was being started when the end came may be there by now, under a name that the backend never heard.
-        let is_answered = matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.agent.is_known;
+        let is_answered = matches!(reply, Reply::HeartbeatOk { .. }) && has_time && self.agent.is_known();
         // The website's word after the specification's, for a backend that wants it literally.
         if is_answered && self.options.final_state == FinalState::Both && self.shutdown.takes_terminated() {
             self.say_last(WorkerState::Terminated, now);
@@ -323,7 +323,7 @@ impl Lifecycle {
 
     /// Also whom a registration that was in flight has made known meanwhile.
     fn deregister_everybody(&mut self, now: Moment) {
-        let known = self.take_registered();
+        let known = self.agent.take_registered();
         if known.is_empty() {
             return;
         }

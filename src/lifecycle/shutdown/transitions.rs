@@ -49,7 +49,7 @@ impl Lifecycle {
 
     fn begin_quiet(&mut self, reason: Reason, now: Moment) {
         self.signal_worker_if_set(self.options.signals.on_quiet);
-        self.agent.heartbeats.resumed = None;
+        self.agent.heartbeats.take_resumed();
         self.announce(reason, None, now);
     }
 

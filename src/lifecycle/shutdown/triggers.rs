@@ -49,8 +49,7 @@ impl Lifecycle {
 
     /// What a heartbeat's reply asks for (worker protocol 4.4).
     pub(in crate::lifecycle) fn directed(&mut self, directive: Option<Directive>, now: Moment) {
-        let is_new = self.agent.last_directive != directive;
-        self.agent.last_directive = directive;
+        let is_new = self.agent.directed(directive);
         match directive {
             Some(Directive::Terminate) if !self.phase.is_terminating() => {
                 self.go(Trigger::Terminate, Reason::Server, now);

@@ -60,7 +60,7 @@ impl Lifecycle {
         let Some(accepted_at) = self.vitals.accepted_at else {
             return Some(Unhealthy::NoHeartbeat);
         };
-        let (since, interval) = (accepted_at.elapsed(now), self.agent.heartbeats.interval);
+        let (since, interval) = (accepted_at.elapsed(now), self.agent.heartbeats.interval());
         let is_lost = since > interval.saturating_mul(INTERVALS_OF_A_HEARTBEAT);
         is_lost.then_some(Unhealthy::HeartbeatsLost { since, interval })
     }

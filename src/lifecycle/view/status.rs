@@ -43,9 +43,9 @@ impl Lifecycle {
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
-                worker: self.agent.worker.clone(),
+                worker: self.agent.worker().cloned(),
                 heartbeat_age: self.vitals.accepted_at.map(|at| at.elapsed(now)),
-                interval: self.agent.heartbeats.interval,
+                interval: self.agent.heartbeats.interval(),
                 is_unreachable: self.is_in_outage(),
                 requests: self.calls.len(),
             },

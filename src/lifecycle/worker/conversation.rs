@@ -48,7 +48,7 @@ impl Lifecycle {
             return self.order(Effect::Close(holder, NO_WORKER));
         };
         self.holders.add(holder, process, manners);
-        match self.agent.worker.clone() {
+        match self.agent.worker().cloned() {
             Some(worker) => {
                 let state = self.state();
                 self.tell(holder, ToWorker::Hello { worker, state });
