@@ -140,7 +140,7 @@ const NO_TIMER: &str = "no such timer runs here";
 
 const TAKES_RESULT: &str = "nobody was asked for another answer";
 
-const PAUSE: &str = "a pause";
+const PAUSE: &str = "its pause is not over";
 
 /// The table: every stage, every event.
 #[must_use]

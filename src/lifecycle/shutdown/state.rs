@@ -99,7 +99,8 @@ impl Shutdown {
         self.quiet.server = true;
     }
 
-    /// Nobody wants quiet any more. What started the clock was no preStop hook's SIGTSTP then; `prestop` itself stands.
+    /// Nobody wants quiet any more, so no SIGTSTP before this was a preStop hook's. A clock that `ojs-init prestop` has started
+    /// goes on.
     pub(super) fn resumed(&mut self) {
         self.quiet = QuietBy::default();
         self.tstps.clear();

@@ -21,7 +21,7 @@ use crate::lifecycle::shutdown::steps::{step_verdict, time_of, waits_for};
 use crate::lifecycle::shutdown::timeouts::{REAP_MIN, earlier_heartbeats};
 
 impl Lifecycle {
-    /// Somebody asked again, if so: no grace any more.
+    /// Where somebody has asked again, there is no grace any more.
     pub(super) fn skip_cancel_grace(&mut self, now: Moment) {
         if self.shutdown.skips_cancel_grace() && self.phase == Phase::Stop {
             self.step(StepTrigger::NoGrace, now);

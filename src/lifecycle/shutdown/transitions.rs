@@ -113,7 +113,7 @@ impl Lifecycle {
             self.timers.cancel(timer);
         }
         self.plan_stop(now);
-        // Whoever forces the last words of an end game gets no stop phase to speak of.
+        // Where an end game was saying its last words, the stop phase only makes their time shorter: nothing is left to stop.
         if !self.shutdown.has_said_goodbye() {
             let held = self.holders.iter().map(|(_, holder)| holder.held.len());
             self.notify(Notice::StopBegan {
