@@ -256,7 +256,9 @@ impl Lifecycle {
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
                 self.watch_holders(now);
-                return self.watch_drain(now);
+                self.watch_drain(now);
+                debug_assert_eq!(self.invariants(), Ok(()));
+                return;
             }
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod backend;
+mod invariants;
 pub mod jobs;
 pub mod machine;
 pub mod plain;

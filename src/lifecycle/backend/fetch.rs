@@ -56,7 +56,7 @@ impl Lifecycle {
             return 0;
         }
         let room = self.most_active().saturating_sub(self.jobs.reserved());
-        room.min(self.holders.free().saturating_sub(self.jobs.waiting().len()))
+        room.min(self.holders.free(&self.jobs).saturating_sub(self.jobs.waiting().len()))
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {

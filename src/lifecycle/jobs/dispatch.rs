@@ -113,7 +113,11 @@ impl Lifecycle {
     /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
     /// holders together take.
     pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
-        let keep = if self.is_taking_jobs() { self.holders.free() } else { 0 };
+        let keep = if self.is_taking_jobs() {
+            self.holders.free(&self.jobs)
+        } else {
+            0
+        };
         let surplus: Vec<Claim> = self.jobs.waiting().iter().skip(keep).copied().collect();
         for claim in surplus {
             self.requeue(claim, "not started: no worker can take it now", now);
@@ -144,7 +148,7 @@ impl Lifecycle {
                 unhandled.push(claim);
                 continue;
             }
-            let chosen = self.holders.choose(kind, bytes);
+            let chosen = self.holders.choose(kind, bytes, &self.jobs);
             self.timers.cancel(Timer::NoHandler(claim));
             if let Some(holder) = chosen {
                 self.give(claim, holder, now);
@@ -164,7 +168,7 @@ impl Lifecycle {
             is_told_of_shutdown: false,
         };
         self.jobs.place(claim, Place::Held(held));
-        self.holders.serve(holder, claim);
+        self.holders.serve(holder);
         self.order(Effect::Tell(holder, ToWorker::Job { envelope, checkpoint }));
         self.notify(Notice::HandedOver(subject, holder));
         self.outbound(holder, true, now);
@@ -226,7 +230,6 @@ impl Lifecycle {
         let is_lost = job.is_lost;
         // In a drain the earlier of the two ends decides.
         let has_time_left = self.phase == Phase::Stop && self.timers.deadline_of(Timer::JobGrace(claim)).is_some();
-        self.let_go(claim);
         if is_lost {
             self.finish(claim);
         } else if held.cancelled == Some(CancelReason::Timeout) && !has_time_left {

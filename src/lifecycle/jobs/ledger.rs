@@ -1,12 +1,15 @@
-//! All jobs that were claimed and are not finished, and who holds each.
+//! All jobs that were claimed and are not finished, and who holds each. Where a job is stands in the job alone; the lists beside it
+//! follow from that, and `check` says whether they do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
+use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
 use crate::lifecycle::api::job::Delivery;
 use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Suspicion};
 use crate::lifecycle::jobs::stages::ReportStage;
+
+static NO_CLAIMS: BTreeSet<Claim> = BTreeSet::new();
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -14,6 +17,7 @@ pub struct Ledger {
     jobs: BTreeMap<Claim, Job>,
     by_id: BTreeSet<(JobId, Claim)>,
     waiting: BTreeSet<Claim>,
+    held: BTreeMap<HolderId, BTreeSet<Claim>>,
     due: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
     lost: BTreeSet<Claim>,
@@ -49,10 +53,18 @@ impl Ledger {
     pub fn place(&mut self, claim: Claim, place: Place) {
         let Some(job) = self.jobs.get_mut(&claim) else { return };
         let was_surplus = is_surplus(&job.place);
+        let former_holder = job.holder();
         let is_due = matches!(&place, Place::Reporting(report) if report.step == ReportStage::Due);
         let is_waiting = place == Place::Waiting;
         let is_surplus = is_surplus(&place);
         job.place = place;
+        let holder = job.holder();
+        if holder != former_holder {
+            self.is_let_go(claim, former_holder);
+            if let Some(holder) = holder {
+                self.held.entry(holder).or_default().insert(claim);
+            }
+        }
         set(&mut self.due, claim, is_due);
         set(&mut self.waiting, claim, is_waiting);
         self.surplus = self.surplus + usize::from(is_surplus) - usize::from(was_surplus);
@@ -68,6 +80,7 @@ impl Ledger {
         self.lost.remove(&claim);
         self.unanswered.remove(&claim);
         self.surplus -= usize::from(is_surplus(&job.place));
+        self.is_let_go(claim, job.holder());
         let next = self.claims_of(job.id()).next();
         if let Some(next) = next
             && let Some(again) = self.jobs.get_mut(&next).and_then(|next| next.again.as_mut())
@@ -78,6 +91,17 @@ impl Ledger {
             self.to_look.insert(next);
         }
         Some(job)
+    }
+
+    fn is_let_go(&mut self, claim: Claim, holder: Option<HolderId>) {
+        if let Some(holder) = holder
+            && let Some(held) = self.held.get_mut(&holder)
+        {
+            held.remove(&claim);
+            if held.is_empty() {
+                self.held.remove(&holder);
+            }
+        }
     }
 
     /// The reservation of a job that a worker has is somebody else's, or over.
@@ -191,6 +215,17 @@ impl Ledger {
         &self.waiting
     }
 
+    /// The jobs that this holder has not answered.
+    #[must_use]
+    pub fn held_by(&self, holder: HolderId) -> &BTreeSet<Claim> {
+        self.held.get(&holder).unwrap_or(&NO_CLAIMS)
+    }
+
+    /// Whoever holds jobs.
+    pub fn holders(&self) -> impl Iterator<Item = HolderId> {
+        self.held.keys().copied()
+    }
+
     /// The reports that can be sent.
     #[must_use]
     pub fn due(&self) -> &BTreeSet<Claim> {
@@ -225,6 +260,50 @@ impl Ledger {
     #[must_use]
     pub fn reserved(&self) -> usize {
         self.jobs.len() - self.lost.len()
+    }
+}
+
+impl Ledger {
+    /// Whether the lists are what follows from the jobs.
+    ///
+    /// # Errors
+    ///
+    /// The first one that is not.
+    pub fn check(&self) -> Result<(), String> {
+        let mut right = Self {
+            next: self.next,
+            ..Self::default()
+        };
+        for (claim, job) in self.iter() {
+            right.by_id.insert((job.id().clone(), claim));
+            set(&mut right.waiting, claim, job.place == Place::Waiting);
+            let is_due = matches!(&job.place, Place::Reporting(report) if report.step == ReportStage::Due);
+            set(&mut right.due, claim, is_due);
+            let is_to_look = job.again.as_ref().is_some_and(|again| again.step == LookStep::Due);
+            set(&mut right.to_look, claim, is_to_look);
+            set(&mut right.lost, claim, job.is_lost);
+            right.surplus += usize::from(is_surplus(&job.place));
+            if let Some(holder) = job.holder() {
+                right.held.entry(holder).or_default().insert(claim);
+            } else if job.is_lost {
+                return Err(format!("nobody has {claim}, which is lost"));
+            }
+        }
+        let lists = [
+            ("by id", self.by_id == right.by_id),
+            ("waiting", self.waiting == right.waiting),
+            ("held", self.held == right.held),
+            ("due", self.due == right.due),
+            ("to look at", self.to_look == right.to_look),
+            ("lost", self.lost == right.lost),
+            ("unanswered", self.unanswered.is_subset(&self.lost)),
+            ("going straight back", self.surplus == right.surplus),
+            ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
+        ];
+        let wrong = lists.iter().find(|(_, is_right)| !is_right);
+        wrong.map_or(Ok(()), |(list, _)| {
+            Err(format!("the ledger's list of jobs is wrong: {list}"))
+        })
     }
 }
 

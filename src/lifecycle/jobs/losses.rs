@@ -194,7 +194,7 @@ impl Lifecycle {
             return None;
         }
         let open = self.holders.of(process).filter(|(_, holder)| !holder.is_closed);
-        let mut held = open.flat_map(|(_, holder)| &holder.held);
+        let mut held = open.flat_map(|(id, _)| self.jobs.held_by(id));
         held.find(|claim| unanswered.contains(claim)).copied()
     }
 
@@ -204,10 +204,11 @@ impl Lifecycle {
         self.holders
             .of(process)
             .filter(|(_, holder)| !holder.is_closed)
-            .all(|(_, holder)| {
+            .all(|(id, holder)| {
+                let held = self.jobs.held_by(id);
                 // A handler that was told may still see it; where nobody was, room for other jobs does not help this one.
-                let has_no_use = holder.free() == 0 || !holder.manners.hears;
-                has_no_use && holder.held.iter().all(|claim| unanswered.contains(claim))
+                let has_no_use = holder.free(held.len()) == 0 || !holder.manners.hears;
+                has_no_use && held.iter().all(|claim| unanswered.contains(claim))
             })
     }
 }

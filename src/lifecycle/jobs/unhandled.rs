@@ -35,7 +35,7 @@ impl Lifecycle {
             Place::Reporting(_) => false,
         };
         let taken = self.jobs.iter().filter(|(_, job)| is_taken(&job.place, job.is_lost));
-        taken.count() >= self.most_active() || self.jobs.waiting().len() >= self.holders.free()
+        taken.count() >= self.most_active() || self.jobs.waiting().len() >= self.holders.free(&self.jobs)
     }
 
     fn waits_for_type(&mut self, claim: Claim, now: Moment) {

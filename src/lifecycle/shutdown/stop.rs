@@ -168,7 +168,11 @@ impl Lifecycle {
         self.notify(Notice::Killing);
         self.shutdown.killed(now);
         self.order(Effect::KillEverything);
-        let holders: Vec<ProcessId> = self.holders.with_jobs().map(|holder| holder.process).collect();
+        let holders: Vec<ProcessId> = self
+            .holders
+            .with_jobs(&self.jobs)
+            .map(|(_, holder)| holder.process)
+            .collect();
         for process in holders {
             self.kill_process(process);
         }
@@ -207,21 +211,20 @@ impl Lifecycle {
     pub(super) fn abandon_held(&mut self, why: &'static str) {
         let held: Vec<Claim> = self
             .holders
-            .with_jobs()
-            .filter(|holder| {
+            .with_jobs(&self.jobs)
+            .filter(|(_, holder)| {
                 let is_gone = self.holders.is_gone(holder.process);
                 // What the worker's own process held, a descendant that is left may be working on.
                 let is_with_descendants = self.worker.process() == Some(holder.process);
                 !(is_gone && holder.is_closed) || is_with_descendants
             })
-            .flat_map(|holder| holder.held.iter().copied())
+            .flat_map(|(id, _)| self.jobs.held_by(id).iter().copied())
             .collect();
         for claim in held {
             let is_lost = self.jobs.get(claim).is_some_and(|job| job.is_lost);
             if self.phase == Phase::Stop && !is_lost {
                 self.count_cut_off(claim);
             }
-            self.let_go(claim);
             self.let_reservation_expire(claim, why);
         }
     }
@@ -295,7 +298,6 @@ impl Lifecycle {
             if is_ack {
                 self.shutdown.ack_unreported();
             }
-            self.let_go(claim);
             self.let_reservation_expire(claim, why);
         }
     }

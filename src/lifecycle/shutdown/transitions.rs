@@ -115,7 +115,7 @@ impl Lifecycle {
         self.plan_stop(now);
         // Where an end game was saying its last words, the stop phase only makes their time shorter: nothing is left to stop.
         if !self.shutdown.has_said_goodbye() {
-            let held = self.holders.iter().map(|(_, holder)| holder.held.len());
+            let held = self.jobs.holders().map(|id| self.jobs.held_by(id).len());
             self.notify(Notice::StopBegan {
                 held: held.sum(),
                 forced: self.shutdown.forced_by(),

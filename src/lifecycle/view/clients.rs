@@ -32,6 +32,11 @@ impl Operators {
         self.clients.values().all(|client| *client == Client::Silent)
     }
 
+    /// Whether this one is connected.
+    pub(in crate::lifecycle) fn knows(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
     pub(super) fn waiting(&self) -> usize {
         let is_waiting = |client: &&Client| matches!(client, Client::Waiting { .. });
         self.clients.values().filter(is_waiting).count()

@@ -135,7 +135,6 @@ impl Lifecycle {
             return;
         }
         let Some(claim) = self.held_by(id, job) else { return };
-        self.let_go(claim);
         if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
             self.finish(claim);
             let message = "the reservation was lost; the backend takes no outcome from us";
@@ -158,16 +157,6 @@ impl Lifecycle {
         let Some(claim) = refused else { return false };
         self.decide(claim, what.clone(), Some(id), false, now);
         true
-    }
-
-    /// Its holder no longer has this job.
-    pub(in crate::lifecycle) fn let_go(&mut self, claim: Claim) {
-        let Some(holder) = self.jobs.get(claim).and_then(|job| job.holder()) else {
-            return;
-        };
-        if let Some(holder) = self.holders.get_mut(holder) {
-            holder.held.remove(&claim);
-        }
     }
 
     fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
@@ -217,10 +206,11 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn ping(&mut self, id: HolderId, now: Moment) {
+        let held = self.jobs.held_by(id).len();
         let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        if !holder.answers_pings_now() {
+        if !holder.answers_pings_with(held) {
             // It works and need not listen meanwhile.
             holder.pings = 0;
         } else if holder.pings == PING_LIMIT {
@@ -266,7 +256,7 @@ impl Lifecycle {
             return;
         };
         let works = !holder.is_reading_paused
-            && holder.held.len() > usize::from(holder.has_unread_job)
+            && self.jobs.held_by(id).len() > usize::from(holder.has_unread_job)
             && !holder.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
@@ -285,7 +275,7 @@ impl Lifecycle {
         let was_ready = holder.takes_jobs();
         holder.is_closed = true;
         let process = holder.process;
-        let holds_none = holder.held.is_empty();
+        let holds_none = self.jobs.held_by(id).is_empty();
         if was_ready {
             self.capacity_is_lost(id, process, now);
         }
@@ -309,7 +299,7 @@ impl Lifecycle {
 
     /// Asks a process to end, and sees to it. A stopped one is woken up for that.
     pub(in crate::lifecycle) fn end_process(&mut self, id: ProcessId, cause: EndCause, now: Moment) {
-        let jobs = self.holders.of(id).map(|(_, holder)| holder.held.len()).sum();
+        let jobs = self.holders.of(id).map(|(id, _)| self.jobs.held_by(id).len()).sum();
         let Some(process) = self.holders.process_mut(id) else {
             return;
         };
@@ -379,7 +369,7 @@ impl Lifecycle {
             .iter()
             .filter(|(_, holder)| holder.is_closed && !self.is_the_running_worker(holder.process))
             .filter(|(_, holder)| self.holders.is_gone(holder.process))
-            .map(|(id, holder)| (id, holder.held.iter().copied().collect()))
+            .map(|(id, _)| (id, self.jobs.held_by(id).iter().copied().collect()))
             .collect();
         for (holder, held) in over {
             for claim in held {
@@ -396,7 +386,7 @@ impl Lifecycle {
 
     /// Whether jobs are with processes that may still work on them.
     pub(in crate::lifecycle) fn has_held_jobs(&self) -> bool {
-        self.holders.with_jobs().next().is_some()
+        self.jobs.holders().next().is_some()
     }
 
     /// Whether new jobs may be given out: not once the worker ended, since whoever it left behind is being ended too.

@@ -1,11 +1,12 @@
 //! Whoever holds jobs, under which conditions, and with how much credit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::frames::Ready;
-use crate::lifecycle::api::ids::{Claim, HolderId, ProcessId, Text};
+use crate::lifecycle::api::ids::{HolderId, ProcessId, Text};
 use crate::lifecycle::api::manners::Manners;
+use crate::lifecycle::jobs::ledger::Ledger;
 
 /// One holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,8 +17,6 @@ pub struct Holder {
     pub manners: Manners,
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
-    /// The jobs that it has not answered.
-    pub held: BTreeSet<Claim>,
     /// Something that we wrote was not taken yet.
     pub is_busy: bool,
     /// The job that it got last is among that.
@@ -37,12 +36,12 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// How many more jobs it may get.
+    /// How many more jobs it may get when it has so many.
     #[must_use]
-    pub fn free(&self) -> usize {
+    pub fn free(&self, held: usize) -> usize {
         match &self.ready {
             Some(ready) if !self.is_given_up && !self.is_closed => {
-                usize::try_from(ready.concurrency).map_or(0, |most| most.saturating_sub(self.held.len()))
+                usize::try_from(ready.concurrency).map_or(0, |most| most.saturating_sub(held))
             }
             Some(_) | None => 0,
         }
@@ -65,12 +64,10 @@ impl Holder {
                 .is_some_and(|ready| ready.types.as_ref().is_none_or(|types| types.contains(kind)))
     }
 
-    /// Whether it has to answer a ping now: it has nothing else to do, or said that it answers anyway.
+    /// Whether it has to answer a ping while it has so many jobs: it has nothing else to do, or said that it answers anyway.
     #[must_use]
-    pub fn answers_pings_now(&self) -> bool {
-        self.ready
-            .as_ref()
-            .is_some_and(|ready| ready.ping || self.held.is_empty())
+    pub fn answers_pings_with(&self, held: usize) -> bool {
+        self.ready.as_ref().is_some_and(|ready| ready.ping || held == 0)
     }
 }
 
@@ -101,7 +98,6 @@ impl Holders {
             process,
             manners,
             ready: None,
-            held: BTreeSet::new(),
             is_busy: false,
             has_unread_job: false,
             is_reading_paused: false,
@@ -178,9 +174,9 @@ impl Holders {
         limits.fold(first, |widest, limit| Some(widest?.max(limit?)))
     }
 
-    /// The holders that hold jobs.
-    pub fn with_jobs(&self) -> impl Iterator<Item = &Holder> {
-        self.all.values().filter(|holder| !holder.held.is_empty())
+    /// The holders that have jobs.
+    pub fn with_jobs(&self, jobs: &Ledger) -> impl Iterator<Item = (HolderId, &Holder)> {
+        jobs.holders().filter_map(|id| Some((id, self.all.get(&id)?)))
     }
 
     /// A process gets no more jobs, on none of its holders.
@@ -243,8 +239,10 @@ impl Holders {
 
     /// How many more jobs all of them together may get.
     #[must_use]
-    pub fn free(&self) -> usize {
-        self.all.values().map(Holder::free).sum()
+    pub fn free(&self, jobs: &Ledger) -> usize {
+        self.iter()
+            .map(|(id, holder)| holder.free(jobs.held_by(id).len()))
+            .sum()
     }
 
     /// Whether any holder takes jobs of this kind in frames of so many bytes.
@@ -257,24 +255,39 @@ impl Holders {
 
     /// The holder to give such a job to now: the one with most room; between equals, whose turn it is.
     #[must_use]
-    pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
+    pub fn choose(&self, kind: &Text, bytes: usize, jobs: &Ledger) -> Option<HolderId> {
         self.iter()
-            .filter(|(_, holder)| holder.free() > 0 && !holder.is_busy && holder.takes(kind, bytes))
-            .max_by_key(|(id, holder)| {
-                let least_recently = std::cmp::Reverse((holder.served, *id));
-                (holder.free(), least_recently)
+            .filter(|(_, holder)| !holder.is_busy && holder.takes(kind, bytes))
+            .map(|(id, holder)| {
+                let least_recently = std::cmp::Reverse((holder.served, id));
+                (holder.free(jobs.held_by(id).len()), least_recently, id)
             })
-            .map(|(id, _)| id)
+            .filter(|(free, ..)| *free > 0)
+            .max()
+            .map(|(_, _, id)| id)
     }
 
     /// A job was given to this holder.
-    pub fn serve(&mut self, id: HolderId, claim: Claim) {
+    pub fn serve(&mut self, id: HolderId) {
         self.served += 1;
         if let Some(holder) = self.all.get_mut(&id) {
-            holder.held.insert(claim);
             holder.is_busy = true;
             holder.has_unread_job = true;
             holder.served = self.served;
         }
+    }
+
+    /// Whether the process of each holder is known.
+    ///
+    /// # Errors
+    ///
+    /// Whose is not.
+    pub fn check(&self) -> Result<(), String> {
+        let unknown = self
+            .iter()
+            .find(|(_, holder)| !self.processes.contains_key(&holder.process));
+        unknown.map_or(Ok(()), |(id, holder)| {
+            Err(format!("process {} of holder {id} is not known", holder.process))
+        })
     }
 }

@@ -117,7 +117,11 @@ impl Lifecycle {
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
         self.process_gone(process, now);
-        let holders: Vec<ProcessId> = self.holders.with_jobs().map(|holder| holder.process).collect();
+        let holders: Vec<ProcessId> = self
+            .holders
+            .with_jobs(&self.jobs)
+            .map(|(_, holder)| holder.process)
+            .collect();
         for other in holders.into_iter().filter(|other| *other != process) {
             self.end_process(other, EndCause::Orphaned, now);
         }
@@ -231,8 +235,8 @@ impl Lifecycle {
             return false;
         };
         self.holders
-            .with_jobs()
-            .all(|holder| holder.is_closed && self.holders.is_gone(holder.process))
+            .with_jobs(&self.jobs)
+            .all(|(_, holder)| holder.is_closed && self.holders.is_gone(holder.process))
     }
 
     fn nothing_is_left(&mut self, now: Moment) {

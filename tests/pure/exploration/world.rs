@@ -396,6 +396,9 @@ impl World {
     }
 
     fn drain(&mut self) {
+        if let Err(contradiction) = self.machine.invariants() {
+            self.break_promise(&contradiction);
+        }
         while let Some(effect) = self.machine.poll_effect() {
             if self.exited.is_some() {
                 self.break_promise("an effect after the exit");

@@ -267,6 +267,8 @@ impl World {
     }
 
     fn drain(&mut self) -> Kept {
+        let state = self.machine.invariants();
+        promise!("the machine agrees with itself", state.is_ok(), "{state:?}");
         for _ in 0..MOST_EFFECTS {
             let Some(effect) = self.machine.poll_effect() else {
                 return Ok(());

@@ -1,0 +1,111 @@
+//! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
+
+use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::stages::ReportStage;
+use crate::lifecycle::machine::Lifecycle;
+
+impl Lifecycle {
+    /// Whether the machine agrees with itself. It takes a walk through everything that there is. After the exit nothing counts.
+    ///
+    /// # Errors
+    ///
+    /// The first contradiction, in words.
+    pub fn invariants(&self) -> Result<(), String> {
+        if self.phase == Phase::Exited {
+            return Ok(());
+        }
+        self.jobs.check()?;
+        self.holders.check()?;
+        self.check_holders()?;
+        self.check_reports()?;
+        self.check_deadlines()?;
+        self.check_credit()
+    }
+
+    /// Whoever holds a job is there.
+    fn check_holders(&self) -> Result<(), String> {
+        let stranger = self.jobs.holders().find(|id| self.holders.get(*id).is_none());
+        stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
+    }
+
+    /// An outcome that is on its way has a request that is.
+    fn check_reports(&self) -> Result<(), String> {
+        let lacks_its_call = |place: &Place| match place {
+            Place::Waiting | Place::Held(_) => false,
+            Place::Reporting(report) => match report.step {
+                ReportStage::Sent(call, _) | ReportStage::Looking(call, _) => !self.calls.contains_key(&call),
+                ReportStage::Due | ReportStage::Pausing | ReportStage::Doubtful | ReportStage::ResultRefused => false,
+            },
+        };
+        let lost = self.jobs.iter().find(|(_, job)| lacks_its_call(&job.place));
+        lost.map_or(Ok(()), |(claim, _)| {
+            Err(format!("the outcome of {claim} waits for no request"))
+        })
+    }
+
+    /// Each deadline is about something that there is, so that their number is bounded; and each request has one.
+    fn check_deadlines(&self) -> Result<(), String> {
+        if let Some((timer, _)) = self.timers.iter().find(|(timer, _)| !self.has_a_use(*timer)) {
+            return Err(format!("nobody needs {timer:?}"));
+        }
+        let lacks_a_deadline = |call: &&_| self.timers.deadline_of(Timer::Call(**call)).is_none();
+        let endless = self.calls.keys().find(lacks_a_deadline);
+        endless.map_or(Ok(()), |call| Err(format!("request {call} may take for ever")))
+    }
+
+    fn has_a_use(&self, timer: Timer) -> bool {
+        let place = |claim| self.jobs.get(claim).map(|job| &job.place);
+        match timer {
+            Timer::JobTimeout(claim) | Timer::JobGrace(claim) | Timer::LostGrace(claim) => {
+                matches!(place(claim), Some(Place::Held(_)))
+            }
+            Timer::NoHandler(claim) => matches!(place(claim), Some(Place::Waiting)),
+            Timer::WithoutResult(claim) | Timer::Report(claim) => matches!(place(claim), Some(Place::Reporting(_))),
+            Timer::LookAgain(claim) => self.jobs.get(claim).is_some_and(|job| job.again.is_some()),
+            Timer::Progress(claim) | Timer::Checkpoint(claim) => place(claim).is_some(),
+            Timer::Ping(holder) => self
+                .holders
+                .get(holder)
+                .is_some_and(|holder| holder.manners.answers_pings),
+            Timer::Stalled(holder) => self.holders.hears(holder),
+            Timer::HungUp(process) | Timer::KillProcess(process) => self.holders.process(process).is_some(),
+            Timer::Client(client) => self.operators.knows(client),
+            // Whoever struck out its request does not wait for the answer either; it has the time of a request.
+            Timer::Call(_)
+            | Timer::Step
+            | Timer::WithoutCheckpoints
+            | Timer::FinalHeartbeat
+            | Timer::Deadline
+            | Timer::DelayOver
+            | Timer::DrainLog
+            | Timer::PrestopLapse
+            | Timer::KillDescendants
+            | Timer::GiveUpOnDescendants
+            | Timer::Rescan
+            | Timer::Start
+            | Timer::StartAnyway
+            | Timer::Ready
+            | Timer::Capacity
+            | Timer::Settled
+            | Timer::Outage
+            | Timer::Heartbeat
+            | Timer::Register
+            | Timer::Fetch
+            | Timer::FetchAgain => true,
+        }
+    }
+
+    /// Never more jobs than the concurrency, with those that may still be asked for.
+    fn check_credit(&self) -> Result<(), String> {
+        let (active, credit, most) = (self.jobs.active(), self.credit(), self.most_active());
+        if active > most {
+            return Err(format!("{active} jobs are active, of at most {most}"));
+        }
+        if credit > 0 && self.jobs.reserved() + credit > most {
+            return Err(format!("{credit} more jobs would be more than {most}"));
+        }
+        Ok(())
+    }
+}
