@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::lifecycle::api::event::OperatorRequest;
+use crate::lifecycle::api::OperatorRequest;
 use crate::os::clock;
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};

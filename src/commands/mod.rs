@@ -12,7 +12,7 @@ pub use common::{Places, Terminal};
 
 use crate::cli::Order;
 use crate::exit::Exit;
-use crate::lifecycle::api::event::OperatorRequest;
+use crate::lifecycle::api::OperatorRequest;
 use crate::os::clock;
 
 /// Carries out a subcommand.

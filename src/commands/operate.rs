@@ -8,7 +8,7 @@ use crate::commands::ask::{NoAnswer, ask};
 use crate::commands::common::{ANSWER_WITHIN, FIND_WITHIN, NOT_TAKEN, Places, connect, failed, warned};
 use crate::daemon::log::report::report;
 use crate::exit::Exit;
-use crate::lifecycle::api::event::OperatorRequest;
+use crate::lifecycle::api::OperatorRequest;
 use crate::os::clock;
 use crate::os::signals::SignalSet;
 use crate::os::socket::Stream;

@@ -16,7 +16,7 @@ use crate::daemon::log::report::report;
 use crate::daemon::runtime::candidate::{Candidate, candidates};
 use crate::daemon::runtime::instances::{self, Instance, NoInstance, Unreachable};
 use crate::exit::Exit;
-use crate::lifecycle::api::event::OperatorRequest;
+use crate::lifecycle::api::OperatorRequest;
 use crate::os::process::Pid;
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::SignalSet;

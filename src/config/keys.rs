@@ -25,8 +25,7 @@ use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
-use crate::lifecycle::api::budget::LEAST_LIMIT;
-use crate::lifecycle::api::options::{FinalState, Leftovers, MAX_CONCURRENCY, Restart, StopSignal};
+use crate::lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Restart, StopSignal};
 use crate::signal::Signal;
 
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.

@@ -14,8 +14,7 @@ use super::values::lists::Rewrites;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
-use crate::lifecycle::api::budget::Limits;
-use crate::lifecycle::api::options::{FinalState, Leftovers, Restart, StopSignal, TransitionSignals};
+use crate::lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals};
 use crate::signal::Signal;
 
 /// Sections, each with a function that fills every field with the value behind its `=`.

@@ -13,7 +13,7 @@ use super::source::Source;
 use super::values::Value;
 use super::values::duration::Human;
 use super::values::enums::Mode;
-use crate::lifecycle::api::budget::{LEAST_LIMIT, stop_margin};
+use crate::lifecycle::api::{LEAST_LIMIT, stop_margin};
 
 /// Refuses what cannot hold together, and adds a warning for what can but is hardly meant.
 ///

@@ -33,7 +33,7 @@ use crate::daemon::start::{self, StartFailure};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::Workers;
 use crate::exit::Exit;
-use crate::lifecycle::api::options::Restart;
+use crate::lifecycle::api::Restart;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::view::metrics::Metrics;
 use crate::os::cgroup::OomKills;

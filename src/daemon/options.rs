@@ -6,8 +6,7 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config};
-use crate::lifecycle::api::budget::{LimitSource, ShutdownTimes, Surroundings};
-use crate::lifecycle::api::options::Options;
+use crate::lifecycle::api::{LimitSource, Options, ShutdownTimes, Surroundings};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;

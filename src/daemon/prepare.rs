@@ -12,7 +12,7 @@ use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::options::surroundings;
 use crate::exit::Exit;
-use crate::lifecycle::api::budget::Surroundings;
+use crate::lifecycle::api::Surroundings;
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::termination_log;

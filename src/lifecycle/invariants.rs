@@ -1,7 +1,6 @@
 //! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
 
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Phase, Timer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;

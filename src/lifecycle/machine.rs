@@ -38,21 +38,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::frames::ErrorCode;
-use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::options::Options;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::snapshot::Snapshot;
-use crate::lifecycle::api::tally::ShutdownCounts;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{
+    Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Reply, ShutdownCounts, Snapshot, Timer,
+    ToWorker, WorkerState,
+};
 use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::link::Agent;
 use crate::lifecycle::backend::outages::Outages;

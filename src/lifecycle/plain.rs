@@ -18,8 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::exit::{Ended, RemapExit};
-use crate::lifecycle::api::budget::Budget;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Budget, Moment};
 use crate::lifecycle::timers::Timers;
 use crate::signal::Signal;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::Moment;
 
 /// When each timer is due. `T` names them; the one that sorts first goes first when two are due at the same moment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::lifecycle::api::health::Unhealthy;
+use crate::lifecycle::api::Unhealthy;
 
 /// Why the answer is no.
 #[derive(Serialize)]

@@ -5,9 +5,7 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use crate::lifecycle::api::snapshot::Snapshot;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::{Outcome, WorkerState};
+use crate::lifecycle::api::{Moment, Outcome, Snapshot, WorkerState};
 use crate::lifecycle::view::metrics::{Histogram, JobEnd, JobKind, Metrics, OTHER, PerKind, StatusLabel};
 use crate::wire::names;
 

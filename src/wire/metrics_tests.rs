@@ -4,13 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::effect::Effect;
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId, WorkerId};
-use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::{Call, Effect, Notice, Phase, Reply, Subject};
 use crate::lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {

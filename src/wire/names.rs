@@ -1,10 +1,6 @@
 //! What the values of the lifecycle are called on the wire.
 
-use crate::lifecycle::api::endpoint::Endpoint;
-use crate::lifecycle::api::frames::ErrorCode;
-use crate::lifecycle::api::health::Probe;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::words::{About, CancelReason, WorkerState};
+use crate::lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, Phase, Probe, WorkerState};
 use crate::lifecycle::view::metrics::JobEnd;
 
 /// The `code` of an error frame.

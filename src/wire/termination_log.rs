@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
-use crate::lifecycle::api::ids::{JobId, Text};
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::{EndCause, EndReport, EndedBy, JobId, MOST_LEFT_NAMES, Reason, Text};
 use crate::signal::Signal;
 use crate::wire::text::{asked_by, beginning, several};
 

@@ -3,9 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::tally::ShutdownCounts;
-use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::api::{CancelReason, ShutdownCounts, Subject};
 
 /// A shutdown that cut these jobs off.
 fn cut_off(names: &[&str]) -> EndReport {

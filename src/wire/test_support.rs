@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
-use crate::lifecycle::api::frames::Progress;
-use crate::lifecycle::api::ids::{JobId, WorkerId};
-use crate::lifecycle::api::job::JobError;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Progress, Reply, WorkerId, WorkerState,
+};
 use crate::wire::backend::request::{Answered, Identity, read};
 
 pub(super) fn us() -> Identity {

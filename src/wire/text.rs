@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::Reason;
 
 /// Whether a terminal acts on it, or it changes how its neighbours are shown: control characters, line and paragraph
 /// separators, direction marks, and what takes no column and is not a mark on the letter before it. With one of them a

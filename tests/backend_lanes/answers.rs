@@ -1,6 +1,6 @@
 //! What the lanes make of answers that are not what they seem.
 
-use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::{Failure, Reply};
 
 use crate::backend::{self, Behaviour, Endpoint};
 use crate::lanes::*;

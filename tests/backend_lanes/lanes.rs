@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 use ojs_init::config::{self, Environment, Flags};
 use ojs_init::daemon::backend::lanes::{Heard, Lanes};
 use ojs_init::daemon::backend::settings::LaneSettings;
-use ojs_init::lifecycle::api::call::{Call, Failure, Reply};
-use ojs_init::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
-use ojs_init::lifecycle::api::frames::Progress;
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::api::job::JobError;
-use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::api::words::WorkerState;
+use ojs_init::lifecycle::api::{
+    Call, Failure, Farewell, FetchForm, HeartbeatForm, JobError, Moment, Progress, Reply, WorkerState,
+};
 use ojs_init::os::clock;
 use ojs_init::wire::backend::request::Identity;
 

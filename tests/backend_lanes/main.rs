@@ -30,8 +30,7 @@ use crate::support::{temp, wait};
 use backend::{Behaviour, Endpoint, Outcome};
 use lanes::*;
 use ojs_init::daemon::backend::lanes::Lanes;
-use ojs_init::lifecycle::api::call::{Directive, Failure, Reply};
-use ojs_init::lifecycle::api::job::JobState;
+use ojs_init::lifecycle::api::{Directive, Failure, JobState, Reply};
 
 #[test]
 fn a_job_goes_through_every_call_of_its_life() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ojs_init::daemon::backend::lanes::Lanes;
 use ojs_init::daemon::backend::settings::LaneSettings;
-use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::{Failure, Reply};
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 use crate::lanes::*;

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ojs_init::daemon::backend::settings::LaneSettings;
-use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::{Failure, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 use crate::lanes::*;

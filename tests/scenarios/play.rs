@@ -4,16 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::{Failure, Reply};
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::Event;
-use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::lifecycle::api::ids::{CallId, HolderId};
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::options::Options;
-use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::api::timer::Timer;
+use ojs_init::lifecycle::api::{Effect, Event, Failure, Moment, Notice, Options, Probe, Reply, Timer, ToWorker};
 use ojs_init::lifecycle::machine::Lifecycle;
 
 use crate::script::holders;

@@ -1,7 +1,7 @@
 //! Values that are one word out of a few.
 
 use super::{Form, Notation, Problem, Value, only};
-use crate::lifecycle::api::options::{FinalState, Leftovers, Restart, StopSignal};
+use crate::lifecycle::api::{FinalState, Leftovers, Restart, StopSignal};
 
 /// Who talks to the backend, and how jobs reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

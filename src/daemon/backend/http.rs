@@ -21,10 +21,7 @@ use crate::daemon::backend::tls;
 use crate::daemon::backend::tls_words;
 use crate::daemon::backend::token::{NoToken, TokenSource};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::endpoint::AnswerSize;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{AnswerSize, Call, Failure, Moment, Reply};
 use crate::os::clock;
 use crate::wire::backend::request::{self, Answer, Answered, CONTENT_TYPE, HttpRequest, Method, OJS_VERSION, Words};
 

@@ -10,10 +10,8 @@ use crate::daemon::backend::http::{BackendTarget, Http};
 pub use crate::daemon::backend::pool::Heard;
 use crate::daemon::backend::pool::{IDLE_LIMIT, LanePlan, MakeWork, Pool, STACK_BYTES, TakeAnswer, Ticket, Work};
 use crate::daemon::backend::settings::{LaneError, LaneSettings};
-use crate::lifecycle::api::call::{Call, Reply};
-use crate::lifecycle::api::endpoint::Lane;
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Call, Lane, Moment, Reply};
 
 /// Most report threads that are wanted at once; as many again stand in for those that hang.
 const MOST_REPORTERS: usize = 64;

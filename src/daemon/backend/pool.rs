@@ -9,10 +9,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Call, Failure, Moment, Reply};
 use crate::os::threads;
 use crate::wire::backend::request::Words;
 

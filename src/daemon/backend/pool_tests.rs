@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::*;
-use crate::lifecycle::api::ids::JobId;
+use crate::lifecycle::api::JobId;
 use crate::os::clock;
 
 /// Longest that any step of a test may take.

@@ -8,9 +8,7 @@ use log::Level;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{info, jobs, warn};
 use crate::exit::Ended;
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::{EndReport, EndedBy};
-use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
+use crate::lifecycle::api::{EndCause, EndReport, EndedBy, Manner, WorkerEnd};
 use crate::signal::Signal;
 
 /// What is known of the end before it comes.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifecycle::api::event::Event;
+use crate::lifecycle::api::Event;
 use crate::lifecycle::api::ids::CallId;
 use crate::wire::backend::request::Words;
 
@@ -47,7 +47,7 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::api::call::{Failure, Reply};
+    use crate::lifecycle::api::{Failure, Reply};
 
     #[test]
     fn the_words_of_an_answer_count_while_the_machine_is_told_of_it_and_no_longer() {

@@ -9,8 +9,7 @@ use log::Level;
 use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
 use crate::lifecycle::api::ids::{HolderId, JobId};
-use crate::lifecycle::api::job::{JobError, Subject};
-use crate::lifecycle::api::words::{CancelReason, Outcome};
+use crate::lifecycle::api::{CancelReason, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 

@@ -9,9 +9,7 @@ use log::Level;
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::throttle::Throttle;
 use crate::daemon::log::words::{info, kind_and_reason, warn};
-use crate::lifecycle::api::call::{Failure, FailureClass};
-use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::outage::Outage;
+use crate::lifecycle::api::{Failure, FailureClass, Outage, Subject};
 use crate::wire::text::{milliseconds, seconds, several};
 
 /// Between two lines about requests that fail alike.

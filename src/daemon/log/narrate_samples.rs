@@ -1,8 +1,7 @@
 //! Ends, for the tests of what is said of them.
 
 use super::*;
-use crate::lifecycle::api::force::Force;
-use crate::lifecycle::api::worker_end::StillThere;
+use crate::lifecycle::api::{Force, StillThere};
 
 /// Why a worker was ended.
 pub fn hung() -> EndCause {

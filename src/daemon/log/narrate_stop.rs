@@ -6,9 +6,7 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::words::{because_of, info, jobs, warn};
-use crate::lifecycle::api::force::Force;
-use crate::lifecycle::api::words::Reason;
-use crate::lifecycle::api::worker_end::StillThere;
+use crate::lifecycle::api::{Force, Reason, StillThere};
 use crate::wire::text::{asked_by, seconds};
 
 /// `a second SIGTERM, 1.2 s after the first`

@@ -11,16 +11,11 @@ use serde_json::Value;
 
 use crate::daemon::log::record::{Format, Record};
 use crate::exit::Ended;
-use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::end_report::{EndReport, EndedBy};
-use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::ids::{CallId, JobId};
-use crate::lifecycle::api::job::{JobError, Subject};
-use crate::lifecycle::api::outage::Outage;
-use crate::lifecycle::api::tally::ShutdownCounts;
-use crate::lifecycle::api::words::{CancelReason, Outcome};
-use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
+use crate::lifecycle::api::{
+    CancelReason, EndReport, EndedBy, Event, FetchForm, HeartbeatForm, JobError, Manner, Outage, Outcome, Reply,
+    ShutdownCounts, Subject, WorkerEnd,
+};
 use crate::signal::Signal;
 use crate::wire::backend::request::Words;
 

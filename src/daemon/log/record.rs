@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::lifecycle::api::job::{Subject, Trace};
+use crate::lifecycle::api::{Subject, Trace};
 use crate::wire::text::{beginning, escape, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.

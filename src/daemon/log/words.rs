@@ -5,8 +5,7 @@ use std::fmt;
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
-use crate::lifecycle::api::call::Failure;
-use crate::lifecycle::api::words::{Reason, WorkerState};
+use crate::lifecycle::api::{Failure, Reason, WorkerState};
 use crate::wire::text::{asked_by, several};
 
 /// A record of level info.

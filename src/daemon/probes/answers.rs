@@ -6,7 +6,7 @@ use std::time::Duration;
 use log::trace;
 
 use crate::daemon::log::sink::LogHandle;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::Moment;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::view::metrics::Metrics;
 use crate::wire::http::probe::{ProbePath, ProbeRequest, answer, metrics as metrics_response, refuse, show};

@@ -14,7 +14,7 @@ use crate::daemon::acceptor::Acceptor;
 use crate::daemon::probes::answers::{ProbeAnswers, ProbeContext};
 use crate::daemon::probes::link::{LinkProgress, Origin, ProbeLink};
 use crate::daemon::tokens::{PROBE_SLOTS, TokenOwner};
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::Moment;
 use crate::lifecycle::timers::Timers;
 
 /// Most connections at the same time. The next one takes the place of another: of the address that has the most, the one

@@ -7,9 +7,8 @@ use std::ops::RangeInclusive;
 use log::{debug, warn};
 
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
-use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
+use crate::lifecycle::api::{Event, ToWorker};
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::worker::{HelloContext, decode, encode, too_long};

@@ -14,10 +14,8 @@ use mio::Registry;
 use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
-use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Event, Moment, ToWorker};
 use crate::os::process::Pid;
 use crate::os::socket::Listener;
 use crate::signal::Signal;
@@ -111,7 +109,7 @@ impl Workers {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
 mod tests {
-    use crate::lifecycle::api::manners::Manners;
+    use crate::lifecycle::api::Manners;
     use std::os::unix::net::UnixStream;
 
     use super::*;

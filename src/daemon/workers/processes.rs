@@ -9,8 +9,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
 use crate::daemon::tokens::TokenOwner;
-use crate::lifecycle::api::event::Event;
-use crate::lifecycle::api::ids::ProcessId;
+use crate::lifecycle::api::{Event, ProcessId};
 use crate::os::pidfd::ProcessWatch;
 use crate::os::process::{self, Pid};
 use crate::signal::Signal;

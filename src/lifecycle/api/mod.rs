@@ -28,3 +28,34 @@ pub mod time;
 pub mod timer;
 pub mod words;
 pub mod worker_end;
+
+pub use answer::{Disposition, OperatorAnswer, ShownToOperator};
+pub use budget::{
+    ASSUMED_DISTANCE, Budget, LEAST_LIMIT, LimitSource, Limits, ShutdownTimes, Surroundings, cancel_grace, slack,
+    stop_margin,
+};
+pub use call::{BackendTraits, Call, Directive, Failure, FailureClass, Reply};
+pub use capacity::CapacityNews;
+pub use effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
+pub use end_cause::EndCause;
+pub use end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
+pub use endpoint::{AnswerSize, Endpoint, Lane};
+pub use event::{Event, NotStarted, OperatorRequest};
+pub use force::Force;
+pub use forms::{Farewell, FetchForm, HeartbeatForm};
+pub use frames::{ErrorCode, FromWorker, Progress, Ready, ToWorker};
+pub use health::{Health, Probe, Unhealthy};
+pub use ids::{JobId, ProcessId, Text, WorkerId};
+pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};
+pub use manners::Manners;
+pub use notice::Notice;
+pub use options::{FinalState, Leftovers, MAX_CONCURRENCY, Options, Restart, StopSignal, TransitionSignals};
+pub use outage::Outage;
+pub use phase::Phase;
+pub use snapshot::Snapshot;
+pub use status::{BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus};
+pub use tally::ShutdownCounts;
+pub use time::Moment;
+pub use timer::Timer;
+pub use words::{About, CancelReason, Outcome, Reason, WorkerState};
+pub use worker_end::{Manner, StillThere, WorkerEnd};

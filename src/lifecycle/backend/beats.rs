@@ -3,11 +3,8 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Failure;
-use crate::lifecycle::api::forms::HeartbeatForm;
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{Failure, HeartbeatForm, Moment, WorkerState};
 use crate::lifecycle::backend::resumed::Resumed;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 

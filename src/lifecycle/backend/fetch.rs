@@ -3,14 +3,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::forms::FetchForm;
-use crate::lifecycle::api::ids::WorkerId;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Call, Failure, FetchForm, Moment, Notice, Phase, Reply, Timer, WorkerId};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::{RetryState, asked_for, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::jobs::job::LookStep;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::forms::FetchForm;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{FetchForm, Moment};
 
 /// How long a form other than the full one is used before the full one is tried again.
 const OTHER_FORM_FOR: Duration = Duration::from_secs(10 * 60);

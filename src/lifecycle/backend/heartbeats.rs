@@ -3,15 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::forms::HeartbeatForm;
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{Call, Failure, HeartbeatForm, Moment, Notice, Phase, Reply, Timer, WorkerState};
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::{BackendTraits, Directive};
-use crate::lifecycle::api::ids::WorkerId;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{BackendTraits, Directive, Moment, WorkerId};
 use crate::lifecycle::backend::beats::HeartbeatState;
 use crate::lifecycle::backend::fetch_forms::FetchForms;
 use crate::lifecycle::backend::retry_state::RetryState;

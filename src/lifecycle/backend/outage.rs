@@ -3,11 +3,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Failure;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::outage::Outage;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Failure, Moment, Notice, Outage, Timer};
 use crate::lifecycle::backend::outages::Present;
 use crate::lifecycle::machine::Lifecycle;
 

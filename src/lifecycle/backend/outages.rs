@@ -1,7 +1,6 @@
 //! What is remembered of outages of the backend.
 
-use crate::lifecycle::api::call::Failure;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Failure, Moment};
 
 /// What is remembered of outages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -1,9 +1,7 @@
 //! What a request to the backend was for: where its answer goes.
 
-use crate::lifecycle::api::forms::{Farewell, HeartbeatForm};
 use crate::lifecycle::api::ids::{Claim, WorkerId};
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{Farewell, HeartbeatForm, Moment, WorkerState};
 use crate::lifecycle::backend::beats::SentHeartbeat;
 
 /// What a request to the backend was for.

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::forms::Farewell;
-use crate::lifecycle::api::ids::WorkerId;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Call, Failure, Farewell, Moment, Notice, Reply, Timer, WorkerId};
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;

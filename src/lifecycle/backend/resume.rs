@@ -2,9 +2,7 @@
 //!
 //! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
 
-use crate::lifecycle::api::call::{Directive, Reply};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::{Directive, Notice, Reason, Reply};
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::resumed::Resumed;
 use crate::lifecycle::machine::Lifecycle;

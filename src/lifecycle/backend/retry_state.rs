@@ -3,8 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::{Failure, FailureClass};
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Failure, FailureClass, Moment};
 
 /// Failures in a row of the same thing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{ErrorCode, Moment, Notice, Timer};
 use crate::lifecycle::jobs::job::{Place, What};
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;

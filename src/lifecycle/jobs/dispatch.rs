@@ -4,17 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
-use crate::lifecycle::api::job::{Delivery, JobError};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::options::Leftovers;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::api::{
+    CancelReason, Delivery, Effect, EndCause, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES, Moment, Notice,
+    Phase, Timer, ToWorker,
+};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Held, Place, Suspicion, What};
 use crate::lifecycle::machine::Lifecycle;

@@ -9,16 +9,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
-use crate::lifecycle::api::frames::ErrorCode;
 use crate::lifecycle::api::ids::{Claim, JobId};
-use crate::lifecycle::api::job::{JobState, JobView};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::api::{
+    Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice, Reply, Timer,
+};
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::link::StoreSeen;
 use crate::lifecycle::backend::purpose::Purpose;

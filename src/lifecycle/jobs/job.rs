@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::lifecycle::api::call::BackendTraits;
-use crate::lifecycle::api::frames::Progress;
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId, Text, WorkerId};
-use crate::lifecycle::api::job::{Delivery, JobError, Reservation, Subject};
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::{CancelReason, Outcome};
+use crate::lifecycle::api::{
+    BackendTraits, CancelReason, Delivery, JobError, Moment, Outcome, Progress, Reservation, Subject,
+};
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::stages::ReportStage;
 

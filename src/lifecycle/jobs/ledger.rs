@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
-use crate::lifecycle::api::job::Delivery;
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Delivery, Moment};
 use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Suspicion};
 use crate::lifecycle::jobs::stages::ReportStage;
 

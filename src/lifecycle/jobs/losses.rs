@@ -6,15 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::Reply;
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId};
-use crate::lifecycle::api::job::JobState;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::CancelReason;
+use crate::lifecycle::api::{Call, CancelReason, JobState, Moment, Notice, Phase, Reply, Timer};
 use crate::lifecycle::backend::beats::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Held, Job, Place};

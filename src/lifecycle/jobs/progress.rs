@@ -2,14 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::frames::{ErrorCode, Progress};
 use crate::lifecycle::api::ids::{Claim, Text};
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::About;
+use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Progress, Reply, Timer, ToWorker};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;

@@ -8,13 +8,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::api::job::{Delivery, JobState, JobView};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Call, Delivery, Failure, JobState, JobView, Moment, Notice, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 use crate::lifecycle::jobs::job::{Again, Job, LookStep, Suspicion};

@@ -6,15 +6,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::frames::ToWorker;
 use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
-use crate::lifecycle::api::job::{JobState, JobView};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::{About, Outcome};
+use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer, ToWorker};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::job::{Job, Place, Question, Report, What};

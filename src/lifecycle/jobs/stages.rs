@@ -3,10 +3,8 @@
 
 use std::fmt;
 
-use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::Outcome;
+use crate::lifecycle::api::{Failure, Moment, Outcome};
 
 /// How far a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

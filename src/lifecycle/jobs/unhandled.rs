@@ -1,9 +1,7 @@
 //! Jobs whose type no holder takes: how long they wait for one that may still come, and which of them do not.
 
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Moment, Notice, Timer};
 use crate::lifecycle::jobs::dispatch::{error, frame_bytes};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;

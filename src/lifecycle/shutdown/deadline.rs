@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Moment, Phase, Timer};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::shutdown::timeouts::StopPlan;

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{Moment, Notice, Phase, Timer};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::timeouts::{DRAIN_LOG_AT_MOST_EVERY, DRAIN_LOG_EVERY};
 

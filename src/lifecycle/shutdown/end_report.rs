@@ -2,15 +2,10 @@
 //! why a job was cut off; to the orchestrator an exit status.
 
 use crate::exit::Ended;
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::end_report::{EndReport, EndedBy, MOST_LEFT_NAMES};
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::job::JobError;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::tally::ShutdownCounts;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::worker_end::Manner;
+use crate::lifecycle::api::{
+    Effect, EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, ShutdownCounts,
+};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;

@@ -14,7 +14,7 @@
 //!                                                     +-------------------------------------------+
 //! ```
 
-use crate::lifecycle::api::phase::Phase;
+use crate::lifecycle::api::Phase;
 use std::fmt;
 
 /// What can move a phase.

@@ -4,11 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::ids::{CallId, Claim};
-use crate::lifecycle::api::options::Options;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::{Force, Moment, Options, Reason};
 use crate::lifecycle::shutdown::steps::StopStep;
 use crate::lifecycle::shutdown::stop_signals::StopSignals;
 use crate::lifecycle::shutdown::timeouts::{MOST_TSTPS, StopPlan};

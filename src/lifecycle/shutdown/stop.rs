@@ -1,17 +1,11 @@
 //! The end game and the stop phase, step by step. Each step ends when what it waits for has happened, and at the moment
 //! of the plan at the latest.
 
-use crate::lifecycle::api::call::{Failure, Reply};
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::forms::{Farewell, HeartbeatForm};
 use crate::lifecycle::api::ids::{Claim, ProcessId};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::options::FinalState;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::{CancelReason, WorkerState};
-use crate::lifecycle::api::worker_end::StillThere;
+use crate::lifecycle::api::{
+    CancelReason, Effect, Failure, Farewell, FinalState, HeartbeatForm, Moment, Notice, Phase, Reply, StillThere,
+    Timer, WorkerState,
+};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::force::Force;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::{Force, Moment, Reason};
 use crate::lifecycle::shutdown::timeouts::SAME_REQUEST;
 
 /// The stop signals that counted.

@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::budget::{ShutdownTimes, cancel_grace};
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::{Moment, ShutdownTimes, cancel_grace};
 
 // Requests to end.
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lifecycle::api::budget::{Limits, ShutdownTimes, Surroundings, slack};
+use crate::lifecycle::api::{Limits, ShutdownTimes, Surroundings, slack};
 
 /// Limits of orchestrators, in seconds: from the least that is accepted on.
 const LIMITS: [u64; 8] = [1, 2, 3, 5, 8, 10, 30, 90];

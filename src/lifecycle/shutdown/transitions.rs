@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::{Reason, WorkerState};
+use crate::lifecycle::api::{Effect, Moment, Notice, Phase, Reason, Timer, ToWorker, WorkerState};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::lifecycle::shutdown::steps::StepTrigger;

@@ -2,15 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Directive;
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::force::Force;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::options::StopSignal;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::{Directive, Effect, Force, Moment, Notice, Phase, Reason, StopSignal, Timer};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::shutdown::steps::StopStep;

@@ -6,10 +6,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::health::{Health, Probe, Unhealthy};
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{Health, Moment, Phase, Probe, Unhealthy, WorkerState};
 use crate::lifecycle::machine::Lifecycle;
 
 /// Without a holder that is ready for this long, a worker that had one is not alive.

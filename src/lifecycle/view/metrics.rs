@@ -6,15 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::Reply;
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::endpoint::Endpoint;
 use crate::lifecycle::api::ids::{CallId, JobId, Text};
-use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::words::{CancelReason, Outcome};
+use crate::lifecycle::api::{Call, CancelReason, Effect, Endpoint, Moment, Notice, Outcome, Reply, Subject};
 
 /// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
 pub const MOST_KINDS: usize = 64;

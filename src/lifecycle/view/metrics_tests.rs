@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::ids::{HolderId, WorkerId};
-use crate::lifecycle::api::job::JobError;
+use crate::lifecycle::api::{Failure, JobError};
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))

@@ -2,15 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::answer::{Disposition, OperatorAnswer, ShownToOperator};
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::event::OperatorRequest;
-use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::ids::ClientId;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::Reason;
+use crate::lifecycle::api::{
+    Disposition, Effect, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason, ShownToOperator, Timer,
+};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 use crate::lifecycle::view::clients::Client;

@@ -3,13 +3,10 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::status::{
-    BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus,
+use crate::lifecycle::api::{
+    BackendStatus, Ending, JobPlace, JobStatus, Moment, NotRunningBecause, Phase, Status, Timer, WorkerState,
+    WorkerStatus,
 };
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::WorkerState;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::steps::StopStep;

@@ -1,6 +1,6 @@
 //! What the answers to probes depend on and nothing else keeps.
 
-use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::Moment;
 
 /// What has to be remembered to answer. Nothing else depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

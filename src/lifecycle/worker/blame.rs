@@ -1,10 +1,7 @@
 //! Which ends of the worker are our doing: it ends with a process of its own that we ended, or after it.
 
 use crate::exit::Ended;
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::ids::ProcessId;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::worker_end::WorkerEnd;
+use crate::lifecycle::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use crate::signal::Signal;
 
 /// The status of a worker that ends in order when it is told to by SIGTERM, and leaves jobs unanswered.

@@ -5,11 +5,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::capacity::CapacityNews;
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{CapacityNews, Moment, Notice, Timer};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::capacity::Capacity;
 

@@ -2,16 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::frames::{ErrorCode, FromWorker, Ready};
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
-use crate::lifecycle::api::manners::Manners;
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
+use crate::lifecycle::api::{
+    Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Phase, Ready, Timer, ToWorker,
+};
 use crate::lifecycle::jobs::job::{Place, What};
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::frames::Ready;
 use crate::lifecycle::api::ids::{HolderId, ProcessId, Text};
-use crate::lifecycle::api::manners::Manners;
+use crate::lifecycle::api::{EndCause, Manners, Ready};
 use crate::lifecycle::jobs::ledger::Ledger;
 
 /// One holder.

@@ -3,17 +3,9 @@
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::api::effect::Effect;
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::event::NotStarted;
-use crate::lifecycle::api::ids::{ProcessId, WorkerId};
-use crate::lifecycle::api::notice::Notice;
-use crate::lifecycle::api::options::Restart;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::timer::Timer;
-use crate::lifecycle::api::words::Reason;
-use crate::lifecycle::api::worker_end::{Manner, WorkerEnd};
+use crate::lifecycle::api::{
+    Effect, EndCause, Manner, Moment, NotStarted, Notice, Phase, ProcessId, Reason, Restart, Timer, WorkerEnd, WorkerId,
+};
 use crate::lifecycle::backend::backoff::{restart_pause, shortage_pause};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;

@@ -4,10 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::exit::{Ended, RemapExit};
-use crate::lifecycle::api::end_cause::EndCause;
-use crate::lifecycle::api::ids::ProcessId;
-use crate::lifecycle::api::time::Moment;
-use crate::lifecycle::api::worker_end::WorkerEnd;
+use crate::lifecycle::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use crate::lifecycle::worker::blame::Blame;
 use crate::signal::Signal;
 

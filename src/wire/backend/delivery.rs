@@ -11,8 +11,7 @@ use std::time::Duration;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::lifecycle::api::ids::{JobId, Text};
-use crate::lifecycle::api::job::{Delivery, Reservation, Subject, Trace};
+use crate::lifecycle::api::{Delivery, JobId, Reservation, Subject, Text, Trace};
 
 use crate::wire::backend::envelope::one_line;
 use crate::wire::backend::trace;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lifecycle::api::call::{Failure, Reply};
+use crate::lifecycle::api::{Failure, Reply};
 use crate::wire::backend::request::{Answered, read};
 use crate::wire::test_support::{beat, fetch, reply};
 

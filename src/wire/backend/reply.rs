@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
-use crate::lifecycle::api::endpoint::{AnswerSize, Endpoint};
-use crate::lifecycle::api::ids::{JobId, WorkerId};
-use crate::lifecycle::api::job::{JobState, JobView, Reservation};
+use crate::lifecycle::api::{
+    AnswerSize, BackendTraits, Call, Directive, Endpoint, Failure, JobId, JobState, JobView, Reply, Reservation,
+    WorkerId,
+};
 
 use crate::wire::backend::delivery;
 pub use crate::wire::backend::words::Words;

@@ -9,12 +9,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
-use crate::lifecycle::api::frames::Progress;
-use crate::lifecycle::api::ids::{JobId, WorkerId};
-use crate::lifecycle::api::job::JobError;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Progress, WorkerId, WorkerState,
+};
 
 pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
 use crate::wire::names::worker_state;

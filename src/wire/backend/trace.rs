@@ -1,6 +1,6 @@
 //! The trace context of a job: `meta.traceparent` of its envelope, as the W3C recommendation *Trace Context* spells it.
 
-use crate::lifecycle::api::job::Trace;
+use crate::lifecycle::api::Trace;
 
 /// Length of `00-<32 digits>-<16 digits>-<2 digits>`. A later version may go on behind a dash.
 const LENGTH: usize = 55;

@@ -2,8 +2,7 @@
 //!
 //! Only what the fields of an error and `state` are for; never anything else of a body, which may hold arguments of jobs.
 
-use crate::lifecycle::api::call::Call;
-use crate::lifecycle::api::endpoint::Endpoint;
+use crate::lifecycle::api::{Call, Endpoint};
 
 use crate::wire::json::lenient::Object;
 use crate::wire::text::beginning;

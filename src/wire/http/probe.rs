@@ -3,8 +3,7 @@
 
 use serde::Serialize;
 
-use crate::lifecycle::api::health::{Health, Probe};
-use crate::lifecycle::api::status::Status;
+use crate::lifecycle::api::{Health, Probe, Status};
 use crate::wire::health::{UnhealthyReason, reason};
 use crate::wire::http::head::{self, Head, MAX_HEAD, MAX_HEADERS, NoHead};
 use crate::wire::http::response::{json, response};

@@ -5,8 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lifecycle::api::health::Unhealthy;
-use crate::lifecycle::api::words::WorkerState;
+use crate::lifecycle::api::{Unhealthy, WorkerState};
 
 const KUBELET: &str = "GET /readyz HTTP/1.1\r\nHost: 10.0.0.7:8081\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\n\
                        Connection: close\r\n\r\n";

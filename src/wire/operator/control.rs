@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::api::answer::{Disposition, OperatorAnswer};
-use crate::lifecycle::api::event::OperatorRequest;
-use crate::lifecycle::api::health::Probe;
+use crate::lifecycle::api::{Disposition, OperatorAnswer, OperatorRequest, Probe};
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::names;
 use crate::wire::text::milliseconds;
@@ -210,8 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::lifecycle::api::phase::Phase;
-    use crate::lifecycle::api::words::WorkerState;
+    use crate::lifecycle::api::{Phase, WorkerState};
 
     fn code(line: &str) -> &'static str {
         decode_request(line.as_bytes()).unwrap_err().code

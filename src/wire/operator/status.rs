@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::lifecycle::api::answer::ShownToOperator;
-use crate::lifecycle::api::health::{Health, Probe};
-use crate::lifecycle::api::status::{Ending, JobPlace, JobStatus, NotRunningBecause, Status};
+use crate::lifecycle::api::{Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Status};
 use crate::wire::health::{UnhealthyReason, reason};
 use crate::wire::names;
 use crate::wire::operator::status_reply::{BackendReport, JobReport, StatusReply, WorkerReport};

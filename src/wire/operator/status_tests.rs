@@ -2,12 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::exit::Ended;
-use crate::lifecycle::api::health::Unhealthy;
 use crate::lifecycle::api::ids::{HolderId, JobId, ProcessId, WorkerId};
-use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::status::{BackendStatus, WorkerStatus};
-use crate::lifecycle::api::words::{Reason as Why, WorkerState};
+use crate::lifecycle::api::{BackendStatus, Phase, Reason as Why, Subject, Unhealthy, WorkerState, WorkerStatus};
 use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
 use crate::signal::Signal;
 use crate::wire::operator::control::NoRequest;

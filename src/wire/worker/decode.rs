@@ -2,9 +2,7 @@
 
 use std::str;
 
-use crate::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
-use crate::lifecycle::api::ids::{JobId, Text};
-use crate::lifecycle::api::options::MAX_CONCURRENCY;
+use crate::lifecycle::api::{ErrorCode, FromWorker, JobId, MAX_CONCURRENCY, Progress, Ready, Text};
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::worker::error;
 use crate::wire::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};

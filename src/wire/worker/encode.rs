@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::lifecycle::api::effect::JOB_FRAME_BYTES;
-use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::Text;
+use crate::lifecycle::api::{JOB_FRAME_BYTES, Text, ToWorker};
 use crate::wire::backend::envelope::one_line;
 use crate::wire::names;
 use crate::wire::worker::limits::PROTOCOL;

@@ -1,7 +1,6 @@
 //! How a worker says that a job failed: the words of either vocabulary (requirements C-22).
 
-use crate::lifecycle::api::ids::Text;
-use crate::lifecycle::api::job::JobError;
+use crate::lifecycle::api::{JobError, Text};
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::worker::limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES};
 use crate::wire::worker::values::{Wrong, boolean, optional_text};

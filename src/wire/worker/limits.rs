@@ -1,6 +1,6 @@
 //! Limits of the worker protocol, for both directions.
 
-use crate::lifecycle::api::effect::MOST_JOB_ID_BYTES;
+use crate::lifecycle::api::MOST_JOB_ID_BYTES;
 
 /// The version that we speak.
 pub const PROTOCOL: u32 = 1;

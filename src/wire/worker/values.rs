@@ -1,7 +1,6 @@
 //! Values of a frame's fields, and why a frame is refused.
 
-use crate::lifecycle::api::frames::{ErrorCode, FromWorker};
-use crate::lifecycle::api::ids::{JobId, Text};
+use crate::lifecycle::api::{ErrorCode, FromWorker, JobId, Text};
 use crate::wire::json::fields;
 
 /// Why a frame is refused.

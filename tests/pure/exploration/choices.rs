@@ -1,8 +1,6 @@
 //! What may happen next in a world.
 
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::Failure;
-use ojs_init::lifecycle::api::phase::Phase;
+use ojs_init::lifecycle::api::{Call, Failure, Phase};
 use ojs_init::signal::Signal;
 
 use super::promises::Kind;

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::time::Moment;
+use ojs_init::lifecycle::api::Moment;
 
 /// Names of numbers that are compared, never computed with.
 const RANKED: [&str; 2] = ["CallId(", "Claim("];

@@ -17,7 +17,7 @@ mod world;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::options::{Leftovers, Options, Restart};
+use ojs_init::lifecycle::api::{Leftovers, Options, Restart};
 use world::{Action, Budget, World};
 
 use crate::script::{render, settings};

@@ -1,10 +1,7 @@
 //! What must hold in every state and at every step (contract 13), in terms of what the world saw.
 
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::Failure;
 use ojs_init::lifecycle::api::ids::{HolderId, JobId};
-use ojs_init::lifecycle::api::phase::Phase;
-use ojs_init::lifecycle::api::time::Moment;
+use ojs_init::lifecycle::api::{Call, Failure, Moment, Phase};
 
 use super::world::{Answer, World};
 

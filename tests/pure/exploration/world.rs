@@ -6,18 +6,11 @@ use std::time::Duration;
 
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{BackendTraits, Failure, Reply};
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
-use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, WorkerId};
-use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::options::Options;
-use ojs_init::lifecycle::api::phase::Phase;
-use ojs_init::lifecycle::api::time::Moment;
+use ojs_init::lifecycle::api::{
+    BackendTraits, Call, Delivery, Effect, Event, Failure, FromWorker, JobError, JobState, JobView, Moment, NotStarted,
+    Notice, OperatorRequest, Options, Phase, Ready, Reply, Reservation, Subject, ToWorker,
+};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
 

@@ -8,19 +8,12 @@ use std::time::Duration;
 
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::{Ended, RemapExit};
-use ojs_init::lifecycle::api::budget::{Limits, ShutdownTimes, Surroundings};
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Failure, Reply};
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::Event;
-use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId, WorkerId};
-use ojs_init::lifecycle::api::job::{Delivery, Reservation, Subject};
-use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
-use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::api::timer::Timer;
-use ojs_init::lifecycle::api::words::WorkerState;
+use ojs_init::lifecycle::api::{
+    Call, Delivery, Effect, Event, Failure, FinalState, FromWorker, Leftovers, Limits, Moment, Options, Ready, Reply,
+    Reservation, Restart, ShutdownTimes, StopSignal, Subject, Surroundings, Timer, ToWorker, TransitionSignals,
+    WorkerState,
+};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
 

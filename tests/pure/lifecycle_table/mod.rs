@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::phase::Phase;
+use ojs_init::lifecycle::api::Phase;
 use ojs_init::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
 
 const RENEW: &str = "UPDATE_GOLDEN=1 cargo test --test pure lifecycle_table";

@@ -4,10 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::Failure;
 use ojs_init::lifecycle::api::ids::CallId;
-use ojs_init::lifecycle::api::time::Moment;
-use ojs_init::lifecycle::api::words::Outcome;
+use ojs_init::lifecycle::api::{Failure, Moment, Outcome};
 use ojs_init::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use ojs_init::lifecycle::jobs::stages::{after_failure, stage_verdict};
 

@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Failure, Reply};
-use ojs_init::lifecycle::api::forms::{FetchForm, HeartbeatForm};
-use ojs_init::lifecycle::api::ids::JobId;
-use ojs_init::lifecycle::api::job::JobState;
+use ojs_init::lifecycle::api::{Call, Failure, FetchForm, HeartbeatForm, JobId, JobState, Reply};
 
 use super::plan::ms;
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ojs_init::lifecycle::api::end_report::EndReport;
-use ojs_init::lifecycle::api::ids::JobId;
+use ojs_init::lifecycle::api::{EndReport, JobId};
 use ojs_init::wire::termination_log::{self, MOST_BYTES};
 
 use super::promise::{Kept, promise};

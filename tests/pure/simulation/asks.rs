@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::Directive;
-use ojs_init::lifecycle::api::event::OperatorRequest;
-use ojs_init::lifecycle::api::health::Probe;
+use ojs_init::lifecycle::api::{Directive, OperatorRequest, Probe};
 use ojs_init::signal::Signal;
 
 use super::chance::Chance;

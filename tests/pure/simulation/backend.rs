@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
-use ojs_init::lifecycle::api::ids::{JobId, WorkerId};
-use ojs_init::lifecycle::api::job::{Delivery, JobState, JobView, Reservation, Subject};
+use ojs_init::lifecycle::api::{
+    BackendTraits, Call, Delivery, Directive, Failure, JobId, JobState, JobView, Reply, Reservation, Subject, WorkerId,
+};
 
 use super::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
 

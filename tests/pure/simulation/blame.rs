@@ -4,15 +4,9 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::end_cause::EndCause;
-use ojs_init::lifecycle::api::event::{Event, NotStarted};
-use ojs_init::lifecycle::api::ids::{JobId, ProcessId};
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::options::{Options, Restart};
-use ojs_init::lifecycle::api::phase::Phase;
-use ojs_init::lifecycle::api::words::Reason;
+use ojs_init::lifecycle::api::{
+    Call, Effect, EndCause, Event, JobId, NotStarted, Notice, Options, Phase, ProcessId, Reason, Restart,
+};
 use ojs_init::signal::Signal;
 
 use super::ledger::{Ledger, Link};

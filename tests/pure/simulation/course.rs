@@ -3,16 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::answer::ShownToOperator;
-use ojs_init::lifecycle::api::call::{Call, Directive};
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
-use ojs_init::lifecycle::api::forms::HeartbeatForm;
-use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::ids::ClientId;
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::options::{FinalState, Options, StopSignal};
-use ojs_init::lifecycle::api::words::{Reason, WorkerState};
+use ojs_init::lifecycle::api::{
+    Call, Directive, Effect, Event, FinalState, HeartbeatForm, NotStarted, Notice, OperatorRequest, Options, Reason,
+    ShownToOperator, StopSignal, ToWorker, WorkerState,
+};
 use ojs_init::signal::Signal;
 
 use super::allowances::{OPERATOR_LEAVE_LIMIT, SAME_REQUEST, SLACK};

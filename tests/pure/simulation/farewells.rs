@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::{Failure, Reply};
-use ojs_init::lifecycle::api::forms::Farewell;
-use ojs_init::lifecycle::api::ids::WorkerId;
+use ojs_init::lifecycle::api::{Failure, Farewell, Reply, WorkerId};
 
 use super::promise::{Kept, promise};
 

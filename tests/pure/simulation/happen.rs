@@ -4,14 +4,8 @@ use std::collections::VecDeque;
 
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::Reply;
-use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
-use ojs_init::lifecycle::api::frames::FromWorker;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, WorkerId};
-use ojs_init::lifecycle::api::job::JobState;
-use ojs_init::lifecycle::api::manners::Manners;
-use ojs_init::lifecycle::api::phase::Phase;
+use ojs_init::lifecycle::api::{Call, Event, FromWorker, JobState, Manners, OperatorRequest, Phase, Reply};
 use ojs_init::signal::Signal;
 
 use super::looks::Shown;

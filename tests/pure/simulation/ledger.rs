@@ -2,12 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ojs_init::lifecycle::api::event::Event;
-use ojs_init::lifecycle::api::frames::{FromWorker, Ready};
 use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
-use ojs_init::lifecycle::api::job::Delivery;
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::words::{Outcome, WorkerState};
+use ojs_init::lifecycle::api::{Delivery, Event, FromWorker, Notice, Outcome, Ready, WorkerState};
 
 use super::backend::{PADDING, serial_of};
 use super::looks::Shown;

@@ -1,6 +1,6 @@
 //! What looks at jobs show, and what has to be seen before something is done.
 
-use ojs_init::lifecycle::api::job::{JobState, JobView};
+use ojs_init::lifecycle::api::{JobState, JobView};
 
 use super::backend::serial_of;
 use super::ledger::{Claim, broken};

@@ -1,6 +1,6 @@
 //! What an answer to an outcome says of the claim that it is about.
 
-use ojs_init::lifecycle::api::call::{Failure, Reply};
+use ojs_init::lifecycle::api::{Failure, Reply};
 
 use super::ledger::Claim;
 

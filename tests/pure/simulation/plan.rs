@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use ojs_init::exit::{Ended, RemapExit};
-use ojs_init::lifecycle::api::budget::{LimitSource, ShutdownTimes, stop_margin};
-use ojs_init::lifecycle::api::call::Directive;
-use ojs_init::lifecycle::api::event::{NotStarted, OperatorRequest};
-use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::api::{
+    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Restart, ShutdownTimes,
+    StopSignal, TransitionSignals, stop_margin,
+};
 use ojs_init::signal::Signal;
 
 use super::asks::asks;

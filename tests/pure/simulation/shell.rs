@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Failure, Reply};
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::frames::ErrorCode;
-use ojs_init::lifecycle::api::frames::ToWorker;
 use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId};
+use ojs_init::lifecycle::api::{Call, Effect, ErrorCode, Failure, Reply, ToWorker};
 use ojs_init::signal::Signal;
 
 use super::plan::{Answer, Fault, Habit, Stubbornness, Twist};

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::end_cause::EndCause;
 use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId};
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::words::CancelReason;
+use ojs_init::lifecycle::api::{CancelReason, Effect, EndCause, Notice};
 
 use super::ledger::{Claim, Ledger, Link};
 use super::promise::{Kept, promise};

@@ -3,12 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Failure, Reply};
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::api::job::JobState;
-use ojs_init::lifecycle::api::options::{FinalState, Options};
-use ojs_init::lifecycle::api::words::WorkerState;
+use ojs_init::lifecycle::api::{Call, Failure, FinalState, JobState, Options, Reply, WorkerState};
 
 use super::absences::Absences;
 use super::farewells::Farewells;

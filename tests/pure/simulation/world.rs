@@ -5,13 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::{Directive, Failure, Reply};
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::event::{Event, OperatorRequest};
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId};
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::time::Moment;
+use ojs_init::lifecycle::api::{Call, Directive, Effect, Event, Failure, Moment, Notice, OperatorRequest, Reply};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::view::metrics::Metrics;
 use ojs_init::signal::Signal;

@@ -6,10 +6,7 @@ mod stream;
 mod vectors;
 mod words;
 
-use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Ready};
-use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
-use ojs_init::lifecycle::api::job::JobError;
+use ojs_init::lifecycle::api::{ErrorCode, FromWorker, JobError, JobId, Ready, Text, ToWorker, WorkerId};
 use ojs_init::wire::names;
 use ojs_init::wire::worker::{self, decode, encode};
 use proptest::prelude::*;

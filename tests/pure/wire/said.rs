@@ -1,8 +1,6 @@
 //! What each valid vector of a worker means.
 
-use ojs_init::lifecycle::api::frames::{FromWorker, Progress, Ready};
-use ojs_init::lifecycle::api::ids::{JobId, Text};
-use ojs_init::lifecycle::api::job::JobError;
+use ojs_init::lifecycle::api::{FromWorker, JobError, JobId, Progress, Ready, Text};
 
 pub fn job() -> JobId {
     JobId("job-1".into())

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::frames::ErrorCode;
-use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::ids::{JobId, Text, WorkerId};
-use ojs_init::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
+use ojs_init::lifecycle::api::{About, CancelReason, ErrorCode, JobId, Reason, Text, ToWorker, WorkerId, WorkerState};
 use ojs_init::wire::worker::HelloContext;
 
 const MAIL: &str = r#"{"id":"job-1","type":"mail.send"}"#;

@@ -1,8 +1,7 @@
 //! Holders in a person's words: those of the socket are `connection 1`, all others say what they are like.
 
-use ojs_init::lifecycle::api::event::Event;
 use ojs_init::lifecycle::api::ids::{HolderId, ProcessId};
-use ojs_init::lifecycle::api::manners::Manners;
+use ojs_init::lifecycle::api::{Event, Manners};
 
 use super::words::{Wrong, number};
 

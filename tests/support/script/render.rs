@@ -2,23 +2,11 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::answer::{Disposition, OperatorAnswer, ShownToOperator};
-use ojs_init::lifecycle::api::call::Call;
-use ojs_init::lifecycle::api::call::Failure;
-use ojs_init::lifecycle::api::capacity::CapacityNews;
-use ojs_init::lifecycle::api::effect::Effect;
-use ojs_init::lifecycle::api::end_report::{EndReport, EndedBy};
-use ojs_init::lifecycle::api::force::Force;
-use ojs_init::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
-use ojs_init::lifecycle::api::frames::ErrorCode;
-use ojs_init::lifecycle::api::frames::ToWorker;
-use ojs_init::lifecycle::api::ids::JobId;
-use ojs_init::lifecycle::api::job::JobError;
-use ojs_init::lifecycle::api::notice::Notice;
-use ojs_init::lifecycle::api::outage::Outage;
-use ojs_init::lifecycle::api::status::{JobPlace, Status};
-use ojs_init::lifecycle::api::words::{About, CancelReason, Outcome, WorkerState};
-use ojs_init::lifecycle::api::worker_end::{Manner, StillThere};
+use ojs_init::lifecycle::api::{
+    About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, EndedBy, ErrorCode, Failure, Farewell,
+    FetchForm, Force, HeartbeatForm, JobError, JobId, JobPlace, Manner, Notice, OperatorAnswer, Outage, Outcome,
+    ShownToOperator, Status, StillThere, ToWorker, WorkerState,
+};
 use ojs_init::wire::termination_log;
 
 use super::words::OPERATOR;

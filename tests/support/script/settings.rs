@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_init::exit::RemapExit;
-use ojs_init::lifecycle::api::budget::{LimitSource, ShutdownTimes};
-use ojs_init::lifecycle::api::options::{FinalState, Leftovers, Options, Restart, StopSignal, TransitionSignals};
+use ojs_init::lifecycle::api::{
+    FinalState, Leftovers, LimitSource, Options, Restart, ShutdownTimes, StopSignal, TransitionSignals,
+};
 
 use super::words::{Wrong, number, period, signal};
 

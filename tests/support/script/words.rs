@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::call::{BackendTraits, Directive, Failure, Reply};
-use ojs_init::lifecycle::api::event::{Event, NotStarted, OperatorRequest};
-use ojs_init::lifecycle::api::frames::{ErrorCode, FromWorker, Progress, Ready};
-use ojs_init::lifecycle::api::health::Probe;
 use ojs_init::lifecycle::api::ids::{ClientId, HolderId, JobId, ProcessId, Text, WorkerId};
-use ojs_init::lifecycle::api::job::{Delivery, JobError, JobState, JobView, Reservation, Subject};
+use ojs_init::lifecycle::api::{
+    BackendTraits, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, JobError, JobState, JobView, NotStarted,
+    OperatorRequest, Probe, Progress, Ready, Reply, Reservation, Subject,
+};
 use ojs_init::signal::Signal;
 
 use super::holders;
