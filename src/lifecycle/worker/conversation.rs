@@ -321,7 +321,7 @@ impl Lifecycle {
         }
     }
 
-    /// It gets no more jobs, none of its holders does.
+    /// A process gets no more jobs: none of its holders does.
     fn give_up_on(&mut self, id: ProcessId, now: Moment) {
         let ready = self.holders.of(id).filter(|(_, holder)| holder.takes_jobs());
         let ready: Vec<HolderId> = ready.map(|(holder, _)| holder).collect();
