@@ -53,7 +53,7 @@ use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::shutdown::state::Shutdown;
 use crate::lifecycle::timers::Timers;
 use crate::lifecycle::view::clients::Operators;
-use crate::lifecycle::view::vitals::HealthState;
+use crate::lifecycle::view::health_state::HealthState;
 use crate::lifecycle::worker::capacity::Capacity;
 use crate::lifecycle::worker::holders::Holders;
 use crate::lifecycle::worker::supervision::Supervision;
@@ -75,7 +75,7 @@ pub struct Lifecycle {
     pub(super) agent: Agent,
     pub(super) shutdown: Shutdown,
     pub(super) tally: ShutdownCounts,
-    pub(super) vitals: HealthState,
+    pub(super) health_state: HealthState,
     pub(super) outages: Outages,
     pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
@@ -98,7 +98,7 @@ impl Lifecycle {
             agent: Agent::new(options.heartbeat_interval),
             shutdown: Shutdown::default(),
             tally: ShutdownCounts::default(),
-            vitals: HealthState::default(),
+            health_state: HealthState::default(),
             outages: Outages::default(),
             operators: Operators::default(),
             calls: BTreeMap::new(),

@@ -129,7 +129,7 @@ impl Lifecycle {
             Reply::HeartbeatOk { directive, extended } => {
                 self.is_known_now(&beat.worker, now);
                 if self.agent.is(&beat.worker) {
-                    self.vitals.heartbeat_accepted(now);
+                    self.health_state.heartbeat_accepted(now);
                 }
                 self.reservations_secured(beat.at, beat.kept_for);
                 self.agent.registrations = RetryState::default();

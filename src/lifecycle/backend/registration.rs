@@ -19,7 +19,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn begin_incarnation(&mut self, worker: WorkerId, now: Moment) {
         self.timers.cancel(Timer::Register);
         self.agent.begins(worker);
-        self.vitals.reset();
+        self.health_state.reset();
         self.register(now);
     }
 

@@ -54,7 +54,7 @@ impl Lifecycle {
     }
 
     fn unheard_of(&self, now: Moment) -> Option<Unhealthy> {
-        let Some(accepted_at) = self.vitals.accepted_at else {
+        let Some(accepted_at) = self.health_state.accepted_at else {
             return Some(Unhealthy::NoHeartbeat);
         };
         let (since, interval) = (accepted_at.elapsed(now), self.agent.heartbeats.interval());
@@ -63,7 +63,7 @@ impl Lifecycle {
     }
 
     fn disconnected(&self, now: Moment) -> Option<Unhealthy> {
-        let since = self.vitals.disconnected_since?.elapsed(now);
+        let since = self.health_state.disconnected_since?.elapsed(now);
         (since >= LONGEST_WITHOUT_CONNECTION).then_some(Unhealthy::WorkerDisconnected { since })
     }
 
@@ -74,8 +74,8 @@ impl Lifecycle {
             && self.worker.is_alive()
             && self.worker.has_been_ready()
             && self.holders.ready() == 0;
-        self.vitals.disconnected_since = if is_disconnected {
-            self.vitals.disconnected_since.or(Some(now))
+        self.health_state.disconnected_since = if is_disconnected {
+            self.health_state.disconnected_since.or(Some(now))
         } else {
             None
         };

@@ -2,7 +2,7 @@
 
 pub(super) mod clients;
 pub mod health;
+pub(super) mod health_state;
 pub mod metrics;
 pub(super) mod operators;
 pub mod status;
-pub(super) mod vitals;

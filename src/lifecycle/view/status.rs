@@ -41,7 +41,7 @@ impl Lifecycle {
             worker: self.shown_worker(now),
             backend: BackendStatus {
                 worker: self.agent.worker().cloned(),
-                heartbeat_age: self.vitals.accepted_at.map(|at| at.elapsed(now)),
+                heartbeat_age: self.health_state.accepted_at.map(|at| at.elapsed(now)),
                 interval: self.agent.heartbeats.interval(),
                 is_unreachable: self.is_in_outage(),
                 requests: self.calls.len(),
