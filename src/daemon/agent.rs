@@ -118,6 +118,7 @@ fn supervise(event_loop: EventLoop) -> Exit {
         // The panic hook has said what it was.
         Err(_) => None,
     };
+    let mut time_left = None;
     if let Ok(mut event_loop) = event_loop.try_borrow_mut() {
         if exit.is_none() {
             event_loop.kill_everything();
@@ -125,8 +126,9 @@ fn supervise(event_loop: EventLoop) -> Exit {
             event_loop.termination_log.write(text);
         }
         event_loop.termination_log.finish();
+        time_left = event_loop.time_to_limit();
     }
-    descendants::kill_all_generations();
+    descendants::kill_all_generations(time_left);
     exit.unwrap_or(Exit::Internal)
 }
 

@@ -12,10 +12,15 @@ use crate::os::init;
 use crate::os::process::{self, Pid};
 use crate::signal::Signal;
 
-/// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran to its end. It is the least
-/// that is kept free before the orchestrator's limit: five generations of processes took longer than 100 ms where this
-/// process had a fifth of a processor.
+/// Longest that the exit waits for what is left to be gone; nothing is, after a shutdown that ran to its end. Five generations
+/// of processes took longer than 100 ms where this process had a fifth of a processor.
 const KILL_WITHIN: Duration = Duration::from_millis(250);
+
+/// The same where the orchestrator's limit is near.
+const KILL_WITHIN_AT_THE_LIMIT: Duration = Duration::from_millis(100);
+
+/// What comes after that: the last lines of the log.
+const AFTERWARDS: Duration = Duration::from_millis(100);
 
 /// How soon after a SIGKILL the children of who had it have become ours.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
@@ -76,12 +81,14 @@ pub fn kill_children() {
 }
 
 /// SIGKILL to each of our children, and to theirs once they are ours, until none is left; for the very end, when no loop
-/// runs any more. The namespace of PID 1 ends with it: there nothing is left to do.
-pub fn kill_all_generations() {
+/// runs any more. The namespace of PID 1 ends with it: there nothing is left to do. `time_left`: to the orchestrator's limit,
+/// where there is one.
+pub fn kill_all_generations(time_left: Option<Duration>) {
     if init::is_pid_1() {
         return;
     }
-    let end = clock::monotonic() + KILL_WITHIN;
+    let room = time_left.map_or(KILL_WITHIN, |left| left.saturating_sub(AFTERWARDS));
+    let end = clock::monotonic() + room.clamp(KILL_WITHIN_AT_THE_LIMIT, KILL_WITHIN);
     while let Ok(children) = process::children()
         && !children.is_empty()
         && clock::monotonic() < end

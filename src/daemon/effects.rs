@@ -1,5 +1,7 @@
 //! One order of the lifecycle, one call.
 
+use std::time::Duration;
+
 use log::{debug, warn};
 use uuid::Uuid;
 
@@ -105,6 +107,11 @@ impl EventLoop {
         warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
         self.workers.close(connection, registry, &mut self.inbox);
+    }
+
+    /// The time to the orchestrator's limit, in a shutdown that has one.
+    pub(super) fn time_to_limit(&self) -> Option<Duration> {
+        Some(self.machine.snapshot().exit_by?.remaining(now()))
     }
 
     /// SIGKILL to the worker, unless it was reaped, and to everything else that is ours.
