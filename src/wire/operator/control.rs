@@ -1,11 +1,11 @@
 //! The control socket: one line of JSON for each request, one line for its answer. `docs/control.md` is its page.
 //!
 //! ```
-//! use ojs_init::lifecycle::api::event::Request;
+//! use ojs_init::lifecycle::api::OperatorRequest;
 //! use ojs_init::wire::operator::control::{decode_request, encode_request};
 //!
-//! assert_eq!(decode_request(br#"{"request":"quiet"}"#), Ok(Request::Quiet));
-//! assert_eq!(encode_request(Request::Quiet), b"{\"request\":\"quiet\"}\n");
+//! assert_eq!(decode_request(br#"{"request":"quiet"}"#), Ok(OperatorRequest::Quiet));
+//! assert_eq!(encode_request(OperatorRequest::Quiet), b"{\"request\":\"quiet\"}\n");
 //! ```
 
 use std::time::Duration;
