@@ -34,7 +34,7 @@ pub struct Status {
     pub held: usize,
     /// Of these, on their way to the backend.
     pub reporting: usize,
-    /// The oldest of them, at most [`MOST_JOBS_SHOWN`].
+    /// The oldest of them, at most `MOST_JOBS_SHOWN`.
     pub jobs: Vec<JobStatus>,
     /// Jobs that are not among these: with those that go straight back, which do not count as active.
     pub not_shown: usize,

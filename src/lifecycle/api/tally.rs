@@ -29,7 +29,7 @@ pub struct ShutdownCounts {
     pub stop: Option<(Duration, bool)>,
     /// Names of the jobs that were cut off, with their types. One that was delivered twice has one.
     pub names: BTreeMap<JobId, Text>,
-    /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`] of them.
+    /// The same of the jobs in `left`, of at most [`MOST_LEFT_NAMES`](crate::lifecycle::api::MOST_LEFT_NAMES) of them.
     pub left_names: BTreeMap<JobId, Text>,
     /// The worker is not started again because it ended too often.
     pub has_ended_too_often: bool,

@@ -13,7 +13,7 @@
 //!   its code, is the message; a backtrace over the limits of the specification is cut, not refused. A field of the
 //!   wrong type is refused: that is a client's bug, which its first test finds.
 //!
-//! [`FromWorker::Garbage`]: crate::lifecycle::api::frames::Said::Garbage
+//! [`FromWorker::Garbage`]: crate::lifecycle::api::FromWorker::Garbage
 
 mod decode;
 mod encode;
