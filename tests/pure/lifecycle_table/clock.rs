@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::script::holders::OF_A_CONNECTION;
-use ojs_init::exit::{Ended, RemapExit};
+use crate::script::settings;
+use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::{
-    Call, Delivery, Effect, Event, Failure, FinalState, FromWorker, Leftovers, Limits, Moment, Options, Ready, Reply,
-    Reservation, Restart, ShutdownTimes, StopSignal, Subject, Surroundings, Timer, ToWorker, TransitionSignals,
-    WorkerState,
+    Call, Delivery, Effect, Event, Failure, FromWorker, Limits, Moment, Options, Ready, Reply, Reservation,
+    ShutdownTimes, Subject, Surroundings, Timer, ToWorker, WorkerState,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
@@ -113,31 +113,8 @@ fn times(surroundings: Surroundings) -> ShutdownTimes {
 fn options(times: ShutdownTimes) -> Options {
     Options {
         concurrency: 1,
-        restart: Restart::Hung,
-        ready_timeout: Duration::from_secs(60),
-        type_wait: Duration::from_secs(5),
-        timeout_grace: Duration::from_secs(30),
-        poll_interval: Duration::from_secs(1),
-        heartbeat_interval: Duration::from_secs(5),
-        heartbeat_interval_is_fixed: false,
-        visibility_timeout: Duration::from_secs(120),
-        request_timeout: Duration::from_secs(10),
-        final_state: FinalState::Terminate,
-        server_resume: false,
         times,
-        cancel_grace: Duration::from_secs(1),
-        term_delay: Duration::ZERO,
-        tstp_starts_clock: false,
-        sigint: StopSignal::Graceful,
-        sigquit: StopSignal::Graceful,
-        signals: TransitionSignals::default(),
-        rewrite: BTreeMap::new(),
-        remap_exit: RemapExit::default(),
-        interrupted_exit: 0,
-        leftovers: Leftovers::Fail,
-        shutdown_error_type: "ShutdownError".into(),
-        shutdown_error_code: "shutdown".into(),
-        seed: 1,
+        ..settings::defaults()
     }
 }
 
