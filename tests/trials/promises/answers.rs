@@ -16,8 +16,9 @@ const FIRST_PAUSE: f64 = 200.0;
 /// that is busy: a late answer, a look, another late answer.
 const SETTLED_WITHIN: f64 = 1500.0;
 
-/// Forms of a request that a backend may refuse before the one that it takes: of a heartbeat, and of a FETCH.
-const REFUSED_BEATS: usize = 3;
+/// Requests that a backend may refuse before the form that it takes is found. A heartbeat has three other forms, and what
+/// says quiet or terminate goes out in the form of the one before it, which may have no answer yet.
+const REFUSED_HEARTBEATS: usize = 3 + 2;
 const REFUSED_FETCHES: usize = 2;
 
 impl Judge<'_> {
@@ -163,7 +164,7 @@ impl Judge<'_> {
         }
         let mut verdict = Vec::new();
         let workers: std::collections::BTreeSet<_> = self.requests.iter().map(|event| &event.worker).collect();
-        for (operation, most) in [("heartbeat", REFUSED_BEATS), ("fetch", REFUSED_FETCHES)] {
+        for (operation, most) in [("heartbeat", REFUSED_HEARTBEATS), ("fetch", REFUSED_FETCHES)] {
             let is_refused = |event: &&&ojs_devserver::Event| event.operation == operation && event.status == Some(400);
             let refused = self.requests.iter().filter(is_refused).count();
             if refused > most * workers.len().max(1) {
