@@ -162,6 +162,8 @@ impl Ends {
 /// When the backend's word was heard.
 fn heard(story: &Story) -> Option<f64> {
     let directed = story.asked.directed?;
-    let is_answer = |event: &&Event| event.operation == "heartbeat" && event.ms > directed && is_whole(event);
+    // What arrived before may be answered without it.
+    let is_asked_after = |event: &Event| event.arrived_ms.unwrap_or(event.ms) > directed;
+    let is_answer = |event: &&Event| event.operation == "heartbeat" && is_asked_after(event) && is_whole(event);
     first(story.events.iter().filter(is_answer).map(|event| event.ms))
 }
