@@ -187,7 +187,7 @@ fn set_up(
         control,
         lanes,
         probes,
-        figures: Metrics::new(now(), clock::since_1970()),
+        metrics: Metrics::new(now(), clock::since_1970()),
         token_file,
         replies,
         plan,

@@ -21,7 +21,7 @@ impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.
     pub(super) fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
-            self.figures.observe(&effect, now());
+            self.metrics.observe(&effect, now());
             match effect {
                 Effect::StartWorker => self.start_worker(),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
@@ -42,7 +42,7 @@ impl EventLoop {
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),
                 Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),
-                Effect::Notify(remark) => self.narrator.narrate(&remark),
+                Effect::Notify(notice) => self.narrator.narrate(&notice),
                 Effect::WriteTerminationLog(account) => self.termination_log.write(termination_log::text(&account)),
                 Effect::Exit(status) => return Some(Exit::Status(status)),
             }
@@ -56,7 +56,7 @@ impl EventLoop {
             Ok(pid) => {
                 let process = self.workers.started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
-                self.figures.worker_started();
+                self.metrics.worker_started();
                 if let Some(act) = self.on_first_start.take() {
                     act();
                 }

@@ -75,7 +75,7 @@ pub struct EventLoop {
     /// The connections of probes, unless health endpoints are off.
     pub(super) probes: Option<ProbeLinks>,
     /// The counters, for who asks for metrics.
-    pub(super) figures: Metrics,
+    pub(super) metrics: Metrics,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
     pub(super) replies: Receiver<LaneAnswer>,
@@ -158,7 +158,7 @@ impl EventLoop {
         if let Some(probes) = &mut self.probes {
             let sources = ProbeContext {
                 machine: &self.machine,
-                figures: &self.figures,
+                metrics: &self.metrics,
                 log: &self.log,
             };
             probes.turn(&sources, self.poll.registry(), now());
@@ -248,7 +248,7 @@ impl EventLoop {
         for _ in 0..REPLIES_PER_TURN {
             match self.replies.try_recv() {
                 Ok((call, reply, heard)) => {
-                    self.figures.answered(call, &reply, heard.status, now());
+                    self.metrics.answered(call, &reply, heard.status, now());
                     self.narrator.answers.heard(call, heard.words);
                     self.inbox.push_back(Event::BackendReplied(call, reply));
                 }
@@ -291,7 +291,7 @@ impl EventLoop {
                     self.inbox.push_back(Event::WorkerEnded(ended));
                 }
                 Ok(Reaped::Process(pid, ended)) => {
-                    self.figures.orphans_reaped += 1;
+                    self.metrics.orphans_reaped += 1;
                     self.descendants.reaped(pid, ended, self.warn_on_reap);
                 }
                 Ok(Reaped::NoneReady) => return self.inbox.push_back(Event::Reaped { children_left: true }),

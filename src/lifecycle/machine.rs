@@ -261,7 +261,7 @@ impl Lifecycle {
         self.note_backend_health(&purpose, &reply, now);
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
-            Purpose::Heartbeat(beat) => self.heartbeat_replied(&beat, reply, now),
+            Purpose::Heartbeat(heartbeat) => self.heartbeat_replied(&heartbeat, reply, now),
             Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, now),
             Purpose::Fetch(worker, asked_at) => self.fetch_replied(worker, asked_at, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),

@@ -22,7 +22,7 @@ const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, Work
 #[derive(Debug)]
 pub struct Observed<'a> {
     /// The counters.
-    pub figures: &'a Metrics,
+    pub metrics: &'a Metrics,
     /// How many of everything there are at this moment.
     pub snapshot: &'a Snapshot,
     /// Records of the log that were dropped.
@@ -35,7 +35,7 @@ pub struct Observed<'a> {
 #[must_use]
 pub fn text(observed: &Observed<'_>) -> String {
     let mut page = Page::default();
-    page.jobs(observed.figures);
+    page.jobs(observed.metrics);
     page.presence(observed);
     page.shutdown(observed);
     page.backend(observed);
@@ -67,28 +67,28 @@ struct Page {
 }
 
 impl Page {
-    fn jobs(&mut self, figures: &Metrics) {
+    fn jobs(&mut self, metrics: &Metrics) {
         let name = "ojs_job_completed_total";
         self.family(name, Type::Counter, "Jobs whose ACK the backend has.");
-        for (kind, of_kind) in figures.kinds() {
+        for (kind, of_kind) in metrics.kinds() {
             self.sample(name, &labels(kind), of_kind.ends(JobEnd::Acked));
         }
         let name = "ojs_job_duration_seconds";
         let help = "From the hand-over of a job to a worker to the first request that tells the backend its outcome.";
         self.family(name, Type::Histogram, help);
-        for (kind, of_kind) in figures.kinds() {
+        for (kind, of_kind) in metrics.kinds() {
             for (outcome, histogram) in &of_kind.durations {
                 self.histogram(name, kind, *outcome, histogram);
             }
         }
         let name = "ojs_init_jobs_total";
         self.family(name, Type::Counter, "Reservations of jobs that ended, by how.");
-        for (kind, of_kind) in figures.kinds() {
+        for (kind, of_kind) in metrics.kinds() {
             self.ends(name, kind, of_kind);
         }
         let name = "ojs_init_job_timeouts_total";
         self.family(name, Type::Counter, "Jobs whose own timeout was over.");
-        for (kind, of_kind) in figures.kinds() {
+        for (kind, of_kind) in metrics.kinds() {
             self.sample(name, &labels(kind), of_kind.timed_out);
         }
     }
@@ -192,11 +192,11 @@ impl Page {
     }
 
     fn backend(&mut self, observed: &Observed<'_>) {
-        let figures = observed.figures;
+        let metrics = observed.metrics;
         self.gauge(
             "ojs_init_heartbeat_age_seconds",
             "Since the backend last accepted a heartbeat; since the start where it has accepted none.",
-            figures.heartbeat_age(observed.now).as_secs_f64(),
+            metrics.heartbeat_age(observed.now).as_secs_f64(),
         );
         self.gauge(
             "ojs_init_heartbeat_interval_seconds",
@@ -206,12 +206,12 @@ impl Page {
         self.counter(
             "ojs_init_heartbeats_failed_total",
             "Heartbeats that the backend did not accept.",
-            figures.heartbeats_failed,
+            metrics.heartbeats_failed,
         );
         let name = "ojs_init_requests_total";
         let help = "Requests to the backend, by the HTTP status of the answer; none where there was no answer.";
         self.family(name, Type::Counter, help);
-        for (endpoint, status, count) in figures.requests() {
+        for (endpoint, status, count) in metrics.requests() {
             let status = match status {
                 StatusLabel::None => "none".to_owned(),
                 StatusLabel::Http(status) => status.to_string(),
@@ -223,21 +223,21 @@ impl Page {
     }
 
     fn process(&mut self, observed: &Observed<'_>) {
-        let figures = observed.figures;
+        let metrics = observed.metrics;
         self.counter(
             "ojs_init_results_dropped_total",
             "Jobs that are done and whose result the backend did not take.",
-            figures.results_dropped,
+            metrics.results_dropped,
         );
         self.counter(
             "ojs_init_worker_restarts_total",
             "Workers that were started after the first one.",
-            figures.restarts(),
+            metrics.restarts(),
         );
         self.counter(
             "ojs_init_reaped_orphans_total",
             "Processes that were reaped and are not the worker.",
-            figures.orphans_reaped,
+            metrics.orphans_reaped,
         );
         self.counter(
             "ojs_init_log_records_dropped_total",
@@ -250,7 +250,7 @@ impl Page {
         self.gauge(
             "process_start_time_seconds",
             "When ojs-init started, in seconds since the beginning of 1970.",
-            figures.started_at.as_secs_f64(),
+            metrics.started_at.as_secs_f64(),
         );
     }
 

@@ -47,13 +47,13 @@ fn draining() -> Snapshot {
     }
 }
 
-fn figures() -> Metrics {
+fn metrics() -> Metrics {
     Metrics::new(at(0), Duration::from_millis(1_800_000_000_250))
 }
 
-fn shown(figures: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
+fn shown(metrics: &Metrics, snapshot: &Snapshot, now: Moment) -> String {
     text(&Observed {
-        figures,
+        metrics,
         snapshot,
         log_records_dropped: 5,
         now,
@@ -75,15 +75,15 @@ fn job(queue: &str, kind: &str) -> Arc<Subject> {
     })
 }
 
-fn call(figures: &mut Metrics, id: CallId, call: Call, now: Moment) {
+fn call(metrics: &mut Metrics, id: CallId, call: Call, now: Moment) {
     let give_up = now;
-    figures.observe(&Effect::CallBackend { id, call, give_up }, now);
+    metrics.observe(&Effect::CallBackend { id, call, give_up }, now);
 }
 
 /// Works on one job, with this outcome.
-fn work(figures: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) {
+fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) {
     let handed_over = Notice::HandedOver(Arc::clone(job), HolderId(1));
-    figures.observe(&Effect::Notify(handed_over), at(0));
+    metrics.observe(&Effect::Notify(handed_over), at(0));
     let (worker, id) = (WorkerId("the-worker".into()), job.id.clone());
     let told = match outcome {
         Outcome::Acked => Call::Ack {
@@ -111,14 +111,14 @@ fn work(figures: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) 
             reason: "so".into(),
         },
     };
-    call(figures, CallId(1), told, at(took));
-    figures.answered(CallId(1), &Reply::Accepted, Some(200), at(took));
-    figures.observe(&Effect::Notify(Notice::Settled(Arc::clone(job), outcome)), at(took));
+    call(metrics, CallId(1), told, at(took));
+    metrics.answered(CallId(1), &Reply::Accepted, Some(200), at(took));
+    metrics.observe(&Effect::Notify(Notice::Settled(Arc::clone(job), outcome)), at(took));
 }
 
 #[test]
 fn each_gauge_shows_what_is_so_now() {
-    let text = shown(&figures(), &running(), at(20));
+    let text = shown(&metrics(), &running(), at(20));
     for line in [
         "ojs_worker_active_jobs 3",
         "ojs_init_concurrency 10",
@@ -146,7 +146,7 @@ fn each_gauge_shows_what_is_so_now() {
 
 #[test]
 fn in_terminate_the_time_that_went_by_and_the_time_that_is_left_are_shown() {
-    let text = shown(&figures(), &draining(), at(110));
+    let text = shown(&metrics(), &draining(), at(110));
     for line in [
         "ojs_init_state{state=\"terminate\"} 1",
         "ojs_init_drain_seconds 10",
@@ -161,7 +161,7 @@ fn in_terminate_the_time_that_went_by_and_the_time_that_is_left_are_shown() {
         cut_off: 2,
         ..draining()
     };
-    let text = shown(&figures(), &stop, at(127));
+    let text = shown(&metrics(), &stop, at(127));
     has(&text, "ojs_init_drain_left_seconds 0");
     has(&text, "ojs_init_exit_left_seconds 3");
     has(&text, "ojs_init_jobs_cut_off_total 2");
@@ -169,9 +169,9 @@ fn in_terminate_the_time_that_went_by_and_the_time_that_is_left_are_shown() {
 
 #[test]
 fn a_finished_job_is_in_every_metric_of_jobs() {
-    let mut figures = figures();
-    work(&mut figures, &job("mail", "email.send"), Outcome::Acked, 2);
-    let text = shown(&figures, &running(), at(3));
+    let mut metrics = metrics();
+    work(&mut metrics, &job("mail", "email.send"), Outcome::Acked, 2);
+    let text = shown(&metrics, &running(), at(3));
     for line in [
         "ojs_job_completed_total{queue=\"mail\",type=\"email.send\"} 1",
         "ojs_job_duration_seconds_bucket{queue=\"mail\",type=\"email.send\",state=\"completed\",le=\"0.005\"} 0",
@@ -192,10 +192,10 @@ fn a_finished_job_is_in_every_metric_of_jobs() {
 
 #[test]
 fn a_request_without_an_answer_has_the_status_none() {
-    let mut figures = figures();
-    call(&mut figures, CallId(7), Call::Manifest, at(0));
-    figures.answered(CallId(7), &Reply::Accepted, None, at(0));
-    let text = shown(&figures, &running(), at(3));
+    let mut metrics = metrics();
+    call(&mut metrics, CallId(7), Call::Manifest, at(0));
+    metrics.answered(CallId(7), &Reply::Accepted, None, at(0));
+    let text = shown(&metrics, &running(), at(3));
     has(
         &text,
         "ojs_init_requests_total{endpoint=\"manifest\",status=\"none\"} 1",
@@ -204,9 +204,9 @@ fn a_request_without_an_answer_has_the_status_none() {
 
 #[test]
 fn a_name_cannot_end_its_label_nor_its_line() {
-    let mut figures = figures();
-    work(&mut figures, &job("a\"} 1\n# b", "c\\"), Outcome::Acked, 0);
-    let text = shown(&figures, &running(), at(3));
+    let mut metrics = metrics();
+    work(&mut metrics, &job("a\"} 1\n# b", "c\\"), Outcome::Acked, 0);
+    let text = shown(&metrics, &running(), at(3));
     has(
         &text,
         "ojs_job_completed_total{queue=\"a\\\"} 1\\n# b\",type=\"c\\\\\"} 1",
@@ -215,11 +215,11 @@ fn a_name_cannot_end_its_label_nor_its_line() {
 
 #[test]
 fn every_sample_follows_the_help_and_the_type_of_its_family_and_none_comes_twice() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     for outcome in [Outcome::Acked, Outcome::Failed, Outcome::Requeued] {
-        work(&mut figures, &job("q", "t"), outcome, 1);
+        work(&mut metrics, &job("q", "t"), outcome, 1);
     }
-    let text = shown(&figures, &draining(), at(110));
+    let text = shown(&metrics, &draining(), at(110));
     let mut family = String::new();
     let mut series = BTreeSet::new();
     let mut families: BTreeMap<String, usize> = BTreeMap::new();
@@ -240,11 +240,11 @@ fn every_sample_follows_the_help_and_the_type_of_its_family_and_none_comes_twice
 
 /// As many kinds of jobs and statuses as there can be, with the names that take most room.
 fn worst() -> Metrics {
-    let mut figures = figures();
+    let mut metrics = metrics();
     for number in 0..=MOST_KINDS {
         let name = format!("{number:02}{}", "\"".repeat(MOST_NAME_BYTES - 2));
         for outcome in [Outcome::Acked, Outcome::Failed, Outcome::Requeued] {
-            work(&mut figures, &job(&name, &name), outcome, 100);
+            work(&mut metrics, &job(&name, &name), outcome, 100);
         }
     }
     let worker = || WorkerId("w".into());
@@ -262,11 +262,11 @@ fn worst() -> Metrics {
     ];
     for make in calls {
         for status in 100..=200 {
-            call(&mut figures, CallId(1), make(), at(0));
-            figures.answered(CallId(1), &Reply::Accepted, Some(status), at(0));
+            call(&mut metrics, CallId(1), make(), at(0));
+            metrics.answered(CallId(1), &Reply::Accepted, Some(status), at(0));
         }
     }
-    figures
+    metrics
 }
 
 #[test]

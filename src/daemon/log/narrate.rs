@@ -58,8 +58,8 @@ impl Narrator {
     }
 
     /// Writes it to the log.
-    pub fn narrate(&mut self, remark: &Notice) {
-        if let Some(note) = self.note(remark, clock::monotonic()) {
+    pub fn narrate(&mut self, notice: &Notice) {
+        if let Some(note) = self.note(notice, clock::monotonic()) {
             say(&note);
         }
     }
@@ -125,8 +125,8 @@ impl Narrator {
     }
 
     /// The record about it, unless there was one like it a moment ago.
-    fn note(&mut self, remark: &Notice, now: Duration) -> Option<LogRecord> {
-        Some(match remark {
+    fn note(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
+        Some(match notice {
             // A worker that could not be started has no story: the last words say it all.
             Notice::StateChanged { reason, .. } if *reason == Reason::Worker && self.last_words.has_none() => {
                 return None;

@@ -327,7 +327,7 @@ fn what_is_said_of_jobs_is_on_the_page_of_the_log() {
     let now = Duration::from_secs(5);
     let mut records: Vec<Value> = about_jobs()
         .iter()
-        .map(|remark| read(&narrator.note(remark, now).unwrap()))
+        .map(|notice| read(&narrator.note(notice, now).unwrap()))
         .collect();
     // Whatever the error and the number of attempts may suggest, it is what the answer says.
     let states = [Some("retryable"), Some("discarded"), Some("parked"), None];
@@ -374,7 +374,7 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
     let notes: Vec<LogRecord> = about_the_worker()
         .into_iter()
         .chain(about_the_backend())
-        .map(|remark| narrator.note(&remark, now).unwrap())
+        .map(|notice| narrator.note(&notice, now).unwrap())
         .collect();
     let mut records: Vec<Value> = notes.iter().map(read).collect();
     for record in &records {
@@ -396,8 +396,8 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
 #[test]
 fn no_remark_is_left_out_here() {
     let source = include_str!("../../lifecycle/api/notice.rs");
-    let (_, remarks) = source.split_once("pub enum Notice {\n").unwrap();
-    let remarks = remarks.split("\n}\n").next().unwrap();
+    let (_, notices) = source.split_once("pub enum Notice {\n").unwrap();
+    let notices = notices.split("\n}\n").next().unwrap();
     let is_name = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());
     let name = |text: &str| {
         text.split(|c: char| !c.is_ascii_alphabetic())
@@ -405,7 +405,7 @@ fn no_remark_is_left_out_here() {
             .unwrap_or_default()
             .to_owned()
     };
-    let all: BTreeSet<String> = remarks
+    let all: BTreeSet<String> = notices
         .lines()
         .filter_map(|line| line.strip_prefix("    "))
         .filter(is_name)
@@ -415,7 +415,7 @@ fn no_remark_is_left_out_here() {
         .into_iter()
         .chain(about_the_worker())
         .chain(about_the_backend());
-    let here: BTreeSet<String> = samples.map(|remark| name(&format!("{remark:?}"))).collect();
+    let here: BTreeSet<String> = samples.map(|notice| name(&format!("{notice:?}"))).collect();
     assert_eq!(all, here);
 }
 

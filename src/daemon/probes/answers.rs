@@ -27,7 +27,7 @@ pub struct ProbeContext<'a> {
     /// The machine, which knows how the worker is.
     pub machine: &'a Lifecycle,
     /// The counters.
-    pub figures: &'a Metrics,
+    pub metrics: &'a Metrics,
     /// The log, which counts the records that it drops.
     pub log: &'a LogHandle,
 }
@@ -98,7 +98,7 @@ fn shared(
 
 fn metrics_text(sources: &ProbeContext<'_>, now: Moment) -> String {
     metrics::text(&Observed {
-        figures: sources.figures,
+        metrics: sources.metrics,
         snapshot: &sources.machine.snapshot(),
         log_records_dropped: sources.log.dropped(),
         now,

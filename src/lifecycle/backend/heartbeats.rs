@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::api::{Call, Failure, HeartbeatForm, Moment, Notice, Phase, Reply, Timer, WorkerState};
-use crate::lifecycle::backend::beats::SentHeartbeat;
+use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::job::Job;
@@ -50,7 +50,7 @@ impl Lifecycle {
         let kept_for = self.kept_for(&named);
         let form = self.agent.heartbeats.form();
         let patience = self.options.request_timeout.min(self.agent.heartbeats.interval());
-        let beat = SentHeartbeat {
+        let heartbeat = SentHeartbeat {
             worker,
             at: now,
             named,
@@ -59,7 +59,7 @@ impl Lifecycle {
             kept_for,
             is_after_resume: self.agent.heartbeats.awaits_resume(),
         };
-        self.call(call, Purpose::Heartbeat(beat), patience, now);
+        self.call(call, Purpose::Heartbeat(heartbeat), patience, now);
     }
 
     /// A heartbeat that names these jobs, each once.
@@ -121,27 +121,27 @@ impl Lifecycle {
         }
     }
 
-    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, beat: &SentHeartbeat, reply: Reply, now: Moment) {
+    pub(in crate::lifecycle) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, now: Moment) {
         // One that this very answer causes is not sent twice.
         let mut beats_again = self.agent.heartbeats.takes_another();
-        self.resume_is_answered(beat, &reply);
+        self.resume_is_answered(heartbeat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
-                self.is_known_now(&beat.worker, now);
-                if self.agent.is(&beat.worker) {
+                self.is_known_now(&heartbeat.worker, now);
+                if self.agent.is(&heartbeat.worker) {
                     self.health_state.heartbeat_accepted(now);
                 }
-                self.reservations_secured(beat.at, beat.kept_for);
+                self.reservations_secured(heartbeat.at, heartbeat.kept_for);
                 self.agent.registrations = RetryState::default();
                 // The last heartbeats are no time to try something.
                 let may_try = !self.phase.is_terminating();
-                self.agent.heartbeats.accepted(beat.form, may_try, now);
+                self.agent.heartbeats.accepted(heartbeat.form, may_try, now);
                 // One that is lost now and then is no outage.
                 if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
-                self.note_extended(beat, extended.as_deref(), now);
-                self.look_for_lost(beat, extended, now);
+                self.note_extended(heartbeat, extended.as_deref(), now);
+                self.look_for_lost(heartbeat, extended, now);
                 self.directed(directive, now);
                 // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
                 self.ask_for_manifest(now);
@@ -154,15 +154,15 @@ impl Lifecycle {
                 }
             }
             Reply::Failed(Failure::Refused) => {
-                if self.is_trying_another_form(beat.form) {
+                if self.is_trying_another_form(heartbeat.form) {
                     // Its answer decides what is said next.
                     if beats_again {
                         self.agent.heartbeats.wants_another();
                     }
                     return;
                 }
-                let is_tried_again = self.form_refused(beat.form);
-                if is_tried_again && self.has_not_been_heard_to_be_quiet(beat) {
+                let is_tried_again = self.form_refused(heartbeat.form);
+                if is_tried_again && self.has_not_been_heard_to_be_quiet(heartbeat) {
                     self.agent.heartbeats.say_quiet_again();
                 }
                 beats_again |= is_tried_again;
@@ -180,12 +180,13 @@ impl Lifecycle {
     fn is_trying_another_form(&self, refused: HeartbeatForm) -> bool {
         let form = self.agent.heartbeats.form();
         refused != form
-            && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.form == form))
+            && self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.form == form))
     }
 
     /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
-        let is_on_its_way = |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(beat) if beat.says_quiet_first);
+        let is_on_its_way =
+            |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
         let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
         was_to_be_said && !self.agent.heartbeats.has_said_terminate()
     }

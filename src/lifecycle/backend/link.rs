@@ -6,8 +6,8 @@ use std::mem;
 use std::time::Duration;
 
 use crate::lifecycle::api::{BackendTraits, Directive, Moment, WorkerId};
-use crate::lifecycle::backend::beats::HeartbeatState;
 use crate::lifecycle::backend::fetch_forms::FetchForms;
+use crate::lifecycle::backend::heartbeat_state::HeartbeatState;
 use crate::lifecycle::backend::retry_state::RetryState;
 
 /// The backend's store has shown itself.

@@ -1,9 +1,9 @@
 //! The backend: registration, heartbeats, FETCH, and what is done when it fails.
 
 pub(super) mod backoff;
-pub(super) mod beats;
 pub(super) mod fetch;
 pub(super) mod fetch_forms;
+pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
 pub(super) mod link;
 pub mod outage;

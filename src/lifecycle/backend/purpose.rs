@@ -2,7 +2,7 @@
 
 use crate::lifecycle::api::ids::{Claim, WorkerId};
 use crate::lifecycle::api::{Farewell, HeartbeatForm, Moment, WorkerState};
-use crate::lifecycle::backend::beats::SentHeartbeat;
+use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 
 /// What a request to the backend was for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

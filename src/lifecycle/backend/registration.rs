@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{Call, Failure, Farewell, Moment, Notice, Reply, Timer, WorkerId};
-use crate::lifecycle::backend::beats::SentHeartbeat;
+use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 use crate::lifecycle::machine::Lifecycle;

@@ -3,7 +3,7 @@
 //! Without that a FETCH would go out beside the heartbeat, and what it brings would have to go back.
 
 use crate::lifecycle::api::{Directive, Notice, Reason, Reply};
-use crate::lifecycle::backend::beats::SentHeartbeat;
+use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::resumed::Resumed;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -17,8 +17,8 @@ impl Lifecycle {
     }
 
     /// A heartbeat was answered, or was not: if it is one since the resume, the resume stands or not.
-    pub(super) fn resume_is_answered(&mut self, beat: &SentHeartbeat, reply: &Reply) {
-        if !beat.is_after_resume {
+    pub(super) fn resume_is_answered(&mut self, heartbeat: &SentHeartbeat, reply: &Reply) {
+        if !heartbeat.is_after_resume {
             return;
         }
         let Some(resumed) = self.agent.heartbeats.take_resumed() else {

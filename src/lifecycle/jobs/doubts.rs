@@ -13,7 +13,7 @@ use crate::lifecycle::api::ids::{Claim, JobId};
 use crate::lifecycle::api::{
     Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice, Reply, Timer,
 };
-use crate::lifecycle::backend::beats::SentHeartbeat;
+use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::link::StoreSeen;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, What};
@@ -55,18 +55,18 @@ impl Lifecycle {
     /// A heartbeat was accepted: until when what it named is reserved.
     pub(in crate::lifecycle) fn note_extended(
         &mut self,
-        beat: &SentHeartbeat,
+        heartbeat: &SentHeartbeat,
         extended: Option<&[JobId]>,
         now: Moment,
     ) {
         if extended.is_some_and(|extended| !extended.is_empty()) {
-            self.store_was_seen(beat.at, now);
+            self.store_was_seen(heartbeat.at, now);
         }
-        let kept_for = match beat.form {
-            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => beat.kept_for,
+        let kept_for = match heartbeat.form {
+            HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => heartbeat.kept_for,
             HeartbeatForm::Protocol => UNSAID_VISIBILITY,
         };
-        for (id, claim) in &beat.named {
+        for (id, claim) in &heartbeat.named {
             let is_extended = extended.is_none_or(|extended| extended.contains(id));
             if let Some(job) = self.jobs.get_mut(*claim).filter(|_| is_extended) {
                 job.extended_until = Some(now.after(kept_for));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId};
 use crate::lifecycle::api::{Call, CancelReason, JobState, Moment, Notice, Phase, Reply, Timer};
-use crate::lifecycle::backend::beats::SentHeartbeat;
+use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Held, Job, Place};
 use crate::lifecycle::jobs::reports::is_ours;
@@ -26,14 +26,14 @@ impl Lifecycle {
     /// without that list is an empty list: there are languages that leave one out.
     pub(in crate::lifecycle) fn look_for_lost(
         &mut self,
-        beat: &SentHeartbeat,
+        heartbeat: &SentHeartbeat,
         extended: Option<Vec<JobId>>,
         now: Moment,
     ) {
         let tells = extended.is_some();
         let was_told_before = self.agent.heartbeats.told_extended(tells);
         let extended: BTreeSet<JobId> = extended.unwrap_or_default().into_iter().collect();
-        let (kept, missing): (Vec<_>, Vec<_>) = beat.named.iter().partition(|(id, _)| extended.contains(id));
+        let (kept, missing): (Vec<_>, Vec<_>) = heartbeat.named.iter().partition(|(id, _)| extended.contains(id));
         for (_, claim) in &kept {
             if let Some(job) = self.jobs.get_mut(*claim) {
                 job.suspicion.missing_since = None;
@@ -52,7 +52,7 @@ impl Lifecycle {
             let job = self
                 .jobs
                 .get(*claim)
-                .filter(|job| may_be_lost(job, beat.at, is_backed, now))?;
+                .filter(|job| may_be_lost(job, heartbeat.at, is_backed, now))?;
             Some((job.suspicion.looked_at, *claim))
         });
         // Whom nobody has looked at for the longest time comes first.

@@ -12,11 +12,11 @@ use crate::signal::Signal;
 
 impl Lifecycle {
     /// Counts what is said to the log: nothing becomes of a job in silence.
-    pub(in crate::lifecycle) fn count_for_end(&mut self, remark: &Notice) {
-        if *remark == Notice::TooManyRestarts {
+    pub(in crate::lifecycle) fn count_for_end(&mut self, notice: &Notice) {
+        if *notice == Notice::TooManyRestarts {
             self.tally.has_ended_too_often = true;
         }
-        if let Notice::EndingProcess { cause, .. } = remark
+        if let Notice::EndingProcess { cause, .. } = notice
             && *cause != EndCause::Orphaned
         {
             self.account_for_ended_process(cause);
@@ -24,16 +24,16 @@ impl Lifecycle {
         if !self.phase.is_terminating() && self.tally.ended_for.is_none() {
             return;
         }
-        if let Notice::Settled(job, outcome) = remark {
+        if let Notice::Settled(job, outcome) = notice {
             self.tally.settled(&job.id, *outcome);
         }
-        if let Notice::Abandoned(job, _) = remark {
+        if let Notice::Abandoned(job, _) = notice {
             self.tally.left += 1;
             if self.tally.left_names.len() < MOST_LEFT_NAMES {
                 self.tally.left_names.insert(job.id.clone(), job.kind.clone());
             }
         }
-        self.tally.is_fetch_abandoned |= *remark == Notice::FetchAbandoned;
+        self.tally.is_fetch_abandoned |= *notice == Notice::FetchAbandoned;
     }
 
     /// What becomes of the jobs of such a process belongs to the account of an end that follows from its own.

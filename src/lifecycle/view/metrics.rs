@@ -191,24 +191,24 @@ impl Metrics {
             if let Some((job, outcome)) = decided(call) {
                 self.measure(job, outcome, now);
             }
-        } else if let Effect::Notify(remark) = effect {
-            self.remarked(remark, now);
+        } else if let Effect::Notify(notice) = effect {
+            self.remarked(notice, now);
         }
     }
 
-    fn remarked(&mut self, remark: &Notice, now: Moment) {
-        if let Notice::Claimed(job) = remark {
+    fn remarked(&mut self, notice: &Notice, now: Moment) {
+        if let Notice::Claimed(job) = notice {
             // From here on its figures are shown: who watches one of them sees it leave zero.
             self.of(job);
-        } else if let Notice::HandedOver(job, _) = remark {
+        } else if let Notice::HandedOver(job, _) = notice {
             self.of(job);
             let kind = self.kind(job);
             self.began.insert(job.id.clone(), (now, kind));
-        } else if let Notice::TimedOut(job) = remark {
+        } else if let Notice::TimedOut(job) = notice {
             self.of(job).timed_out += 1;
-        } else if let Notice::ResultDropped(_) = remark {
+        } else if let Notice::ResultDropped(_) = notice {
             self.results_dropped += 1;
-        } else if let Some((job, end)) = end(remark) {
+        } else if let Some((job, end)) = end(notice) {
             self.began.remove(&job.id);
             *self.of(job).ends.entry(end).or_default() += 1;
         }
@@ -217,8 +217,8 @@ impl Metrics {
     /// The worker is done with this job, if it had it; a repetition of the request measures nothing.
     fn measure(&mut self, job: &JobId, outcome: Outcome, now: Moment) {
         if let Some((since, kind)) = self.began.remove(job) {
-            let figures = self.kinds.entry(kind).or_default();
-            figures
+            let metrics = self.kinds.entry(kind).or_default();
+            metrics
                 .durations
                 .entry(outcome)
                 .or_default()
@@ -326,19 +326,19 @@ fn decided(call: &Call) -> Option<(&JobId, Outcome)> {
 }
 
 /// The reservation that ended with this.
-fn end(remark: &Notice) -> Option<(&Subject, JobEnd)> {
-    if let Notice::Settled(job, outcome) = remark {
+fn end(notice: &Notice) -> Option<(&Subject, JobEnd)> {
+    if let Notice::Settled(job, outcome) = notice {
         let end = match outcome {
             Outcome::Acked => JobEnd::Acked,
             Outcome::Failed => JobEnd::Failed,
             Outcome::Requeued => JobEnd::Requeued,
         };
         Some((job, end))
-    } else if let Notice::Abandoned(job, _) = remark {
+    } else if let Notice::Abandoned(job, _) = notice {
         Some((job, JobEnd::Left))
-    } else if let Notice::DoneTwice(job) = remark {
+    } else if let Notice::DoneTwice(job) = notice {
         Some((job, JobEnd::Lost))
-    } else if let Notice::ReservationLost(job, reason) = remark {
+    } else if let Notice::ReservationLost(job, reason) = notice {
         let end = match reason {
             CancelReason::Cancelled => JobEnd::Cancelled,
             CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => JobEnd::Lost,

@@ -10,7 +10,7 @@ fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))
 }
 
-fn figures() -> Metrics {
+fn metrics() -> Metrics {
     Metrics::new(at(0), Duration::from_secs(1_800_000_000))
 }
 
@@ -32,22 +32,22 @@ fn kind(queue: &str, kind: &str) -> JobKind {
     }
 }
 
-fn say(figures: &mut Metrics, remark: Notice, millis: u64) {
-    figures.observe(&Effect::Notify(remark), at(millis));
+fn say(metrics: &mut Metrics, notice: Notice, millis: u64) {
+    metrics.observe(&Effect::Notify(notice), at(millis));
 }
 
-fn hand_over(figures: &mut Metrics, job: &Arc<Subject>, millis: u64) {
-    say(figures, Notice::Claimed(Arc::clone(job)), millis);
-    say(figures, Notice::HandedOver(Arc::clone(job), HolderId(1)), millis);
+fn hand_over(metrics: &mut Metrics, job: &Arc<Subject>, millis: u64) {
+    say(metrics, Notice::Claimed(Arc::clone(job)), millis);
+    say(metrics, Notice::HandedOver(Arc::clone(job), HolderId(1)), millis);
 }
 
-fn call(figures: &mut Metrics, id: u64, call: Call, millis: u64) {
+fn call(metrics: &mut Metrics, id: u64, call: Call, millis: u64) {
     let order = Effect::CallBackend {
         id: CallId(id),
         call,
         give_up: at(millis + 1000),
     };
-    figures.observe(&order, at(millis));
+    metrics.observe(&order, at(millis));
 }
 
 fn worker() -> WorkerId {
@@ -79,25 +79,25 @@ fn fail(job: &Arc<Subject>) -> Call {
     }
 }
 
-fn of(figures: &Metrics, queue: &str, name: &str) -> PerKind {
+fn of(metrics: &Metrics, queue: &str, name: &str) -> PerKind {
     let wanted = kind(queue, name);
-    figures.kinds().find(|(kind, _)| **kind == wanted).unwrap().1.clone()
+    metrics.kinds().find(|(kind, _)| **kind == wanted).unwrap().1.clone()
 }
 
 #[test]
 fn a_job_takes_from_its_hand_over_to_the_first_request_with_its_outcome() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     let one = job("1", "q", "t");
-    hand_over(&mut figures, &one, 1000);
-    call(&mut figures, 1, ack(&one), 1040);
+    hand_over(&mut metrics, &one, 1000);
+    call(&mut metrics, 1, ack(&one), 1040);
     // The first was not answered.
-    call(&mut figures, 2, ack(&one), 9000);
-    let durations = of(&figures, "q", "t").durations;
+    call(&mut metrics, 2, ack(&one), 9000);
+    let durations = of(&metrics, "q", "t").durations;
     let histogram = durations.get(&Outcome::Acked).unwrap();
     assert_eq!((histogram.count, histogram.sum), (1, Duration::from_millis(40)));
     let counts: Vec<u64> = histogram.cumulated().map(|(_, count)| count).collect();
     assert_eq!(counts, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    assert_eq!(figures.measured(), 0);
+    assert_eq!(metrics.measured(), 0);
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn what_takes_exactly_as_long_as_a_bucket_is_in_it_and_what_takes_longest_is_in_
 
 #[test]
 fn a_fail_counts_as_failed_and_its_duration_too() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     let one = job("1", "q", "t");
-    hand_over(&mut figures, &one, 0);
-    call(&mut figures, 1, fail(&one), 7);
-    say(&mut figures, Notice::Settled(one, Outcome::Failed), 9);
-    let of = of(&figures, "q", "t");
+    hand_over(&mut metrics, &one, 0);
+    call(&mut metrics, 1, fail(&one), 7);
+    say(&mut metrics, Notice::Settled(one, Outcome::Failed), 9);
+    let of = of(&metrics, "q", "t");
     assert_eq!((of.ends(JobEnd::Failed), of.ends(JobEnd::Acked)), (1, 0));
     assert_eq!(of.durations.keys().copied().collect::<Vec<_>>(), [Outcome::Failed]);
 }
@@ -137,82 +137,82 @@ fn each_way_that_a_reservation_ends_is_counted_as_itself_and_measures_nothing_mo
         (JobEnd::Lost, lost(CancelReason::Lost)),
         (JobEnd::Cancelled, lost(CancelReason::Cancelled)),
     ];
-    for (end, remark) in ends {
-        let mut figures = figures();
-        hand_over(&mut figures, &one, 0);
-        say(&mut figures, remark, 1);
-        let counted: Vec<u64> = JobEnd::ALL.map(|end| of(&figures, "q", "t").ends(end)).to_vec();
+    for (end, notice) in ends {
+        let mut metrics = metrics();
+        hand_over(&mut metrics, &one, 0);
+        say(&mut metrics, notice, 1);
+        let counted: Vec<u64> = JobEnd::ALL.map(|end| of(&metrics, "q", "t").ends(end)).to_vec();
         let expected: Vec<u64> = JobEnd::ALL.map(|other| u64::from(other == end)).to_vec();
         assert_eq!(counted, expected, "{end:?}");
-        assert_eq!(figures.measured(), 0, "{end:?}");
+        assert_eq!(metrics.measured(), 0, "{end:?}");
     }
 }
 
 #[test]
 fn what_goes_straight_back_took_no_time() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     let one = job("1", "q", "t");
     let requeue = Call::Requeue {
         worker: worker(),
         job: one.id.clone(),
         reason: "surplus".into(),
     };
-    call(&mut figures, 1, requeue, 5);
-    say(&mut figures, Notice::Settled(one, Outcome::Requeued), 9);
-    let of = of(&figures, "q", "t");
+    call(&mut metrics, 1, requeue, 5);
+    say(&mut metrics, Notice::Settled(one, Outcome::Requeued), 9);
+    let of = of(&metrics, "q", "t");
     assert_eq!((of.ends(JobEnd::Requeued), of.durations.len()), (1, 0));
 }
 
 #[test]
 fn a_job_whose_time_is_over_counts_as_timed_out_before_it_ends() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     let one = job("1", "q", "t");
-    hand_over(&mut figures, &one, 0);
-    say(&mut figures, Notice::TimedOut(one), 1);
-    assert_eq!(of(&figures, "q", "t").timed_out, 1);
-    assert_eq!(figures.measured(), 1);
+    hand_over(&mut metrics, &one, 0);
+    say(&mut metrics, Notice::TimedOut(one), 1);
+    assert_eq!(of(&metrics, "q", "t").timed_out, 1);
+    assert_eq!(metrics.measured(), 1);
 }
 
 #[test]
 fn kinds_beyond_the_bound_are_counted_together_and_known_ones_as_ever() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     for number in 0..1000 {
         let name = format!("t{number}");
         let one = job("1", "q", &name);
-        hand_over(&mut figures, &one, 0);
-        call(&mut figures, number, ack(&one), 1);
-        say(&mut figures, Notice::Settled(one, Outcome::Acked), 1);
+        hand_over(&mut metrics, &one, 0);
+        call(&mut metrics, number, ack(&one), 1);
+        say(&mut metrics, Notice::Settled(one, Outcome::Acked), 1);
     }
-    say(&mut figures, Notice::Settled(job("1", "q", "t3"), Outcome::Acked), 1);
-    assert_eq!(figures.kinds().count(), MOST_KINDS + 1);
-    let other = of(&figures, OTHER, OTHER);
+    say(&mut metrics, Notice::Settled(job("1", "q", "t3"), Outcome::Acked), 1);
+    assert_eq!(metrics.kinds().count(), MOST_KINDS + 1);
+    let other = of(&metrics, OTHER, OTHER);
     let beyond = 1000 - u64::try_from(MOST_KINDS).unwrap();
     assert_eq!(other.ends(JobEnd::Acked), beyond);
     assert_eq!(other.durations.get(&Outcome::Acked).unwrap().count, beyond);
-    assert_eq!(of(&figures, "q", "t3").ends(JobEnd::Acked), 2);
+    assert_eq!(of(&metrics, "q", "t3").ends(JobEnd::Acked), 2);
 }
 
 #[test]
 fn a_long_name_is_cut_between_two_characters() {
     for (name, length) in [("a", 64), ("\u{20ac}", 63)] {
-        let mut figures = figures();
+        let mut metrics = metrics();
         let long = name.repeat(100);
-        say(&mut figures, Notice::Claimed(job("1", &long, &long)), 0);
-        say(&mut figures, Notice::Claimed(job("2", &long, &format!("{long}b"))), 0);
-        let kinds: Vec<&JobKind> = figures.kinds().map(|(kind, _)| kind).collect();
+        say(&mut metrics, Notice::Claimed(job("1", &long, &long)), 0);
+        say(&mut metrics, Notice::Claimed(job("2", &long, &format!("{long}b"))), 0);
+        let kinds: Vec<&JobKind> = metrics.kinds().map(|(kind, _)| kind).collect();
         let [only] = kinds.as_slice() else { panic!("{kinds:?}") };
         assert_eq!(only.queue.len(), length);
         assert!(only.kind.starts_with(name) && only.kind.ends_with("..."), "{only:?}");
     }
-    let mut figures = figures();
+    let mut metrics = metrics();
     let just = "a".repeat(MOST_NAME_BYTES);
-    say(&mut figures, Notice::Claimed(job("1", &just, "t")), 0);
-    of(&figures, &just, "t");
+    say(&mut metrics, Notice::Claimed(job("1", &just, "t")), 0);
+    of(&metrics, &just, "t");
 }
 
 #[test]
 fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     let fetch = || Call::Fetch {
         worker: worker(),
         count: 1,
@@ -221,14 +221,14 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
     };
     let answers = [Some(200), Some(503), None, Some(200)];
     for (id, status) in (1..).zip(answers) {
-        call(&mut figures, id, fetch(), 0);
-        figures.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(1));
-        figures.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(2));
+        call(&mut metrics, id, fetch(), 0);
+        metrics.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(1));
+        metrics.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(2));
     }
     let one = job("1", "q", "t");
-    call(&mut figures, 9, fail(&one), 0);
-    figures.answered(CallId(9), &Reply::Accepted, Some(200), at(1));
-    let counted: Vec<_> = figures.requests().collect();
+    call(&mut metrics, 9, fail(&one), 0);
+    metrics.answered(CallId(9), &Reply::Accepted, Some(200), at(1));
+    let counted: Vec<_> = metrics.requests().collect();
     let expected = [
         (Endpoint::Fetch, StatusLabel::None, 1),
         (Endpoint::Fetch, StatusLabel::Http(200), 2),
@@ -240,14 +240,14 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
 
 #[test]
 fn statuses_beyond_the_bound_are_counted_together() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     for status in 200..600 {
-        call(&mut figures, u64::from(status), Call::Manifest, 0);
-        figures.answered(CallId(u64::from(status)), &Reply::Accepted, Some(status), at(1));
+        call(&mut metrics, u64::from(status), Call::Manifest, 0);
+        metrics.answered(CallId(u64::from(status)), &Reply::Accepted, Some(status), at(1));
     }
-    call(&mut figures, 1, Call::Manifest, 0);
-    figures.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(1));
-    let counted: Vec<_> = figures.requests().collect();
+    call(&mut metrics, 1, Call::Manifest, 0);
+    metrics.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(1));
+    let counted: Vec<_> = metrics.requests().collect();
     // Those that came first, all the others, and no answer.
     assert_eq!(counted.len(), MOST_STATUSES + 2);
     assert_eq!(counted.first(), Some(&(Endpoint::Manifest, StatusLabel::None, 1)));
@@ -257,8 +257,8 @@ fn statuses_beyond_the_bound_are_counted_together() {
 
 #[test]
 fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_the_start() {
-    let mut figures = figures();
-    let beat = || Call::Heartbeat {
+    let mut metrics = metrics();
+    let heartbeat = || Call::Heartbeat {
         worker: worker(),
         state: crate::lifecycle::api::words::WorkerState::Running,
         active: Vec::new(),
@@ -269,30 +269,30 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
         directive: None,
         extended: None,
     };
-    call(&mut figures, 1, beat(), 0);
-    figures.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(10));
-    assert_eq!(figures.heartbeat_age(at(1000)), Duration::from_secs(1));
-    assert_eq!(figures.heartbeats_failed, 1);
-    call(&mut figures, 2, beat(), 1000);
-    figures.answered(CallId(2), &accepted, Some(200), at(1100));
-    assert_eq!(figures.heartbeat_age(at(1600)), Duration::from_millis(500));
-    assert_eq!(figures.heartbeats_failed, 1);
+    call(&mut metrics, 1, heartbeat(), 0);
+    metrics.answered(CallId(1), &Reply::Failed(Failure::NotSent), None, at(10));
+    assert_eq!(metrics.heartbeat_age(at(1000)), Duration::from_secs(1));
+    assert_eq!(metrics.heartbeats_failed, 1);
+    call(&mut metrics, 2, heartbeat(), 1000);
+    metrics.answered(CallId(2), &accepted, Some(200), at(1100));
+    assert_eq!(metrics.heartbeat_age(at(1600)), Duration::from_millis(500));
+    assert_eq!(metrics.heartbeats_failed, 1);
 }
 
 #[test]
 fn a_result_that_the_backend_did_not_take_is_counted() {
-    let mut figures = figures();
-    say(&mut figures, Notice::ResultDropped(job("a", "t", "q")), 1);
-    assert_eq!(figures.results_dropped, 1);
+    let mut metrics = metrics();
+    say(&mut metrics, Notice::ResultDropped(job("a", "t", "q")), 1);
+    assert_eq!(metrics.results_dropped, 1);
 }
 
 #[test]
 fn the_first_worker_is_no_restart() {
-    let mut figures = figures();
+    let mut metrics = metrics();
     let restarts: Vec<u64> = (0..3)
         .map(|_| {
-            figures.worker_started();
-            figures.restarts()
+            metrics.worker_started();
+            metrics.restarts()
         })
         .collect();
     assert_eq!(restarts, [0, 1, 2]);

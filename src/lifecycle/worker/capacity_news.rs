@@ -31,7 +31,7 @@ impl Lifecycle {
     }
 
     /// A holder is ready, under conditions that are not those it had before.
-    pub(super) fn capacity_is_said(&mut self, remark: Notice, is_first: bool, now: Moment) {
+    pub(super) fn capacity_is_said(&mut self, notice: Notice, is_first: bool, now: Moment) {
         if is_first && !self.capacity.is_compared {
             self.timers.arm(Timer::Settled, now.after(SETTLED_AFTER));
         }
@@ -41,7 +41,7 @@ impl Lifecycle {
         }
         if self.capacity.ready_lines < MOST_READY_LINES {
             self.capacity.ready_lines += 1;
-            self.notify(remark);
+            self.notify(notice);
         } else {
             self.capacity.is_owed = true;
         }

@@ -93,7 +93,7 @@ impl Lifecycle {
         let Some(holder) = self.holders.get_mut(id) else {
             return;
         };
-        let remark = Notice::HolderReady {
+        let notice = Notice::HolderReady {
             holder: id,
             concurrency: ready.concurrency,
             client: ready.client.clone(),
@@ -102,7 +102,7 @@ impl Lifecycle {
         let is_first = holder.ready.is_none();
         holder.ready = Some(ready);
         if is_news {
-            self.capacity_is_said(remark, is_first, now);
+            self.capacity_is_said(notice, is_first, now);
         }
         self.timers.cancel(Timer::Ready);
         self.wait_anew_for_types(now);
