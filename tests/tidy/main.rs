@@ -70,13 +70,23 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The lines of code up to the unit tests at the end, comments left out.
+/// The lines of code up to the unit tests at the end, comments left out. A module of tests that is only declared is one line.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_code = |line: &str| !line.trim_start().starts_with("//");
+    let is_of_tests = text.lines().scan(false, |is_of_tests, line| {
+        *is_of_tests = line == "#[cfg(test)]" || (*is_of_tests && !line.ends_with(';'));
+        Some(*is_of_tests && line.contains("mod ") && line.ends_with('{'))
+    });
+    let end = is_of_tests.take_while(|begins| !begins).count();
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    lines
-        .take_while(|(_, line)| *line != "#[cfg(test)]")
-        .filter(move |(_, line)| is_code(line))
+    lines.take(end).filter(move |(_, line)| is_code(line))
+}
+
+#[test]
+fn code_ends_where_the_unit_tests_begin_and_not_where_a_module_of_them_is_declared() {
+    let text = "a;\n#[cfg(test)]\nmod support;\n// b\nc;\n#[cfg(test)]\n#[allow(x)]\nmod tests {\nd;\n}\n";
+    let read: Vec<&str> = code(text).map(|(_, line)| line).collect();
+    assert_eq!(read, ["a;", "#[cfg(test)]", "mod support;", "c;", "#[cfg(test)]", "#[allow(x)]"]);
 }
 
 fn is_test_file(path: &Path) -> bool {
