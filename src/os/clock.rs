@@ -22,10 +22,10 @@ pub fn since_1970() -> Duration {
     Duration::try_from(wall().duration_since(jiff::Timestamp::UNIX_EPOCH)).unwrap_or_default()
 }
 
-/// Waits. For the end only, when there is no loop that something could be missed by.
+/// Waits; a signal ends it early. For where there is no loop that something could be missed by.
 pub fn pause(duration: Duration) {
     let timeout = PollTimeout::try_from(duration).unwrap_or(PollTimeout::ZERO);
-    // Nothing is watched: only time ends it, or a signal, which is early and does no harm.
+    // Nothing is watched: only time ends it, or a signal.
     let _ = poll(&mut [], timeout);
 }
 

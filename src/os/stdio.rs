@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::os::clock;
 
 /// Most bytes written at once: a pipe that polls writable takes this many without waiting (`PIPE_BUF`).
 const CHUNK_BYTES: usize = 4096;
 
-/// Pause before a terminal that had no room is tried again, in milliseconds.
-const FULL_TERMINAL_PAUSE_MS: u8 = 10;
+/// Pause before a terminal that had no room is tried again.
+const FULL_TERMINAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Writes to standard output, giving up after `limit`.
 ///
@@ -67,9 +67,8 @@ fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Resul
     let give_up = clock::monotonic().saturating_add(limit);
     while !left.is_empty() {
         let remaining = give_up.saturating_sub(clock::monotonic());
-        let timeout = PollTimeout::try_from(remaining).unwrap_or(PollTimeout::MAX);
         let mut waiting = [PollFd::new(to, PollFlags::POLLOUT)];
-        match poll(&mut waiting, timeout) {
+        match poll(&mut waiting, clock::poll_timeout(remaining)) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
             Ok(_) => {}
             Err(nix::Error::EINTR) => continue,
@@ -80,7 +79,7 @@ fn write_all(to: BorrowedFd<'_>, left: &mut &[u8], limit: Duration) -> io::Resul
             Ok(written) => *left = left.get(written..).unwrap_or_default(),
             // Polls writable and takes nothing: a terminal with less room than it wants. Not a busy loop.
             Err(nix::Error::EAGAIN) if remaining.is_zero() => return Err(io::Error::from(io::ErrorKind::TimedOut)),
-            Err(nix::Error::EAGAIN) => drop(poll(&mut [], PollTimeout::from(FULL_TERMINAL_PAUSE_MS))),
+            Err(nix::Error::EAGAIN) => clock::pause(FULL_TERMINAL_PAUSE),
             Err(nix::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
