@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use nix::errno::Errno;
 
 use crate::config::Process;
 use crate::exit::Exit;
+use crate::lifecycle::api::{SHORTAGE_WINDOW, shortage_pause};
 use crate::os::child::{ChildPlan, SpawnError};
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -15,15 +15,6 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signals::{self, SignalSet};
 use crate::os::user::Credentials;
 use crate::signal::Signal;
-
-/// Longest that we keep asking for a process when there is none to be had (EAGAIN, ENOMEM).
-const RETRY_WINDOW: Duration = Duration::from_secs(10);
-
-/// First pause between two attempts; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-/// Longest pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Most children of whoever exec'ed us that are reaped between two attempts.
 const MOST_INHERITED: usize = 1024;
@@ -97,9 +88,9 @@ pub fn rehearse(
 /// Starts the child. When the system has no process for us it tries again for a while: a limit that is hit for a
 /// moment should not end a container. A stop signal ends that wait; every other signal stays pending for the child.
 pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>)) -> Result<Pid, StartFailure> {
-    let give_up = clock::monotonic().saturating_add(RETRY_WINDOW);
+    let give_up = clock::monotonic().saturating_add(SHORTAGE_WINDOW);
     let stop_signals = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT]);
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = 0;
     loop {
         let error = match try_spawn(plan, program) {
             Ok(pid) => return Ok(pid),
@@ -110,21 +101,21 @@ pub fn spawn(plan: &ChildPlan, program: &str, warn: impl Fn(fmt::Arguments<'_>))
         if clock::monotonic() >= give_up {
             return Err(no_process(program, &error));
         }
-        if pause == FIRST_PAUSE {
+        if pauses == 0 {
             warn(format_args!(
                 "cannot create a process yet, trying for {} s: {}",
-                RETRY_WINDOW.as_secs(),
+                SHORTAGE_WINDOW.as_secs(),
                 reason(&error)
             ));
         }
-        if let Ok(Some(signal)) = signals::wait(stop_signals, Some(pause)) {
+        if let Ok(Some(signal)) = signals::wait(stop_signals, Some(shortage_pause(pauses))) {
             let message = format!("{signal} before {program} could be started: {}", reason(&error));
             return Err(StartFailure {
                 message,
                 exit: Exit::Status(signal.exit_status()),
             });
         }
-        pause = LONGEST_PAUSE.min(pause * 2);
+        pauses += 1;
     }
 }
 
@@ -159,7 +150,7 @@ fn no_process_allowed(program: &str, error: &io::Error) -> StartFailure {
 
 /// No process could be had for as long as we try.
 pub fn no_process(program: &str, error: &io::Error) -> StartFailure {
-    let window = RETRY_WINDOW.as_secs();
+    let window = SHORTAGE_WINDOW.as_secs();
     let message = format!(
         "cannot start {program}: no process could be created for {window} s: {}; \
          raise the limit on processes (docker --pids-limit, the pod's pid limit, ulimit -u) or the memory limit",

@@ -18,21 +18,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::exit::{Ended, RemapExit};
-use crate::lifecycle::api::{Budget, Moment};
+use crate::lifecycle::api::{Budget, KILL_RESCAN_AFTER, Moment, RESCAN_AFTER};
 use crate::lifecycle::timers::Timers;
 use crate::signal::Signal;
 
 /// How long SIGKILLed processes get to be reaped, at most half of what is left until the orchestrator's own SIGKILL.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
-
-/// How soon after an end the next look for newly adopted descendants follows: one look serves a burst of ends.
-pub const RESCAN_AFTER: Duration = Duration::from_millis(20);
-
-/// The same once SIGKILL was sent: each look reaches one more generation, and there is little time.
-pub const KILL_RESCAN_AFTER: Duration = Duration::from_millis(1);
-
-/// Taken as the end of a child that outlived even SIGKILL: what will happen once the kernel lets go of it.
-const UNREAPED: Ended = Ended::Signalled(Signal::KILL);
 
 /// How this init was configured.
 #[derive(Debug, Clone, Default)]
@@ -307,7 +298,7 @@ impl PlainInit {
     fn exit(&mut self) {
         self.phase = PlainPhase::Gone;
         self.timers.clear();
-        let status = self.options.remap_exit.apply(self.ended.unwrap_or(UNREAPED));
+        let status = self.options.remap_exit.apply(self.ended.unwrap_or(Ended::UNREAPED));
         self.effects.push_back(PlainEffect::Exit(status));
     }
 

@@ -14,12 +14,6 @@ const FIRST_RESTART: Duration = Duration::from_secs(1);
 /// Longest such pause.
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 
-/// First pause before another attempt to get a process from a system that had none.
-const FIRST_SHORTAGE: Duration = Duration::from_millis(50);
-
-/// Longest such pause.
-const LONGEST_SHORTAGE: Duration = Duration::from_secs(1);
-
 /// `first`, doubled for each of `failures`, at most `longest`.
 fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
     let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
@@ -30,12 +24,6 @@ fn doubled(first: Duration, failures: u32, longest: Duration) -> Duration {
 #[must_use]
 pub fn restart_pause(failures: u32) -> Duration {
     doubled(FIRST_RESTART, failures, LONGEST_RESTART)
-}
-
-/// The pause before the system is asked for a process again.
-#[must_use]
-pub fn shortage_pause(failures: u32) -> Duration {
-    doubled(FIRST_SHORTAGE, failures, LONGEST_SHORTAGE)
 }
 
 /// Pseudo-random numbers from a seed (xorshift64*): pauses of many workers must not fall together, and nothing here

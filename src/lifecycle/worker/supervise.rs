@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    Effect, EndCause, Manner, Moment, NotStarted, Notice, Phase, ProcessId, Reason, Restart, Timer, WorkerEnd, WorkerId,
+    Effect, EndCause, KILL_RESCAN_AFTER, Manner, Moment, NotStarted, Notice, Phase, ProcessId, RESCAN_AFTER, Reason,
+    Restart, SHORTAGE_WINDOW, Timer, WorkerEnd, WorkerId, shortage_pause,
 };
-use crate::lifecycle::backend::backoff::{restart_pause, shortage_pause};
+use crate::lifecycle::backend::backoff::restart_pause;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::Trigger;
 use crate::lifecycle::worker::blame::Blame;
@@ -23,17 +24,8 @@ const NO_PROCESS: u8 = 70;
 /// How long descendants may take to end after SIGKILL before we go on without them: the kernel holds them.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same once SIGKILL was sent: each look reaches one more generation.
-const KILL_RESCAN_AFTER: Duration = Duration::from_millis(1);
-
-/// How soon after an end the next look for newly adopted descendants follows: one look serves a burst of ends.
-const RESCAN_AFTER: Duration = Duration::from_millis(20);
-
 /// A worker that was ready for this long has had a successful life.
 const SUCCESSFUL_LIFE: Duration = Duration::from_secs(60);
-
-/// How long a system that has no process for us is asked again.
-const SHORTAGE_WINDOW: Duration = Duration::from_secs(10);
 
 impl Lifecycle {
     pub(in crate::lifecycle) fn worker_started(&mut self, process: ProcessId, worker: WorkerId, now: Moment) {

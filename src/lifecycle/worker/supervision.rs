@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::exit::{Ended, RemapExit};
 use crate::lifecycle::api::{EndCause, Moment, ProcessId, WorkerEnd};
 use crate::lifecycle::worker::blame::Blame;
-use crate::signal::Signal;
 
 /// Restarts within `RESTART_WINDOW` after which the worker is not started again.
 pub(super) const MAX_RESTARTS: usize = 10;
@@ -16,9 +15,6 @@ pub(super) const RESTART_WINDOW: Duration = Duration::from_secs(600);
 
 /// Exit status when we ended the worker, and do not start it again.
 const ENDED_BY_US: u8 = 1;
-
-/// Taken as the end of a worker that outlived even SIGKILL.
-const UNREAPED: Ended = Ended::Signalled(Signal::KILL);
 
 /// What we know of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -172,7 +168,7 @@ impl Supervision {
     pub(in crate::lifecycle) fn status(&self, remap: &RemapExit) -> u8 {
         let of_its_end = || match self.ended_for {
             Some(_) => ENDED_BY_US,
-            None => remap.apply(self.ended.map_or(UNREAPED, |end| end.ended)),
+            None => remap.apply(self.ended.map_or(Ended::UNREAPED, |end| end.ended)),
         };
         self.refused_with.unwrap_or_else(of_its_end)
     }
