@@ -80,7 +80,8 @@ pub(super) fn health(of: HealthOf, paths: Places, begin: Duration) -> Exit {
     let (text, exit) = if health.healthy {
         (word.to_owned(), Exit::Success)
     } else {
-        (format!("not {word}: {}", health.messages.join("; ")), NOT_TAKEN)
+        let reasons: Vec<String> = health.reasons.into_iter().map(|reason| reason.message).collect();
+        (format!("not {word}: {}", reasons.join("; ")), NOT_TAKEN)
     };
     // The status is the answer; whether anybody reads the line is their business.
     let _ = stdio::write_output(format!("{}\n", printable(&text)).as_bytes(), left());

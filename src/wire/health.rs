@@ -1,17 +1,22 @@
 //! Why an instance is not well, as probes over HTTP and `health` on the control socket are told.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::lifecycle::api::Unhealthy;
 
 /// Why the answer is no.
-#[derive(Serialize)]
-pub(in crate::wire) struct UnhealthyReason {
-    code: &'static str,
-    message: String,
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnhealthyReason {
+    /// A word for programs.
+    pub code: Cow<'static, str>,
+    /// A sentence for people.
+    pub message: String,
 }
 
-/// A word for programs, a sentence for people.
+/// What this trouble is told as.
 pub(in crate::wire) fn reason(trouble: &Unhealthy) -> UnhealthyReason {
     let (code, message) = match trouble {
         Unhealthy::Quiet => ("quiet", "no new jobs are taken: somebody asked for quiet".to_owned()),
@@ -45,5 +50,8 @@ pub(in crate::wire) fn reason(trouble: &Unhealthy) -> UnhealthyReason {
             ),
         ),
     };
-    UnhealthyReason { code, message }
+    UnhealthyReason {
+        code: code.into(),
+        message,
+    }
 }

@@ -62,6 +62,43 @@ pub fn beginning(text: &str, most: usize) -> &str {
     text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
+/// A name of at most `most` characters.
+#[must_use]
+pub fn shortened(name: &str, most: usize) -> String {
+    without_middle(name, most, |_| 1)
+}
+
+/// A name that is at most `most` wide, with the middle left out where it is wider: what tells one from another is often at
+/// its end. Where there is no room for the gap, only its beginning is left.
+#[must_use]
+pub fn without_middle(name: &str, most: usize, width: impl Fn(char) -> usize) -> String {
+    const GAP: &str = "...";
+    let taken = |characters: &mut dyn Iterator<Item = char>, room: usize| -> String {
+        let mut used = 0;
+        let fits = |character: &char| {
+            used += width(*character);
+            used <= room
+        };
+        characters.take_while(fits).collect()
+    };
+    if taken(&mut name.chars(), most).len() == name.len() {
+        return name.to_owned();
+    }
+    let room = most.saturating_sub(GAP.len());
+    if room == 0 {
+        return taken(&mut name.chars(), most);
+    }
+    let head = taken(&mut name.chars(), room - room / 2);
+    let tail = taken(&mut name.chars().rev(), room / 2);
+    head + GAP + &tail.chars().rev().collect::<String>()
+}
+
+/// A number of things, as the wire has it.
+#[must_use]
+pub fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
 /// What asked for a change of state, for a person.
 #[must_use]
 pub fn asked_by(reason: Reason) -> &'static str {
@@ -101,6 +138,14 @@ mod tests {
         for character in [' ', 'a', 'ä', '\u{301}', 'Ж', '漢', '🙂', '\u{fffd}'] {
             assert!(!is_terminal_control(character), "{character}");
         }
+    }
+
+    #[test]
+    fn of_a_long_name_the_middle_is_left_out() {
+        assert_eq!(shortened("0123456789", 10), "0123456789");
+        assert_eq!(shortened("0123456789x", 10), "0123...89x");
+        assert_eq!(shortened("ααααααααααβ", 10), "αααα...ααβ");
+        assert_eq!(shortened("abcd", 3), "abc");
     }
 
     #[test]

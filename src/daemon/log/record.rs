@@ -11,7 +11,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::lifecycle::api::{Subject, Trace};
-use crate::wire::text::{beginning, escape, is_terminal_control, seconds};
+use crate::wire::text::{beginning, count, escape, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
@@ -156,7 +156,7 @@ impl From<u64> for Attribute {
 
 impl From<usize> for Attribute {
     fn from(number: usize) -> Self {
-        Self::Number(u64::try_from(number).unwrap_or(u64::MAX))
+        Self::Number(count(number))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::lifecycle::api::time::Moment;
 use crate::lifecycle::api::words::WorkerState;
 
 /// A view of the machine at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     /// Where we are.
     pub phase: Phase,

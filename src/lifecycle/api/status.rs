@@ -6,16 +6,14 @@ use std::time::Duration;
 use crate::exit::Ended;
 use crate::lifecycle::api::ids::{HolderId, ProcessId, WorkerId};
 use crate::lifecycle::api::job::Subject;
-use crate::lifecycle::api::phase::Phase;
-use crate::lifecycle::api::words::{Reason, WorkerState};
+use crate::lifecycle::api::snapshot::Snapshot;
+use crate::lifecycle::api::words::Reason;
 
 /// Everything at one moment. Times are relative to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Status {
-    /// Where we are.
-    pub phase: Phase,
-    /// What the worker and the backend are told about that.
-    pub state: WorkerState,
+    /// Where we are, and how many there are of everything.
+    pub snapshot: Snapshot,
     /// Why we are not running. In quiet there may be several, and each has to be taken back.
     pub causes: Vec<NotRunningBecause>,
     /// Since when terminate; none before it.
@@ -24,22 +22,10 @@ pub struct Status {
     pub left: Option<Duration>,
     /// The whole time of which `left` is left: for a bar.
     pub left_of: Option<Duration>,
-    /// Most jobs at the same time.
-    pub concurrency: u32,
-    /// Jobs that count against it.
-    pub active: usize,
-    /// Of these, in our buffer.
-    pub waiting: usize,
-    /// Of these, with a worker.
-    pub held: usize,
-    /// Of these, on their way to the backend.
-    pub reporting: usize,
-    /// The oldest of them, at most `MOST_JOBS_SHOWN`.
+    /// The oldest jobs, at most `MOST_JOBS_SHOWN`.
     pub jobs: Vec<JobStatus>,
     /// Jobs that are not among these: with those that go straight back, which do not count as active.
     pub not_shown: usize,
-    /// Jobs that the stop phase cut off so far.
-    pub cut_off: usize,
     /// What comes right after this, when that is the end.
     pub ending: Option<Ending>,
     /// The worker's process.
@@ -109,10 +95,6 @@ pub struct WorkerStatus {
     pub starts_in: Option<Duration>,
     /// Holders that are open.
     pub holders: usize,
-    /// Of these, those that take jobs.
-    pub ready: usize,
-    /// Jobs that they take at a time, together.
-    pub capacity: u64,
 }
 
 /// The conversation with the backend.
@@ -122,8 +104,6 @@ pub struct BackendStatus {
     pub worker: Option<WorkerId>,
     /// Since it last accepted a heartbeat.
     pub heartbeat_age: Option<Duration>,
-    /// Time between two.
-    pub interval: Duration,
     /// The last answer was none.
     pub is_unreachable: bool,
     /// Requests that are on their way.

@@ -18,31 +18,22 @@ impl Lifecycle {
     /// What an operator is shown.
     #[must_use]
     pub fn status(&self, now: Moment) -> Status {
-        let snapshot = self.snapshot();
         // In the last steps of the end game nothing of the drain is left to tell.
         let is_over = self.phase == Phase::EndGame && self.timers.deadline_of(Timer::Deadline).is_none();
         let left = self.time_left(now).filter(|_| !is_over);
         Status {
-            phase: snapshot.phase,
-            state: snapshot.state,
+            snapshot: self.snapshot(),
             causes: self.causes(),
             terminating_for: self.shutdown.began().map(|began| began.elapsed(now)),
             left,
             left_of: left.and(self.whole_time()),
-            concurrency: self.options.concurrency,
-            active: snapshot.active,
-            waiting: snapshot.waiting,
-            held: snapshot.held,
-            reporting: snapshot.reporting,
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
-            cut_off: self.shutdown.cut_off(),
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {
                 worker: self.agent.worker().cloned(),
                 heartbeat_age: self.health_state.accepted_at.map(|at| at.elapsed(now)),
-                interval: self.agent.heartbeats.interval(),
                 is_unreachable: self.is_in_outage(),
                 requests: self.calls.len(),
             },
@@ -126,8 +117,6 @@ impl Lifecycle {
             restarts: self.worker.restarts(now),
             starts_in: starts_in.map(|at| at.remaining(now)),
             holders: self.holders.iter().count(),
-            ready: self.holders.ready(),
-            capacity: self.holders.concurrency(),
         }
     }
 }

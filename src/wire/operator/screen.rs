@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
 use crate::wire::operator::status_reply::{JobReport, StatusReply};
-use crate::wire::text::{active_jobs, several};
+use crate::wire::text::{active_jobs, count, several, without_middle};
 
 /// Columns that lines take at most, however wide the screen is.
 const WIDEST: usize = 120;
@@ -360,7 +360,7 @@ impl Line {
     fn put(&mut self, look: Style, text: &str) {
         let mut part = String::new();
         for character in printable(text).chars() {
-            let columns = character.width().unwrap_or(1);
+            let columns = columns_of(character);
             if columns > self.left {
                 self.left = 0;
                 break;
@@ -384,36 +384,15 @@ impl Line {
     }
 }
 
-/// Exactly so many columns: filled up, or with the middle left out, for what tells one name from another is often at its
-/// end.
+/// Exactly so many columns: filled up, or with the middle left out.
 fn fit(name: &str, columns: usize) -> String {
-    const GAP: &str = "...";
-    let name = printable(name);
-    let width = |character: char| character.width().unwrap_or(1);
-    let all: usize = name.chars().map(width).sum();
-    let taken = |characters: &mut dyn Iterator<Item = char>, room: usize| -> (String, usize) {
-        let mut used = 0;
-        let part = characters
-            .take_while(|character| {
-                used += width(*character);
-                used <= room
-            })
-            .collect::<String>();
-        let used = part.chars().map(width).sum();
-        (part, used)
-    };
-    let (text, used) = if all <= columns {
-        (name, all)
-    } else if columns <= GAP.len() {
-        taken(&mut name.chars(), columns)
-    } else {
-        let room = columns - GAP.len();
-        let (head, in_head) = taken(&mut name.chars(), room - room / 2);
-        let (tail, in_tail) = taken(&mut name.chars().rev(), room / 2);
-        let tail: String = tail.chars().rev().collect();
-        (format!("{head}{GAP}{tail}"), in_head + GAP.len() + in_tail)
-    };
+    let text = without_middle(&printable(name), columns, columns_of);
+    let used: usize = text.chars().map(columns_of).sum();
     format!("{text}{}", " ".repeat(columns.saturating_sub(used)))
+}
+
+fn columns_of(character: char) -> usize {
+    character.width().unwrap_or(1)
 }
 
 /// With no character that a terminal acts on, or that takes no column: another user's program may have written it.
@@ -445,10 +424,6 @@ fn period(ms: u64) -> String {
     } else {
         time(ms)
     }
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::lifecycle::api::{Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Status};
-use crate::wire::health::{UnhealthyReason, reason};
+use crate::wire::health::reason;
 use crate::wire::names;
-use crate::wire::operator::status_reply::{BackendReport, JobReport, StatusReply, WorkerReport};
-use crate::wire::text::milliseconds;
+use crate::wire::operator::status_reply::{BackendReport, HealthReport, JobReport, StatusReply, WorkerReport};
+use crate::wire::text::{count, milliseconds, shortened};
 
 /// Longest answer in bytes, its `\n` not counted: the most jobs, each with the longest names, all of it escaped.
 pub const MAX_ANSWER: usize = 256 << 10;
@@ -36,15 +36,6 @@ pub struct InstanceInfo {
     pub queues: Vec<String>,
     /// What we told the backend of ourselves.
     pub labels: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct HealthLine {
-    ok: bool,
-    probe: &'static str,
-    healthy: bool,
-    state: &'static str,
-    reasons: Vec<UnhealthyReason>,
 }
 
 /// `/status`: what may be shown to whoever reaches the port, and nothing else.
@@ -110,20 +101,20 @@ pub fn encode(shown: &ShownToOperator, facts: &InstanceInfo, up: Duration, log_r
 /// The body of `/status`.
 #[must_use]
 pub fn public(status: &Status) -> impl Serialize + use<> {
-    let (worker, backend) = (&status.worker, &status.backend);
+    let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
     Public {
-        state: names::worker_state(status.state),
-        phase: names::phase(status.phase),
+        state: names::worker_state(snapshot.state),
+        phase: names::phase(snapshot.phase),
         reasons: reasons(status),
         terminating_for_ms: status.terminating_for.map(milliseconds),
         left_ms: status.left.map(milliseconds),
         left_of_ms: status.left_of.map(milliseconds),
-        concurrency: status.concurrency,
-        active: count(status.active),
-        waiting: count(status.waiting),
-        held: count(status.held),
-        reporting: count(status.reporting),
-        cut_off: count(status.cut_off),
+        concurrency: snapshot.concurrency,
+        active: count(snapshot.active),
+        waiting: count(snapshot.waiting),
+        held: count(snapshot.held),
+        reporting: count(snapshot.reporting),
+        cut_off: count(snapshot.cut_off),
         oldest_job_age_ms: status.jobs.first().map(|job| milliseconds(job.age)),
         worker: PublicWorker {
             running: worker.process.is_some(),
@@ -131,20 +122,20 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             restarts: count(worker.restarts),
             starts_in_ms: worker.starts_in.map(milliseconds),
             connections: count(worker.holders),
-            ready: count(worker.ready),
-            capacity: worker.capacity,
+            ready: count(snapshot.ready_holders),
+            capacity: snapshot.capacity,
         },
         backend: PublicBackend {
             reachable: !backend.is_unreachable,
             heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
-            heartbeat_interval_ms: milliseconds(backend.interval),
+            heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
             requests: count(backend.requests),
         },
     }
 }
 
 fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
-    let (worker, backend) = (&status.worker, &status.backend);
+    let (snapshot, worker, backend) = (&status.snapshot, &status.worker, &status.backend);
     let (ending, exit_status) = match status.ending {
         None => (None, None),
         Some(Ending::Kill) => (Some("kill".to_owned()), None),
@@ -154,41 +145,41 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         ok: true,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: facts.pid,
-        state: names::worker_state(status.state).to_owned(),
-        phase: names::phase(status.phase).to_owned(),
+        state: names::worker_state(snapshot.state).to_owned(),
+        phase: names::phase(snapshot.phase).to_owned(),
         reasons: reasons(status),
         terminating_for_ms: status.terminating_for.map(milliseconds),
         left_ms: status.left.map(milliseconds),
         left_of_ms: status.left_of.map(milliseconds),
         ending,
         exit_status,
-        concurrency: status.concurrency,
-        active: count(status.active),
-        waiting: count(status.waiting),
-        held: count(status.held),
-        reporting: count(status.reporting),
-        cut_off: count(status.cut_off),
+        concurrency: snapshot.concurrency,
+        active: count(snapshot.active),
+        waiting: count(snapshot.waiting),
+        held: count(snapshot.held),
+        reporting: count(snapshot.reporting),
+        cut_off: count(snapshot.cut_off),
         jobs: status.jobs.iter().map(job).collect(),
         jobs_not_shown: count(status.not_shown),
         queues: names(&facts.queues),
         labels: names(&facts.labels),
         worker: WorkerReport {
-            program: cut(&facts.program, LONGEST_NAME),
+            program: shortened(&facts.program, LONGEST_NAME),
             pid: worker.process.map(|process| process.pid()),
             up_ms: worker.process.map(|_| milliseconds(worker.up)),
             last_end: worker.ended.map(|ended| ended.to_string()),
             restarts: count(worker.restarts),
             starts_in_ms: worker.starts_in.map(milliseconds),
             connections: count(worker.holders),
-            ready: count(worker.ready),
-            capacity: worker.capacity,
+            ready: count(snapshot.ready_holders),
+            capacity: snapshot.capacity,
         },
         backend: BackendReport {
-            url: cut(&facts.url, LONGEST_URL),
-            worker_id: backend.worker.as_ref().map(|worker| cut(&worker.0, LONGEST_NAME)),
+            url: shortened(&facts.url, LONGEST_URL),
+            worker_id: backend.worker.as_ref().map(|worker| shortened(&worker.0, LONGEST_NAME)),
             reachable: !backend.is_unreachable,
             heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
-            heartbeat_interval_ms: milliseconds(backend.interval),
+            heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
             requests: count(backend.requests),
         },
         ..StatusReply::default()
@@ -202,9 +193,9 @@ fn job(job: &JobStatus) -> JobReport {
         JobPlace::Reporting => ("reporting", None),
     };
     JobReport {
-        id: cut(&job.subject.id.0, LONGEST_NAME),
-        kind: cut(&job.subject.kind, LONGEST_NAME),
-        queue: cut(&job.subject.queue, LONGEST_NAME),
+        id: shortened(&job.subject.id.0, LONGEST_NAME),
+        kind: shortened(&job.subject.kind, LONGEST_NAME),
+        queue: shortened(&job.subject.queue, LONGEST_NAME),
         attempt: job.subject.attempt,
         age_ms: milliseconds(job.age),
         place: place.to_owned(),
@@ -223,38 +214,19 @@ fn reasons(status: &Status) -> Vec<String> {
     status.causes.iter().map(|cause| word(cause).to_owned()).collect()
 }
 
-fn health_line(probe: Probe, health: &Health) -> HealthLine {
-    HealthLine {
+fn health_line(probe: Probe, health: &Health) -> HealthReport {
+    HealthReport {
         ok: true,
-        probe: names::probe(probe),
+        probe: names::probe(probe).to_owned(),
         healthy: health.is_good(),
-        state: names::worker_state(health.state),
+        state: names::worker_state(health.state).to_owned(),
         reasons: health.troubles.iter().map(reason).collect(),
     }
 }
 
 fn names(names: &[String]) -> Vec<String> {
-    names
-        .iter()
-        .take(MOST_NAMES)
-        .map(|name| cut(name, LONGEST_NAME))
-        .collect()
-}
-
-/// A name of at most `most` characters: what tells one from another is often at its end.
-fn cut(name: &str, most: usize) -> String {
-    const GAP: &str = "...";
-    if name.chars().nth(most).is_none() {
-        return name.to_owned();
-    }
-    let kept = most.saturating_sub(GAP.len());
-    let head = name.chars().take(kept - kept / 2);
-    let tail: Vec<char> = name.chars().rev().take(kept / 2).collect();
-    head.chain(GAP.chars()).chain(tail.into_iter().rev()).collect()
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
+    let names = names.iter().take(MOST_NAMES);
+    names.map(|name| shortened(name, LONGEST_NAME)).collect()
 }
 
 fn line(object: &impl Serialize) -> Vec<u8> {

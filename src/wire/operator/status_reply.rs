@@ -1,10 +1,9 @@
 //! What `status` and `health` are answered on the control socket, as those who ask read it. What this version does not
-//! know is ignored, and what another version leaves out is nothing.
+//! know is ignored, and what another version leaves out is nothing; an answer with a value of another type is none.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
+use crate::wire::health::UnhealthyReason;
 use crate::wire::text::{escape, is_terminal_control};
 
 /// What `status` is answered. A name that is missing is `None`, 0 or empty.
@@ -54,7 +53,6 @@ pub struct StatusReply {
     /// Jobs that the stop phase cut off so far.
     pub cut_off: u64,
     /// Active jobs, the oldest first.
-    #[serde(deserialize_with = "each")]
     pub jobs: Vec<JobReport>,
     /// Active jobs that are not among `jobs`.
     pub jobs_not_shown: u64,
@@ -63,10 +61,8 @@ pub struct StatusReply {
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
     /// The worker's process.
-    #[serde(deserialize_with = "inner")]
     pub worker: WorkerReport,
     /// The conversation with the backend.
-    #[serde(deserialize_with = "inner")]
     pub backend: BackendReport,
     /// Records of the log that standard error was too slow for.
     pub log_records_dropped: u64,
@@ -146,61 +142,31 @@ pub struct BackendReport {
 }
 
 /// What `health` is answered.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthReport {
+    /// This is an answer and no refusal.
+    pub ok: bool,
+    /// live, ready, healthy.
+    pub probe: String,
     /// The answer is yes.
     pub healthy: bool,
-    /// Why it is no, each in a sentence.
-    #[serde(rename = "reasons", deserialize_with = "messages")]
-    pub messages: Vec<String>,
+    /// What the worker and the backend are told.
+    pub state: String,
+    /// Why it is no.
+    pub reasons: Vec<UnhealthyReason>,
 }
 
 /// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
 pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
-    decode(line)
+    serde_json::from_slice(line).ok().filter(|report: &StatusReply| report.ok)
 }
 
 /// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
 pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
-    decode(line)
-}
-
-/// A line that says of itself that it is an answer.
-fn decode<T: DeserializeOwned + Default>(line: &[u8]) -> Option<T> {
-    let value: Value = serde_json::from_slice(line).ok()?;
-    let is_answer = value.get("ok").and_then(Value::as_bool) == Some(true);
-    is_answer.then(|| as_far_as_it_fits(value))
-}
-
-/// What is read of an object; of what is none, nothing. A member of another type than ours counts as missing.
-fn as_far_as_it_fits<T: DeserializeOwned + Default>(value: Value) -> T {
-    let Value::Object(mut members) = value else {
-        return T::default();
-    };
-    members.retain(|name, member| T::deserialize(json!({ name: member })).is_ok());
-    T::deserialize(Value::Object(members)).unwrap_or_default()
-}
-
-fn inner<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
-    Value::deserialize(from).map(as_far_as_it_fits)
-}
-
-fn each<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<Vec<T>, D::Error> {
-    let values = Vec::<Value>::deserialize(from)?;
-    Ok(values.into_iter().map(as_far_as_it_fits).collect())
-}
-
-fn messages<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Reason {
-        message: String,
-    }
-    let reasons: Vec<Reason> = each(from)?;
-    Ok(reasons.into_iter().map(|reason| reason.message).collect())
+    serde_json::from_slice(line).ok().filter(|health: &HealthReport| health.ok)
 }
 
 /// A line of JSON without what a terminal acts on, for another user's program may have written it: inside of texts such

@@ -52,19 +52,20 @@ fn show(shown: &ShownToOperator) -> String {
 /// Its first line is the phase; then each job, the worker and the backend.
 fn show_status(status: &Status) -> String {
     let time = |time: Option<Duration>| time.map_or("-".to_owned(), seconds);
+    let snapshot = &status.snapshot;
     let mut lines = vec![format!(
         "{:?} {:?}, {} of {} left; {} active of {} ({} waiting, {} held, {} reporting, {} not shown), {} cut off",
-        status.phase,
+        snapshot.phase,
         status.causes,
         time(status.left),
         time(status.left_of),
-        status.active,
-        status.concurrency,
-        status.waiting,
-        status.held,
-        status.reporting,
+        snapshot.active,
+        snapshot.concurrency,
+        snapshot.waiting,
+        snapshot.held,
+        snapshot.reporting,
         status.not_shown,
-        status.cut_off
+        snapshot.cut_off
     )];
     lines.extend(status.ending.map(|ending| format!("next: {ending:?}")));
     lines.extend(status.jobs.iter().map(|job| {
@@ -85,7 +86,7 @@ fn show_status(status: &Status) -> String {
         worker.restarts,
         time(worker.starts_in),
         worker.holders,
-        worker.ready
+        snapshot.ready_holders
     ));
     let backend = &status.backend;
     let reachable = if backend.is_unreachable {
@@ -96,7 +97,7 @@ fn show_status(status: &Status) -> String {
     lines.push(format!(
         "backend {reachable}, heartbeat {} ago, every {}, {} requests",
         time(backend.heartbeat_age),
-        seconds(backend.interval),
+        seconds(snapshot.heartbeat_interval),
         backend.requests
     ));
     lines.join("\n         >   ")
