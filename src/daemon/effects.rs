@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::daemon::descendants;
 use crate::daemon::event_loop::{EventLoop, Worker, now};
+use crate::daemon::log::narrate::Narrator;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
 use crate::lifecycle::api::ids::{ClientId, HolderId, WorkerId};
@@ -21,7 +22,7 @@ impl EventLoop {
     /// Does what the machine ordered. Returns the exit status when that was the last order.
     pub(super) fn perform(&mut self) -> Option<Exit> {
         while let Some(effect) = self.machine.poll_effect() {
-            self.metrics.observe(&effect, now());
+            self.metrics.observe(&effect);
             match effect {
                 Effect::StartWorker => self.start_worker(),
                 Effect::SignalWorker(signal) => self.signal_worker(signal),
@@ -36,7 +37,7 @@ impl EventLoop {
                 Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => {
-                    self.narrator.calling(&call);
+                    Narrator::calling(&call);
                     self.lanes.send(id, call, give_up);
                 }
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),

@@ -5,8 +5,8 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use crate::lifecycle::api::{Moment, Outcome, Snapshot, WorkerState};
-use crate::lifecycle::view::metrics::{Histogram, JobEnd, JobKind, Metrics, OTHER, PerKind, StatusLabel};
+use crate::lifecycle::api::{JobEnd, Moment, Snapshot, WorkerState};
+use crate::lifecycle::view::metrics::{Histogram, JobKind, Metrics, OTHER, PerKind, StatusLabel};
 use crate::wire::names;
 
 /// How the text is declared.
@@ -77,8 +77,8 @@ impl Page {
         let help = "From the hand-over of a job to a worker to the first request that tells the backend its outcome.";
         self.family(name, Type::Histogram, help);
         for (kind, of_kind) in metrics.kinds() {
-            for (outcome, histogram) in &of_kind.durations {
-                self.histogram(name, kind, *outcome, histogram);
+            for (end, histogram) in &of_kind.durations {
+                self.histogram(name, kind, *end, histogram);
             }
         }
         let name = "ojs_init_jobs_total";
@@ -101,9 +101,9 @@ impl Page {
         }
     }
 
-    fn histogram(&mut self, name: &str, kind: &JobKind, outcome: Outcome, histogram: &Histogram) {
+    fn histogram(&mut self, name: &str, kind: &JobKind, end: JobEnd, histogram: &Histogram) {
         let [queue, kind] = labels(kind);
-        let labels = [queue, kind, ("state", state_after(outcome))];
+        let labels = [queue, kind, ("state", state_after(end))];
         let bucket = format!("{name}_bucket");
         for (most, count) in histogram.cumulated() {
             let most = most.as_secs_f64().to_string();
@@ -304,11 +304,11 @@ fn labels(kind: &JobKind) -> [(&'static str, &str); 2] {
 }
 
 /// What an outcome makes of a job. Whether a FAIL leads to another attempt is the backend's secret.
-fn state_after(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Acked => "completed",
-        Outcome::Failed => "failed",
-        Outcome::Requeued => "requeued",
+fn state_after(end: JobEnd) -> &'static str {
+    if end == JobEnd::Acked {
+        "completed"
+    } else {
+        names::end(end)
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::ids::{CallId, HolderId, JobId, WorkerId};
-use crate::lifecycle::api::{Call, Effect, Notice, Phase, Reply, Subject};
+use crate::lifecycle::api::ids::{CallId, JobId, WorkerId};
+use crate::lifecycle::api::{Call, Effect, Notice, Outcome, Phase, Reply, Subject};
 use crate::lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {
@@ -77,43 +77,48 @@ fn job(queue: &str, kind: &str) -> Arc<Subject> {
 
 fn call(metrics: &mut Metrics, id: CallId, call: Call, now: Moment) {
     let give_up = now;
-    metrics.observe(&Effect::CallBackend { id, call, give_up }, now);
+    metrics.observe(&Effect::CallBackend { id, call, give_up });
 }
 
 /// Works on one job, with this outcome.
 fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) {
-    let handed_over = Notice::HandedOver(Arc::clone(job), HolderId(1));
-    metrics.observe(&Effect::Notify(handed_over), at(0));
-    let (worker, id) = (WorkerId("the-worker".into()), job.id.clone());
-    let told = match outcome {
-        Outcome::Acked => Call::Ack {
-            worker,
-            job: id,
-            result: None,
-            is_bare: false,
-        },
-        Outcome::Failed => Call::Fail {
-            worker,
-            job: id,
-            error: crate::lifecycle::api::job::JobError {
-                code: None,
-                kind: None,
-                message: "no".into(),
-                retryable: true,
-                details: None,
-                backtrace: None,
-            },
-            is_bare: false,
-        },
-        Outcome::Requeued => Call::Requeue {
-            worker,
-            job: id,
-            reason: "so".into(),
-        },
+    let (end, took) = (outcome.end(), Duration::from_secs(took));
+    let ack = Call::Ack {
+        worker: WorkerId("the-worker".into()),
+        job: job.id.clone(),
+        result: None,
+        is_bare: false,
     };
-    call(metrics, CallId(1), told, at(took));
-    metrics.answered(CallId(1), &Reply::Accepted, Some(200), at(took));
-    metrics.observe(&Effect::Notify(Notice::Settled(Arc::clone(job), outcome)), at(took));
+    call(metrics, CallId(1), ack, at(0));
+    metrics.answered(CallId(1), &Reply::Accepted, Some(200), at(0));
+    let job = || Arc::clone(job);
+    for notice in [
+        Notice::OutcomeSent { job: job(), end, took },
+        Notice::Settled {
+            job: job(),
+            outcome,
+            took: Some(took),
+        },
+    ] {
+        metrics.observe(&Effect::Notify(notice));
+    }
+}
+
+/// One of each.
+fn outcomes() -> [Outcome; 3] {
+    let error = crate::lifecycle::api::job::JobError {
+        code: None,
+        kind: None,
+        message: "no".into(),
+        retryable: true,
+        details: None,
+        backtrace: None,
+    };
+    [
+        Outcome::Acked { result: None },
+        Outcome::Failed { error },
+        Outcome::Requeued { reason: "so".into() },
+    ]
 }
 
 #[test]
@@ -170,7 +175,12 @@ fn in_terminate_the_time_that_went_by_and_the_time_that_is_left_are_shown() {
 #[test]
 fn a_finished_job_is_in_every_metric_of_jobs() {
     let mut metrics = metrics();
-    work(&mut metrics, &job("mail", "email.send"), Outcome::Acked, 2);
+    work(
+        &mut metrics,
+        &job("mail", "email.send"),
+        Outcome::Acked { result: None },
+        2,
+    );
     let text = shown(&metrics, &running(), at(3));
     for line in [
         "ojs_job_completed_total{queue=\"mail\",type=\"email.send\"} 1",
@@ -205,7 +215,12 @@ fn a_request_without_an_answer_has_the_status_none() {
 #[test]
 fn a_name_cannot_end_its_label_nor_its_line() {
     let mut metrics = metrics();
-    work(&mut metrics, &job("a\"} 1\n# b", "c\\"), Outcome::Acked, 0);
+    work(
+        &mut metrics,
+        &job("a\"} 1\n# b", "c\\"),
+        Outcome::Acked { result: None },
+        0,
+    );
     let text = shown(&metrics, &running(), at(3));
     has(
         &text,
@@ -216,7 +231,7 @@ fn a_name_cannot_end_its_label_nor_its_line() {
 #[test]
 fn every_sample_follows_the_help_and_the_type_of_its_family_and_none_comes_twice() {
     let mut metrics = metrics();
-    for outcome in [Outcome::Acked, Outcome::Failed, Outcome::Requeued] {
+    for outcome in outcomes() {
         work(&mut metrics, &job("q", "t"), outcome, 1);
     }
     let text = shown(&metrics, &draining(), at(110));
@@ -243,7 +258,7 @@ fn worst() -> Metrics {
     let mut metrics = metrics();
     for number in 0..=MOST_KINDS {
         let name = format!("{number:02}{}", "\"".repeat(MOST_NAME_BYTES - 2));
-        for outcome in [Outcome::Acked, Outcome::Failed, Outcome::Requeued] {
+        for outcome in outcomes() {
             work(&mut metrics, &job(&name, &name), outcome, 100);
         }
     }

@@ -1,7 +1,6 @@
 //! What the values of the lifecycle are called on the wire.
 
-use crate::lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, Phase, Probe, WorkerState};
-use crate::lifecycle::view::metrics::JobEnd;
+use crate::lifecycle::api::{About, CancelReason, Endpoint, ErrorCode, JobEnd, Phase, Probe, WorkerState};
 
 /// The `code` of an error frame.
 #[must_use]

@@ -399,6 +399,8 @@ impl Player {
     fn is_shown(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Notify(Notice::CallFailed { .. }) => self.shows_log && !self.hides_failures,
+            // It is for the metrics alone.
+            Effect::Notify(Notice::OutcomeSent { .. }) => false,
             Effect::Notify(_) => self.shows_log,
             Effect::WriteTerminationLog(_) => self.shows_termination_log,
             Effect::CallBackend { call, .. } => {

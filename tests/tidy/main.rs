@@ -86,7 +86,17 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn code_ends_where_the_unit_tests_begin_and_not_where_a_module_of_them_is_declared() {
     let text = "a;\n#[cfg(test)]\nmod support;\n// b\nc;\n#[cfg(test)]\n#[allow(x)]\nmod tests {\nd;\n}\n";
     let read: Vec<&str> = code(text).map(|(_, line)| line).collect();
-    assert_eq!(read, ["a;", "#[cfg(test)]", "mod support;", "c;", "#[cfg(test)]", "#[allow(x)]"]);
+    assert_eq!(
+        read,
+        [
+            "a;",
+            "#[cfg(test)]",
+            "mod support;",
+            "c;",
+            "#[cfg(test)]",
+            "#[allow(x)]"
+        ]
+    );
 }
 
 fn is_test_file(path: &Path) -> bool {

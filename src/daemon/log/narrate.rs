@@ -82,8 +82,8 @@ impl Narrator {
     }
 
     /// A request goes to the backend.
-    pub fn calling(&mut self, call: &Call) {
-        if let Some(note) = self.calling_note(call) {
+    pub fn calling(call: &Call) {
+        if let Some(note) = calling_note(call) {
             say(&note);
         }
     }
@@ -98,30 +98,6 @@ impl Narrator {
             "Worker started with pid {pid}, for up to {most} at once, as {worker}"
         ))
         .about(fields)
-    }
-
-    fn calling_note(&mut self, call: &Call) -> Option<LogRecord> {
-        match call {
-            Call::Heartbeat { state, active, .. } => {
-                let fields = RecordFields::default()
-                    .with("active_jobs", active.len())
-                    .with("worker_state", worker_state(*state));
-                Some(LogRecord::new(Level::Debug, "Worker heartbeat sent").about(fields))
-            }
-            Call::Fail { job, error, .. } => {
-                self.jobs.failing(job, error);
-                None
-            }
-            Call::Register { .. }
-            | Call::Fetch { .. }
-            | Call::Ack { .. }
-            | Call::Requeue { .. }
-            | Call::GetJob { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Manifest
-            | Call::Deregister { .. } => None,
-        }
     }
 
     /// The record about it, unless there was one like it a moment ago.
@@ -156,16 +132,17 @@ impl Narrator {
             Notice::Capacity(news) => capacity(*news),
             Notice::EndingProcess { process, cause, jobs } => ending_process(process, cause, *jobs),
             Notice::Claimed(job) => JobNarrator::claimed(job),
-            Notice::HandedOver(job, connection) => self.jobs.handed_over(job, *connection, now),
-            Notice::Settled(job, outcome) => self.jobs.settled(job, *outcome, self.answers.state(), now),
-            Notice::Abandoned(job, why) => self.jobs.abandoned(job, why),
+            Notice::HandedOver(job, connection) => JobNarrator::handed_over(job, *connection),
+            Notice::OutcomeSent { .. } => return None,
+            Notice::Settled { job, outcome, took } => self.jobs.settled(job, outcome, *took, self.answers.state()),
+            Notice::Abandoned(job, why) => JobNarrator::abandoned(job, why),
             Notice::Void(job, why) => JobNarrator::void(job, why),
             Notice::Adopted(job) => JobNarrator::adopted(job),
             Notice::Replaced(job) => JobNarrator::replaced(job),
-            Notice::ReservationLost(job, reason) => self.jobs.reservation_lost(job, *reason, self.answers.failure()),
-            Notice::DoneTwice(job) => self.jobs.done_twice(job, self.answers.failure()),
+            Notice::ReservationLost(job, reason) => JobNarrator::reservation_lost(job, *reason, self.answers.failure()),
+            Notice::DoneTwice(job) => JobNarrator::done_twice(job, self.answers.failure()),
             Notice::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
-            Notice::TimedOut(job) => self.jobs.timed_out(job, now),
+            Notice::TimedOut(job, elapsed) => JobNarrator::timed_out(job, *elapsed),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
             Notice::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
             Notice::CallFailed {
@@ -257,6 +234,16 @@ const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCK
 const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts: it has to take that back, and where it cannot, a new worker process is needed (it has another worker id)";
 
 const FETCH_ABANDONED: &str = "a FETCH was not answered: jobs that it claimed wait for their visibility timeout";
+
+fn calling_note(call: &Call) -> Option<LogRecord> {
+    let Call::Heartbeat { state, active, .. } = call else {
+        return None;
+    };
+    let fields = RecordFields::default()
+        .with("active_jobs", active.len())
+        .with("worker_state", worker_state(*state));
+    Some(LogRecord::new(Level::Debug, "Worker heartbeat sent").about(fields))
+}
 
 fn stayed(what: Reason, why: &str) -> LogRecord {
     info(format_args!("{}: nothing changes: {why}", asked_by(what))).about(because_of(what))

@@ -6,40 +6,21 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::daemon::log::record::{ERROR_MESSAGE_BYTES, ERROR_TYPE_BYTES, LogRecord, NAME_BYTES, RecordFields, clipped};
+use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::ids::{HolderId, JobId};
+use crate::lifecycle::api::ids::HolderId;
 use crate::lifecycle::api::{CancelReason, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 
-/// Most jobs whose time and error are remembered. What comes on top is told without them.
-const MOST_JOBS: usize = 16_384;
-
 /// Most types that are told apart where no connection takes them.
 const MOST_TYPES: usize = 64;
-
-/// A FAIL that is on its way, as far as the log is concerned.
-#[derive(Debug)]
-struct Failing {
-    kind: String,
-    message: String,
-}
-
-/// What is known of a job that is under way.
-#[derive(Debug, Default)]
-struct KnownJob {
-    /// When it was given to a worker, on the monotonic clock.
-    began: Option<Duration>,
-    failing: Option<Failing>,
-}
 
 /// Makes the records about jobs.
 #[derive(Debug, Default)]
 pub struct JobNarrator {
     /// By type: jobs that no connection takes come in crowds.
     unhandled: BTreeMap<String, Throttle>,
-    known: BTreeMap<JobId, KnownJob>,
     completed: u64,
 }
 
@@ -49,56 +30,39 @@ impl JobNarrator {
         self.completed
     }
 
-    /// A FAIL goes to the backend.
-    pub fn failing(&mut self, job: &JobId, error: &JobError) {
-        if let Some(known) = self.known(job) {
-            let names = [&error.kind, &error.code];
-            let name = names.into_iter().flatten().find(|name| !name.is_empty());
-            known.failing = Some(Failing {
-                kind: clipped(name.map_or(DEFAULT_ERROR_CODE, |name| name), ERROR_TYPE_BYTES),
-                message: clipped(&error.message, ERROR_MESSAGE_BYTES),
-            });
-        }
-    }
-
-    fn known(&mut self, job: &JobId) -> Option<&mut KnownJob> {
-        let has_room = self.known.len() < MOST_JOBS || self.known.contains_key(job);
-        has_room.then(|| self.known.entry(job.clone()).or_default())
-    }
-
     /// It was taken from the backend.
     pub fn claimed(job: &Subject) -> LogRecord {
         note(Level::Debug, job, Some("active"), "Job fetched by worker")
     }
 
     /// It was given to a worker.
-    pub fn handed_over(&mut self, job: &Subject, connection: HolderId, now: Duration) -> LogRecord {
-        if let Some(known) = self.known(&job.id) {
-            known.began = Some(now);
-        }
+    pub fn handed_over(job: &Subject, connection: HolderId) -> LogRecord {
         let fields = RecordFields::of_job(job, Some("active")).with("connection", connection.0);
         LogRecord::new(Level::Debug, "Job given to the worker").about(fields)
     }
 
     /// The backend has its outcome.
     /// `state` is what its answer says that the job has become.
-    pub fn settled(&mut self, job: &Subject, outcome: Outcome, state: Option<&str>, now: Duration) -> LogRecord {
-        let known = self.known.remove(&job.id).unwrap_or_default();
-        let duration = known.began.map(|began| milliseconds(now.saturating_sub(began)));
+    pub fn settled(
+        &mut self,
+        job: &Subject,
+        outcome: &Outcome,
+        took: Option<Duration>,
+        state: Option<&str>,
+    ) -> LogRecord {
         let note = match outcome {
-            Outcome::Acked => {
+            Outcome::Acked { .. } => {
                 self.completed += 1;
                 note(Level::Info, job, Some("completed"), "Job completed successfully")
             }
-            Outcome::Requeued => given_back(job, state),
-            Outcome::Failed => failed(job, known.failing, state),
+            Outcome::Requeued { .. } => given_back(job, state),
+            Outcome::Failed { error } => failed(job, error, state),
         };
-        note.and(|fields| fields.with_any("duration_ms", duration))
+        note.and(|fields| fields.with_any("duration_ms", took.map(milliseconds)))
     }
 
     /// Nobody is told what became of it.
-    pub fn abandoned(&mut self, job: &Subject, why: &str) -> LogRecord {
-        self.known.remove(&job.id);
+    pub fn abandoned(job: &Subject, why: &str) -> LogRecord {
         note(
             Level::Warn,
             job,
@@ -131,8 +95,7 @@ impl JobNarrator {
 
     /// It is no longer ours.
     /// `said` is what the answer says that ended it, if one did.
-    pub fn reservation_lost(&mut self, job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
-        self.known.remove(&job.id);
+    pub fn reservation_lost(job: &Subject, reason: CancelReason, said: Option<&str>) -> LogRecord {
         match reason {
             CancelReason::Cancelled => note(Level::Info, job, Some("cancelled"), "Job cancelled"),
             CancelReason::Lost | CancelReason::Shutdown | CancelReason::Timeout => {
@@ -143,8 +106,7 @@ impl JobNarrator {
     }
 
     /// Somebody else did it as well.
-    pub fn done_twice(&mut self, job: &Subject, said: Option<&str>) -> LogRecord {
-        self.known.remove(&job.id);
+    pub fn done_twice(job: &Subject, said: Option<&str>) -> LogRecord {
         let message = "Job was done twice: somebody else had completed it before our only ACK, which counts as lost";
         note(Level::Warn, job, None, &format!("{message}{}", in_parentheses(said)))
     }
@@ -166,9 +128,7 @@ impl JobNarrator {
     }
 
     /// Its own timeout is over.
-    pub fn timed_out(&self, job: &Subject, now: Duration) -> LogRecord {
-        let began = self.known.get(&job.id).and_then(|known| known.began);
-        let elapsed = began.map(|began| now.saturating_sub(began));
+    pub fn timed_out(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
         let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
         let message = format!(
             "Job execution timed out{}; its handler is told to stop",
@@ -218,16 +178,15 @@ fn known(state: Option<&str>) -> (Option<&'static str>, bool) {
 }
 
 /// What becomes of it is the backend's own business, so nothing is said that it has not said.
-fn failed(job: &Subject, failing: Option<Failing>, state: Option<&str>) -> LogRecord {
+fn failed(job: &Subject, error: &JobError, state: Option<&str>) -> LogRecord {
     let note = match known(state) {
         (known @ Some("discarded"), _) => note(Level::Error, job, known, &format!("Job discarded{}", attempts(job))),
         (known, true) => note(Level::Warn, job, known, "Job failed, will retry"),
         (known, false) => note(Level::Warn, job, known, &format!("Job failed{}", called(state))),
     };
-    note.and(|fields| match failing {
-        Some(failing) => fields.error(&failing.kind, &failing.message),
-        None => fields,
-    })
+    let mut names = [&error.kind, &error.code].into_iter().flatten();
+    let name = names.find(|name| !name.is_empty());
+    note.and(|fields| fields.error(name.map_or(DEFAULT_ERROR_CODE, |name| name), &error.message))
 }
 
 fn given_back(job: &Subject, state: Option<&str>) -> LogRecord {

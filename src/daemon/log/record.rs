@@ -23,10 +23,10 @@ const MESSAGE_BYTES: usize = 1400;
 pub const NAME_BYTES: usize = 200;
 
 /// Most bytes of an error's type, as it is written.
-pub const ERROR_TYPE_BYTES: usize = 200;
+const ERROR_TYPE_BYTES: usize = 200;
 
 /// Most bytes of an error's message, as it is written.
-pub const ERROR_MESSAGE_BYTES: usize = 700;
+const ERROR_MESSAGE_BYTES: usize = 700;
 
 /// Most bytes of one text among the attributes, as it is written.
 const ATTRIBUTE_BYTES: usize = 200;

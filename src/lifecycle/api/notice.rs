@@ -12,7 +12,8 @@ use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::outage::Outage;
-use crate::lifecycle::api::words::{CancelReason, Outcome, Reason, WorkerState};
+use crate::lifecycle::api::outcome::{JobEnd, Outcome};
+use crate::lifecycle::api::words::{CancelReason, Reason, WorkerState};
 use crate::lifecycle::api::worker_end::{Manner, StillThere, WorkerEnd};
 
 /// What is worth a line in the log. The texts are the shell's.
@@ -108,8 +109,24 @@ pub enum Notice {
     Claimed(Arc<Subject>),
     /// It was given to a worker.
     HandedOver(Arc<Subject>, HolderId),
+    /// Its outcome goes to the backend for the first time.
+    OutcomeSent {
+        /// The job.
+        job: Arc<Subject>,
+        /// What becomes of it.
+        end: JobEnd,
+        /// Since it was given to the worker.
+        took: Duration,
+    },
     /// Its outcome was accepted by the backend.
-    Settled(Arc<Subject>, Outcome),
+    Settled {
+        /// The job.
+        job: Arc<Subject>,
+        /// What the backend has of it.
+        outcome: Outcome,
+        /// Since it was given to a worker; none where it never was.
+        took: Option<Duration>,
+    },
     /// Nobody was told about it: it is left to its visibility timeout.
     Abandoned(Arc<Subject>, &'static str),
     /// A delivery of a job came to nothing, for this reason: the outcome of the one before it was on its way when it came.
@@ -126,8 +143,8 @@ pub enum Notice {
     Unanswered(Arc<Subject>, CancelReason),
     /// The only ACK that we sent found it completed: somebody else did the job as well.
     DoneTwice(Arc<Subject>),
-    /// Its own timeout is over.
-    TimedOut(Arc<Subject>),
+    /// Its own timeout is over, so long after it was given to a worker.
+    TimedOut(Arc<Subject>, Option<Duration>),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
     /// No holder takes its type.

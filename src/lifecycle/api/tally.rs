@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::ids::{JobId, Text};
-use crate::lifecycle::api::words::Outcome;
+use crate::lifecycle::api::outcome::Outcome;
 
 /// What is counted from the moment on at which the end began; or, where we ended a process of the worker and the end
 /// followed from that, from then on.
@@ -38,13 +38,13 @@ pub struct ShutdownCounts {
 }
 
 impl ShutdownCounts {
-    pub(in crate::lifecycle) fn settled(&mut self, job: &JobId, outcome: Outcome) {
+    pub(in crate::lifecycle) fn settled(&mut self, job: &JobId, outcome: &Outcome) {
         match outcome {
-            Outcome::Acked => self.done += 1,
-            Outcome::Failed if self.names.contains_key(job) => self.cut_off_failed += 1,
-            Outcome::Requeued if self.names.contains_key(job) => self.cut_off_handed_back += 1,
-            Outcome::Failed => self.failed += 1,
-            Outcome::Requeued => self.handed_back += 1,
+            Outcome::Acked { .. } => self.done += 1,
+            Outcome::Failed { .. } if self.names.contains_key(job) => self.cut_off_failed += 1,
+            Outcome::Requeued { .. } if self.names.contains_key(job) => self.cut_off_handed_back += 1,
+            Outcome::Failed { .. } => self.failed += 1,
+            Outcome::Requeued { .. } => self.handed_back += 1,
         }
     }
 }

@@ -81,26 +81,3 @@ pub enum About {
     /// checkpoint
     Checkpoint,
 }
-
-/// How a job ended, from our point of view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
-    /// ACK.
-    Acked,
-    /// FAIL.
-    Failed,
-    /// Given back.
-    Requeued,
-}
-
-impl Outcome {
-    /// What the worker is told that the backend has.
-    #[must_use]
-    pub fn about(self) -> About {
-        match self {
-            Self::Acked => About::Ack,
-            Self::Failed => About::Fail,
-            Self::Requeued => About::Release,
-        }
-    }
-}

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::{ErrorCode, Moment, Notice, Timer};
-use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::api::{ErrorCode, Moment, Notice, Outcome, Timer};
+use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -15,7 +15,7 @@ const OTHER_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const BARE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl Lifecycle {
-    pub(super) fn is_bare_at_first(&self, what: &What, now: Moment) -> bool {
+    pub(super) fn is_bare_at_first(&self, what: &Outcome, now: Moment) -> bool {
         let takes_bare = self.agent.bare_acks_since(BARE_FOR, now).is_some();
         takes_bare && what.is_ack()
     }
@@ -32,13 +32,13 @@ impl Lifecycle {
         let Place::Reporting(report) = &job.place else { return };
         let (id, listener) = (job.id().clone(), report.listener);
         match report.what {
-            What::Ack { .. } | What::Fail { .. } if !report.is_bare => {
+            Outcome::Acked { .. } | Outcome::Failed { .. } if !report.is_bare => {
                 if let Some(report) = self.jobs.report_mut(claim) {
                     report.is_bare = true;
                 }
                 self.jobs.step(claim, ReportStage::Due);
             }
-            What::Ack { result: Some(_) } => {
+            Outcome::Acked { result: Some(_) } => {
                 self.jobs.step(claim, ReportStage::ResultRefused);
                 match listener.filter(|id| self.holders.is_open(*id)) {
                     Some(holder) => {
@@ -50,7 +50,7 @@ impl Lifecycle {
                     None => self.drop_result(claim, now),
                 }
             }
-            What::Ack { result: None } | What::Fail { .. } | What::Requeue { .. } => {
+            Outcome::Acked { result: None } | Outcome::Failed { .. } | Outcome::Requeued { .. } => {
                 if let Some(holder) = listener {
                     let message = "the backend refuses the outcome";
                     self.refuse(holder, ErrorCode::Refused, message, Some(id));
@@ -64,7 +64,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn drop_result(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let subject = job.subject();
-        let what = What::Ack { result: None };
+        let what = Outcome::Acked { result: None };
         let is_bare = self.is_bare_at_first(&what, now);
         if let Some(report) = self.jobs.report_mut(claim)
             && report.step == ReportStage::ResultRefused

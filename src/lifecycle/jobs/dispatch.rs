@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
 use crate::lifecycle::api::{
     CancelReason, Delivery, Effect, EndCause, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES, Moment, Notice,
-    Phase, Timer, ToWorker,
+    Outcome, Phase, Timer, ToWorker,
 };
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Held, Place, Suspicion, What};
+use crate::lifecycle::jobs::job::{Handover, Held, Place, Suspicion};
 use crate::lifecycle::machine::Lifecycle;
 
 impl Lifecycle {
@@ -155,6 +155,10 @@ impl Lifecycle {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
         let checkpoint = job.delivery.checkpoint.take();
+        job.handover = Some(Handover {
+            at: now,
+            is_measured: false,
+        });
         let (subject, timeout) = (job.subject(), job.delivery.timeout);
         let held = Held {
             holder,
@@ -178,7 +182,7 @@ impl Lifecycle {
             // It has been told of already, and its handler was told to stop.
             return self.end_if_stuck(claim, now);
         }
-        self.notify(Notice::TimedOut(job.subject()));
+        self.notify(Notice::TimedOut(job.subject(), job.worked_for(now)));
         self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);
         self.timers
             .arm(Timer::JobGrace(claim), now.after(self.options.timeout_grace));
@@ -264,12 +268,18 @@ impl Lifecycle {
     }
 
     pub(super) fn fail(&mut self, claim: Claim, error: JobError, now: Moment) {
-        self.decide(claim, What::Fail { error }, None, false, now);
+        self.decide(claim, Outcome::Failed { error }, None, false, now);
     }
 
     pub(super) fn requeue(&mut self, claim: Claim, reason: &str, now: Moment) {
         let was_waiting = self.jobs.get(claim).is_some_and(|job| job.place == Place::Waiting);
-        self.decide(claim, What::Requeue { reason: reason.into() }, None, was_waiting, now);
+        self.decide(
+            claim,
+            Outcome::Requeued { reason: reason.into() },
+            None,
+            was_waiting,
+            now,
+        );
     }
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId};
 use crate::lifecycle::api::{
-    Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice, Reply, Timer,
+    Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice, Outcome,
+    Reply, Timer,
 };
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::link::StoreSeen;
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report, What};
+use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
@@ -100,8 +101,8 @@ impl Lifecycle {
             return self.report_is_lost(claim);
         }
         let step = match (&report.what, report.question) {
-            (What::Ack { .. }, Question::Done | Question::ResultTaken) => ReportStage::Pausing,
-            (What::Ack { .. }, Question::Completed) | (What::Fail { .. } | What::Requeue { .. }, _) => {
+            (Outcome::Acked { .. }, Question::Done | Question::ResultTaken) => ReportStage::Pausing,
+            (Outcome::Acked { .. }, Question::Completed) | (Outcome::Failed { .. } | Outcome::Requeued { .. }, _) => {
                 ReportStage::Doubtful
             }
         };
@@ -155,7 +156,7 @@ impl Lifecycle {
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let has_result = matches!(report.what, What::Ack { result: Some(_) });
+        let has_result = matches!(report.what, Outcome::Acked { result: Some(_) });
         let Some(since) = report.setbacks.same_kind_since() else {
             return;
         };

@@ -1,11 +1,10 @@
 //! A job that was claimed: where it is, and what is known of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId, Text, WorkerId};
-use crate::lifecycle::api::{
-    BackendTraits, CancelReason, Delivery, JobError, Moment, Outcome, Progress, Reservation, Subject,
-};
+use crate::lifecycle::api::{BackendTraits, CancelReason, Delivery, Moment, Outcome, Progress, Reservation, Subject};
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::stages::ReportStage;
 
@@ -31,6 +30,17 @@ pub struct Job {
     pub again: Option<Again>,
     /// News for the backend that are not its outcome.
     pub news: News,
+    /// It was given to a worker.
+    pub handover: Option<Handover>,
+}
+
+/// When a worker got a job: for the log and the metrics, nothing is decided by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handover {
+    /// When it got the job.
+    pub at: Moment,
+    /// How long it had the job was told with the first request of the outcome.
+    pub is_measured: bool,
 }
 
 /// What is known of a reservation that a heartbeat did not extend.
@@ -99,7 +109,7 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Report {
     /// The outcome.
-    pub what: What,
+    pub what: Outcome,
     /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
     pub is_bare: bool,
     /// How far it is.
@@ -138,26 +148,6 @@ pub struct Missing {
     pub until: Moment,
 }
 
-/// An outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum What {
-    /// Done.
-    Ack {
-        /// The result, as JSON.
-        result: Option<Text>,
-    },
-    /// Failed.
-    Fail {
-        /// How.
-        error: JobError,
-    },
-    /// Given back.
-    Requeue {
-        /// Why.
-        reason: Text,
-    },
-}
-
 /// Progress and checkpoints: at most one of each is on its way and one waits, the newest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct News {
@@ -173,24 +163,6 @@ pub struct News {
     pub checkpoint_failures: u32,
 }
 
-impl What {
-    /// What it makes of the job.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Self::Ack { .. } => Outcome::Acked,
-            Self::Fail { .. } => Outcome::Failed,
-            Self::Requeue { .. } => Outcome::Requeued,
-        }
-    }
-
-    /// Whether the job is done: of such an outcome a second one does no harm.
-    #[must_use]
-    pub fn is_ack(&self) -> bool {
-        self.outcome() == Outcome::Acked
-    }
-}
-
 impl Job {
     /// What it is.
     #[must_use]
@@ -202,6 +174,12 @@ impl Job {
     #[must_use]
     pub fn id(&self) -> &JobId {
         &self.delivery.subject.id
+    }
+
+    /// Since a worker got it.
+    #[must_use]
+    pub fn worked_for(&self, now: Moment) -> Option<Duration> {
+        self.handover.map(|handover| handover.at.elapsed(now))
     }
 
     /// Who holds it.
@@ -229,8 +207,8 @@ impl Job {
         let is_doubtful = match &self.place {
             Place::Waiting | Place::Held(_) => false,
             Place::Reporting(report) => match report.what {
-                What::Ack { .. } => false,
-                What::Fail { .. } | What::Requeue { .. } => match report.step {
+                Outcome::Acked { .. } => false,
+                Outcome::Failed { .. } | Outcome::Requeued { .. } => match report.step {
                     ReportStage::Due | ReportStage::Pausing | ReportStage::ResultRefused => false,
                     ReportStage::Sent(..) | ReportStage::Doubtful | ReportStage::Looking(..) => true,
                 },

@@ -43,6 +43,7 @@ impl Ledger {
             suspicion: Suspicion::default(),
             again: is_again.then(Again::default),
             news: News::default(),
+            handover: None,
         };
         self.jobs.insert(claim, job);
         claim

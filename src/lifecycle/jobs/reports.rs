@@ -10,7 +10,7 @@ use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
 use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer, ToWorker};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
-use crate::lifecycle::jobs::job::{Job, Place, Question, Report, What};
+use crate::lifecycle::jobs::job::{Job, Place, Question, Report};
 use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
 use crate::lifecycle::machine::Lifecycle;
@@ -24,12 +24,12 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn decide(
         &mut self,
         claim: Claim,
-        what: What,
+        what: Outcome,
         listener: Option<HolderId>,
         is_surplus: bool,
         now: Moment,
     ) {
-        let is_requeue = matches!(what, What::Requeue { .. });
+        let is_requeue = matches!(what, Outcome::Requeued { .. });
         let is_ack = what.is_ack();
         if is_requeue {
             // What went back must not come straight back to us.
@@ -58,7 +58,7 @@ impl Lifecycle {
         }
     }
 
-    fn put_report(&mut self, claim: Claim, what: What, listener: Option<HolderId>, is_surplus: bool, now: Moment) {
+    fn put_report(&mut self, claim: Claim, what: Outcome, listener: Option<HolderId>, is_surplus: bool, now: Moment) {
         self.forget_timers(claim);
         let report = Report {
             is_bare: self.is_bare_at_first(&what, now),
@@ -121,28 +121,46 @@ impl Lifecycle {
         let Place::Reporting(report) = &job.place else { return };
         let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
         let call = match report.what.clone() {
-            What::Ack { result } => Call::Ack {
+            Outcome::Acked { result } => Call::Ack {
                 worker,
                 job: id,
                 result,
                 is_bare,
             },
-            What::Fail { error } => Call::Fail {
+            Outcome::Failed { error } => Call::Fail {
                 worker,
                 job: id,
                 error,
                 is_bare,
             },
-            What::Requeue { reason } => Call::Requeue {
+            Outcome::Requeued { reason } => Call::Requeue {
                 worker,
                 job: id,
                 reason,
             },
         };
+        self.measure(claim, now);
         let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
         self.jobs.step(claim, ReportStage::Sent(sent, now));
         if let Some(report) = self.jobs.report_mut(claim) {
             report.sent = report.sent.saturating_add(1);
+        }
+    }
+
+    /// How long a worker had the job is told once, with the first request of its outcome.
+    fn measure(&mut self, claim: Claim, now: Moment) {
+        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let (subject, took) = (job.subject(), job.worked_for(now));
+        if let (Some(handover), Place::Reporting(report)) = (&mut job.handover, &job.place)
+            && let Some(took) = took.filter(|_| !handover.is_measured)
+        {
+            handover.is_measured = true;
+            let end = report.what.end();
+            self.notify(Notice::OutcomeSent {
+                job: subject,
+                end,
+                took,
+            });
         }
     }
 
@@ -232,7 +250,7 @@ impl Lifecycle {
             report.sent = report.sent.saturating_sub(1);
         }
         report.question = Question::Done;
-        match after_failure(report.what.outcome(), failure) {
+        match after_failure(report.what.is_ack(), failure) {
             AfterFailure::Repeat => self.pause_report(claim, ReportStage::Pausing, failure, now),
             AfterFailure::RepeatUnlessForGood => {
                 self.pause_report(claim, ReportStage::Pausing, failure, now);
@@ -281,18 +299,21 @@ impl Lifecycle {
     /// The backend has it.
     pub(super) fn reported(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.finish(claim) else { return };
-        let (id, subject) = (job.id().clone(), job.subject());
+        let (id, subject, took) = (job.id().clone(), job.subject(), job.worked_for(now));
         let Place::Reporting(report) = job.place else { return };
-        let outcome = report.what.outcome();
-        if outcome == Outcome::Acked {
+        let (is_ack, about) = (report.what.is_ack(), report.what.about());
+        if is_ack {
             self.note_ack_form(report.is_bare, now);
         }
-        self.notify(Notice::Settled(subject, outcome));
-        if outcome == Outcome::Acked {
+        self.notify(Notice::Settled {
+            job: subject,
+            outcome: report.what,
+            took,
+        });
+        if is_ack {
             self.done_as_well(&id);
         }
         if let Some(listener) = report.listener {
-            let about = outcome.about();
             self.tell(listener, ToWorker::Ok { job: id, about });
         }
     }
@@ -362,10 +383,10 @@ pub(super) fn is_ours(job: &Job, view: &JobView) -> bool {
     view.state == JobState::Active && same_worker && !view.reservation.differs_from(&job.delivery.reservation)
 }
 
-fn name(what: &What) -> &'static str {
+fn name(what: &Outcome) -> &'static str {
     match what {
-        What::Ack { .. } => "ACK",
-        What::Fail { .. } => "FAIL",
-        What::Requeue { .. } => "requeue",
+        Outcome::Acked { .. } => "ACK",
+        Outcome::Failed { .. } => "FAIL",
+        Outcome::Requeued { .. } => "requeue",
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Failure, Moment, Outcome};
+use crate::lifecycle::api::{Failure, Moment};
 
 /// How far a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -254,13 +254,10 @@ impl fmt::Display for AfterFailure {
     }
 }
 
-/// The table: every outcome, every failure. An ACK may be repeated, a FAIL or a requeue that may have been carried out not.
+/// The table: an ACK or another outcome, every failure. An ACK may be repeated, a FAIL or a requeue that may have been carried
+/// out not.
 #[must_use]
-pub fn after_failure(outcome: Outcome, failure: Failure) -> AfterFailure {
-    let is_ack = match outcome {
-        Outcome::Acked => true,
-        Outcome::Failed | Outcome::Requeued => false,
-    };
+pub fn after_failure(is_ack: bool, failure: Failure) -> AfterFailure {
     match failure {
         Failure::Lost => AfterFailure::Gone,
         Failure::AlreadyCompleted if is_ack => AfterFailure::Completed,

@@ -24,8 +24,8 @@ impl Lifecycle {
         if !self.phase.is_terminating() && self.tally.ended_for.is_none() {
             return;
         }
-        if let Notice::Settled(job, outcome) = notice {
-            self.tally.settled(&job.id, *outcome);
+        if let Notice::Settled { job, outcome, .. } = notice {
+            self.tally.settled(&job.id, outcome);
         }
         if let Notice::Abandoned(job, _) = notice {
             self.tally.left += 1;

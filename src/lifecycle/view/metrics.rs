@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, JobId, Text};
-use crate::lifecycle::api::{Call, CancelReason, Effect, Endpoint, Moment, Notice, Outcome, Reply, Subject};
+use crate::lifecycle::api::ids::{CallId, Text};
+use crate::lifecycle::api::{CancelReason, Effect, Endpoint, JobEnd, Moment, Notice, Reply, Subject};
 
 /// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
 pub const MOST_KINDS: usize = 64;
@@ -53,35 +53,6 @@ pub struct JobKind {
     pub queue: Text,
     /// Its type.
     pub kind: Text,
-}
-
-/// What became of a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobEnd {
-    /// The backend has its ACK.
-    Acked,
-    /// The backend has its FAIL.
-    Failed,
-    /// It was given back.
-    Requeued,
-    /// The backend was told nothing: it waits for its visibility timeout.
-    Left,
-    /// It was lost: the backend gave the job to somebody else, or takes no outcome from us.
-    Lost,
-    /// The job was cancelled at the backend.
-    Cancelled,
-}
-
-impl JobEnd {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Acked,
-        Self::Failed,
-        Self::Requeued,
-        Self::Left,
-        Self::Lost,
-        Self::Cancelled,
-    ];
 }
 
 /// How a request was answered.
@@ -133,7 +104,7 @@ pub struct PerKind {
     /// Jobs whose own timeout was over.
     pub timed_out: u64,
     /// From the hand-over to the first request that tells the backend the outcome.
-    pub durations: BTreeMap<Outcome, Histogram>,
+    pub durations: BTreeMap<JobEnd, Histogram>,
 }
 
 impl PerKind {
@@ -148,8 +119,6 @@ impl PerKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
     kinds: BTreeMap<JobKind, PerKind>,
-    /// Jobs that a worker has: since when. Never more than are active.
-    began: BTreeMap<JobId, (Moment, JobKind)>,
     /// Requests on their way; each is answered.
     calls: BTreeMap<CallId, Endpoint>,
     requests: BTreeMap<(Endpoint, StatusLabel), u64>,
@@ -172,7 +141,6 @@ impl Metrics {
     pub fn new(now: Moment, since_1970: Duration) -> Self {
         Self {
             kinds: BTreeMap::new(),
-            began: BTreeMap::new(),
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
             heartbeat_at: now,
@@ -185,44 +153,26 @@ impl Metrics {
     }
 
     /// The machine orders this.
-    pub fn observe(&mut self, effect: &Effect, now: Moment) {
+    pub fn observe(&mut self, effect: &Effect) {
         if let Effect::CallBackend { id, call, .. } = effect {
             self.calls.insert(*id, call.endpoint());
-            if let Some((job, outcome)) = decided(call) {
-                self.measure(job, outcome, now);
-            }
         } else if let Effect::Notify(notice) = effect {
-            self.remarked(notice, now);
+            self.noticed(notice);
         }
     }
 
-    fn remarked(&mut self, notice: &Notice, now: Moment) {
-        if let Notice::Claimed(job) = notice {
+    fn noticed(&mut self, notice: &Notice) {
+        if let Notice::Claimed(job) | Notice::HandedOver(job, _) = notice {
             // From here on its figures are shown: who watches one of them sees it leave zero.
             self.of(job);
-        } else if let Notice::HandedOver(job, _) = notice {
-            self.of(job);
-            let kind = self.kind(job);
-            self.began.insert(job.id.clone(), (now, kind));
-        } else if let Notice::TimedOut(job) = notice {
+        } else if let Notice::OutcomeSent { job, end, took } = notice {
+            self.of(job).durations.entry(*end).or_default().observe(*took);
+        } else if let Notice::TimedOut(job, _) = notice {
             self.of(job).timed_out += 1;
         } else if let Notice::ResultDropped(_) = notice {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(notice) {
-            self.began.remove(&job.id);
             *self.of(job).ends.entry(end).or_default() += 1;
-        }
-    }
-
-    /// The worker is done with this job, if it had it; a repetition of the request measures nothing.
-    fn measure(&mut self, job: &JobId, outcome: Outcome, now: Moment) {
-        if let Some((since, kind)) = self.began.remove(job) {
-            let metrics = self.kinds.entry(kind).or_default();
-            metrics
-                .durations
-                .entry(outcome)
-                .or_default()
-                .observe(since.elapsed(now));
         }
     }
 
@@ -282,12 +232,6 @@ impl Metrics {
             .map(|((endpoint, status), count)| (*endpoint, *status, *count))
     }
 
-    /// Jobs whose duration is being measured.
-    #[must_use]
-    pub fn measured(&self) -> usize {
-        self.began.len()
-    }
-
     fn of(&mut self, job: &Subject) -> &mut PerKind {
         let kind = self.kind(job);
         self.kinds.entry(kind).or_default()
@@ -308,32 +252,10 @@ impl Metrics {
     }
 }
 
-/// The job whose outcome this request tells.
-fn decided(call: &Call) -> Option<(&JobId, Outcome)> {
-    match call {
-        Call::Ack { job, .. } => Some((job, Outcome::Acked)),
-        Call::Fail { job, .. } => Some((job, Outcome::Failed)),
-        Call::Requeue { job, .. } => Some((job, Outcome::Requeued)),
-        Call::Register { .. }
-        | Call::Heartbeat { .. }
-        | Call::Fetch { .. }
-        | Call::GetJob { .. }
-        | Call::Progress { .. }
-        | Call::Checkpoint { .. }
-        | Call::Manifest
-        | Call::Deregister { .. } => None,
-    }
-}
-
 /// The reservation that ended with this.
 fn end(notice: &Notice) -> Option<(&Subject, JobEnd)> {
-    if let Notice::Settled(job, outcome) = notice {
-        let end = match outcome {
-            Outcome::Acked => JobEnd::Acked,
-            Outcome::Failed => JobEnd::Failed,
-            Outcome::Requeued => JobEnd::Requeued,
-        };
-        Some((job, end))
+    if let Notice::Settled { job, outcome, .. } = notice {
+        Some((job, outcome.end()))
     } else if let Notice::Abandoned(job, _) = notice {
         Some((job, JobEnd::Left))
     } else if let Notice::DoneTwice(job) = notice {

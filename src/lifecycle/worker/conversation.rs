@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
 use crate::lifecycle::api::{
-    Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Phase, Ready, Timer, ToWorker,
+    Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
 };
-use crate::lifecycle::jobs::job::{Place, What};
+use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
 use crate::signal::Signal;
@@ -62,11 +62,11 @@ impl Lifecycle {
         }
         match said {
             FromWorker::Ready(ready) => self.ready(id, ready, now),
-            FromWorker::Ack { job, result } => self.answered(id, &job, What::Ack { result }, now),
-            FromWorker::Fail { job, error } => self.answered(id, &job, What::Fail { error }, now),
+            FromWorker::Ack { job, result } => self.answered(id, &job, Outcome::Acked { result }, now),
+            FromWorker::Fail { job, error } => self.answered(id, &job, Outcome::Failed { error }, now),
             FromWorker::Release { job, reason } => {
                 let reason = reason.unwrap_or_else(|| "released by the worker".into());
-                self.answered(id, &job, What::Requeue { reason }, now);
+                self.answered(id, &job, Outcome::Requeued { reason }, now);
             }
             FromWorker::Progress { job, progress } => {
                 if let Some(claim) = self.held_by(id, &job) {
@@ -124,7 +124,7 @@ impl Lifecycle {
     }
 
     /// The one answer to a job.
-    fn answered(&mut self, id: HolderId, job: &JobId, what: What, now: Moment) {
+    fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
         if self.answered_differently(id, job, &what, now) {
             return;
         }
@@ -141,7 +141,7 @@ impl Lifecycle {
     }
 
     /// Whether this is another answer to a job whose result the backend does not take.
-    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &What, now: Moment) -> bool {
+    fn answered_differently(&mut self, id: HolderId, job: &JobId, what: &Outcome, now: Moment) -> bool {
         let refused = self.jobs.claims_of(job).find(|claim| {
             self.jobs.get(*claim).is_some_and(|job| {
                 matches!(&job.place, Place::Reporting(report)

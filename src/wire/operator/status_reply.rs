@@ -160,13 +160,17 @@ pub struct HealthReport {
 /// A report in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
 pub fn decode_report(line: &[u8]) -> Option<StatusReply> {
-    serde_json::from_slice(line).ok().filter(|report: &StatusReply| report.ok)
+    serde_json::from_slice(line)
+        .ok()
+        .filter(|report: &StatusReply| report.ok)
 }
 
 /// The answer to a probe in this line, given without its `\n`; `None` when it is none, or a refusal.
 #[must_use]
 pub fn decode_health(line: &[u8]) -> Option<HealthReport> {
-    serde_json::from_slice(line).ok().filter(|health: &HealthReport| health.ok)
+    serde_json::from_slice(line)
+        .ok()
+        .filter(|health: &HealthReport| health.ok)
 }
 
 /// A line of JSON without what a terminal acts on, for another user's program may have written it: inside of texts such

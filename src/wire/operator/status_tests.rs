@@ -3,7 +3,9 @@ use std::sync::Arc;
 use super::*;
 use crate::exit::Ended;
 use crate::lifecycle::api::ids::{HolderId, JobId, ProcessId, WorkerId};
-use crate::lifecycle::api::{BackendStatus, Phase, Reason as Why, Snapshot, Subject, Unhealthy, WorkerState, WorkerStatus};
+use crate::lifecycle::api::{
+    BackendStatus, Phase, Reason as Why, Snapshot, Subject, Unhealthy, WorkerState, WorkerStatus,
+};
 use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
 use crate::signal::Signal;
 use crate::wire::operator::control::NoRequest;
@@ -118,7 +120,10 @@ fn an_answer_is_read_as_it_was_written() {
     let empty = decode_report(br#"{"ok":true,"new":{"x":[1]},"jobs":[{"new":1}],"worker":{}}"#).unwrap();
     assert_eq!((empty.jobs.len(), empty.pid, empty.worker.pid), (1, 0, None));
     let strange = [br#"{"ok":1}"#.as_slice(), br#"{"ok":true,"phase":7,"healthy":"x"}"#];
-    for line in [&encode_refusal()[..], b"", b"[]", b"{}", b"\xff"].into_iter().chain(strange) {
+    for line in [&encode_refusal()[..], b"", b"[]", b"{}", b"\xff"]
+        .into_iter()
+        .chain(strange)
+    {
         assert_eq!((decode_report(line), decode_health(line)), (None, None));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::ids::CallId;
-use ojs_init::lifecycle::api::{Failure, Moment, Outcome};
+use ojs_init::lifecycle::api::{Failure, Moment};
 use ojs_init::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use ojs_init::lifecycle::jobs::stages::{after_failure, stage_verdict};
 
@@ -94,7 +94,7 @@ pub fn as_markdown() -> String {
     }
     text.push_str("\n| its request failed | an ACK | a FAIL, a requeue |\n|---|---|---|\n");
     for failure in FAILURES {
-        let [ack, fail] = [Outcome::Acked, Outcome::Failed].map(|outcome| after_failure(outcome, failure));
+        let [ack, fail] = [true, false].map(|is_ack| after_failure(is_ack, failure));
         writeln!(text, "| {} | {ack} | {fail} |", words(failure)).unwrap();
     }
     text
@@ -146,36 +146,19 @@ fn only_the_failure_of_the_request_that_is_on_its_way_counts() {
 
 #[test]
 fn a_fail_or_a_requeue_that_may_have_been_carried_out_is_never_repeated_without_a_look() {
-    for outcome in [Outcome::Failed, Outcome::Requeued] {
-        for failure in [Failure::Unanswered, Failure::ServerError] {
-            assert_eq!(
-                after_failure(outcome, failure),
-                AfterFailure::Look,
-                "{outcome:?} {failure:?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_failure_says_the_same_of_a_fail_and_of_a_requeue() {
-    for failure in FAILURES {
-        assert_eq!(
-            after_failure(Outcome::Failed, failure),
-            after_failure(Outcome::Requeued, failure),
-            "{failure:?}"
-        );
+    for failure in [Failure::Unanswered, Failure::ServerError] {
+        assert_eq!(after_failure(false, failure), AfterFailure::Look, "{failure:?}");
     }
 }
 
 #[test]
 fn no_outcome_is_given_up_for_a_failure_that_may_pass() {
-    for outcome in [Outcome::Acked, Outcome::Failed, Outcome::Requeued] {
+    for is_ack in [true, false] {
         for failure in FAILURES.into_iter().filter(|failure| failure.may_pass()) {
             assert_ne!(
-                after_failure(outcome, failure),
+                after_failure(is_ack, failure),
                 AfterFailure::Gone,
-                "{outcome:?} {failure:?}"
+                "{is_ack} {failure:?}"
             );
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
-use ojs_init::lifecycle::api::{Delivery, Event, FromWorker, Notice, Outcome, Ready, WorkerState};
+use ojs_init::lifecycle::api::{Delivery, Event, FromWorker, JobEnd, Notice, Ready, WorkerState};
 
 use super::backend::{PADDING, serial_of};
 use super::looks::Shown;
@@ -359,12 +359,17 @@ impl Ledger {
 
     pub fn remark(&mut self, remark: &Notice) -> Kept {
         match remark {
-            Notice::Settled(job, outcome) => self.settled(&job.id, *outcome)?,
+            Notice::OutcomeSent { job, .. } => {
+                let claim = self.find(&job.id);
+                let is_first = claim.is_some_and(|claim| claim.holder.is_some() && !claim.is_decided);
+                promise!("the time with a worker is told once", is_first, "{job}");
+            }
+            Notice::Settled { job, outcome, .. } => self.settled(&job.id, outcome.end())?,
             Notice::Abandoned(job, why) => self.abandoned(&job.id, why)?,
             Notice::Void(job, _) => self.void(&job.id)?,
             Notice::Adopted(job) | Notice::Replaced(job) => self.adopted(&job.id)?,
             Notice::ReservationLost(job, _) | Notice::DoneTwice(job) => self.lost(&job.id)?,
-            Notice::TimedOut(job) => {
+            Notice::TimedOut(job, _) => {
                 if let Some(claim) = self.find(&job.id) {
                     claim.may_be_decided = true;
                 }
@@ -432,22 +437,19 @@ impl Ledger {
         Ok(())
     }
 
-    fn settled(&mut self, id: &JobId, outcome: Outcome) -> Kept {
+    fn settled(&mut self, id: &JobId, end: JobEnd) -> Kept {
         let Some(claim) = self.find(id) else {
             return Err(broken("what is settled was claimed", format!("{id}")));
         };
-        promise!(
-            "settled is what the backend took",
-            claim.is_taken,
-            "{id} {outcome:?}: {claim:?}"
-        );
+        let is_taken = claim.is_taken;
+        promise!("settled is what the backend took", is_taken, "{id} {end:?}: {claim:?}");
         let expected = match claim.answer {
-            Some(Answer::Ack) => outcome == Outcome::Acked,
-            Some(Answer::Fail) => outcome == Outcome::Failed,
-            Some(Answer::Release) => outcome == Outcome::Requeued,
-            None => outcome != Outcome::Acked,
+            Some(Answer::Ack) => end == JobEnd::Acked,
+            Some(Answer::Fail) => end == JobEnd::Failed,
+            Some(Answer::Release) => end == JobEnd::Requeued,
+            None => end != JobEnd::Acked,
         };
-        promise!("the outcome is the worker's", expected, "{id} {outcome:?}: {claim:?}");
+        promise!("the outcome is the worker's", expected, "{id} {end:?}: {claim:?}");
         claim.is_open = false;
         Ok(())
     }

@@ -386,11 +386,12 @@ fn said(remark: &Notice) -> String {
         Notice::EndingProcess { process, cause, jobs } => format!("ending process {process} with {jobs} jobs: {cause}"),
         Notice::Claimed(job) => format!("claimed {job}"),
         Notice::HandedOver(job, connection) => format!("handed {job} to {connection}"),
-        Notice::Settled(job, outcome) => {
+        Notice::OutcomeSent { job, end, took } => format!("{job} is to be {end:?} after {}", seconds(*took)),
+        Notice::Settled { job, outcome, .. } => {
             let outcome = match outcome {
-                Outcome::Acked => "acked",
-                Outcome::Failed => "failed",
-                Outcome::Requeued => "requeued",
+                Outcome::Acked { .. } => "acked",
+                Outcome::Failed { .. } => "failed",
+                Outcome::Requeued { .. } => "requeued",
             };
             format!("{job} is {outcome}")
         }
@@ -404,7 +405,7 @@ fn said(remark: &Notice) -> String {
         Notice::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
         Notice::Registered(worker) => format!("{worker} is registered"),
         Notice::NotRegistered => "there is no registration".to_owned(),
-        Notice::TimedOut(job) => format!("{job} timed out"),
+        Notice::TimedOut(job, _) => format!("{job} timed out"),
         Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
         Notice::NoHandler { job, waits: Some(time) } => {
             format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))

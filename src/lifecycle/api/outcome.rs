@@ -1,0 +1,82 @@
+//! How a job ended: what the backend is told of it, and as what that is counted.
+
+use crate::lifecycle::api::ids::Text;
+use crate::lifecycle::api::job::JobError;
+use crate::lifecycle::api::words::About;
+
+/// What the backend is told of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It is done: ACK.
+    Acked {
+        /// The result, as JSON.
+        result: Option<Text>,
+    },
+    /// It failed: FAIL.
+    Failed {
+        /// How it failed.
+        error: JobError,
+    },
+    /// It is given back.
+    Requeued {
+        /// Why it is given back.
+        reason: Text,
+    },
+}
+
+impl Outcome {
+    /// Whether the job is done: of such an outcome a second one does no harm.
+    #[must_use]
+    pub fn is_ack(&self) -> bool {
+        self.end() == JobEnd::Acked
+    }
+
+    /// As what it is counted.
+    #[must_use]
+    pub fn end(&self) -> JobEnd {
+        match self {
+            Self::Acked { .. } => JobEnd::Acked,
+            Self::Failed { .. } => JobEnd::Failed,
+            Self::Requeued { .. } => JobEnd::Requeued,
+        }
+    }
+
+    /// What the worker is told that the backend has.
+    #[must_use]
+    pub fn about(&self) -> About {
+        match self {
+            Self::Acked { .. } => About::Ack,
+            Self::Failed { .. } => About::Fail,
+            Self::Requeued { .. } => About::Release,
+        }
+    }
+}
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobEnd {
+    /// The backend has its ACK.
+    Acked,
+    /// The backend has its FAIL.
+    Failed,
+    /// It was given back.
+    Requeued,
+    /// The backend was told nothing: it waits for its visibility timeout.
+    Left,
+    /// It was lost: the backend gave the job to somebody else, or takes no outcome from us.
+    Lost,
+    /// The job was cancelled at the backend.
+    Cancelled,
+}
+
+impl JobEnd {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Acked,
+        Self::Failed,
+        Self::Requeued,
+        Self::Left,
+        Self::Lost,
+        Self::Cancelled,
+    ];
+}
