@@ -40,8 +40,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
 use crate::lifecycle::api::{
-    Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Reply, ShutdownCounts, Snapshot, Timer,
-    ToWorker, WorkerState,
+    About, Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Reply, ShutdownCounts, Snapshot,
+    Timer, ToWorker, WorkerState,
 };
 use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::link::Agent;
@@ -302,6 +302,13 @@ impl Lifecycle {
     pub(super) fn notify(&mut self, notice: Notice) {
         self.count_for_end(&notice);
         self.order(Effect::Notify(notice));
+    }
+
+    /// Tells a holder, if there is one, that the backend has this of a job.
+    pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About) {
+        if let Some(holder) = holder {
+            self.tell(holder, ToWorker::Ok { job, about });
+        }
     }
 
     /// Tells a holder that is still there; one that does not hear is told answers only.

@@ -131,6 +131,18 @@ pub enum Reply {
     Failed(Failure),
 }
 
+impl Reply {
+    /// Why it is not what was asked for. The answer to something else is none.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        if let Self::Failed(failure) = self {
+            *failure
+        } else {
+            Failure::Unanswered
+        }
+    }
+}
+
 /// What a kind of backend does differently from the others, as its manifest tells us.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct BackendTraits {

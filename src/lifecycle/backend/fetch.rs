@@ -94,14 +94,12 @@ impl Lifecycle {
             }
             // Without a pause, if there is still room for jobs.
             Reply::Failed(Failure::Refused) if self.agent.fetch_forms.refused() => {}
-            Reply::Failed(failure) => self.fetch_failed(failure, now),
-            Reply::Registered { .. }
+            Reply::Failed(_)
+            | Reply::Registered { .. }
             | Reply::HeartbeatOk { .. }
             | Reply::Accepted
             | Reply::JobSeen(_)
-            | Reply::Manifest(_) => {
-                self.fetch_failed(Failure::Unanswered, now);
-            }
+            | Reply::Manifest(_) => self.fetch_failed(reply.failure(), now),
         }
     }
 
@@ -201,15 +199,12 @@ impl Lifecycle {
         {
             return;
         }
-        match reply {
-            Reply::Failed(failure) if is_of_an_outage(*failure) => self.request_lost(*failure, now),
-            Reply::Failed(_)
-            | Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Accepted
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => self.request_answered(now),
+        if let Reply::Failed(failure) = reply
+            && is_of_an_outage(*failure)
+        {
+            self.request_lost(*failure, now);
+        } else {
+            self.request_answered(now);
         }
     }
 }

@@ -71,14 +71,12 @@ impl Lifecycle {
                 }
             }
             Reply::Failed(Failure::AlreadyCompleted) => self.registration_is_settled(now),
-            Reply::Failed(failure) => self.register_again(failure, now),
-            Reply::HeartbeatOk { .. }
+            Reply::Failed(_)
+            | Reply::HeartbeatOk { .. }
             | Reply::Fetched(_)
             | Reply::Accepted
             | Reply::JobSeen(_)
-            | Reply::Manifest(_) => {
-                self.register_again(Failure::Unanswered, now);
-            }
+            | Reply::Manifest(_) => self.register_again(reply.failure(), now),
         }
         // After it is settled: what is due to a backend that knows us goes out only then.
         if is_accepted {
@@ -218,21 +216,15 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn manifest_replied(&mut self, reply: &Reply) {
-        match reply {
-            Reply::Manifest(habits) => {
-                self.agent.has_traits(*habits);
-            }
+        let failure = reply.failure();
+        if let Reply::Manifest(traits) = reply {
+            self.agent.has_traits(*traits);
+        } else if failure.may_pass() && failure != Failure::Unauthorized {
             // The next heartbeat asks again, a few times.
-            Reply::Failed(failure) if failure.may_pass() && *failure != Failure::Unauthorized => {
-                self.agent.traits_not_heard(MANIFEST_ATTEMPTS);
-            }
+            self.agent.traits_not_heard(MANIFEST_ATTEMPTS);
+        } else {
             // It does not tell, or not us: then it is as any other.
-            Reply::Failed(_)
-            | Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Accepted
-            | Reply::JobSeen(_) => self.agent.has_no_traits(),
+            self.agent.has_no_traits();
         }
     }
 }

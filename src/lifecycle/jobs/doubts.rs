@@ -199,22 +199,20 @@ impl Lifecycle {
             return;
         };
         let question = report.question;
-        match reply {
-            Reply::JobSeen(view) => self.looked_at_report(claim, question, &view, asked_at, now),
+        if let Reply::JobSeen(view) = reply {
+            return self.looked_at_report(claim, question, &view, asked_at, now);
+        }
+        let failure = reply.failure();
+        if question == Question::ResultTaken {
             // Whatever a look meets: the ACK itself is tried again, with its result.
-            Reply::Failed(_) if question == Question::ResultTaken => self.jobs.step(claim, ReportStage::Due),
-            Reply::Failed(failure) if failure.may_pass() => {
-                self.pause_report(claim, ReportStage::Doubtful, failure, now);
-                if failure == Failure::NotFromBackend {
-                    self.give_up_on_foreign(claim, now);
-                }
+            self.jobs.step(claim, ReportStage::Due);
+        } else if failure.may_pass() {
+            self.pause_report(claim, ReportStage::Doubtful, failure, now);
+            if failure == Failure::NotFromBackend {
+                self.give_up_on_foreign(claim, now);
             }
-            Reply::Failed(_)
-            | Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Manifest(_)
-            | Reply::Accepted => self.nobody_shows_it(claim, question),
+        } else {
+            self.nobody_shows_it(claim, question);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, Text};
-use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Progress, Reply, Timer, ToWorker};
+use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Progress, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
@@ -60,14 +60,8 @@ impl Lifecycle {
         let Some(job) = self.jobs.get_mut(claim) else { return };
         job.news.progress_call = None;
         let (id, holder) = (job.id().clone(), job.holder());
-        if let (Reply::Accepted, Some(holder)) = (reply, holder) {
-            self.tell(
-                holder,
-                ToWorker::Ok {
-                    job: id,
-                    about: About::Progress,
-                },
-            );
+        if *reply == Reply::Accepted {
+            self.confirm(holder, id, About::Progress);
         }
         if self.timers.deadline_of(Timer::Progress(claim)).is_none() {
             self.send_progress(claim, now);
@@ -115,43 +109,25 @@ impl Lifecycle {
         };
         let (id, is_held) = (job.id().clone(), matches!(job.place, Place::Held(_)));
         let holder = job.holder();
-        match reply {
-            Reply::Accepted => {
-                if let Some(holder) = holder {
-                    self.tell(
-                        holder,
-                        ToWorker::Ok {
-                            job: id,
-                            about: About::Checkpoint,
-                        },
-                    );
-                }
+        let failure = reply.failure();
+        if *reply == Reply::Accepted {
+            self.confirm(holder, id, About::Checkpoint);
+        } else if failure.may_pass() {
+            job.news.checkpoint_failures += 1;
+            if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {
+                let message = "the backend could not be reached; the checkpoint is not saved";
+                self.checkpoint_is_not_saved(claim, ErrorCode::Unavailable, message);
+            } else if is_held && job.news.checkpoint.is_none() {
+                let failures = job.news.checkpoint_failures;
+                job.news.checkpoint = Some(state);
+                let pause = self.retry_pause(failures, failure);
+                self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
+                return;
             }
-            Reply::Failed(failure) if failure.may_pass() => {
-                let failure = *failure;
-                job.news.checkpoint_failures += 1;
-                if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {
-                    let message = "the backend could not be reached; the checkpoint is not saved";
-                    self.checkpoint_is_not_saved(claim, ErrorCode::Unavailable, message);
-                } else if is_held && job.news.checkpoint.is_none() {
-                    let failures = job.news.checkpoint_failures;
-                    job.news.checkpoint = Some(state);
-                    let pause = self.retry_pause(failures, failure);
-                    self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
-                    return;
-                }
-            }
-            Reply::Failed(Failure::Unsupported) => {
-                self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
-            }
-            Reply::Failed(_)
-            | Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => {
-                self.checkpoint_is_not_saved(claim, ErrorCode::Refused, "the backend refuses the checkpoint");
-            }
+        } else if failure == Failure::Unsupported {
+            self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
+        } else {
+            self.checkpoint_is_not_saved(claim, ErrorCode::Refused, "the backend refuses the checkpoint");
         }
         self.send_checkpoint(claim, now);
     }

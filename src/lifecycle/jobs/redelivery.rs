@@ -71,15 +71,12 @@ impl Lifecycle {
     /// A look at what came again was answered, or not.
     pub(in crate::lifecycle) fn looked_again(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let verdict = match reply {
-            Reply::JobSeen(view) => by_look(job, &view),
-            Reply::Failed(Failure::Unsupported | Failure::Refused) => by_itself(job),
-            Reply::Failed(failure) => return self.look_failed(claim, failure, now),
-            Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::Accepted
-            | Reply::Manifest(_) => return self.look_failed(claim, Failure::Unanswered, now),
+        let verdict = if let Reply::JobSeen(view) = reply {
+            by_look(job, &view)
+        } else if matches!(reply.failure(), Failure::Unsupported | Failure::Refused) {
+            by_itself(job)
+        } else {
+            return self.look_failed(claim, reply.failure(), now);
         };
         self.judge_redelivered(claim, verdict);
     }

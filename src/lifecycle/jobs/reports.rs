@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, Claim, HolderId};
-use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer, ToWorker};
+use crate::lifecycle::api::{About, Call, Failure, JobState, JobView, Moment, Notice, Outcome, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::job::{Job, Place, Question, Report};
@@ -39,16 +39,7 @@ impl Lifecycle {
         if let Some(why) = job.why_not_requeue(self.agent.traits()).filter(|_| is_requeue) {
             let id = job.id().clone();
             self.let_reservation_expire(claim, why);
-            if let Some(listener) = listener {
-                self.tell(
-                    listener,
-                    ToWorker::Ok {
-                        job: id,
-                        about: About::Release,
-                    },
-                );
-            }
-            return;
+            return self.confirm(listener, id, About::Release);
         }
         self.put_report(claim, what, listener, is_surplus, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
@@ -207,18 +198,11 @@ impl Lifecycle {
             return;
         };
         let sent_at = report.step.sent_as(call);
-        let failure = match reply {
-            Reply::Accepted => {
-                self.outcome_was_taken(sent_at, now);
-                return self.report_event(claim, ReportEvent::Taken, now);
-            }
-            Reply::Failed(failure) => failure,
-            Reply::Registered { .. }
-            | Reply::HeartbeatOk { .. }
-            | Reply::Fetched(_)
-            | Reply::JobSeen(_)
-            | Reply::Manifest(_) => Failure::Unanswered,
-        };
+        if reply == Reply::Accepted {
+            self.outcome_was_taken(sent_at, now);
+            return self.report_event(claim, ReportEvent::Taken, now);
+        }
+        let failure = reply.failure();
         self.report_event(claim, ReportEvent::Failed { call, failure }, now);
     }
 
@@ -313,9 +297,7 @@ impl Lifecycle {
         if is_ack {
             self.done_as_well(&id);
         }
-        if let Some(listener) = report.listener {
-            self.tell(listener, ToWorker::Ok { job: id, about });
-        }
+        self.confirm(report.listener, id, about);
     }
 
     /// Somebody waits for the last outcome: no pause is long from here on, unless the backend asked for it.
