@@ -16,10 +16,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use log::Level;
+
 use super::key::{Group, Key, Row, Scope};
 use super::values::Value;
 use super::values::duration::Bytes;
-use super::values::enums::{LogFormat, LogLevel, Mode};
+use super::values::enums::{LogFormat, Mode};
 use super::values::lists::Rewrites;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::scalars::{Count, Signals};
@@ -171,7 +173,7 @@ keys! {
         LOG_FORMAT: Option<LogFormat> = None, "text on a tty, else json";
             "log.format", "format", ["OJS_LOG_FORMAT"];
             "Shape of the log records on standard error";
-        LOG_LEVEL: LogLevel = LogLevel::Info;
+        LOG_LEVEL: Level = Level::Info;
             "log.level", "level", ["OJS_LOG_LEVEL"];
             "Least severe record that is written; each -v goes one step further";
     }

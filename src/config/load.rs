@@ -1,5 +1,7 @@
 //! From the three places where something can be set to one configuration, or to one error.
 
+use log::Level;
+
 use super::environment::Environment;
 use super::error::ConfigError;
 use super::flags::Flags;
@@ -110,7 +112,9 @@ fn apply_no_agent(settings: &mut Settings, warnings: &mut Vec<String>) -> Result
 /// Each `-v` makes the log one step more talkative.
 fn raise_level(settings: &mut Settings) {
     let named = settings.value(&LOG_LEVEL);
-    let level = (0..settings.value(&VERBOSE).0).fold(named, |level, _| level.raised());
+    let steps = usize::from(settings.value(&VERBOSE).0);
+    // The levels count from 1.
+    let level = Level::iter().nth(named as usize - 1 + steps).unwrap_or(Level::Trace);
     if level != named {
         let source = settings.source(&VERBOSE).clone();
         settings.replace(&LOG_LEVEL, level, source);

@@ -4,7 +4,6 @@ use super::*;
 use crate::config::keys::{CERT_FILE, CONCURRENCY, KEY_FILE, KEYS, POLL_INTERVAL, READY_TIMEOUT, TIMEOUT_GRACE, URL};
 use crate::config::test_support::{Given, assert_says};
 use crate::config::values::Form;
-use crate::config::values::enums::LogLevel;
 
 /// The typed part alone: two ways to say the same thing differ in their sources only.
 fn typed(mut config: Config) -> Config {
@@ -231,9 +230,9 @@ fn v_raises_the_level_and_show_says_so() {
         .flag(&VERBOSE, "1")
         .variable("OJS_LOG_LEVEL=WARNING")
         .config();
-    assert_eq!((config.log.level, config.init.verbosity), (LogLevel::Info, 1));
+    assert_eq!((config.log.level, config.init.verbosity), (Level::Info, 1));
     let config = Given::no_agent().variable("OJS_INIT_VERBOSE=3").config();
-    assert_eq!(config.log.level, LogLevel::Trace);
+    assert_eq!(config.log.level, Level::Trace);
     assert_eq!(
         config.settings.describe(&LOG_LEVEL),
         "log.level = trace (environment OJS_INIT_VERBOSE)"

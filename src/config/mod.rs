@@ -38,6 +38,6 @@ pub use show::{check_report, show, warning_lines};
 pub use similar::most_alike;
 pub use source::Source;
 pub use values::Value;
-pub use values::enums::{LogFormat, LogLevel, Mode};
+pub use values::enums::{LogFormat, Mode};
 pub use values::network::{BackendUrl, Header, Listen, Secret};
 pub use values::user::UserSpec;

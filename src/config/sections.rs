@@ -6,10 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use log::Level;
+
 use super::environment::Environment;
 use super::keys;
 use super::settings::Settings;
-use super::values::enums::{LogFormat, LogLevel, Mode};
+use super::values::enums::{LogFormat, Mode};
 use super::values::lists::Rewrites;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::user::UserSpec;
@@ -87,7 +89,7 @@ sections! {
         /// `None`: text on a terminal, else JSON.
         format: Option<LogFormat> = settings.value(&keys::LOG_FORMAT),
         /// `-v` is counted in.
-        level: LogLevel = settings.value(&keys::LOG_LEVEL),
+        level: Level = settings.value(&keys::LOG_LEVEL),
     }
 
     /// The connection to the backend.

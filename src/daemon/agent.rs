@@ -22,7 +22,7 @@ use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
-use crate::daemon::options::{announce, doubtful_times, options, surroundings};
+use crate::daemon::options::{announce, options, surroundings};
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::probes::listener;
@@ -63,13 +63,7 @@ static LATER: [&Row; 1] = [&keys::TELL_WORKER.row];
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
     init::reserve_std_fds();
-    let log = install_log(config);
-    let doubts = doubtful_times(config, environ);
-    config
-        .warnings
-        .iter()
-        .chain(&doubts)
-        .for_each(|warning| warn!("{warning}"));
+    let log = install_log(config, environ);
     warn_of_later(config);
     let exit = match set_up(config, command, environ, &log) {
         Ok((event_loop, directory)) => {

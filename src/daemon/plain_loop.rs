@@ -9,7 +9,6 @@ use log::{debug, error, info, trace, warn};
 use crate::config::Config;
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::log::report::report;
-use crate::daemon::options::doubtful_times;
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::start::{self, StartFailure};
 use crate::exit::Exit;
@@ -30,13 +29,7 @@ const REAPS_PER_TURN: usize = 256;
 /// Runs `command` under the plain init until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &Environ) -> Exit {
-    let log = install_log(config);
-    let doubts = doubtful_times(config, environ);
-    config
-        .warnings
-        .iter()
-        .chain(&doubts)
-        .for_each(|warning| warn!("{warning}"));
+    let log = install_log(config, environ);
     let options = options(config);
     let exit = match start(config, options.budget, command, environ) {
         Ok(child) => {

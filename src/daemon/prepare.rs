@@ -5,12 +5,11 @@ use std::ffi::OsString;
 use log::{LevelFilter, info, warn};
 
 use crate::cli::salvage::{self, Intent};
-use crate::config::{self, Config, Environment, LogFormat, LogLevel};
-use crate::daemon::log::record::Format;
+use crate::config::{self, Config, Environment, LogFormat};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
-use crate::daemon::options::surroundings;
+use crate::daemon::options::{doubtful_times, surroundings};
 use crate::exit::Exit;
 use crate::lifecycle::api::Surroundings;
 use crate::os::entry::Environ;
@@ -28,9 +27,9 @@ pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
     };
     let environment = Environment::from_entries(environ.entries());
     let salvaged = config::salvage(&salvage::reporting_flags(args), &environment);
-    if log_sink::format(salvaged.format.map(Format::from)) == Format::Json {
+    if log_sink::format(salvaged.format) == LogFormat::Json {
         // The only record: its level is not asked for.
-        let _ = log_sink::install(Some(Format::Json), LevelFilter::Error);
+        let _ = log_sink::install(Some(LogFormat::Json), LevelFilter::Error);
     }
     report(message);
     if !ends_a_container {
@@ -41,16 +40,14 @@ pub fn refuse(message: &str, args: &[OsString], environ: &Environ) {
     termination_log.finish();
 }
 
-/// Starts the log as configured.
-pub fn install_log(config: &Config) -> LogHandle {
-    let level = match config.log.level {
-        LogLevel::Error => LevelFilter::Error,
-        LogLevel::Warn => LevelFilter::Warn,
-        LogLevel::Info => LevelFilter::Info,
-        LogLevel::Debug => LevelFilter::Debug,
-        LogLevel::Trace => LevelFilter::Trace,
-    };
-    log_sink::install(config.log.format.map(Format::from), level)
+/// Starts the log as configured, with what is doubtful about the configuration.
+pub fn install_log(config: &Config, environ: &Environ) -> LogHandle {
+    let log = log_sink::install(config.log.format, config.log.level.to_level_filter());
+    let doubts = doubtful_times(config, environ);
+    for warning in config.warnings.iter().chain(&doubts) {
+        warn!("{warning}");
+    }
+    log
 }
 
 /// Adopts orphans, and dies with our parent if that was asked for.
@@ -73,14 +70,5 @@ pub fn become_init(config: &Config, environ: &Environ) {
         ),
         Ok(()) => info!("not PID 1: adopting orphans as a subreaper"),
         Err(error) => warn!("cannot adopt orphans, which are left to the init above: {error}"),
-    }
-}
-
-impl From<LogFormat> for Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Values that are one word out of a few.
 
+use log::Level;
+
 use super::{Form, Notation, Problem, Value, only};
 use crate::lifecycle::api::{FinalState, Leftovers, Restart, StopSignal};
 
@@ -23,34 +25,6 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
-}
-
-/// Least severe record that is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Only what failed.
-    Error,
-    /// What is doubtful as well.
-    Warn,
-    /// What happens once as well.
-    Info,
-    /// What happens for each signal or job as well.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// The level one step more talkative; `trace` stays.
-    #[must_use]
-    pub fn raised(self) -> Self {
-        match self {
-            Self::Error => Self::Warn,
-            Self::Warn => Self::Info,
-            Self::Info => Self::Debug,
-            Self::Debug | Self::Trace => Self::Trace,
-        }
-    }
 }
 
 /// The words of an enum. A variant without a word does not compile.
@@ -79,7 +53,7 @@ macro_rules! words {
 words! {
     Mode { Socket = "socket", Gateway = "gateway", Exec = "exec", None = "none" }
     LogFormat { Text = "text", Json = "json" }
-    LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
+    Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
     StopSignal { Graceful = "graceful", Stop = "stop", Exit = "exit" }
     Restart { Never = "never", Hung = "hung", OnFailure = "on-failure", Always = "always" }
     Leftovers { Fail = "fail", Requeue = "requeue" }
@@ -101,11 +75,5 @@ mod tests {
             assert_eq!(Mode::read(&[word], &()).unwrap().show(), word);
         }
         assert!(Mode::read(&["gatway"], &()).is_err());
-    }
-
-    #[test]
-    fn each_v_makes_the_log_one_step_more_talkative_up_to_trace() {
-        assert_eq!(LogLevel::Info.raised(), LogLevel::Debug);
-        assert_eq!(LogLevel::Info.raised().raised().raised(), LogLevel::Trace);
     }
 }

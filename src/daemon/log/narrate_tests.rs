@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::daemon::log::record::{Format, Record};
+use crate::config::LogFormat;
+use crate::daemon::log::record::Record;
 use crate::exit::Ended;
 use crate::lifecycle::api::ids::{CallId, JobId};
 use crate::lifecycle::api::{
@@ -95,7 +96,7 @@ fn read(note: &LogRecord) -> Value {
         fields: &note.fields,
         worker: None,
     };
-    serde_json::from_str(&record.line(Format::Json)).unwrap()
+    serde_json::from_str(&record.line(LogFormat::Json)).unwrap()
 }
 
 fn narrator() -> Narrator {

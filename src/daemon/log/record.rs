@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::config::LogFormat;
 use crate::lifecycle::api::{Subject, Trace};
 use crate::wire::text::{beginning, count, escape, is_terminal_control, seconds};
 
@@ -36,15 +37,6 @@ const ATTRIBUTES_BYTES: usize = 500;
 
 /// Stands for what was cut off.
 const CUT: char = '…';
-
-/// How records look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// For a person at a terminal.
-    Text,
-    /// One JSON object a line, in the shape of the OJS logging extension.
-    Json,
-}
 
 /// How bad it is. The log crate has no word for the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,10 +237,10 @@ pub struct Record<'a> {
 
 impl Record<'_> {
     /// One line, its end included.
-    pub fn line(&self, format: Format) -> String {
+    pub fn line(&self, format: LogFormat) -> String {
         match format {
-            Format::Text => self.text(),
-            Format::Json => self.json(),
+            LogFormat::Text => self.text(),
+            LogFormat::Json => self.json(),
         }
     }
 

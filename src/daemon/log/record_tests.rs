@@ -40,7 +40,7 @@ fn a_record_has_the_fields_of_the_document_in_its_order() {
         .with_any("signal", Some("SIGTERM"))
         .with_any("nothing", None::<u64>);
     assert_eq!(
-        record("Job failed, will retry", &fields).line(Format::Json),
+        record("Job failed, will retry", &fields).line(LogFormat::Json),
         concat!(
             r#"{"timestamp":"2026-02-15T22:00:00.123Z","severity":"WARN","severity_number":13,"#,
             r#""message":"Job failed, will retry","category":"lifecycle","component":"worker","#,
@@ -62,7 +62,7 @@ fn what_is_not_known_is_not_there() {
         ..record("m", &fields)
     };
     assert_eq!(
-        record.line(Format::Json),
+        record.line(LogFormat::Json),
         concat!(
             r#"{"timestamp":"2026-02-15T22:00:00.123Z","severity":"FATAL","severity_number":21,"message":"m","#,
             r#""category":"worker","component":"worker"}"#,
@@ -75,13 +75,13 @@ fn what_is_not_known_is_not_there() {
 fn for_a_person_there_is_the_time_the_job_and_the_error() {
     let fields = RecordFields::of_job(&job("j1", "email.send"), None).error("ValueError", "no such address");
     assert_eq!(
-        record("Job failed, will retry", &fields).line(Format::Text),
+        record("Job failed, will retry", &fields).line(LogFormat::Text),
         "22:00:00.123Z ojs-init: warn: Job failed, will retry: ValueError: no such address [job j1, email.send, attempt \
          2]\n"
     );
     let fields = RecordFields::of_error("not_sent", "it did not get to the backend");
     assert_eq!(
-        record("heartbeat failed: it did not get to the backend", &fields).line(Format::Text),
+        record("heartbeat failed: it did not get to the backend", &fields).line(LogFormat::Text),
         "22:00:00.123Z ojs-init: warn: heartbeat failed: it did not get to the backend\n"
     );
 }
@@ -89,7 +89,7 @@ fn for_a_person_there_is_the_time_the_job_and_the_error() {
 #[test]
 fn a_line_stays_a_line_and_a_terminal_as_it_is() {
     let fields = RecordFields::of_job(&job("a\nb\u{1b}[31m", "\u{9b}1m"), None);
-    for format in [Format::Text, Format::Json] {
+    for format in [LogFormat::Text, LogFormat::Json] {
         let line = record("\u{7}\r\n", &fields).line(format);
         let inner = line.strip_suffix('\n').unwrap_or_default();
         assert!(!inner.is_empty() && !inner.chars().any(char::is_control), "{line:?}");
@@ -110,12 +110,12 @@ fn a_record_goes_through_a_pipe_in_one_piece_however_much_somebody_sends() {
             worker: Some(&long),
             ..record(&long, &fields)
         };
-        for format in [Format::Text, Format::Json] {
+        for format in [LogFormat::Text, LogFormat::Json] {
             let line = record.line(format);
             assert!(line.len() <= RECORD_BYTES, "{c:?}: {} bytes as {format:?}", line.len());
             assert!(line.contains(CUT), "{c:?}");
         }
-        let read: serde_json::Value = serde_json::from_str(&record.line(Format::Json)).unwrap_or_default();
+        let read: serde_json::Value = serde_json::from_str(&record.line(LogFormat::Json)).unwrap_or_default();
         assert!(
             read.pointer("/attributes/four").is_some(),
             "a part that is too long takes no other part's room: {read}"
@@ -127,6 +127,6 @@ fn a_record_goes_through_a_pipe_in_one_piece_however_much_somebody_sends() {
 fn what_fits_is_not_cut() {
     let (message, error) = ("m".repeat(MESSAGE_BYTES - 5), "e".repeat(ERROR_MESSAGE_BYTES - 5));
     let fields = RecordFields::of_error("kind", &error);
-    let line = record(&message, &fields).line(Format::Json);
+    let line = record(&message, &fields).line(LogFormat::Json);
     assert!(line.contains(&message) && line.contains(&error) && !line.contains(CUT));
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter, Metadata};
 
-use crate::daemon::log::record::{Category, Format, LogRecord, Record, RecordFields, Severity};
+use crate::config::LogFormat;
+use crate::daemon::log::record::{Category, LogRecord, Record, RecordFields, Severity};
 use crate::os::{clock, stdio, threads};
 use crate::wire::text::several;
 
@@ -46,7 +47,7 @@ pub struct LogHandle(&'static Sink);
 /// Sends every record of `level` and above to standard error from here on, as text on a terminal and as JSON elsewhere
 /// unless `format` says so. Only the first call has an effect.
 #[must_use]
-pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
+pub fn install(format: Option<LogFormat>, level: LevelFilter) -> LogHandle {
     let sink = LOG.get_or_init(|| Sink::new(self::format(format), level));
     // An error here means that a logger is installed already: then that one stays.
     if log::set_logger(&Macros).is_ok() {
@@ -57,12 +58,12 @@ pub fn install(format: Option<Format>, level: LevelFilter) -> LogHandle {
 
 /// This format, or what fits standard error.
 #[must_use]
-pub fn format(configured: Option<Format>) -> Format {
+pub fn format(configured: Option<LogFormat>) -> LogFormat {
     configured.unwrap_or_else(|| {
         if io::stderr().is_terminal() {
-            Format::Text
+            LogFormat::Text
         } else {
-            Format::Json
+            LogFormat::Json
         }
     })
 }
@@ -112,7 +113,7 @@ impl LogHandle {
 
 #[derive(Debug)]
 struct Sink {
-    format: Format,
+    format: LogFormat,
     level: LevelFilter,
     /// The present incarnation's name, if there was one yet.
     worker: RwLock<Option<Arc<str>>>,
@@ -170,7 +171,7 @@ impl log::Log for Macros {
 }
 
 impl Sink {
-    fn new(format: Format, level: LevelFilter) -> Self {
+    fn new(format: LogFormat, level: LevelFilter) -> Self {
         Self {
             format,
             level,
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn no_level_lets_the_records_of_dependencies_through() {
-        let log = Sink::new(Format::Json, LevelFilter::Trace);
+        let log = Sink::new(LogFormat::Json, LevelFilter::Trace);
         let is_written = |target, level| log.wants(&Metadata::builder().target(target).level(level).build());
         for target in ["ureq_proto::util", "ureq", "rustls::conn", "mio", "ojs_initial", ""] {
             assert!(
