@@ -43,11 +43,14 @@ pub(super) struct Serve {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     heartbeat_timeout: Duration,
     /// Most jobs; beyond it finished ones are forgotten, and no more taken when none is finished
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = jobs)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = number)]
     max_jobs: usize,
+    /// Most connections at once; more wait in the kernel
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = number)]
+    max_connections: usize,
 }
 
-fn jobs(text: &str) -> Result<usize, String> {
+fn number(text: &str) -> Result<usize, String> {
     let given = text.parse().ok().filter(|given| (1..=10_000_000).contains(given));
     given.ok_or_else(|| "a whole number from 1 to 10000000".to_owned())
 }
@@ -69,6 +72,7 @@ pub(super) fn run(serve: &Serve) -> Result<(), Failure> {
         heartbeat_interval: serve.heartbeat_interval,
         heartbeat_timeout: serve.heartbeat_timeout,
         max_jobs: serve.max_jobs,
+        max_connections: serve.max_connections,
         ..Options::default()
     })
     .map_err(|error| error.to_string())?;

@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 impl Store {
     /// All dead letters, the oldest end first.
-    pub fn dead_letters(&self) -> impl Iterator<Item = &Job> {
+    pub fn dead_letters(&self) -> impl Iterator<Item = &Job> + Clone {
         let ended = self
             .index
             .ended

@@ -13,6 +13,31 @@ pub struct Queue {
     pub created_at: Moment,
     pub paused_at: Option<Moment>,
     pub ready: BTreeMap<(Reverse<i64>, u64), JobId>,
+    /// How many of its jobs are in each state.
+    pub counts: Counts,
+}
+
+/// How many jobs are in each state.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Counts([usize; JobState::ALL.len()]);
+
+impl Counts {
+    /// How many jobs are in a state.
+    pub fn of(&self, state: JobState) -> usize {
+        self.0.get(state as usize).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, state: JobState) {
+        if let Some(count) = self.0.get_mut(state as usize) {
+            *count += 1;
+        }
+    }
+
+    fn take(&mut self, state: JobState) {
+        if let Some(count) = self.0.get_mut(state as usize) {
+            *count = count.saturating_sub(1);
+        }
+    }
 }
 
 /// All look-ups of jobs.
@@ -28,7 +53,7 @@ pub struct Index {
     pub peaks: BTreeMap<WorkerId, usize>,
     /// Jobs whose life is over, the oldest end first.
     pub ended: BTreeSet<(Moment, u64)>,
-    counts: [usize; JobState::ALL.len()],
+    counts: Counts,
 }
 
 /// Most workers whose peak is kept.
@@ -37,7 +62,7 @@ const MAX_PEAKS: usize = 10_000;
 impl Index {
     /// How many jobs are in a state.
     pub fn count(&self, state: JobState) -> usize {
-        self.counts.get(state as usize).copied().unwrap_or_default()
+        self.counts.of(state)
     }
 
     /// Jobs whose life is not over.
@@ -55,24 +80,25 @@ impl Index {
             created_at: now,
             paused_at: None,
             ready: BTreeMap::new(),
+            counts: Counts::default(),
         })
     }
 
     /// Takes a job in, as it is now.
     pub fn insert(&mut self, job: &Job) {
-        if let Some(count) = self.counts.get_mut(job.state as usize) {
-            *count += 1;
-        }
+        self.counts.add(job.state);
         if let Some(due) = job.due_at {
             self.timers.insert((due, Arc::clone(&job.id)));
         }
         if let Some(ended_at) = job.ended_at {
             self.ended.insert((ended_at, job.number));
         }
-        if let (JobState::Available, Some(queue)) = (job.state, self.queues.get_mut(&job.queue)) {
-            queue
-                .ready
-                .insert((Reverse(job.priority), job.number), Arc::clone(&job.id));
+        if let Some(queue) = self.queues.get_mut(&job.queue) {
+            queue.counts.add(job.state);
+            if job.state == JobState::Available {
+                let place = (Reverse(job.priority), job.number);
+                queue.ready.insert(place, Arc::clone(&job.id));
+            }
         }
         if job.reservation.is_some() {
             let worker = holder(job);
@@ -88,17 +114,18 @@ impl Index {
 
     /// Takes a job out, before it is changed.
     pub fn remove(&mut self, job: &Job) {
-        if let Some(count) = self.counts.get_mut(job.state as usize) {
-            *count = count.saturating_sub(1);
-        }
+        self.counts.take(job.state);
         if let Some(due) = job.due_at {
             self.timers.remove(&(due, Arc::clone(&job.id)));
         }
         if let Some(ended_at) = job.ended_at {
             self.ended.remove(&(ended_at, job.number));
         }
-        if let (JobState::Available, Some(queue)) = (job.state, self.queues.get_mut(&job.queue)) {
-            queue.ready.remove(&(Reverse(job.priority), job.number));
+        if let Some(queue) = self.queues.get_mut(&job.queue) {
+            queue.counts.take(job.state);
+            if job.state == JobState::Available {
+                queue.ready.remove(&(Reverse(job.priority), job.number));
+            }
         }
         if job.reservation.is_some() {
             let worker = holder(job);

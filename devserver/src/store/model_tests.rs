@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::Store;
 use super::fetch::Fetch;
-use super::job::{Directive, JobState};
+use super::job::{Directive, Job, JobState};
 use super::tests::store;
 use super::worker::Heartbeat;
 use crate::json::Object;
@@ -181,6 +181,12 @@ impl Store {
         let jobs = || self.jobs.values();
         for (state, count) in self.counts() {
             assert_eq!(jobs().filter(|job| job.state == state).count(), count, "{state}");
+        }
+        for (name, queue) in self.queues() {
+            for state in JobState::ALL {
+                let of_it = |job: &&Job| &*job.queue == name && job.state == state;
+                assert_eq!(jobs().filter(of_it).count(), queue.counts.of(state), "{name} {state}");
+            }
         }
         let due: BTreeSet<_> = jobs()
             .filter_map(|job| job.due_at.map(|due| (due, job.id.clone())))

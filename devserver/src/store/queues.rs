@@ -29,13 +29,10 @@ impl Store {
     /// There is no such queue.
     pub fn queue_stats(&self, name: &str) -> Result<QueueStats, Refusal> {
         let queue = self.index.queues.get(name).ok_or_else(|| no_queue(name))?;
-        let count = |state| {
-            self.jobs
-                .values()
-                .filter(|job| &*job.queue == name && job.state == state)
-                .count()
-        };
-        let counts = JobState::ALL.into_iter().map(|state| (state, count(state))).collect();
+        let counts = JobState::ALL
+            .into_iter()
+            .map(|state| (state, queue.counts.of(state)))
+            .collect();
         Ok(QueueStats {
             paused_at: queue.paused_at,
             counts,

@@ -52,6 +52,17 @@ impl Store {
             .filter(move |job| queue.as_deref().is_none_or(|queue| &*job.queue == queue))
     }
 
+    /// How many jobs pass the filter.
+    pub fn how_many(&self, filter: &JobFilter) -> usize {
+        let queue = filter.queue.as_deref().map(|name| self.index.queues.get(name));
+        let of = |state| match queue {
+            None => self.index.count(state),
+            Some(queue) => queue.map_or(0, |queue| queue.counts.of(state)),
+        };
+        let all = || JobState::ALL.into_iter().map(of).sum();
+        filter.state.map_or_else(all, of)
+    }
+
     /// How many jobs are in each state.
     pub fn counts(&self) -> impl Iterator<Item = (JobState, usize)> {
         JobState::ALL.into_iter().map(|state| (state, self.index.count(state)))

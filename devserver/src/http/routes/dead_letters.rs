@@ -14,7 +14,8 @@ pub(super) fn list(call: &mut Call<'_>) -> Result {
     let letters = store
         .dead_letters()
         .filter(|job| queue.is_none_or(|queue| &*job.queue == queue));
-    Ok(page_reply(letters, page(call)?, store.epoch(), None))
+    let total = letters.clone().count();
+    Ok(page_reply(letters, total, page(call)?, store.epoch(), None))
 }
 
 /// Gives a dead letter another life.

@@ -75,6 +75,8 @@ struct EventsBody<'a> {
     last: u64,
     /// What time it is, by the clock of the events.
     now_ms: f64,
+    /// What the wall clock said when that clock began, RFC 3339 with nanoseconds: for who compares with other clocks.
+    started_at: String,
 }
 
 fn events(call: &mut Call<'_>) -> Result {
@@ -97,5 +99,6 @@ fn events(call: &mut Call<'_>) -> Result {
         events: found,
         last,
         now_ms: millis(call.now),
+        started_at: format!("{:.9}", call.state.store.epoch()),
     }))
 }
