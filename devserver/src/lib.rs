@@ -43,7 +43,7 @@ pub mod timeline;
 
 pub use dialect::Dialect;
 pub use events::Event;
-pub use faults::{Backend, Fault, FaultRule, HEARTBEAT_DELAYS};
+pub use faults::{Backend, Fault, FaultRule, HEARTBEAT_DELAYS, StreamFault};
 pub use operation::Operation;
 pub use options::Options;
 pub use server::{Server, StartError};

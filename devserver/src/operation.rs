@@ -31,13 +31,15 @@ pub enum Operation {
     Admin,
     /// Below `/dev`
     Dev,
+    /// `GET /queues/{name}/events`, `GET /jobs/{id}/events` and `GET /events`
+    Events,
     /// Everything else
     Other,
 }
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Fetch,
         Self::Ack,
         Self::Nack,
@@ -51,6 +53,7 @@ impl Operation {
         Self::Checkpoint,
         Self::Admin,
         Self::Dev,
+        Self::Events,
         Self::Other,
     ];
 
@@ -71,6 +74,7 @@ impl Operation {
             Self::Checkpoint => "checkpoint",
             Self::Admin => "admin",
             Self::Dev => "dev",
+            Self::Events => "events",
             Self::Other => "other",
         }
     }
@@ -99,6 +103,7 @@ impl Operation {
             (_, ["ojs", "v1", "jobs", _, "progress"]) => Self::Progress,
             (_, ["ojs", "v1", "jobs", _, "checkpoint"]) => Self::Checkpoint,
             (_, ["ojs", "v1", "admin", ..]) => Self::Admin,
+            ("GET", ["ojs", "v1", "queues" | "jobs", _, "events"] | ["ojs", "v1", "events"]) => Self::Events,
             _ => Self::Other,
         }
     }

@@ -26,6 +26,10 @@ pub struct Options {
     pub max_jobs: usize,
     /// Most events; older ones are forgotten.
     pub max_events: usize,
+    /// Most connections at once; more wait in the kernel.
+    pub max_connections: usize,
+    /// Longest silence of a stream of events; then comes a comment line.
+    pub stream_heartbeat: Duration,
     /// The seed that decides the jitter of retries.
     pub seed: u64,
 }
@@ -43,6 +47,8 @@ impl Default for Options {
             heartbeat_timeout: Duration::from_secs(30),
             max_jobs: 100_000,
             max_events: 10_000,
+            max_connections: 1_024,
+            stream_heartbeat: Duration::from_secs(15),
             seed: 0,
         }
     }

@@ -275,7 +275,10 @@ impl Server {
     }
 
     fn with_state<T>(&self, act: impl FnOnce(&mut State, Moment) -> Result<T, Refusal>) -> Result<T, String> {
-        let result = act(&mut self.shared.lock(), self.shared.clock.now());
+        let mut state = self.shared.lock();
+        let result = act(&mut state, self.shared.clock.now());
+        self.shared.announce(&state);
+        drop(state);
         self.shared.notify();
         result.map_err(|refusal| refusal.message)
     }

@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub options: Options,
     /// Tells the server's thread whether somebody may connect.
     pub gate: watch::Sender<Gate>,
+    /// The number of the newest change of a job: whoever streams waits for the next one.
+    pub newest_change: watch::Sender<u64>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -68,6 +70,7 @@ impl Shared {
             clock,
             options,
             gate,
+            newest_change: watch::Sender::new(0),
             state: Mutex::new(state),
             changed: Condvar::new(),
         };
@@ -87,7 +90,15 @@ impl Shared {
             self.push(&mut state, now, event);
             self.changed.notify_all();
         }
+        self.announce(&state);
         state
+    }
+
+    /// Wakes whoever streams what jobs go through, if there is anything new.
+    pub fn announce(&self, state: &State) {
+        let newest = state.store.changes().newest();
+        self.newest_change
+            .send_if_modified(|seen| std::mem::replace(seen, newest) != newest);
     }
 
     /// Takes in an event of something that happened just now.

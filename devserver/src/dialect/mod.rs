@@ -61,6 +61,19 @@ impl Dialect {
     pub(crate) fn has_extensions(self) -> bool {
         self != Self::Go
     }
+
+    /// Whether the events of a queue and of a job can be listened to.
+    pub(crate) fn has_streams(self) -> bool {
+        match self {
+            Self::Spec | Self::Go => true,
+            Self::Integer | Self::Strict | Self::Protocol => false,
+        }
+    }
+
+    /// Whether one stream says of several queues that a job became available, as one of the public backends has it.
+    pub(crate) fn has_availability(self) -> bool {
+        self == Self::Go
+    }
 }
 
 impl fmt::Display for Dialect {

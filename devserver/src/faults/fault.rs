@@ -15,7 +15,7 @@ pub(crate) const LOSE_REPLY: &str = "lose_reply";
 pub(crate) const LATE_REPLY: &str = "late_reply";
 
 /// The names of all faults of requests.
-pub(crate) const FAULT_NAMES: [&str; 12] = [
+pub(crate) const FAULT_NAMES: [&str; 18] = [
     "hang",
     "close",
     "delay",
@@ -28,6 +28,12 @@ pub(crate) const FAULT_NAMES: [&str; 12] = [
     "store_away",
     "limit",
     "overtaken",
+    "stream_silent",
+    "stream_hangs",
+    "stream_ends",
+    "stream_lies",
+    "stream_floods",
+    "stream_without_comments",
 ];
 
 /// The names of the faults that answer instead of what was asked, whatever the status says.
@@ -104,6 +110,25 @@ pub enum Fault {
         /// Whether the answer says that it is completed.
         tells_state: bool,
     },
+    /// A stream of events is opened, and is not what it should be.
+    Stream(StreamFault),
+}
+
+/// What is wrong with a stream of events that was opened as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamFault {
+    /// It tells of nothing that happens; the comment lines go on.
+    Silent,
+    /// After the head of the answer nothing comes, ever; the connection stays open.
+    Hangs,
+    /// It ends at once.
+    Ends,
+    /// It tells of nothing that happens, and ten times a second of jobs that are not there.
+    Lies,
+    /// As [`Self::Lies`], and as fast as it is read.
+    Floods,
+    /// It tells of what happens, and has no comment lines.
+    WithoutComments,
 }
 
 /// How many times the delay of other answers a heartbeat's takes while the store is away.
@@ -126,13 +151,25 @@ impl Fault {
             Self::StoreAway { .. } => "store_away",
             Self::Limit { .. } => "limit",
             Self::Overtaken { .. } => "overtaken",
+            Self::Stream(StreamFault::Silent) => "stream_silent",
+            Self::Stream(StreamFault::Hangs) => "stream_hangs",
+            Self::Stream(StreamFault::Ends) => "stream_ends",
+            Self::Stream(StreamFault::Lies) => "stream_lies",
+            Self::Stream(StreamFault::Floods) => "stream_floods",
+            Self::Stream(StreamFault::WithoutComments) => "stream_without_comments",
         }
     }
 
     /// Whether there are requests to this operation that it means.
     pub(crate) fn can_meet(&self, operation: Operation) -> bool {
+        self.only().is_none_or(|only| only == operation)
+    }
+
+    /// The one operation that it means; `None`: any.
+    pub(crate) fn only(&self) -> Option<Operation> {
         match self {
-            Self::Limit { .. } | Self::Overtaken { .. } => operation == Operation::Ack,
+            Self::Limit { .. } | Self::Overtaken { .. } => Some(Operation::Ack),
+            Self::Stream(_) => Some(Operation::Events),
             Self::Hang
             | Self::Close
             | Self::Delay(_)
@@ -142,7 +179,7 @@ impl Fault {
             | Self::Truncate
             | Self::Page
             | Self::Redirect(_)
-            | Self::StoreAway { .. } => true,
+            | Self::StoreAway { .. } => None,
         }
     }
 
@@ -248,6 +285,12 @@ mod tests {
             },
             Fault::Limit { bytes: 1, status: 500 },
             Fault::Overtaken { tells_state: true },
+            Fault::Stream(StreamFault::Silent),
+            Fault::Stream(StreamFault::Hangs),
+            Fault::Stream(StreamFault::Ends),
+            Fault::Stream(StreamFault::Lies),
+            Fault::Stream(StreamFault::Floods),
+            Fault::Stream(StreamFault::WithoutComments),
         ];
         assert_eq!(all.map(|fault| fault.name()), FAULT_NAMES);
     }

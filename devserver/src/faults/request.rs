@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fault::{Backend, FAULT_NAMES, Fault, FaultRule, LATE_REPLY, LONGEST, LOSE_REPLY};
+use super::fault::{Backend, FAULT_NAMES, Fault, FaultRule, LATE_REPLY, LONGEST, LOSE_REPLY, StreamFault};
 use crate::json::Object;
 use crate::operation::Operation;
 use crate::refusal::Refusal;
@@ -65,13 +65,22 @@ impl FaultRequest {
             "overtaken" => Fault::Overtaken {
                 tells_state: body.get("tells_state", "true or false")?.unwrap_or(true),
             },
+            "stream_silent" => Fault::Stream(StreamFault::Silent),
+            "stream_hangs" => Fault::Stream(StreamFault::Hangs),
+            "stream_ends" => Fault::Stream(StreamFault::Ends),
+            "stream_lies" => Fault::Stream(StreamFault::Lies),
+            "stream_floods" => Fault::Stream(StreamFault::Floods),
+            "stream_without_comments" => Fault::Stream(StreamFault::WithoutComments),
             _ => return Err(Refusal::field("fault", &known_faults())),
         };
         let operation = operation(body)?;
         if operation.is_some_and(|operation| !fault.can_meet(operation)) {
             return Err(Refusal::field(
                 "operation",
-                &format!("ack (or all) for the fault {fault}"),
+                &format!(
+                    "{} (or all) for the fault {fault}",
+                    fault.only().map_or("", Operation::name)
+                ),
             ));
         }
         Ok(Self::Rule(FaultRule {
@@ -171,6 +180,7 @@ mod tests {
             (r#"{"fault":"limit"}"#, "'bytes'"),
             (r#"{"fault":"limit","bytes":9,"status":404}"#, "'status'"),
             (r#"{"fault":"overtaken","operation":"nack"}"#, "'operation'"),
+            (r#"{"fault":"stream_ends","operation":"ack"}"#, "events (or all)"),
             (r#"{"fault":"status"}"#, "'status'"),
             (r#"{"fault":"status","status":99}"#, "'status'"),
             (r#"{"fault":"hang","operation":"sneeze"}"#, "heartbeat"),

@@ -1,6 +1,7 @@
 //! What happens to a request on its way to its answer: the fault that meets it, and the event that tells of it.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -17,14 +18,14 @@ use crate::state::Shared;
 
 /// Reads a request, and answers it as the fault that meets it wants.
 pub(super) async fn answer(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<ReplyBody>, Unanswered> {
     let (request, body) = match Request::read(request, shared.clock.now()).await {
         Ok(read) => read,
         Err((request, reply)) => {
             let exchange = Exchange::new(shared, &request, &[], None);
-            return Ok(exchange.noted(reply).into_response(&request.id));
+            return Ok(exchange.noted(reply).into_response(shared, &request.id));
         }
     };
     let fault = if request.operation == Operation::Dev {
@@ -67,9 +68,10 @@ pub(super) async fn answer(
             faulty_backend::store_away(shared, &request, &body, backend)
         }
         Some(Fault::Limit { bytes, status }) => faulty_backend::too_large(bytes, status),
+        Some(Fault::Stream(fault)) => exchange.carry_out().with_stream_fault(fault),
         Some(Fault::Overtaken { tells_state }) => faulty_backend::overtaken(shared, &request, &body, tells_state),
     };
-    Ok(exchange.noted(reply).into_response(&request.id))
+    Ok(exchange.noted(reply).into_response(shared, &request.id))
 }
 
 /// A request that was read, and the name of the fault that meets it.

@@ -77,6 +77,7 @@ pub(super) fn store_away(shared: &Shared, request: &Request, body: &[u8], backen
         | Operation::Cancel
         | Operation::Admin
         | Operation::Dev
+        | Operation::Events
         | Operation::Other => Ok(broken("the request")),
     };
     reply.unwrap_or_else(|refusal: Refusal| Reply::refusal(&refusal))

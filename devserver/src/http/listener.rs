@@ -16,9 +16,6 @@ use tokio::time::{sleep, timeout};
 use super::exchange::answer;
 use crate::state::{Gate, Shared};
 
-/// Most connections at once; more wait in the kernel.
-const MAX_CONNECTIONS: usize = 1024;
-
 /// How often the server looks whether something is due when nobody asks for anything.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -115,7 +112,9 @@ async fn accept(
     listener: &tokio::net::TcpListener,
     gate: &mut watch::Receiver<Gate>,
 ) -> JoinSet<()> {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(
+        shared.options.max_connections.min(Semaphore::MAX_PERMITS),
+    ));
     let mut connections = JoinSet::new();
     loop {
         let next = async {

@@ -3,6 +3,7 @@
 mod call;
 mod exchange;
 mod faulty_backend;
+mod feed;
 mod listener;
 mod reply;
 mod reply_body;

@@ -1,13 +1,18 @@
 //! An answer: its status, its text, and what an event tells of it.
 
+use std::sync::Arc;
+
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::feed::{Feed, RunningFeed};
 use super::reply_body::ReplyBody;
+use crate::faults::StreamFault;
 use crate::json::raw;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::state::Shared;
 use crate::store::worker::Heartbeat;
 
 /// The version of the specification.
@@ -43,6 +48,8 @@ enum ReplyText {
     Error(ErrorFields),
     /// What somebody answers who has never heard of Open Job Spec.
     Page,
+    /// What happens, as it happens.
+    Stream(Feed),
 }
 
 /// The page of somebody else.
@@ -142,6 +149,27 @@ impl Reply {
         }
     }
 
+    /// The answer that goes on.
+    pub fn stream(feed: Feed) -> Self {
+        Self {
+            status: 200,
+            body: ReplyText::Stream(feed),
+            headers: Vec::new(),
+            about: About::default(),
+        }
+    }
+
+    /// The same, with something wrong if it is one that goes on.
+    pub fn with_stream_fault(self, fault: StreamFault) -> Self {
+        match self.body {
+            ReplyText::Stream(feed) => Self {
+                body: ReplyText::Stream(feed.with(fault)),
+                ..self
+            },
+            ReplyText::Json(_) | ReplyText::Error(_) | ReplyText::Page => self,
+        }
+    }
+
     /// The same, with the path of what was made.
     pub fn with_location(mut self, path: String) -> Self {
         self.headers.push((LOCATION, path));
@@ -177,13 +205,20 @@ impl Reply {
     }
 
     /// The answer as it goes out.
-    pub fn into_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
-        self.write(request_id, |text| ReplyBody::Whole(Some(text)))
+    pub fn into_response(self, shared: &Arc<Shared>, request_id: &str) -> hyper::Response<ReplyBody> {
+        self.write(request_id, |text| match text {
+            Text::Whole(text) => ReplyBody::Whole(Some(text)),
+            Text::Goes(feed) => ReplyBody::Stream(RunningFeed::new(shared, feed)),
+        })
     }
 
     /// The answer as it goes out until it breaks off.
     pub fn into_half_response(self, request_id: &str) -> hyper::Response<ReplyBody> {
         self.write(request_id, |text| {
+            let text = match text {
+                Text::Whole(text) => text,
+                Text::Goes(_) => Bytes::from_static(b":heartbeat\n\n"),
+            };
             let half = text.slice(..text.len() / 2);
             ReplyBody::Half {
                 half: Some(half),
@@ -193,29 +228,35 @@ impl Reply {
         })
     }
 
-    fn write(self, request_id: &str, body: impl FnOnce(Bytes) -> ReplyBody) -> hyper::Response<ReplyBody> {
+    fn write(self, request_id: &str, body: impl FnOnce(Text) -> ReplyBody) -> hyper::Response<ReplyBody> {
+        let kind = match &self.body {
+            ReplyText::Page => "text/html; charset=utf-8",
+            ReplyText::Stream(_) => "text/event-stream",
+            ReplyText::Json(_) | ReplyText::Error(_) => MEDIA_TYPE,
+        };
         let is_page = matches!(self.body, ReplyText::Page);
         let text = match self.body {
-            ReplyText::Page => PAGE.to_owned(),
-            ReplyText::Json(text) => text,
+            ReplyText::Page => Text::Whole(Bytes::from_static(PAGE.as_bytes())),
+            ReplyText::Json(text) => Text::Whole(Bytes::from(text)),
+            ReplyText::Stream(feed) => Text::Goes(feed),
             ReplyText::Error(error) => {
                 let error = ErrorFields {
                     request_id: request_id.to_owned(),
                     ..error
                 };
-                raw(&ErrorBody { error: &error }).get().to_owned()
+                Text::Whole(Bytes::from(raw(&ErrorBody { error: &error }).get().to_owned()))
             }
         };
-        let mut response = hyper::Response::new(body(Bytes::from(text)));
+        let mut response = hyper::Response::new(body(text));
         if let Ok(status) = hyper::StatusCode::from_u16(self.status) {
             *response.status_mut() = status;
         }
         let standard = [
             (HeaderName::from_static("ojs-version"), OJS_VERSION.to_owned()),
             (HeaderName::from_static("x-request-id"), request_id.to_owned()),
-            (CONTENT_TYPE, MEDIA_TYPE.to_owned()),
+            (CONTENT_TYPE, kind.to_owned()),
         ];
-        let page = [(CONTENT_TYPE, "text/html; charset=utf-8".to_owned())];
+        let page = [(CONTENT_TYPE, kind.to_owned())];
         let standard: &[(HeaderName, String)] = if is_page { &page } else { &standard };
         for (name, value) in standard.iter().cloned().chain(self.headers) {
             if let Ok(value) = HeaderValue::try_from(value) {
@@ -224,6 +265,12 @@ impl Reply {
         }
         response
     }
+}
+
+/// The text of an answer as it goes out.
+enum Text {
+    Whole(Bytes),
+    Goes(Feed),
 }
 
 #[derive(Serialize)]

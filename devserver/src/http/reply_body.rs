@@ -9,6 +9,8 @@ use std::time::Duration;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
+use super::feed::RunningFeed;
+
 /// How long the first half of an answer is left alone, so that it gets out before the connection is closed.
 const HALF_TIME: Duration = Duration::from_millis(20);
 
@@ -34,6 +36,8 @@ pub(super) enum ReplyBody {
         announced: u64,
         wait: Option<Pin<Box<Sleep>>>,
     },
+    /// What happens, for as long as somebody listens.
+    Stream(RunningFeed),
 }
 
 impl Body for ReplyBody {
@@ -53,13 +57,14 @@ impl Body for ReplyBody {
                     wait.as_mut().poll(context).map(|()| Some(Err(Unanswered)))
                 }
             },
+            Self::Stream(feed) => feed.poll(context).map(|text| text.map(|text| Ok(Frame::data(text)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(text) => text.is_none(),
-            Self::Half { .. } => false,
+            Self::Half { .. } | Self::Stream(_) => false,
         }
     }
 
@@ -67,6 +72,7 @@ impl Body for ReplyBody {
         match self {
             Self::Whole(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
             Self::Half { announced, .. } => SizeHint::with_exact(*announced),
+            Self::Stream(_) => SizeHint::default(),
         }
     }
 }

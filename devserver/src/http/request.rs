@@ -33,6 +33,8 @@ pub(super) struct Request {
     pub query: Vec<(String, String)>,
     /// The header Authorization.
     pub authorization: Option<String>,
+    /// The header Last-Event-ID: which event of a stream was the last that somebody got.
+    pub last_event: Option<String>,
     /// The media type of the body, without parameters.
     pub media_type: Option<String>,
     /// The id that X-Request-Id gives, or one of our own.
@@ -75,6 +77,7 @@ impl Request {
                 })
                 .collect(),
             authorization: header(AUTHORIZATION.as_str()),
+            last_event: header("last-event-id"),
             media_type: header(CONTENT_TYPE.as_str())
                 .map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()),
             id: id.unwrap_or_else(|| format!("req_{}", new_id())),
@@ -111,6 +114,7 @@ impl Request {
             | Operation::Progress
             | Operation::Admin
             | Operation::Dev
+            | Operation::Events
             | Operation::Other => MAX_BODY_BYTES,
         }
     }
@@ -149,6 +153,7 @@ impl Request {
             | Operation::Checkpoint
             | Operation::Admin
             | Operation::Dev
+            | Operation::Events
             | Operation::Other => About::default(),
         }
     }

@@ -110,6 +110,7 @@ impl Store {
         };
         self.next_number += 1;
         self.index.insert(&job);
+        self.changes.note(&job, JobState::Pending);
         self.by_number.insert(job.number, Arc::clone(&id));
         self.jobs.insert(Arc::clone(&id), job);
         self.forget_the_oldest();

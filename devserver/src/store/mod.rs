@@ -1,6 +1,7 @@
 //! The jobs, and every rule about them. No clock and no socket: each call is told what time it is, as the time since the
 //! start of the server, and gives what there is to answer.
 
+pub mod changes;
 mod dead_letter;
 mod enqueue;
 pub mod envelope;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use changes::Changes;
 use index::Index;
 use job::{Job, JobId, WorkerId};
 use worker::Worker;
@@ -63,6 +65,7 @@ pub struct Store {
     /// When each worker last beat, the longest ago first.
     heartbeats: BTreeSet<(Moment, WorkerId)>,
     next_number: u64,
+    changes: Changes,
 }
 
 impl Store {
@@ -78,7 +81,13 @@ impl Store {
             workers: BTreeMap::new(),
             heartbeats: BTreeSet::new(),
             next_number: 0,
+            changes: Changes::default(),
         }
+    }
+
+    /// What jobs went through.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     /// What the wall clock said at the start.
@@ -112,8 +121,10 @@ impl Store {
     fn change<T>(&mut self, id: &str, edit: impl FnOnce(&mut Job) -> T) -> Option<T> {
         let job = self.jobs.get_mut(id)?;
         self.index.remove(job);
+        let from = job.state;
         let result = edit(job);
         self.index.insert(job);
+        self.changes.note(job, from);
         Some(result)
     }
 }

@@ -38,6 +38,7 @@ pub struct Occurrence {
 impl Store {
     /// Does everything that is due.
     pub fn tick(&mut self, now: Moment) -> Vec<Occurrence> {
+        self.changes.set_now(now);
         let mut occurred = Vec::new();
         while let Some((due, id)) = self.index.timers.first().cloned()
             && due <= now

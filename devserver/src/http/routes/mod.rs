@@ -3,6 +3,7 @@
 mod admin;
 mod dead_letters;
 mod dev;
+mod events;
 mod jobs;
 mod progress;
 mod queues;
@@ -40,8 +41,10 @@ pub(super) fn route(shared: &Shared, request: &Request, body: &[u8]) -> Reply {
         | Operation::Deregister => workers::answer(&mut call),
         Operation::Enqueue | Operation::Info | Operation::Cancel => jobs::answer(&mut call),
         Operation::Progress | Operation::Checkpoint => progress::answer(&mut call),
+        Operation::Events => events::answer(&mut call),
         Operation::Other => other(&mut call),
     };
+    shared.announce(&state);
     drop(state);
     shared.notify();
     result.unwrap_or_else(|refusal| Reply::refusal(&refusal))

@@ -29,6 +29,7 @@ pub(super) fn answer(call: &mut Call<'_>) -> Result {
         | Operation::Checkpoint
         | Operation::Admin
         | Operation::Dev
+        | Operation::Events
         | Operation::Other => Ok(call.request.nothing_there()),
     }
 }

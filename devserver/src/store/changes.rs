@@ -1,0 +1,74 @@
+//! What jobs went through, for whoever listens: the last changes of their states, in order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::job::{Job, JobId, JobState};
+use crate::moment::Moment;
+
+/// Most changes that are remembered; who comes later has missed some.
+const MAX_CHANGES: usize = 1_000;
+
+/// A job got into another state.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Counts from 1 and has no gaps.
+    pub number: u64,
+    pub at: Moment,
+    pub job: JobId,
+    pub queue: Arc<str>,
+    pub kind: String,
+    /// A new job comes from `pending`.
+    pub from: JobState,
+    pub to: JobState,
+}
+
+/// The last changes.
+#[derive(Debug, Default)]
+pub struct Changes {
+    ring: VecDeque<Change>,
+    newest: u64,
+    /// What time it was when the store last heard of it.
+    now: Moment,
+}
+
+impl Changes {
+    /// Lets later changes happen at this time.
+    pub fn set_now(&mut self, now: Moment) {
+        self.now = now;
+    }
+
+    /// Notes the state of a job, unless it is the one that it came from.
+    pub fn note(&mut self, job: &Job, from: JobState) {
+        if from == job.state {
+            return;
+        }
+        if self.ring.len() >= MAX_CHANGES {
+            self.ring.pop_front();
+        }
+        self.newest += 1;
+        self.ring.push_back(Change {
+            number: self.newest,
+            at: self.now,
+            job: Arc::clone(&job.id),
+            queue: Arc::clone(&job.queue),
+            kind: job.kind.clone(),
+            from,
+            to: job.state,
+        });
+    }
+
+    /// The number of the newest change; 0: there was none.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The changes after that number, oldest first, and how many more there were that are forgotten.
+    pub fn after(&self, number: u64) -> (u64, impl Iterator<Item = &Change>) {
+        let oldest = self.ring.front().map_or(self.newest + 1, |change| change.number);
+        let missed = oldest.saturating_sub(number.saturating_add(1));
+        let seen = number.saturating_add(1).saturating_sub(oldest);
+        let later = self.ring.iter().skip(usize::try_from(seen).unwrap_or(usize::MAX));
+        (missed, later)
+    }
+}
