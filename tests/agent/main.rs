@@ -36,6 +36,7 @@ mod stage;
 mod support;
 
 mod control;
+mod cost;
 mod logging;
 mod metrics;
 mod probes;

@@ -1,0 +1,148 @@
+//! What a job costs, by counts that are the same on a busy machine: system calls, by strace in one real run, and threads.
+//!
+//! Needs root (PID namespaces), python3 and strace.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::stage::{Init, PATIENCE, Stage, root};
+use crate::support::namespace::spawn;
+use crate::support::wait::wait_until;
+use crate::support::{proc, sys, under_test};
+
+/// Jobs that are counted, and those before them, which open what stays open.
+const JOBS: u32 = 1_000;
+const WARM_UP: u32 = 50;
+
+/// How much more than what is written down a run may need, as a part of it: how many jobs one FETCH brings and how many
+/// answers one wake-up finds is chance.
+const TOLERANCE: f64 = 0.1;
+
+/// Where it is written down what a job costs.
+fn figures() -> PathBuf {
+    root().join("tests/agent/cost/system_calls.txt")
+}
+
+const HEAD: &str = "\
+# System calls of ojs-init for each job, 10 at once, small envelopes, http. A static binary is what users have.
+# Renewed with: UPDATE_GOLDEN=1 cargo test --locked --test agent cost::
+# (and again with BINARY_UNDER_TEST for the other kind)
+";
+
+#[test]
+fn a_job_costs_the_system_calls_that_are_written_down() {
+    let counted = system_calls();
+    let total: u32 = counted.values().sum();
+    let each = f64::from(total) / f64::from(JOBS);
+    let kind = if is_static() { "static" } else { "dynamic" };
+    let mut known = written_down();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        known.insert(kind.to_owned(), each);
+        let mut text = HEAD.to_owned();
+        for (kind, each) in &known {
+            writeln!(text, "{kind} {each:.1}").unwrap();
+        }
+        std::fs::write(figures(), text).unwrap();
+        return;
+    }
+    let expected = known[kind];
+    println!("{each:.1} system calls a job; {expected:.1} are written down");
+    // A job is read and answered, on both sides.
+    assert!(each > 3.0, "strace has seen only a part: {counted:#?}");
+    assert!(
+        each <= expected * (1.0 + TOLERANCE),
+        "{each:.1} system calls a job, and {expected:.1} are written down in {}, which says how to renew it: {counted:#?}",
+        figures().display()
+    );
+}
+
+#[test]
+#[ignore = "each request that waits has a thread today"]
+fn the_number_of_threads_is_the_same_for_one_job_at_once_and_for_a_hundred() {
+    assert_eq!(most_threads(1), most_threads(100));
+}
+
+/// The figures, by the kind of binary.
+fn written_down() -> BTreeMap<String, f64> {
+    let text = std::fs::read_to_string(figures()).unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once(' '));
+    pairs
+        .map(|(kind, each)| (kind.to_owned(), each.parse().unwrap()))
+        .collect()
+}
+
+/// Whether the binary has no interpreter, which a dynamic one names near its start.
+fn is_static() -> bool {
+    let head = std::fs::read(under_test::init()).unwrap();
+    !head[..4096].windows(4).any(|window| window == b"/ld-")
+}
+
+/// An init that has done its first jobs.
+fn at_work(stage: &Stage, concurrency: u32) -> Init {
+    let init = stage
+        .worker(&format!("link = Link(); link.ready({concurrency}); link.work()"))
+        .with("OJS_CONCURRENCY", concurrency.to_string())
+        .with("OJS_LOG_LEVEL", "info")
+        .start();
+    stage.enqueue(0..WARM_UP);
+    stage.wait_for_outcomes();
+    init
+}
+
+/// What the init asks the kernel for while it has the jobs done, by the name of the call.
+fn system_calls() -> BTreeMap<String, u32> {
+    let stage = Stage::new();
+    let mut init = at_work(&stage, 10);
+    let summary = stage.at("strace");
+    let strace = attached(&init, &summary);
+    stage.enqueue(WARM_UP..WARM_UP + JOBS);
+    stage.wait_for_outcomes();
+    // It lets go of the init and writes what it has counted.
+    sys::send(strace, libc::SIGINT).unwrap();
+    sys::reap(strace, true).unwrap();
+    init.stops();
+    let text = std::fs::read_to_string(summary).unwrap();
+    let pairs = text.lines().filter_map(|line| line.trim().split_once(' '));
+    let counted = pairs.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)));
+    counted.filter(|(name, _)| name != "total").collect()
+}
+
+/// The pid of strace, which counts what all threads of the init do from here on, and not what its worker does.
+fn attached(init: &Init, summary: &Path) -> i32 {
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-qq", "-c", "-U", "calls,name", "-o"])
+        .arg(summary)
+        .args(["-p", &init.pid.to_string()]);
+    let strace = spawn(command);
+    let is_traced = |task: &PathBuf| {
+        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        proc::field_of(&status, "TracerPid").is_none_or(|tracer| tracer.trim() != "0")
+    };
+    let attached = wait_until(PATIENCE, || tasks(init).iter().all(is_traced));
+    assert!(attached, "strace does not trace the init: {}", init.story());
+    strace
+}
+
+fn tasks(init: &Init) -> Vec<PathBuf> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", init.pid)).unwrap();
+    tasks.filter_map(|task| Some(task.ok()?.path())).collect()
+}
+
+/// The most threads that the init has while it has jobs done, so many at once.
+fn most_threads(concurrency: u32) -> usize {
+    let stage = Stage::new();
+    let mut init = at_work(&stage, concurrency);
+    stage.enqueue(WARM_UP..WARM_UP + JOBS);
+    let mut most = 0;
+    let are_done = wait_until(PATIENCE, || {
+        most = most.max(tasks(&init).len());
+        stage.backend.outcomes().values().all(|outcomes| !outcomes.is_empty())
+    });
+    assert!(are_done, "{}", init.story());
+    init.stops();
+    most
+}
