@@ -9,6 +9,8 @@
 # make containers    what orchestrators do to containers, in full length: 20 rounds of a rolling restart, limits of 90 s, and the
 #                    image built twice from the sources (a quarter of an hour, network); make test has the short form
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
+# make bench         what a job costs, latencies, idling, memory, and the inits side by side: docs/benchmarks.md; ten minutes.
+#                    ARGS='--only cpu --jobs 1,10' for a part; bench/bench.py
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)
 
@@ -19,7 +21,7 @@ BINARY := $(OUT)/$(TARGET)/release/ojs-init
 TEST_THREADS := 6
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release image test trials containers broken-builds lint conformance deny setup
+.PHONY: both check demo picture release image test trials containers broken-builds bench lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -72,6 +74,12 @@ broken-builds: setup
 
 conformance: setup release
 	$(STATIC_ENV) cargo test --locked --test conformance -- --table
+
+# The development server as a release: it must not be what is measured.
+bench: release
+	@scripts/setup.sh bench
+	cargo build --locked --profile bench --package ojs-devserver --package ojs-bench
+	@python3 bench/bench.py --init $(BINARY) --built $(OUT)/release $(ARGS)
 
 deny:
 	cargo deny --locked check

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, where it can: Debian's packages (as root, or through sudo) and the Rust
 # target of the static binary. What it cannot install it names, and how to get it.
-# Usage: scripts/setup.sh build|demo|test
+# Usage: scripts/setup.sh build|demo|bench|test
 set -eu
 
 want=${1:-build}
@@ -24,6 +24,11 @@ if [ "$want" != build ]; then
     need unshare util-linux
     need python3 python3
 fi
+if [ "$want" = bench ] || [ "$want" = test ]; then
+    need tini tini
+    need dumb-init dumb-init
+    need catatonit catatonit
+fi
 if [ "$want" = test ]; then
     need setpriv util-linux
     need git git
@@ -31,9 +36,6 @@ if [ "$want" = test ]; then
     need ps procps
     need node nodejs
     need strace strace
-    need tini tini
-    need dumb-init dumb-init
-    need catatonit catatonit
     need dockerd docker.io
     need docker docker.io
     need docker-compose docker-compose

@@ -114,10 +114,11 @@ fn context() {
         "Cargo.lock",
         ".cargo/config.toml",
         "devserver/src/lib.rs",
+        "bench/Cargo.toml",
     ] {
         assert!(has(wanted), "{wanted}: {all:?}");
     }
-    for unwanted in ["target/debug", ".git", "tests", "docs"] {
+    for unwanted in ["target/debug", ".git", "tests", "docs", "bench/runs"] {
         assert!(!has(unwanted), "{unwanted}");
     }
 }

@@ -1,0 +1,129 @@
+"""Measures ojs-init: what a job costs, how long it is on its way, what idling and memory cost, and what it is as an init.
+
+    make bench                                      # everything, about ten minutes; keeps the run and renews docs/benchmarks.md
+    make bench ARGS='--only cpu --jobs 1,10'        # a part of it; only shown
+    make bench ARGS='--only idle,end'               # whole parts; kept, and the page shows them
+    make bench ARGS='--only cpu --init /path/old'   # another binary; only shown, unless --keep
+
+Figures of different runs differ by what else the machine does. What is compared is measured in turns within one run, and
+what counts are the ratios.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import inits  # noqa: E402
+import latency  # noqa: E402
+import render  # noqa: E402
+import resting  # noqa: E402
+import throughput  # noqa: E402
+from processes import Failed, Programs  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "bench" / "runs"
+
+PARTS = {
+    "cpu": throughput.measure,
+    "way": latency.on_the_way,
+    "pickup": latency.idle,
+    "end": latency.end,
+    "idle": resting.idle,
+    "memory": resting.memory,
+    "init": inits.measure,
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures ojs-init.")
+    parser.add_argument("--init", required=True, help="the ojs-init that is measured")
+    parser.add_argument("--built", required=True, help="the folder of the development server and the bench's programs")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas between: {', '.join(PARTS)}")
+    parser.add_argument("--jobs", help="only with so many jobs at once, with commas between; such a run is not kept")
+    parser.add_argument("--rounds", type=int, default=3, help="how often ours and the bare loop take turns (3)")
+    parser.add_argument("--keep", help="keep the run in bench/runs under this name, whatever was left out")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    parts = given.only.split(",")
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        print(f"bench: there is no part {', '.join(unknown)}: there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    wanted = [int(jobs) for jobs in given.jobs.split(",")] if given.jobs else None
+    # Ten thousand connections, and both ends of each are ours.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    built = Path(given.built)
+    names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front")
+    programs = Programs(given.init, *(str(built / name) for name in names))
+    run: Dict[str, Any] = {**facts(given.init), "rounds": given.rounds, "parts": {}}
+    is_kept = given.keep or (wanted is None and given.rounds >= 3 and is_ours(given.init))
+    failed = []
+    for part in parts:
+        try:
+            run["parts"][part] = measured(part, programs, given.rounds, wanted)
+        except Failed as error:
+            print(f"bench: {part}: {error}", file=sys.stderr)
+            failed.append(part)
+            continue
+        # After each part: what was measured is kept, whatever comes.
+        if is_kept:
+            keep(run, given.keep)
+            render.write(ROOT, RUNS)
+    return 1 if failed else 0
+
+
+def measured(part: str, programs: Programs, rounds: int, wanted: Optional[List[int]]) -> Dict[str, Any]:
+    print(f"{part}:", flush=True)
+    began = time.monotonic()
+    load = os.getloadavg()[0]
+    rows = PARTS[part](programs, rounds, wanted, lambda line: print(f"  {line}", flush=True))
+    return {"rows": rows, "seconds": round(time.monotonic() - began), "load_before": round(load, 1)}
+
+
+def is_ours(init: str) -> bool:
+    """Whether it is what `make release` has built."""
+    return Path(init).resolve().is_relative_to(ROOT / os.environ.get("CARGO_TARGET_DIR", "target"))
+
+
+def facts(init: str) -> Dict[str, Any]:
+    """When, what and on which machine; not whose."""
+    ask = lambda *words: subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()  # noqa: E731
+    models = [line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "revision": ask("git", "rev-parse", "--short=10", "HEAD"),
+        "is_clean": not ask("git", "status", "--porcelain", "--untracked-files=no"),
+        "version": ask(init, "--version").splitlines()[0],
+        "binary_bytes": os.path.getsize(init),
+        "machine": {
+            "processors": os.cpu_count(),
+            "model": models[0] if models else platform.machine(),
+            "kernel": platform.release().split("-")[0],
+            "memory_gib": round(memory / 2**30, 1),
+        },
+    }
+
+
+def keep(run: Dict[str, Any], name: Optional[str]) -> None:
+    stamp = run["at"][:19].replace(":", "").replace("T", "-")
+    path = RUNS / (f"{stamp}-{name}.json" if name else f"{stamp}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(run, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""What the kernel knows about a process."""
+
+import os
+import time
+from pathlib import Path
+from typing import Dict
+
+# The clock of the processor time of a whole process, by its number (clock_getcpuclockid(3)).
+CPUCLOCK_SCHED = 2
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process until now, in seconds, that of its former threads included."""
+    return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+
+
+def status(pid: int) -> Dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def threads(pid: int) -> int:
+    return int(status(pid)["Threads"])
+
+
+def peak_kib(pid: int) -> int:
+    """The most memory that was ever resident, in KiB."""
+    return int(status(pid)["VmHWM"].split()[0])
+
+
+def memory_kib(pid: int) -> Dict[str, int]:
+    """What is resident, and what of that nobody else has, in KiB."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {name: int(rest.split()[0]) for name, rest in (line.split(":", 1) for line in lines)}
+    return {"resident": sizes["Rss"], "private": sizes["Private_Clean"] + sizes["Private_Dirty"]}
+
+
+def switches(pid: int) -> int:
+    """How often the threads of a process were put on a processor. Threads that have ended are not counted."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            lines = Path(f"/proc/{pid}/task/{task}/status").read_text().splitlines()
+        except FileNotFoundError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return total

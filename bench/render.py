@@ -1,0 +1,151 @@
+"""docs/benchmarks.md, from the runs that were kept: each table shows the newest run that has its part."""
+
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import throughput
+
+INTRODUCTION = """# Benchmarks
+
+Rendered by `make bench` from `bench/runs/`, where the raw figures of each run are. Times differ from machine to machine and,
+where others work on the same one, from minute to minute: what is compared was measured in turns within one run, and the
+ratios are what counts. Who is better than ojs-init at something stays in the table.
+
+The **bare loop** is the least that a worker's HTTP can cost: a Rust program of the standard library alone (https: rustls), as
+many threads as jobs at once, one kept connection each, FETCH with count 1, ACK, and nothing else: no heartbeats, no retries,
+no worker of its own behind it. Behind ojs-init is an **echo worker**, which is done with each job at once; its own cost is
+not counted. The backend is the development server in release form, which has one thread.
+"""
+
+CPU_NOTE = """`CPU` is the processor time of ojs-init's process for each job. `pace` is its jobs/s over the bare loop's: with two
+processors the echo worker, the server and ojs-init share them. `name` is http to `localhost` instead of an address, `https`
+also goes to `localhost`. Medians of the rounds; threads and peak memory: the most of any.
+"""
+
+WAY_NOTE = """Dispatch: from the moment the server has FETCH's answer ready until the worker has read the frame. Report: from
+the moment the worker is about to write its answer until the server has read the ACK's head. For the bare loop, which is its own
+worker, the same without anything between. With many at once most of it is waiting for processors.
+"""
+
+PICKUP_NOTE = """From the enqueue's answer until the worker has the job, when nothing else is to be done. Everybody polls once a
+second; with `OJS_WAKE=auto` ojs-init listens to the backend's events where it has them and the version knows how.
+"""
+
+INIT_NOTE = """As process 1, medians; times in microseconds. From `tests/conformance`, which says what each line means.
+"""
+
+
+def write(root: Path, runs: Path) -> None:
+    found = [json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))]
+    found.sort(key=lambda run: run["at"])
+    tables: List[Tuple[str, str, str, Callable[[List[Any]], List[str]]]] = [
+        ("cpu", "What a job costs", CPU_NOTE, cpu),
+        ("way", "On the way", WAY_NOTE, way),
+        ("pickup", "Idle pick-up", PICKUP_NOTE, pickup),
+        ("end", "From the last answer to the exit", "", end),
+        ("idle", "Idle", "", idle),
+        ("memory", "Memory", "", memory),
+        ("init", "As an init", INIT_NOTE, init),
+    ]
+    page = [INTRODUCTION]
+    for part, heading, note, rows in tables:
+        run = next((run for run in reversed(found) if part in run["parts"]), None)
+        if run:
+            page.append(f"## {heading}\n\n`make bench ARGS='--only {part}'`, {origin(run, part)}\n")
+            if note:
+                page.append(note)
+            page.append("\n".join(rows(run["parts"][part]["rows"])) + "\n")
+    (root / "docs" / "benchmarks.md").write_text("\n".join(page))
+
+
+def origin(run: Dict[str, Any], part: str) -> str:
+    machine = run["machine"]
+    seconds = run["parts"][part]["seconds"]
+    binary = f"{run['version']} at {run['revision']}{'' if run['is_clean'] else ' with changes'}"
+    bytes_ = f"{run['binary_bytes']:,} bytes"
+    where = f"{machine['processors']} x {machine['model']}, Linux {machine['kernel']}"
+    return f"{run['at'][:10]}, {binary}, {bytes_}; {where}; {seconds} s, load before {run['parts'][part]['load_before']}."
+
+
+def table(head: List[str], rows: List[List[str]]) -> List[str]:
+    cells = lambda row: "| " + " | ".join(row) + " |"  # noqa: E731
+    return [cells(head), "|" + "---|" * len(head), *(cells(row) for row in rows)]
+
+
+def cpu(rows: List[Any]) -> List[str]:
+    head = ["jobs at once", "connections", "by", "envelope", "CPU, us a job", "bare loop", "times", "jobs/s", "bare loop"]
+    lines = []
+    for row in rows:
+        figures = throughput.summary(row)
+        lines.append(
+            [
+                f"{row['jobs']:,}",
+                str(row["connections"]),
+                row["scheme"],
+                "1 MiB" if row["is_large"] else "small",
+                f"{figures['cpu_us']:,.0f}",
+                f"{figures['bare_cpu_us']:,.0f}",
+                f"{figures['times']:.1f}",
+                f"{figures['jobs_s']:,.0f}",
+                f"{figures['bare_jobs_s']:,.0f}",
+                f"{figures['pace']:.2f}",
+                str(figures["threads"]),
+                f"{figures['peak_kib'] / 1024:.1f} MiB",
+            ]
+        )
+    return table([*head, "pace", "threads", "peak memory"], lines)
+
+
+def way(rows: List[Any]) -> List[str]:
+    lines = []
+    for row in rows:
+        for who, name in (("ojs_init", "ojs-init"), ("bare_loop", "bare loop")):
+            best = sorted(row[who], key=lambda one: one["dispatch_us"]["median"])[len(row[who]) // 2]
+            line = [str(row["jobs"]), name]
+            for what in ("dispatch_us", "report_us"):
+                line += [f"{best[what][part]:,.0f}" for part in ("median", "p90", "p99")]
+            lines.append(line)
+    head = ["jobs at once", "who", "dispatch, us: median", "p90", "p99", "report, us: median", "p90", "p99"]
+    return table(head, lines)
+
+
+def pickup(rows: List[Any]) -> List[str]:
+    lines = []
+    for row in rows:
+        settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
+        name = {"ojs_init": f"ojs-init, `{settings}`", "bare_loop": "bare loop"}[row["who"]]
+        lines.append([name, *(f"{row['pick_up_ms'][part]:,.1f}" for part in ("median", "p90"))])
+    return table(["who", "pick-up, ms: median", "p90"], lines)
+
+
+def end(rows: List[Any]) -> List[str]:
+    lines = [[f"{row['exit_ms'][part]:.1f}" for part in ("median", "p90")] for row in rows]
+    return table(["last ACK's answer to exit, ms: median", "p90"], lines)
+
+
+def idle(rows: List[Any]) -> List[str]:
+    lines = [
+        [
+            row["scheme"],
+            f"{row['wakeups_a_minute']:,.0f}",
+            f"{row['cpu_us_a_minute'] / 1000:,.1f}",
+            str(row["threads"]),
+            f"{row['resident']:,}",
+            f"{row['private']:,}",
+        ]
+        for row in rows
+    ]
+    head = ["by", "wakeups a minute", "CPU, ms a minute", "threads", "resident, KiB", "of it private, KiB"]
+    return table(head, lines)
+
+
+def memory(rows: List[Any]) -> List[str]:
+    lines = [[f"{row['jobs']:,}", *(f"{row[what]:,}" for what in ("resident", "private", "peak"))] for row in rows]
+    return table(["jobs done, 100 at once", "resident, KiB", "of it private, KiB", "peak, KiB"], lines)
+
+
+def init(rows: List[Any]) -> List[str]:
+    names = [name for name in rows[0] if name != "figure"]
+    show: Callable[[Optional[float]], str] = lambda value: "-" if value is None else f"{value:,.10g}"  # noqa: E731
+    return table(["figure", *names], [[row["figure"], *(show(row[name]) for name in names)] for row in rows])
