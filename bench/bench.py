@@ -50,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas between: {', '.join(PARTS)}")
     parser.add_argument("--jobs", help="only with so many jobs at once, with commas between; such a run is not kept")
     parser.add_argument("--rounds", type=int, default=3, help="how often ours and the bare loop take turns (3)")
+    parser.add_argument("--revision", help="what --init was built from, where that is not this working tree")
     parser.add_argument("--keep", help="keep the run in bench/runs under this name, whatever was left out")
     return parser.parse_args()
 
@@ -68,7 +69,7 @@ def main() -> int:
     built = Path(given.built)
     names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front")
     programs = Programs(given.init, *(str(built / name) for name in names))
-    run: Dict[str, Any] = {**facts(given.init), "rounds": given.rounds, "parts": {}}
+    run: Dict[str, Any] = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
     is_kept = given.keep or (wanted is None and given.rounds >= 3 and is_ours(given.init))
     failed = []
     for part in parts:
@@ -98,15 +99,15 @@ def is_ours(init: str) -> bool:
     return Path(init).resolve().is_relative_to(ROOT / os.environ.get("CARGO_TARGET_DIR", "target"))
 
 
-def facts(init: str) -> Dict[str, Any]:
+def facts(init: str, revision: Optional[str]) -> Dict[str, Any]:
     """When, what and on which machine; not whose."""
     ask = lambda *words: subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()  # noqa: E731
     models = [line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "revision": ask("git", "rev-parse", "--short=10", "HEAD"),
-        "is_clean": not ask("git", "status", "--porcelain", "--untracked-files=no"),
+        "revision": revision or ask("git", "rev-parse", "--short=7", "HEAD"),
+        "is_clean": bool(revision) or not ask("git", "status", "--porcelain", "--untracked-files=no", "src", "Cargo.lock"),
         "version": ask(init, "--version").splitlines()[0],
         "binary_bytes": os.path.getsize(init),
         "machine": {

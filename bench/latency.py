@@ -14,7 +14,7 @@ from processes import Backend, Failed, Programs, Scene, Way
 JOBS = 2_000
 
 # Jobs of one idle pick-up, and how far they are apart in seconds: more than a poll, so that each finds an idle worker.
-IDLE_JOBS = 20
+IDLE_JOBS = 15
 IDLE_GAP = (1.1, 1.9)
 
 # Ends of one measurement, jobs that are active then, and how long each takes, in milliseconds.

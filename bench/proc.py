@@ -29,10 +29,10 @@ def peak_kib(pid: int) -> int:
 
 
 def memory_kib(pid: int) -> Dict[str, int]:
-    """What is resident, and what of that nobody else has, in KiB."""
+    """What is resident, and what of that each process has for itself: what was written to, not what was read of the file, in KiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     sizes = {name: int(rest.split()[0]) for name, rest in (line.split(":", 1) for line in lines)}
-    return {"resident": sizes["Rss"], "private": sizes["Private_Clean"] + sizes["Private_Dirty"]}
+    return {"resident": sizes["Rss"], "private": sizes["Private_Dirty"]}
 
 
 def switches(pid: int) -> int:

@@ -15,7 +15,8 @@ ratios are what counts. Who is better than ojs-init at something stays in the ta
 The **bare loop** is the least that a worker's HTTP can cost: a Rust program of the standard library alone (https: rustls), as
 many threads as jobs at once, one kept connection each, FETCH with count 1, ACK, and nothing else: no heartbeats, no retries,
 no worker of its own behind it. Behind ojs-init is an **echo worker**, which is done with each job at once; its own cost is
-not counted. The backend is the development server in release form, which has one thread.
+not counted. ojs-init has its default settings, so it writes a record of each job to its log, here a file. The backend is the
+development server in release form, which has one thread.
 """
 
 CPU_NOTE = """`CPU` is the processor time of ojs-init's process for each job. `pace` is its jobs/s over the bare loop's: with two
@@ -32,6 +33,10 @@ PICKUP_NOTE = """From the enqueue's answer until the worker has the job, when no
 second; with `OJS_WAKE=auto` ojs-init listens to the backend's events where it has them and the version knows how.
 """
 
+MEMORY_NOTE = """Private is what each process has for itself (written to); the rest are pages of the file, which all containers of one
+image on a machine share.
+"""
+
 INIT_NOTE = """As process 1, medians; times in microseconds. From `tests/conformance`, which says what each line means.
 """
 
@@ -44,7 +49,7 @@ def write(root: Path, runs: Path) -> None:
         ("way", "On the way", WAY_NOTE, way),
         ("pickup", "Idle pick-up", PICKUP_NOTE, pickup),
         ("end", "From the last answer to the exit", "", end),
-        ("idle", "Idle", "", idle),
+        ("idle", "Idle", MEMORY_NOTE, idle),
         ("memory", "Memory", "", memory),
         ("init", "As an init", INIT_NOTE, init),
     ]

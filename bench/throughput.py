@@ -12,7 +12,7 @@ from processes import Backend, Failed, Programs, Scene
 LARGE_BYTES = 1_000_000
 
 # How long is measured, in seconds; the jobs before that are not counted. Longer, up to the second figure, until a job is done.
-WINDOW = 1.5
+WINDOW = 1.2
 LONGEST_WINDOW = 20.0
 
 # Longest time from the first job until each of those at once has had its turn, when what is measured begins; in seconds.
