@@ -10,30 +10,20 @@ use crate::config::Flags;
 pub enum CommandLine {
     /// Supervise a command.
     Run {
-        /// What the command line set.
         flags: Flags,
         /// Program and arguments, byte for byte; never empty.
         command: Vec<OsString>,
     },
     /// Say whether the configuration holds.
     ConfigCheck {
-        /// What the command line set.
         flags: Flags,
         /// Program and arguments that a start would be given; empty: not known.
         command: Vec<OsString>,
     },
     /// Show each effective value and its source.
-    ConfigShow {
-        /// What the command line set.
-        flags: Flags,
-    },
+    ConfigShow { flags: Flags },
     /// Ask the instance that runs for something.
-    Control {
-        /// What it is asked for.
-        order: Order,
-        /// What the command line set.
-        flags: Flags,
-    },
+    Control { order: Order, flags: Flags },
     /// Help, version or completions, for standard output; exit status 0.
     Print(String),
 }
@@ -53,7 +43,6 @@ pub enum Order {
     Prestop(PrestopWait),
     /// Show where it is and what everybody is doing.
     Status {
-        /// It is printed as JSON.
         as_json: bool,
         /// It is shown again and again, until the instance ends.
         watches: bool,
@@ -76,7 +65,6 @@ pub enum HealthOf {
 /// How long a preStop hook waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrestopWait {
-    /// It waits so long.
     For(Duration),
     /// It waits until no job is active.
     UntilIdle,

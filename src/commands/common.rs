@@ -25,9 +25,7 @@ pub type Places = Result<(Paths, Vec<String>), String>;
 /// What the user's terminal can do, or is wanted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
-    /// It shows colours.
     pub has_colour: bool,
-    /// It can be drawn on again.
     pub moves_cursor: bool,
 }
 

@@ -55,17 +55,11 @@ pub struct Row {
 /// Heading in the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The init itself.
     Init,
-    /// How COMMAND ends.
     Shutdown,
-    /// What the log says.
     Log,
-    /// The connection to the backend.
     Backend,
-    /// The worker and its jobs.
     Worker,
-    /// Health, files, signals to the worker.
     Operation,
 }
 

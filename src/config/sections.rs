@@ -26,7 +26,6 @@ macro_rules! sections {
     })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "the row of the key says what a field means")]
         pub struct $name { $($(#[$field_doc])* pub $field: $field_type,)* }
 
         impl $name {

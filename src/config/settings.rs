@@ -11,11 +11,9 @@ use super::values::{AnyValue, Value};
 /// A key that somebody set.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// The key.
     pub key: &'static Row,
     /// Its value, of the key's type.
     pub value: Arc<dyn AnyValue>,
-    /// Who set it.
     pub source: Source,
 }
 

@@ -18,7 +18,6 @@ pub enum Source {
         /// The line, counted from 1.
         line: usize,
     },
-    /// Nobody set it.
     Default,
 }
 

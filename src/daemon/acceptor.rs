@@ -28,9 +28,7 @@ pub trait Accepting: AsRawFd {
 /// What came of an attempt to take a connection.
 #[derive(Debug)]
 pub enum Next<C> {
-    /// A connection.
     Taken(C),
-    /// Nobody waits.
     Nobody,
     /// Whoever was next has given up meanwhile, and another one may follow.
     GoneAgain,

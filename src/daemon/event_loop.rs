@@ -58,7 +58,6 @@ pub type LaneAnswer = (CallId, Reply, Heard);
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Worker {
-    /// The pid of the worker.
     pub pid: Pid,
     /// What the lifecycle calls it.
     pub process: ProcessId,

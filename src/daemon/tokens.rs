@@ -24,23 +24,19 @@ const LAST_CLIENT: usize = FIRST_WORKER - 1;
 /// What the kernel tells us about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
-    /// The descriptor of our signals.
     Signals,
     /// The lanes: a request was answered.
     Lanes,
     /// The file with the token for the backend.
     TokenFile,
-    /// The worker socket: a worker connects.
     WorkerSocket,
     /// The listener of the health endpoints: somebody connects.
     ProbeListener,
-    /// The control socket: somebody connects.
     ControlSocket,
     /// The connection of a probe, in this slot.
     Probe(usize),
     /// A client of the control socket, in this slot.
     Client(usize),
-    /// A connection of the worker.
     Connection(HolderId),
     /// A process of the worker, by its number.
     Process(u64),

@@ -43,11 +43,9 @@ pub struct PlainOptions {
 pub enum PlainEvent {
     /// Somebody sent us this signal; never SIGCHLD.
     SignalArrived(Signal),
-    /// The child ended and was reaped.
     ChildEnded(Ended),
     /// Everything that had ended was reaped. Says whether we still have children, adopted ones included.
     Reaped {
-        /// Whether any child is left.
         children_left: bool,
     },
 }
@@ -66,16 +64,13 @@ pub enum PlainTimer {
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalTarget {
-    /// The child alone.
     Child,
-    /// The child's process group.
     Group,
 }
 
 /// Orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainEffect {
-    /// Send this signal.
     Send(Signal, SignalTarget),
     /// SIGTERM and SIGCONT to each child that has not had them yet.
     TerminateLeftovers,
@@ -93,11 +88,9 @@ pub enum PlainEffect {
 pub enum Remark {
     /// A stop signal started the clock.
     StopAsked(Signal, Duration),
-    /// This signal is configured to be dropped.
     Dropped(Signal),
     /// The child ended, others are still there and get this long.
     LeftoversFound(Duration),
-    /// The time is over: SIGKILL.
     DeadlineReached,
     /// SIGKILLed processes are still there: the kernel holds them. We leave without them.
     GaveUp,

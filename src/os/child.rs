@@ -53,12 +53,9 @@ pub enum SpawnError {
     NoProcess(io::Error),
     /// The user could not be changed; `step` names the system call.
     User {
-        /// The system call that failed.
         step: &'static str,
-        /// The error of that call.
         error: io::Error,
     },
-    /// The program could not be executed.
     Exec(io::Error),
 }
 

@@ -37,9 +37,7 @@ pub struct Directory(OwnedFd);
 /// Whose a directory is and who may do what in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
     /// Permission bits, with set-id and sticky.
     pub mode: u32,

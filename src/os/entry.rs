@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Invocation {
     /// The arguments, the program's name first.
     pub args: Vec<OsString>,
-    /// The environment, byte for byte.
     pub environ: Environ,
 }
 

@@ -13,7 +13,6 @@ pub enum Reaped {
     Process(Pid, Ended),
     /// There are children, but none has ended.
     NoneReady,
-    /// There is no child at all.
     NoChildren,
 }
 

@@ -24,7 +24,6 @@ const BACKLOG: i32 = 1024;
 pub enum SocketError {
     /// The kernel has no room for a path this long.
     PathTooLong {
-        /// The path.
         path: PathBuf,
         /// Its length in bytes.
         length: usize,
@@ -35,9 +34,7 @@ pub enum SocketError {
     Failed {
         /// The system call.
         step: &'static str,
-        /// The path of the socket.
         path: PathBuf,
-        /// The error of that call.
         error: io::Error,
     },
 }
@@ -161,7 +158,6 @@ pub struct Peer {
 /// A connection that was accepted.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The stream to talk over.
     pub stream: Stream,
     /// The user and the process at the other end.
     pub peer: Peer,
@@ -176,7 +172,6 @@ pub enum AcceptError {
     /// unless [`was_closed`](Self::Exhausted::was_closed). With an edge-triggered poll no event will come for it, so
     /// try again when something was closed, or by time.
     Exhausted {
-        /// What the kernel said.
         error: io::Error,
         /// Whether the descriptors ran out behind the connection, which was closed for that.
         was_closed: bool,

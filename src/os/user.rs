@@ -8,9 +8,7 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 /// Whom a child runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,

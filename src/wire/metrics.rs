@@ -21,13 +21,10 @@ const STATES: [WorkerState; 3] = [WorkerState::Running, WorkerState::Quiet, Work
 /// Everything that the metrics are made of.
 #[derive(Debug)]
 pub struct Observed<'a> {
-    /// The counters.
     pub metrics: &'a Metrics,
     /// How many of everything there are at this moment.
     pub snapshot: &'a Snapshot,
-    /// Records of the log that were dropped.
     pub log_records_dropped: u64,
-    /// The time.
     pub now: Moment,
 }
 

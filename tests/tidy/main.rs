@@ -7,6 +7,7 @@
 )]
 
 mod circles;
+mod documented;
 mod imports;
 mod table;
 

@@ -23,7 +23,6 @@ pub enum Mode {
 pub enum LogFormat {
     /// Lines for people.
     Text,
-    /// One JSON object a line.
     Json,
 }
 

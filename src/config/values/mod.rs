@@ -53,7 +53,6 @@ pub struct Notation {
     pub placeholder: &'static str,
     /// A text that every key of the type accepts: the sample file shows it.
     pub example: &'static str,
-    /// What is accepted.
     pub accepted: &'static str,
     /// Whether the flag may be given more than once, each time with a further value.
     pub repeats: bool,

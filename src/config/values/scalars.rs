@@ -107,9 +107,7 @@ impl Value for PathBuf {
 /// Which signals a row accepts.
 #[derive(Debug)]
 pub enum Signals {
-    /// Every signal.
     Any,
-    /// The signals that a process can handle.
     Catchable,
 }
 

@@ -34,9 +34,7 @@ pub struct Narrator {
     jobs: JobNarrator,
     /// What ended the worker, if the lifecycle has said so.
     ended_by: Option<Reason>,
-    /// The records about the end.
     last_words: LastWords,
-    /// The records about requests that failed.
     outages: OutageNarrator,
     /// What the backend's answers say.
     pub answers: Answers,

@@ -31,7 +31,6 @@ pub struct Failed<'a> {
 /// Tells of the backend when it is not as it should be.
 #[derive(Debug, Default)]
 pub struct OutageNarrator {
-    /// Where the backend is.
     url: String,
     /// An outage goes on, and a person was told.
     is_away: bool,

@@ -43,7 +43,6 @@ const CUT: char = '…';
 pub enum Severity {
     /// One of the usual levels.
     Usual(Level),
-    /// We cannot go on.
     Fatal,
 }
 
@@ -122,9 +121,7 @@ impl RecordAbout {
 /// What an attribute can be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attribute {
-    /// A text.
     Text(String),
-    /// A number.
     Number(u64),
 }
 
@@ -223,13 +220,10 @@ impl RecordFields {
 /// Everything that a record is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// The time of the record.
     pub at: jiff::Timestamp,
-    /// How bad it is that this happened.
     pub severity: Severity,
     /// The message, for a person.
     pub message: &'a str,
-    /// The attributes, for a program.
     pub fields: &'a RecordFields,
     /// The present incarnation's name, if there was one yet.
     pub worker: Option<&'a str>,
@@ -431,11 +425,8 @@ const TEXT_BYTES: usize = RECORD_BYTES - 64;
 /// A record that is put together in one place and said in another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its level.
     pub level: Level,
-    /// Its message.
     pub message: String,
-    /// The attributes of the record.
     pub fields: RecordFields,
     /// We cannot go on: worse than any level.
     pub is_fatal: bool,

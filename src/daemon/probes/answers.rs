@@ -26,7 +26,6 @@ const METRICS_STAY: Duration = Duration::from_secs(1);
 pub struct ProbeContext<'a> {
     /// The machine, which knows how the worker is.
     pub machine: &'a Lifecycle,
-    /// The counters.
     pub metrics: &'a Metrics,
     /// The log, which counts the records that it drops.
     pub log: &'a LogHandle,

@@ -37,25 +37,20 @@ pub enum LinkProgress {
     Open,
     /// It has its response, and is closed soon.
     Answered,
-    /// The connection is over.
     Over,
 }
 
 /// Where a client comes from, as far as one may be told from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// An IPv4 address.
     V4([u8; 4]),
-    /// An IPv6 network of 64 bits.
     V6([u16; 4]),
 }
 
 /// The connection of one probe.
 #[derive(Debug)]
 pub struct ProbeLink {
-    /// The socket.
     pub stream: TcpStream,
-    /// From where it comes.
     pub origin: Origin,
     stage: Stage,
     /// There may be something to do: the kernel tells only once.

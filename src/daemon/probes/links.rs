@@ -38,7 +38,6 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ProbeLinks {
     acceptor: Acceptor<TcpListener>,
-    /// The connections, by their slots.
     links: BTreeMap<usize, ProbeLink>,
     deadlines: Timers<Due>,
     answers: ProbeAnswers,
@@ -47,7 +46,6 @@ pub struct ProbeLinks {
 /// What has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// The connection in this slot.
     Connection(usize),
     /// The next attempt to accept, where there was no room.
     Accept,

@@ -39,16 +39,13 @@ pub enum Unusable {
     Failed {
         /// What was being done to the path.
         step: &'static str,
-        /// The path.
         path: PathBuf,
-        /// What the kernel said.
         error: io::Error,
     },
     /// It is a symbolic link, which may lead elsewhere tomorrow.
     Link(PathBuf),
     /// It belongs to somebody who is neither we nor root, and who could replace what is in it.
     Foreign {
-        /// The directory.
         path: PathBuf,
         /// The user whom it belongs to.
         uid: u32,
@@ -64,7 +61,6 @@ pub enum Unusable {
     },
     /// The path of a socket in it would be longer than the kernel takes.
     TooLong {
-        /// The path.
         path: PathBuf,
         /// Its length in bytes.
         length: usize,

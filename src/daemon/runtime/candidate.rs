@@ -23,7 +23,6 @@ pub(in crate::daemon) const MOST_LOOKED_AT: usize = 1024;
 /// A place where the runtime directory may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The directory.
     pub path: PathBuf,
     /// Whether to make it where it is missing.
     pub make: bool,

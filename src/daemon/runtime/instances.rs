@@ -29,7 +29,6 @@ const MOST_REASONS: usize = 16;
 pub struct Instance {
     /// Its runtime directory.
     pub path: PathBuf,
-    /// Its pid.
     pub pid: Pid,
     /// The connection to its control socket.
     pub stream: Stream,

@@ -66,9 +66,7 @@ impl ReadBudget {
 #[derive(Debug)]
 pub struct WorkerLink {
     id: HolderId,
-    /// The process that opened the connection.
     pub process: ProcessId,
-    /// The socket.
     pub stream: Stream,
     reader: FrameReader,
     max_frame: usize,
@@ -86,7 +84,6 @@ pub struct WorkerLink {
 pub enum Link {
     /// There may be more.
     Open,
-    /// The connection is over.
     Closed,
 }
 

@@ -38,7 +38,6 @@ pub enum Written {
     Some,
     /// More would wait than may: nothing of the last frame was taken.
     Overflow,
-    /// The other end is closed.
     Closed,
 }
 

@@ -10,13 +10,10 @@ use crate::lifecycle::api::words::WorkerState;
 /// What an operator is answered. How it is spelled is the business of `wire::control`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperatorAnswer {
-    /// What became of the request.
     pub taken: Disposition,
     /// What the worker and the backend are told about where we are.
     pub state: WorkerState,
-    /// Where we are.
     pub phase: Phase,
-    /// Jobs that are active.
     pub active: usize,
     /// In terminate: the time to the stop phase, in the stop phase that to the exit. Before terminate: the longest that
     /// a drain could last, but only when the orchestrator's clock runs.
@@ -28,7 +25,6 @@ pub struct OperatorAnswer {
 pub enum ShownToOperator {
     /// Where we are and what everybody is doing.
     Status(Box<Status>),
-    /// The answer to a probe.
     Health(Probe, Health),
 }
 

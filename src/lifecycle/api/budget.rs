@@ -81,7 +81,6 @@ impl Budget {
 /// Who set the orchestrator's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitSource {
-    /// The configuration.
     Configured,
     /// Only the grace period is known: GS 6.3's distance on top.
     Assumed,

@@ -12,80 +12,48 @@ use crate::lifecycle::api::words::WorkerState;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Worker protocol 3.1.
-    Register {
-        /// Who.
-        worker: WorkerId,
-    },
+    Register { worker: WorkerId },
     /// Worker protocol 4.2.
     Heartbeat {
-        /// Who.
         worker: WorkerId,
-        /// In which state.
         state: WorkerState,
         /// The jobs whose reservations to extend.
         active: Vec<JobId>,
         /// By how much, from now.
         visibility: Duration,
-        /// How to spell it.
         form: HeartbeatForm,
     },
     /// Worker protocol 6.2.
     Fetch {
-        /// Who.
         worker: WorkerId,
         /// Most jobs to bring, at least 1.
         count: u32,
         /// How long they shall be reserved, from now.
         visibility: Duration,
-        /// How to spell it.
         form: FetchForm,
     },
-    /// The job is done.
     Ack {
-        /// Who.
         worker: WorkerId,
-        /// Which.
         job: JobId,
-        /// With this result.
         result: Option<Text>,
         /// In the form of the bare schema: the backend refused the full one (requirements C-24).
         is_bare: bool,
     },
-    /// The job failed.
     Fail {
-        /// Who.
         worker: WorkerId,
-        /// Which.
         job: JobId,
-        /// How.
         error: JobError,
         /// In the form of the bare schema: the backend refused the full one (requirements C-05).
         is_bare: bool,
     },
     /// The job goes back, unprocessed.
-    Requeue {
-        /// Who.
-        worker: WorkerId,
-        /// Which.
-        job: JobId,
-        /// Why.
-        reason: Text,
-    },
+    Requeue { worker: WorkerId, job: JobId, reason: Text },
     /// What is this job's state?
-    GetJob {
-        /// Which.
-        job: JobId,
-    },
+    GetJob { job: JobId },
     /// Progress extension 5.
-    Progress {
-        /// Which.
-        job: JobId,
-        /// How far.
-        progress: Progress,
-    },
+    Progress { job: JobId, progress: Progress },
     /// Durable execution extension 4.
     Checkpoint {
-        /// Which.
         job: JobId,
         /// What to save.
         state: Text,
@@ -93,12 +61,7 @@ pub enum Call {
     /// What kind of backend is it (HTTP binding 21)?
     Manifest,
     /// Worker protocol 3.4.
-    Deregister {
-        /// Who.
-        worker: WorkerId,
-        /// How.
-        way: Farewell,
-    },
+    Deregister { worker: WorkerId, way: Farewell },
 }
 
 /// What became of a request to the backend.
@@ -112,7 +75,6 @@ pub enum Reply {
         /// two heartbeats, whatever anybody wants.
         longest_interval: Option<Duration>,
     },
-    /// The heartbeat was accepted.
     HeartbeatOk {
         /// The severest of what `state` and `directive` said (requirements C-09).
         directive: Option<Directive>,
@@ -125,7 +87,6 @@ pub enum Reply {
     Accepted,
     /// A look at a job.
     JobSeen(JobView),
-    /// What kind of backend it is.
     Manifest(BackendTraits),
     /// It did not, or we do not know.
     Failed(Failure),
@@ -177,10 +138,7 @@ pub enum Failure {
     /// The answer is that something went wrong there (500, 502 and the like): it may have been carried out.
     ServerError,
     /// The backend has not done it and may do it later (429, 503).
-    RetryLater {
-        /// When to come back.
-        retry_after: Option<Duration>,
-    },
+    RetryLater { retry_after: Option<Duration> },
     /// It was sent somewhere else (301, 307, 308 and the like), and no redirect is followed: not done.
     Redirected,
     /// The backend does not accept our credentials (401, 403).

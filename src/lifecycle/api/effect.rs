@@ -34,9 +34,7 @@ pub enum Effect {
     Close(HolderId, &'static str),
     /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest.
     CallBackend {
-        /// Its number.
         id: CallId,
-        /// What to ask.
         call: Call,
         /// When we stop waiting.
         give_up: Moment,

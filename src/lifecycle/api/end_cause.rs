@@ -15,11 +15,8 @@ const MOST_NAME_CHARS: usize = 100;
 pub enum EndCause {
     /// A handler did not stop working on this job within the grace (`worker.timeout_grace`).
     Hung {
-        /// The job.
         job: Arc<Subject>,
-        /// Why it was told to stop.
         told: CancelReason,
-        /// The grace.
         grace: Duration,
     },
     /// Three pings were not answered.

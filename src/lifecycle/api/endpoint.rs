@@ -5,25 +5,16 @@ use crate::lifecycle::api::call::Call;
 /// What a request to the backend asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {
-    /// Registration.
     Register,
-    /// A heartbeat.
     Heartbeat,
-    /// FETCH.
     Fetch,
-    /// ACK.
     Ack,
     /// FAIL, and giving back.
     Nack,
-    /// A look at a job.
     Info,
-    /// Progress.
     Progress,
-    /// A checkpoint.
     Checkpoint,
-    /// What kind of backend it is.
     Manifest,
-    /// Goodbye.
     Deregister,
 }
 
@@ -32,7 +23,6 @@ pub enum Endpoint {
 pub enum Lane {
     /// Those that say who is there.
     Beat,
-    /// FETCH.
     Fetch,
     /// Outcomes, and the looks that they may need.
     Report,
@@ -43,7 +33,6 @@ pub enum Lane {
 /// What there is to read of the answer to a request that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerSize {
-    /// Some fields.
     Fields,
     /// Jobs, each with its envelope.
     Jobs,

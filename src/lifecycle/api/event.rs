@@ -23,9 +23,7 @@ pub enum Event {
     OperatorLeft(ClientId),
     /// The worker was started; `worker` is the new incarnation's name.
     WorkerStarted {
-        /// Its process.
         process: ProcessId,
-        /// Its name.
         worker: WorkerId,
     },
     /// There is no worker.
@@ -33,7 +31,6 @@ pub enum Event {
     /// Since the worker's start the kernel has killed so many processes of this container because memory ran out. Comes
     /// right before the end of a worker that may be one of them.
     MemoryRanOut(u64),
-    /// The worker ended and was reaped.
     WorkerEnded(Ended),
     /// Everything that had ended was reaped.
     Reaped {
@@ -42,19 +39,15 @@ pub enum Event {
     },
     /// Somebody is there who may get jobs. When its process is gone already, `ProcessGone` follows.
     HolderCame {
-        /// Its number.
         holder: HolderId,
         /// The process behind it; none for one that belongs to the worker's own.
         process: Option<ProcessId>,
-        /// What can be expected of it.
         manners: Manners,
     },
     /// The process of a holder that came without one of its own is known by now, and is another than the worker's. When it is
     /// gone already, `ProcessGone` follows.
     HolderRuns {
-        /// Which holder.
         holder: HolderId,
-        /// The process that does its work.
         process: ProcessId,
     },
     /// A frame came in.
@@ -96,7 +89,6 @@ pub enum OperatorRequest {
     Wait {
         /// Also when no job is active.
         until_idle: bool,
-        /// The time.
         most: Duration,
     },
     /// Nothing; where we are and what everybody is doing is shown at once.

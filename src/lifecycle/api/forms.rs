@@ -35,7 +35,6 @@ pub enum FetchForm {
     /// With the worker and the visibility timeout: what the public backends take.
     #[default]
     Full,
-    /// Without the visibility timeout.
     WithoutVisibility,
     /// The queues and the count.
     Bare,

@@ -11,54 +11,40 @@ use crate::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
 pub enum FromWorker {
     /// It takes jobs, on these conditions.
     Ready(Ready),
-    /// The job is done.
     Ack {
-        /// Which.
         job: JobId,
         /// Its result, as JSON.
         result: Option<Text>,
     },
-    /// The job failed.
     Fail {
-        /// Which.
         job: JobId,
-        /// How.
         error: JobError,
     },
     /// The job was not processed and shall go to somebody else.
     Release {
-        /// Which.
         job: JobId,
-        /// Why.
         reason: Option<Text>,
     },
-    /// How far the job is.
     Progress {
-        /// Which.
         job: JobId,
-        /// How far.
         progress: Progress,
     },
     /// Where the next attempt shall go on.
     Checkpoint {
-        /// Which.
         job: JobId,
         /// What to save, as JSON.
         state: Text,
     },
     /// The handler is alive.
     Heartbeat {
-        /// Which.
         job: JobId,
     },
-    /// The answer to a ping.
     Pong {
         /// Which ping.
         id: u64,
     },
     /// Nothing that we understand.
     Garbage {
-        /// What is wrong with it.
         code: ErrorCode,
         /// The same for a person.
         message: Text,
@@ -136,10 +122,8 @@ pub enum ToWorker {
     Hello {
         /// Our name towards the backend.
         worker: WorkerId,
-        /// The state that we are in.
         state: WorkerState,
     },
-    /// A job to process.
     Job {
         /// The envelope.
         envelope: Text,
@@ -148,36 +132,24 @@ pub enum ToWorker {
     },
     /// The state changed.
     Lifecycle {
-        /// To this.
         state: WorkerState,
-        /// Because of this.
         reason: Reason,
         /// In terminate: the time until the stop phase.
         remaining: Option<Duration>,
     },
-    /// Stop working on a job.
     Cancel {
-        /// Which.
         job: JobId,
-        /// Why.
         reason: CancelReason,
         /// Time to answer.
         grace: Duration,
     },
     /// The backend accepted it.
-    Ok {
-        /// The job.
-        job: JobId,
-        /// What about it.
-        about: About,
-    },
+    Ok { job: JobId, about: About },
     /// A frame was refused, by us or by the backend.
     Error {
-        /// Why.
         code: ErrorCode,
         /// The same for a person.
         message: Text,
-        /// The job that it is about.
         job: Option<JobId>,
     },
     /// Are you there?

@@ -15,7 +15,6 @@ pub struct JobError {
     pub kind: Option<Text>,
     /// For a person.
     pub message: Text,
-    /// Whether another attempt may help.
     pub retryable: bool,
     /// A JSON object.
     pub details: Option<Text>,
@@ -26,7 +25,6 @@ pub struct JobError {
 /// A job as a FETCH brought it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delivery {
-    /// What it is.
     pub subject: Arc<Subject>,
     /// The whole envelope on one line, otherwise byte for byte as the backend sent it.
     pub envelope: Text,
@@ -43,7 +41,6 @@ pub struct Delivery {
 /// What a job is, for everybody who speaks of it: the log, metrics, an operator. Nothing of what it is given to work on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// Its name.
     pub id: JobId,
     /// What kind of work it is.
     pub kind: Text,
@@ -51,7 +48,6 @@ pub struct Subject {
     pub queue: Text,
     /// The attempt's number as the backend counts.
     pub attempt: Option<u64>,
-    /// How many attempts there may be.
     pub max_attempts: Option<u64>,
     /// The W3C trace context that it was enqueued in (`meta.traceparent`), where there is one that can be read.
     pub trace: Option<Trace>,
@@ -94,11 +90,9 @@ impl Reservation {
 /// A job as the backend shows it to someone who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobView {
-    /// Its state.
     pub state: JobState,
     /// Who holds it, where the backend shows that.
     pub worker: Option<WorkerId>,
-    /// Which reservation it is.
     pub reservation: Reservation,
 }
 
@@ -107,9 +101,7 @@ pub struct JobView {
 pub enum JobState {
     /// Somebody is working on it.
     Active,
-    /// It was cancelled.
     Cancelled,
-    /// It is done.
     Completed,
     /// It is there, in another state.
     Elsewhere,

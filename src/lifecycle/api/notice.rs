@@ -21,30 +21,23 @@ use crate::lifecycle::api::worker_end::{Manner, StillThere, WorkerEnd};
 pub enum Notice {
     /// The state changed.
     StateChanged {
-        /// To this.
         state: WorkerState,
-        /// Because of this.
         reason: Reason,
     },
     /// A signal or request changes nothing here, for this reason.
     Stayed {
-        /// What it was.
         what: Reason,
-        /// Why nothing happens.
         why: &'static str,
     },
     /// A signal that came so soon after a stop signal that it belongs to it.
     SameRequest(Reason, Duration),
-    /// The drain began.
     DrainBegan {
-        /// Jobs that are active.
         active: usize,
         /// The longest that they get.
         left: Duration,
     },
     /// Still draining (GS-R003).
     Draining {
-        /// Jobs that are active.
         active: usize,
         /// The longest that they get from now on.
         left: Duration,
@@ -70,9 +63,7 @@ pub enum Notice {
     WorkerEnded(WorkerEnd, Manner),
     /// It was ended by us: its own process, or one of its processes with this consequence.
     WorkerWasEnded {
-        /// How it ended.
         end: WorkerEnd,
-        /// Why we did that.
         cause: EndCause,
     },
     /// It left processes behind: they get this long to end.
@@ -83,13 +74,10 @@ pub enum Notice {
     TooManyRestarts,
     /// No process could be had; trying again.
     StartPostponed,
-    /// It has not said ready in time.
     NotReady,
     /// A holder takes jobs from here on.
     HolderReady {
-        /// Which.
         holder: HolderId,
-        /// At most this many.
         concurrency: u32,
         /// Its client library.
         client: Option<Text>,
@@ -98,9 +86,7 @@ pub enum Notice {
     Capacity(CapacityNews),
     /// A process is ended, for this reason.
     EndingProcess {
-        /// Which.
         process: ProcessId,
-        /// Why.
         cause: EndCause,
         /// Jobs that it holds.
         jobs: usize,
@@ -111,16 +97,13 @@ pub enum Notice {
     HandedOver(Arc<Subject>, HolderId),
     /// Its outcome goes to the backend for the first time.
     OutcomeSent {
-        /// The job.
         job: Arc<Subject>,
-        /// What becomes of it.
         end: JobEnd,
         /// Since it was given to the worker.
         took: Duration,
     },
     /// Its outcome was accepted by the backend.
     Settled {
-        /// The job.
         job: Arc<Subject>,
         /// What the backend has of it.
         outcome: Outcome,
@@ -147,20 +130,16 @@ pub enum Notice {
     TimedOut(Arc<Subject>, Option<Duration>),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
-    /// No holder takes its type.
     NoHandler {
-        /// The job.
         job: Arc<Subject>,
         /// How long it waits for one that does; none where it holds the last free credit, and is failed at once.
         waits: Option<Duration>,
     },
-    /// A request to the backend failed.
     CallFailed {
         /// Which kind.
         what: &'static str,
         /// About which job, if it is about one.
         job: Option<Arc<Subject>>,
-        /// How.
         failure: Failure,
         /// When it is tried again, if it is.
         retry_in: Option<Duration>,
@@ -179,16 +158,13 @@ pub enum Notice {
     FetchForm(FetchForm),
     /// The heartbeat interval that was configured is too long for the backend.
     HeartbeatIntervalCut {
-        /// What was configured.
         configured: Duration,
-        /// What is used.
         used: Duration,
     },
     /// The backend cannot be reached, or does not answer as a backend: the first request that met this has just failed.
     BackendIsAway(Outage),
     /// So it still is. Said once a minute.
     BackendIsStillAway(Outage),
-    /// It is there again.
     BackendIsBack(Outage),
     /// It came and went within a minute, and nobody was told each time.
     BackendIsUnsteady {

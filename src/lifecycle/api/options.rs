@@ -46,9 +46,7 @@ pub struct Options {
     pub term_delay: Duration,
     /// Whether a SIGTSTP starts the orchestrator's clock when a SIGTERM follows: the preStop hook of GS 8.1.
     pub tstp_starts_clock: bool,
-    /// What SIGINT means.
     pub sigint: StopSignal,
-    /// What SIGQUIT means.
     pub sigquit: StopSignal,
     /// Signals for a worker that knows no protocol.
     pub signals: TransitionSignals,
@@ -77,7 +75,6 @@ pub enum Restart {
     Hung,
     /// Then, and when its status was not 0.
     OnFailure,
-    /// Always.
     Always,
 }
 
@@ -88,7 +85,6 @@ pub enum StopSignal {
     Graceful,
     /// The stop phase now.
     Stop,
-    /// Exit at once.
     Exit,
 }
 
@@ -106,9 +102,7 @@ pub struct TransitionSignals {
 /// What the last heartbeat says (`backend.final_state`): the documents name two words (requirements C-04).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinalState {
-    /// `terminate`.
     Terminate,
-    /// `terminated`.
     Terminated,
     /// One after the other; the second one only if the first was answered in time.
     Both,
@@ -119,6 +113,5 @@ pub enum FinalState {
 pub enum Leftovers {
     /// FAIL, retryable.
     Fail,
-    /// Back into its queue.
     Requeue,
 }

@@ -13,11 +13,7 @@ pub enum Outcome {
         result: Option<Text>,
     },
     /// It failed: FAIL.
-    Failed {
-        /// How it failed.
-        error: JobError,
-    },
-    /// It is given back.
+    Failed { error: JobError },
     Requeued {
         /// Why it is given back.
         reason: Text,
@@ -55,11 +51,8 @@ impl Outcome {
 /// What became of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobEnd {
-    /// The backend has its ACK.
     Acked,
-    /// The backend has its FAIL.
     Failed,
-    /// It was given back.
     Requeued,
     /// The backend was told nothing: it waits for its visibility timeout.
     Left,

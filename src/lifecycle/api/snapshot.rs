@@ -32,15 +32,11 @@ pub struct Snapshot {
     pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
     pub free_credit: usize,
-    /// Whether the worker runs.
     pub worker_is_alive: bool,
-    /// Time between two heartbeats.
     pub heartbeat_interval: Duration,
-    /// When terminate began.
     pub terminating_since: Option<Moment>,
     /// When the stop phase begins at the latest; set in terminate until it does.
     pub stop_by: Option<Moment>,
-    /// Jobs that the shutdown has cut off.
     pub cut_off: usize,
     /// When we are gone at the latest; set from terminate on.
     pub exit_by: Option<Moment>,

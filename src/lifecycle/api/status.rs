@@ -28,9 +28,7 @@ pub struct Status {
     pub not_shown: usize,
     /// What comes right after this, when that is the end.
     pub ending: Option<Ending>,
-    /// The worker's process.
     pub worker: WorkerStatus,
-    /// The conversation with the backend.
     pub backend: BackendStatus,
 }
 
@@ -59,11 +57,9 @@ pub enum Ending {
 /// One job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobStatus {
-    /// What it is.
     pub subject: Arc<Subject>,
     /// Since it was claimed.
     pub age: Duration,
-    /// Where it is.
     pub place: JobPlace,
     /// It was told to stop, or its reservation is lost.
     pub is_cancelled: bool,

@@ -16,15 +16,10 @@ pub enum WorkerState {
 /// What made the state change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// SIGTERM.
     Sigterm,
-    /// SIGINT.
     Sigint,
-    /// SIGQUIT.
     Sigquit,
-    /// SIGTSTP.
     Sigtstp,
-    /// SIGCONT.
     Sigcont,
     /// The backend said so.
     Server,
@@ -63,21 +58,15 @@ pub enum CancelReason {
     Timeout,
     /// Somebody cancelled it at the backend.
     Cancelled,
-    /// The reservation is lost.
     Lost,
 }
 
 /// Which frame of a worker an `ok` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum About {
-    /// ack
     Ack,
-    /// fail
     Fail,
-    /// release
     Release,
-    /// progress
     Progress,
-    /// checkpoint
     Checkpoint,
 }

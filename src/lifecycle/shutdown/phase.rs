@@ -32,11 +32,9 @@ pub enum Trigger {
     Abandon,
     /// The worker ended by itself and will not be started again.
     WorkerLost,
-    /// The pause before the drain is over.
     DelayOver,
     /// No job is active and no FETCH is on its way.
     Drained,
-    /// The jobs have had their time.
     DeadlineReached,
     /// Everything that we wanted to do before the exit is done, or its time is over.
     Done,

@@ -20,7 +20,6 @@ pub(in crate::lifecycle) struct Shutdown {
     tstps: VecDeque<Moment>,
     /// When the last preStop hook ran: its clock counts when that of the first comes to nothing.
     last_prestop: Option<Moment>,
-    /// SIGTERM, SIGINT and SIGQUIT so far.
     stop_signals: StopSignals,
     /// Who did not wait for the deadline.
     forced: Option<Force>,
@@ -28,23 +27,19 @@ pub(in crate::lifecycle) struct Shutdown {
     skips_cancel_grace: bool,
     /// Somebody asked for the end; else the worker ended by itself.
     is_asked: bool,
-    /// The last heartbeat was sent.
     has_beaten_last: bool,
     /// The word `terminated` was sent after it.
     has_said_terminated: bool,
     /// What started it.
     reason: Reason,
-    /// When it started.
     began: Option<Moment>,
     /// The drain that was planned then, or what a clock that started later has left of it.
     granted: Duration,
-    /// When SIGKILL went out last.
     killed_at: Option<Moment>,
     /// How many active jobs the log knows of, and since when.
     logged: Option<(usize, Moment)>,
     /// The exit status of a third signal.
     abandoned_with: Option<u8>,
-    /// Jobs that were cut off.
     cut_off: usize,
     /// Finished jobs whose ACK the backend never took.
     unreported: usize,
@@ -65,9 +60,7 @@ pub(in crate::lifecycle) struct Shutdown {
 pub(in crate::lifecycle) struct QuietBy {
     /// A signal, or a person on the control socket.
     pub(in crate::lifecycle) operator: bool,
-    /// The backend.
     pub(in crate::lifecycle) server: bool,
-    /// The orchestrator's preStop hook.
     pub(in crate::lifecycle) prestop: bool,
 }
 

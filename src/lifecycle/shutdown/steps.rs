@@ -9,12 +9,10 @@ use crate::lifecycle::shutdown::timeouts::{LAST_WORD, OPERATOR_LEAVE_LIMIT, UNDO
 /// The steps of the end game and of the stop phase, in their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StopStep {
-    /// Not there yet.
     #[default]
     NotYet,
     /// Jobs are cancelled; their handlers may answer.
     Cancel,
-    /// The worker is asked to end.
     Ask,
     /// Who asked for something on the control socket, and has the answer, may leave before the SIGKILL.
     BeforeKill,
@@ -22,7 +20,6 @@ pub enum StopStep {
     Kill,
     /// Outcomes go out.
     Report,
-    /// The last heartbeat.
     FinalHeartbeat,
     /// The last word.
     Deregister,
@@ -57,7 +54,6 @@ pub enum StepTrigger {
     StopBegins,
     /// What the step waits for has happened.
     Done,
-    /// The time of the step is over.
     TimeOver,
     /// Somebody asked again: nobody gets a cancel grace any more.
     NoGrace,

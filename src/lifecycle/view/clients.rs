@@ -19,7 +19,6 @@ pub(super) enum Client {
     Answered,
     /// It has its answer, and is shown the end as well.
     Watching,
-    /// It waits.
     Waiting {
         /// For the moment when no job is active; otherwise for its time to be over.
         until_idle: bool,

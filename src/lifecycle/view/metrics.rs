@@ -124,7 +124,6 @@ pub struct Metrics {
     requests: BTreeMap<(Endpoint, StatusLabel), u64>,
     /// When the backend last accepted a heartbeat; the start, before it has.
     heartbeat_at: Moment,
-    /// Heartbeats that it did not accept.
     pub heartbeats_failed: u64,
     /// Jobs that are done and whose result the backend did not take.
     pub results_dropped: u64,

@@ -41,9 +41,7 @@ pub struct Identity {
     pub pid: u32,
     /// Highest priority first; never empty.
     pub queues: Vec<String>,
-    /// Most jobs active at once.
     pub concurrency: u32,
-    /// Labels of this worker.
     pub labels: Vec<String>,
     /// When we started, in the form of RFC 3339.
     pub started_at: String,
@@ -52,13 +50,9 @@ pub struct Identity {
 /// How a request is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// GET changes nothing.
     Get,
-    /// POST does something.
     Post,
-    /// PUT sets something.
     Put,
-    /// DELETE removes something.
     Delete,
 }
 
@@ -76,7 +70,6 @@ impl fmt::Display for Method {
 /// One HTTP request, without what every request has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// The method.
     pub method: Method,
     /// Where, below the base URL.
     pub path: String,

@@ -9,7 +9,6 @@ pub const MAX_HEADERS: usize = 64;
 /// What the head of a request says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// The method, as it is spelled.
     pub method: &'a str,
     /// The path, without a query.
     pub path: &'a str,

@@ -26,7 +26,6 @@ pub enum ProbePath {
     Probe(Probe),
     /// Where it is and what everybody is doing.
     Status,
-    /// The counters.
     Metrics,
 }
 
@@ -46,7 +45,6 @@ pub enum ProbeRefusal {
     Malformed,
     /// Its head has more than [`MAX_HEAD`] bytes, or too many lines.
     TooLarge,
-    /// There is nothing at this path.
     NotFound,
     /// There is, but not for this method.
     MethodNotAllowed,

@@ -32,7 +32,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 pub struct NoRequest {
     /// The reason as a word that stays the same.
     pub code: &'static str,
-    /// The reason for a person.
     pub message: String,
 }
 
@@ -159,15 +158,12 @@ pub fn encode_refusal(refusal: &NoRequest) -> Vec<u8> {
 pub struct ControlReply {
     /// Whether the request was taken, or all was so already.
     pub is_ok: bool,
-    /// Whether anything changed.
     pub has_changed: bool,
     /// Where the instance is: one of the names of the phases.
     pub phase: String,
-    /// Jobs that are active.
     pub active: u64,
     /// See [`OperatorAnswer::left`].
     pub left: Option<Duration>,
-    /// Why the request was not taken.
     pub message: String,
 }
 

@@ -38,11 +38,8 @@ const UNPRINTABLE: char = '\u{fffd}';
 /// The screen that is drawn on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
-    /// How many columns it has.
     pub width: usize,
-    /// How many lines it has.
     pub height: usize,
-    /// Whether colours may be used.
     pub has_colour: bool,
 }
 

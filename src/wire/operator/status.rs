@@ -32,7 +32,6 @@ pub struct InstanceInfo {
     pub program: String,
     /// The backend, without user and password.
     pub url: String,
-    /// The queues that jobs are taken from.
     pub queues: Vec<String>,
     /// What we told the backend of ourselves.
     pub labels: Vec<String>,

@@ -56,13 +56,10 @@ pub struct StatusReply {
     pub jobs: Vec<JobReport>,
     /// Active jobs that are not among `jobs`.
     pub jobs_not_shown: u64,
-    /// Queues that jobs are taken from.
     pub queues: Vec<String>,
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
-    /// The worker's process.
     pub worker: WorkerReport,
-    /// The conversation with the backend.
     pub backend: BackendReport,
     /// Records of the log that standard error was too slow for.
     pub log_records_dropped: u64,
@@ -72,12 +69,10 @@ pub struct StatusReply {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobReport {
-    /// The job's id.
     pub id: String,
     /// What kind of work it is.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The queue that it came from.
     pub queue: String,
     /// Which attempt it is, where the backend says so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +92,6 @@ pub struct JobReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkerReport {
-    /// The program, without arguments.
     pub program: String,
     /// The worker's pid; none while it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +107,6 @@ pub struct WorkerReport {
     /// The time until the next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts_in_ms: Option<u64>,
-    /// Open connections.
     pub connections: u64,
     /// Open connections that have said ready.
     pub ready: u64,
@@ -125,7 +118,6 @@ pub struct WorkerReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackendReport {
-    /// The backend's address.
     pub url: String,
     /// The name that the worker has at the backend.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,7 +127,6 @@ pub struct BackendReport {
     /// How long ago the backend accepted a heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_age_ms: Option<u64>,
-    /// The time between two heartbeats.
     pub heartbeat_interval_ms: u64,
     /// Requests without an answer yet.
     pub requests: u64,
