@@ -6,18 +6,17 @@ use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
 
 use log::{info, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 
 use crate::config::{Config, Mode, Row, Value, keys};
-use crate::daemon::backend::lanes::Lanes;
-use crate::daemon::backend::settings::LaneSettings;
+use crate::daemon::backend::client::Backend;
+use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
-use crate::daemon::event_loop::{EventLoop, LaneAnswer, now};
+use crate::daemon::event_loop::{EventLoop, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
@@ -160,11 +159,11 @@ fn set_up(
         .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
     let signals = SignalFd::new(SignalSet::ALL)
         .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
-    let (lanes, replies) = start_lanes(config, &poll)?;
+    let backend = start_backend(config, &poll)?;
     let token_file = config.backend.auth_token_file.as_deref();
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
-    // The secrets were read by the configuration; from here on only the lanes have them.
+    // The secrets were read by the configuration; from here on only the requests to the backend have them.
     let plan = plan(config, command, environ, socket_path.as_os_str())?.run_as(credentials);
     blank_secrets(environ);
     if let Err(error) = init::forbid_dumps() {
@@ -179,11 +178,10 @@ fn set_up(
         signals,
         workers,
         control,
-        lanes,
+        backend,
         probes,
         metrics: Metrics::new(now(), clock::since_1970()),
         token_file,
-        replies,
         plan,
         narrator: Narrator::new(&config.worker, &facts.url),
         facts,
@@ -259,26 +257,17 @@ pub(super) fn plan(
     })
 }
 
-/// The threads that talk to the backend; each answer wakes the loop.
-fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnswer>), StartFailure> {
-    let waker = Waker::new(poll.registry(), TokenOwner::Lanes.token())
-        .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
-    let waker = Arc::new(waker);
-    // It holds at most one answer for each request, and the lifecycle bounds those. A bound of its own could block the
-    // loop, on whose thread a request without room is answered.
-    let (sender, replies) = mpsc::channel();
-    let settings = LaneSettings {
+/// What talks to the backend, on the loop.
+fn start_backend(config: &Config, poll: &Poll) -> Result<Backend, StartFailure> {
+    let settings = BackendSettings {
         backend: config.backend.clone(),
         url_setting: config.settings.describe(&keys::URL),
         identity: identity(config),
         max_frame: config.worker.max_frame,
     };
-    let lanes = Lanes::start(settings, move |call, reply, heard| {
-        // Without a loop there is nobody to tell.
-        let _ = sender.send((call, reply, heard));
-        let _ = waker.wake();
-    })
-    .map_err(|error| StartFailure {
+    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token())
+        .map_err(|error| internal(format!("cannot create an event descriptor: {error}")))?;
+    let backend = Backend::start(settings, Arc::new(waker)).map_err(|error| StartFailure {
         message: error.to_string(),
         exit: Exit::Usage,
     })?;
@@ -286,10 +275,10 @@ fn start_lanes(config: &Config, poll: &Poll) -> Result<(Lanes, Receiver<LaneAnsw
         "backend: {}",
         config.backend.url.as_ref().map_or("", |url| url.as_str())
     );
-    Ok((lanes, replies))
+    Ok(backend)
 }
 
-/// A notice when the token changes. Without it a new one is found by the next request that is due anyway.
+/// A notice when the token changes. Without it a new one is found within a second.
 fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
     let watch = FileWatch::new(path).and_then(|watch| {
         let descriptor = watch.as_raw_fd();

@@ -38,7 +38,7 @@ impl EventLoop {
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => {
                     Narrator::calling(&call);
-                    self.lanes.send(id, call, give_up);
+                    self.backend.send(id, call, give_up);
                 }
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),
                 Effect::Show(client, shown) => self.show(client, &shown),

@@ -4,14 +4,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use log::{debug, trace, warn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use crate::daemon::backend::lanes::{Heard, Lanes};
+use crate::daemon::backend::client::Backend;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::log::narrate::Narrator;
@@ -22,8 +21,8 @@ use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::Workers;
 use crate::exit::{Ended, Exit};
-use crate::lifecycle::api::ids::{CallId, ProcessId};
-use crate::lifecycle::api::{Event, Moment, Reply, WorkerEnd};
+use crate::lifecycle::api::ids::ProcessId;
+use crate::lifecycle::api::{Event, Moment, WorkerEnd};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::view::metrics::Metrics;
 use crate::os::cgroup::OomKills;
@@ -43,17 +42,11 @@ const EVENTS_PER_TURN: usize = 256;
 /// Signals taken in one turn: more than there are kinds of them.
 const SIGNALS_PER_TURN: usize = 128;
 
-/// Answers of the backend taken in one turn.
-const REPLIES_PER_TURN: usize = 256;
-
 /// Most processes reaped in one turn; then everything else gets its share, however fast orphans die.
 const REAPS_PER_TURN: usize = 256;
 
 /// Events told to the machine before what is due gets its turn.
 const EVENTS_BEFORE_TIMERS: usize = 256;
-
-/// The answer to a request.
-pub type LaneAnswer = (CallId, Reply, Heard);
 
 /// The worker that runs.
 #[derive(Debug, Clone, Copy)]
@@ -70,14 +63,13 @@ pub struct EventLoop {
     pub(super) signals: SignalFd,
     pub(super) workers: Workers,
     pub(super) control: Control,
-    pub(super) lanes: Lanes,
+    pub(super) backend: Backend,
     /// The connections of probes, unless health endpoints are off.
     pub(super) probes: Option<ProbeLinks>,
     /// The counters, for who asks for metrics.
     pub(super) metrics: Metrics,
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
-    pub(super) replies: Receiver<LaneAnswer>,
     pub(super) plan: ChildPlan,
     pub(super) worker: Option<Worker>,
     /// Where the kernel tells how often it ended somebody for want of memory.
@@ -122,6 +114,7 @@ impl EventLoop {
             if let Some(exit) = self.dispatch() {
                 return Ok(exit);
             }
+            self.serve_backend();
             self.answer_probes();
             self.wait(&mut ready)?;
             self.gather(&ready)?;
@@ -167,7 +160,9 @@ impl EventLoop {
     fn wait(&mut self, ready: &mut Events) -> io::Result<()> {
         let deadline = self.next_deadline().map(|due| due.remaining(now()));
         // Asked here: what the machine has ordered may have made room for another connection, or ended one.
-        let has_more = self.workers.has_more()
+        let has_more = !self.inbox.is_empty()
+            || self.backend.has_more()
+            || self.workers.has_more()
             || self.control.has_more()
             || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
         let timeout = if std::mem::take(&mut self.has_more) || has_more || signals::has_set_aside() {
@@ -192,7 +187,12 @@ impl EventLoop {
         let of_probes = self.probes.as_ref().and_then(ProbeLinks::next_deadline);
         let of_control = self.control.next_deadline();
         let of_workers = self.workers.next_deadline(now());
-        let others = of_probes.into_iter().chain(of_control).chain(of_workers);
+        let of_backend = self.backend.next_deadline();
+        let others = of_probes
+            .into_iter()
+            .chain(of_control)
+            .chain(of_workers)
+            .chain(of_backend);
         of_machine.into_iter().chain(others).min()
     }
 
@@ -201,7 +201,8 @@ impl EventLoop {
         for event in ready {
             match TokenOwner::of(event.token()) {
                 // Asked each time, below.
-                TokenOwner::Signals | TokenOwner::Lanes => {}
+                TokenOwner::Signals | TokenOwner::BackendThreads => {}
+                TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
                 TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::WorkerSocket => self.workers.is_acceptable(),
                 TokenOwner::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
@@ -214,7 +215,7 @@ impl EventLoop {
             }
         }
         self.take_signals()?;
-        self.take_replies();
+        self.serve_backend();
         self.workers.turn(self.poll.registry(), &mut self.inbox);
         self.control.turn(self.poll.registry(), &mut self.inbox, now());
         Ok(())
@@ -243,18 +244,21 @@ impl EventLoop {
         Ok(())
     }
 
-    fn take_replies(&mut self) {
-        for _ in 0..REPLIES_PER_TURN {
-            match self.replies.try_recv() {
-                Ok((call, reply, heard)) => {
-                    self.metrics.answered(call, &reply, heard.status, now());
-                    self.narrator.answers.heard(call, heard.words);
-                    self.inbox.push_back(Event::BackendReplied(call, reply));
-                }
-                Err(_) => return,
-            }
-        }
-        self.has_more = true;
+    /// Twice in each turn: what was answered is for the machine, and what the machine then asks goes out before we wait.
+    fn serve_backend(&mut self) {
+        let Self {
+            backend,
+            poll,
+            metrics,
+            narrator,
+            inbox,
+            ..
+        } = self;
+        backend.turn(poll.registry(), now(), |call, reply, heard| {
+            metrics.answered(call, &reply, heard.status, now());
+            narrator.answers.heard(call, heard.words);
+            inbox.push_back(Event::BackendReplied(call, reply));
+        });
     }
 
     fn look_at_token_file(&mut self) {
@@ -262,6 +266,7 @@ impl EventLoop {
         match watch.take() {
             Ok((is_changed, has_more)) => {
                 if is_changed {
+                    self.backend.token_changed();
                     self.inbox.push_back(Event::CredentialsChanged);
                 }
                 if has_more {

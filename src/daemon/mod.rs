@@ -16,5 +16,5 @@ mod probes;
 pub mod rehearsal;
 pub mod runtime;
 mod start;
-mod tokens;
+pub mod tokens;
 pub mod workers;

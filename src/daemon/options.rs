@@ -1,4 +1,4 @@
-//! From the configuration to what the lifecycle and the lanes are told.
+//! From the configuration to what the lifecycle is told.
 
 use std::path::Path;
 use std::time::Duration;

@@ -10,23 +10,30 @@ pub const PROBE_SLOTS: usize = 64;
 /// Clients of the control socket, each of which has a slot.
 pub const CLIENT_SLOTS: usize = 16;
 
+/// Connections to the backend, each of which has a slot: twice 64 reports, some others, those that are kept for the next
+/// request, and attempts at further addresses of its name.
+pub const BACKEND_SLOTS: usize = 224;
+
 /// The first token of a probe's connection. Those below are single ones.
 const FIRST_PROBE: usize = 16;
 
 const FIRST_CLIENT: usize = FIRST_PROBE + PROBE_SLOTS;
 
+const FIRST_BACKEND: usize = FIRST_CLIENT + CLIENT_SLOTS;
+
 /// From here on there are workers: connections and processes take turns, for nobody knows how many come.
-const FIRST_WORKER: usize = FIRST_CLIENT + CLIENT_SLOTS;
+const FIRST_WORKER: usize = FIRST_BACKEND + BACKEND_SLOTS;
 
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
-const LAST_CLIENT: usize = FIRST_WORKER - 1;
+const LAST_CLIENT: usize = FIRST_BACKEND - 1;
+const LAST_BACKEND: usize = FIRST_WORKER - 1;
 
 /// What the kernel tells us about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenOwner {
     Signals,
-    /// The lanes: a request was answered.
-    Lanes,
+    /// The threads that find out for the backend's connections what the loop could have to wait for.
+    BackendThreads,
     /// The file with the token for the backend.
     TokenFile,
     WorkerSocket,
@@ -37,6 +44,8 @@ pub enum TokenOwner {
     Probe(usize),
     /// A client of the control socket, in this slot.
     Client(usize),
+    /// A connection to the backend, in this slot.
+    Backend(usize),
     Connection(HolderId),
     /// A process of the worker, by its number.
     Process(u64),
@@ -50,13 +59,14 @@ impl TokenOwner {
         Token(match self {
             Self::Signals => 0,
             Self::WorkerSocket => 1,
-            Self::Lanes => 2,
+            Self::BackendThreads => 2,
             Self::TokenFile => 3,
             Self::ProbeListener => 4,
             Self::ControlSocket => 5,
             Self::Nothing => FIRST_PROBE - 1,
             Self::Probe(slot) => FIRST_PROBE + slot,
             Self::Client(slot) => FIRST_CLIENT + slot,
+            Self::Backend(slot) => FIRST_BACKEND + slot,
             Self::Connection(id) => of_worker(id.0, 0),
             Self::Process(number) => of_worker(number, 1),
         })
@@ -67,12 +77,13 @@ impl TokenOwner {
         match token.0 {
             0 => Self::Signals,
             1 => Self::WorkerSocket,
-            2 => Self::Lanes,
+            2 => Self::BackendThreads,
             3 => Self::TokenFile,
             4 => Self::ProbeListener,
             5 => Self::ControlSocket,
             slot @ FIRST_PROBE..=LAST_PROBE => Self::Probe(slot - FIRST_PROBE),
             slot @ FIRST_CLIENT..=LAST_CLIENT => Self::Client(slot - FIRST_CLIENT),
+            slot @ FIRST_BACKEND..=LAST_BACKEND => Self::Backend(slot - FIRST_BACKEND),
             worker @ FIRST_WORKER.. => {
                 let number = worker - FIRST_WORKER;
                 // Half of a token always fits.
@@ -101,7 +112,7 @@ mod tests {
     fn every_source_is_known_again_by_its_token_and_no_two_have_the_same() {
         let single = [
             TokenOwner::Signals,
-            TokenOwner::Lanes,
+            TokenOwner::BackendThreads,
             TokenOwner::TokenFile,
             TokenOwner::WorkerSocket,
             TokenOwner::ProbeListener,
@@ -113,6 +124,7 @@ mod tests {
             .into_iter()
             .chain((0..PROBE_SLOTS).map(TokenOwner::Probe))
             .chain((0..CLIENT_SLOTS).map(TokenOwner::Client))
+            .chain((0..BACKEND_SLOTS).map(TokenOwner::Backend))
             .chain(workers.map(|number| TokenOwner::Connection(HolderId(number))))
             .chain(workers.map(TokenOwner::Process))
             .collect();

@@ -114,7 +114,9 @@ fn places(path: &Path) -> Vec<(PathBuf, OsString)> {
     for _ in 0..MAX_LINKS {
         let Some(path) = next.take() else { break };
         found.extend(place(&path));
-        let links = path.ancestors().skip(1).filter(|directory| directory.is_symlink());
+        // A link that leads nowhere yet goes through what is still to come.
+        let is_link = |directory: &&Path| directory.is_symlink() || !directory.exists();
+        let links = path.ancestors().skip(1).filter(is_link);
         found.extend(links.filter_map(place));
         next = path.read_link().ok().map(|target| parent(&path).join(target));
     }

@@ -1,14 +1,24 @@
-//! Requests to the backend: the threads that wait for its answers, connections, TLS, names.
+//! Requests to the backend: connections on the loop, what is sent and read on them, TLS, names, the token.
 
-pub(super) mod connect;
-pub(super) mod connect_words;
-pub(super) mod http;
-pub mod lanes;
-pub(super) mod pool;
-pub(super) mod resolver;
+pub(super) mod answer;
+pub mod client;
+pub(super) mod connection;
+pub(super) mod dial;
+pub(super) mod exchange;
+pub(super) mod fault;
+pub(super) mod head;
+pub(super) mod kept;
+pub(super) mod names;
+pub mod outcome;
+pub(super) mod pending;
+pub(super) mod rooms;
 pub mod settings;
+pub(super) mod slots;
 pub(super) mod small_file;
+pub(super) mod steps;
 pub(super) mod tls;
+pub(super) mod tls_session;
 pub(super) mod tls_words;
 pub(super) mod token;
+pub(super) mod token_reader;
 pub(super) mod trust;

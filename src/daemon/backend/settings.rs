@@ -1,13 +1,13 @@
-//! What the lanes have to know of the configuration, and what they say where it cannot be used.
+//! What requests to the backend have to know of the configuration, and what is said where it cannot be used.
 
 use std::fmt;
 
 use crate::config::Backend;
 use crate::wire::backend::request::Identity;
 
-/// What the lanes need to know of the configuration.
+/// What requests to the backend need to know of the configuration.
 #[derive(Debug, Clone)]
-pub struct LaneSettings {
+pub struct BackendSettings {
     /// Where the backend is and how to reach it.
     pub backend: Backend,
     /// What the address is, and where it was set, in the words of the configuration: a person is told what to look at.
@@ -18,14 +18,14 @@ pub struct LaneSettings {
     pub max_frame: u64,
 }
 
-/// Why there are no lanes: one sentence that names setting and file.
+/// Why nothing can be asked of the backend: one sentence that names setting and file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneError(pub(in crate::daemon) String);
+pub struct BackendError(pub(in crate::daemon) String);
 
-impl fmt::Display for LaneError {
+impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for LaneError {}
+impl std::error::Error for BackendError {}

@@ -12,7 +12,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ALL_VERSIONS, ClientConfig, InconsistentKeys, RootCertStore};
 
 use crate::config::{Backend, BackendUrl};
-use crate::daemon::backend::settings::LaneError;
+use crate::daemon::backend::settings::BackendError;
 use crate::daemon::backend::small_file;
 use crate::daemon::backend::trust::Trust;
 
@@ -27,7 +27,7 @@ const KEY_FILE: &str = "backend.key_file";
 ///
 /// # Errors
 /// One cannot be used; the sentence names setting and file.
-pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, LaneError> {
+pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientConfig>>, BackendError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificates = match &backend.ca_file {
         Some(path) => certificates(CA_FILE, path)?,
@@ -44,7 +44,7 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
     if !backend.url.as_ref().is_some_and(BackendUrl::is_https) {
         return Ok(None);
     }
-    let unusual = |error: &dyn fmt::Display| LaneError(format!("TLS cannot be set up: {error}"));
+    let unusual = |error: &dyn fmt::Display| BackendError(format!("TLS cannot be set up: {error}"));
     let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .build()
         .map_err(|error| unusual(&error))?;
@@ -64,7 +64,7 @@ pub(in crate::daemon) fn config(backend: &Backend) -> Result<Option<Arc<ClientCo
 }
 
 /// The certificates of those whom we trust. Public bundles have had some that nothing can read; one must be usable.
-fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, LaneError> {
+fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, BackendError> {
     let mut roots = RootCertStore::empty();
     let (_, unusable) = roots.add_parsable_certificates(certificates.iter().cloned());
     if unusable == certificates.len() {
@@ -82,7 +82,11 @@ fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCe
 
 type OwnCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn own_certificate(cert_file: &Path, key_file: &Path, provider: &CryptoProvider) -> Result<OwnCertificate, LaneError> {
+fn own_certificate(
+    cert_file: &Path,
+    key_file: &Path,
+    provider: &CryptoProvider,
+) -> Result<OwnCertificate, BackendError> {
     let chain = certificates(CERT_FILE, cert_file)?;
     let text = read(KEY_FILE, key_file)?;
     let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| unusable_key(key_file, &error))?;
@@ -97,14 +101,14 @@ fn check_pair(
     key_file: &Path,
     key: PrivateKeyDer<'static>,
     provider: &CryptoProvider,
-) -> Result<(), LaneError> {
+) -> Result<(), BackendError> {
     let signer = provider.key_provider.load_private_key(key).map_err(|_| {
         let what = "its private key is damaged, or neither RSA (2048 bits and more), ECDSA nor Ed25519";
         problem(KEY_FILE, key_file, what)
     })?;
     match CertifiedKey::new(chain.to_vec(), signer).keys_match() {
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
-        Err(error) if error == InconsistentKeys::KeyMismatch.into() => Err(LaneError(format!(
+        Err(error) if error == InconsistentKeys::KeyMismatch.into() => Err(BackendError(format!(
             "{KEY_FILE} = {}: is not the key of the first certificate in {CERT_FILE} = {}; set both to files that belong \
              together",
             key_file.display(),
@@ -118,7 +122,7 @@ fn check_pair(
 }
 
 /// The certificates of a PEM file, at least one.
-fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, LaneError> {
+fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, BackendError> {
     let text = read(setting, path)?;
     let certificates: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates = certificates.map_err(|error| unreadable(setting, path, &error))?;
@@ -128,11 +132,11 @@ fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static
     Ok(certificates)
 }
 
-fn read(setting: &str, path: &Path) -> Result<Vec<u8>, LaneError> {
+fn read(setting: &str, path: &Path) -> Result<Vec<u8>, BackendError> {
     small_file::read(path, MAX_PEM_FILE_BYTES).map_err(|error| unreadable(setting, path, &error))
 }
 
-fn unusable_key(path: &Path, error: &pem::Error) -> LaneError {
+fn unusable_key(path: &Path, error: &pem::Error) -> BackendError {
     if matches!(error, pem::Error::NoItemsFound) {
         let what = "holds no private key in PEM form (PKCS#8, SEC1 or PKCS#1, not encrypted)";
         return problem(KEY_FILE, path, what);
@@ -140,10 +144,10 @@ fn unusable_key(path: &Path, error: &pem::Error) -> LaneError {
     unreadable(KEY_FILE, path, error)
 }
 
-fn unreadable(setting: &str, path: &Path, error: &dyn fmt::Display) -> LaneError {
+fn unreadable(setting: &str, path: &Path, error: &dyn fmt::Display) -> BackendError {
     problem(setting, path, &format!("cannot be read: {error}"))
 }
 
-fn problem(setting: &str, path: &Path, what: &str) -> LaneError {
-    LaneError(format!("{setting} = {}: {what}", path.display()))
+fn problem(setting: &str, path: &Path, what: &str) -> BackendError {
+    BackendError(format!("{setting} = {}: {what}", path.display()))
 }

@@ -27,14 +27,9 @@ pub(in crate::daemon) struct TlsRefusal {
     pub(in crate::daemon) is_certain: bool,
 }
 
-/// What TLS says against a connection; `None`: it is not about TLS.
-pub(in crate::daemon) fn refusal(error: &ureq::Error, backend: &Backend) -> Option<TlsRefusal> {
-    let ureq::Error::Io(error) = error else { return None };
-    error.get_ref()?.downcast_ref::<Error>().map(|error| of(error, backend))
-}
-
+/// What TLS says against a connection.
 #[expect(clippy::wildcard_enum_match_arm, reason = "an enum of a library, which grows")]
-fn of(error: &Error, backend: &Backend) -> TlsRefusal {
+pub(in crate::daemon) fn refusal(error: &Error, backend: &Backend) -> TlsRefusal {
     let (text, is_certain) = match error {
         Error::InvalidCertificate(_) if is_ca_as_server(error) => (self_made(backend), true),
         Error::InvalidCertificate(reason) => (of_their_certificate(reason, backend), true),

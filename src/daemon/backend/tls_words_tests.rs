@@ -154,7 +154,7 @@ fn no_error_of_tls_shows_the_user_a_programmers_text() {
         .iter()
         .flat_map(|error| backends.iter().map(move |backend| (error, backend)))
     {
-        let text = of(error, backend).text;
+        let text = refusal(error, backend).text;
         let words = THEIRS.iter().fold(text.clone(), |text, word| text.replace(word, ""));
         let letters: Vec<char> = words.chars().collect();
         let is_camel = letters
@@ -175,7 +175,7 @@ fn no_error_of_tls_shows_the_user_a_programmers_text() {
 #[test]
 fn every_refused_certificate_says_what_to_do_and_is_certain() {
     for error in certificate_errors() {
-        let refusal = of(&error, &backend(None, None));
+        let refusal = refusal(&error, &backend(None, None));
         assert!(refusal.is_certain, "{error:?}");
         assert!(
             refusal.text.starts_with("the backend") || refusal.text.contains("the backend's certificate"),
@@ -188,7 +188,10 @@ fn every_refused_certificate_says_what_to_do_and_is_certain() {
 #[test]
 fn each_usual_mistake_has_its_words() {
     let (plain, full) = (backend(None, None), backend(Some("/ca.pem"), Some("/cert.pem")));
-    let said: Vec<String> = certificate_errors().iter().map(|error| of(error, &full).text).collect();
+    let said: Vec<String> = certificate_errors()
+        .iter()
+        .map(|error| refusal(error, &full).text)
+        .collect();
     for words in [
         "has expired 1 day ago",
         "not valid yet for 2 hours",
@@ -202,7 +205,7 @@ fn each_usual_mistake_has_its_words() {
     ] {
         assert!(said.iter().any(|text| text.contains(words)), "{words}: {said:#?}");
     }
-    let alert = |alert, backend: &Backend| of(&Error::AlertReceived(alert), backend);
+    let alert = |alert, backend: &Backend| refusal(&Error::AlertReceived(alert), backend);
     let cases = [
         (
             alert(AlertDescription::CertificateRequired, &plain),

@@ -1,7 +1,7 @@
-//! The bearer token, from its file before each request: secrets rotate.
+//! The bearer token, from its file: secrets rotate.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::{Backend, Secret};
 use crate::daemon::backend::small_file;
@@ -10,16 +10,16 @@ use crate::daemon::log::throttle::Throttle;
 /// Largest token file, in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
 
-/// Where the token comes from. All lanes share one, so that they complain with one voice.
-#[derive(Debug)]
+/// Where the token comes from. Copies share their complaints, so that they have one voice.
+#[derive(Debug, Clone)]
 pub(in crate::daemon) struct TokenSource {
     file: Option<PathBuf>,
     fixed: Option<Secret>,
-    complaints: Mutex<Throttle>,
+    complaints: Arc<Mutex<Throttle>>,
 }
 
 /// There shall be a token, and there is none now. The log says why.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::daemon) struct NoToken;
 
 impl TokenSource {
@@ -28,7 +28,7 @@ impl TokenSource {
         Self {
             file: backend.auth_token_file.clone(),
             fixed: backend.auth_token.clone(),
-            complaints: Mutex::default(),
+            complaints: Arc::default(),
         }
     }
 

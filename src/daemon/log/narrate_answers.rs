@@ -38,7 +38,7 @@ impl Answers {
         self.present.state.as_deref()
     }
 
-    /// What the present answer, or the lane that had none, says about a failure.
+    /// What the present answer, or the request that had none, says about a failure.
     pub fn failure(&self) -> Option<&str> {
         self.present.failure.as_deref()
     }

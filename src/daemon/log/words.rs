@@ -42,7 +42,7 @@ pub fn kind_and_reason(failure: Failure) -> (&'static str, &'static str) {
         Failure::NotSent => ("not_sent", "it did not get to the backend"),
         Failure::Overloaded => (
             "no_room",
-            "there is no thread or no room for it here; raise the limit of processes (ulimit -u, pids.max) if this goes on",
+            "there is no room for it here: too many requests wait already",
         ),
         Failure::NoCredentials => (
             "no_credentials",

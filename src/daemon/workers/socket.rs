@@ -25,7 +25,7 @@ const MAX_CONNECTIONS: usize = 1024;
 /// Connections that may be there in any case, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 
-/// Descriptors that are not for connections: the lanes and their name resolution, the health endpoints, the control socket, the log, what we
+/// Descriptors that are not for connections: those to the backend and its name resolution, the health endpoints, the control socket, the log, what we
 /// have inherited.
 const OTHER_DESCRIPTORS: usize = 256;
 

@@ -129,7 +129,7 @@ pub enum Directive {
 pub enum Failure {
     /// It never got there: no connection. It was certainly not carried out.
     NotSent,
-    /// We ourselves had no thread or no room for it: certainly not sent, and nothing is said about the backend.
+    /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend.
     Overloaded,
     /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said about the backend.
     NoCredentials,

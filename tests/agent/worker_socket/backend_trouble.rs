@@ -257,7 +257,7 @@ fn outcomes_reach_the_backend_where_no_further_thread_can_be_had() {
     for host in ["127.0.0.1", "localhost"] {
         let stage = Stage::new();
         stage.enqueue(1..=4);
-        // So that one thread is busy when the next outcome comes.
+        // So that one request is under way when the next outcome comes.
         stage
             .backend
             .always(Endpoint::Ack, Behaviour::Delay(Duration::from_millis(200)));
@@ -286,7 +286,6 @@ link.work()";
         for number in 1..=4 {
             assert_eq!(stage.outcomes(&format!("j{number}")), [Outcome::Acked(None)]);
         }
-        init.logs("no thread for requests to the backend");
         let log = init.log();
         assert!(
             !log.contains("did not get to") && !log.contains("answers again"),

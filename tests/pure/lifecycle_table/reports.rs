@@ -47,7 +47,7 @@ const FAILURES: [Failure; 16] = [
 fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::NotSent => "no connection",
-        Failure::Overloaded => "no thread or no room for it here",
+        Failure::Overloaded => "no room for it here",
         Failure::NoCredentials => "no token for it here",
         Failure::Unanswered => "no clear answer",
         Failure::ServerError => "500, 502 and the like",

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::{BackendTraits, Call, Failure, Reply};
 
 use crate::backend::Endpoint;
-use crate::lanes::*;
 use crate::raw_server::{Asked, Part, RawServer};
+use crate::rig::*;
 use crate::support::wait;
 
 const UNANSWERED: Reply = Reply::Failed(Failure::Unanswered);

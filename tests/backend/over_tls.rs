@@ -4,12 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ojs_init::daemon::backend::lanes::Lanes;
-use ojs_init::daemon::backend::settings::LaneSettings;
+use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::lifecycle::api::{Failure, Reply};
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
-use crate::lanes::*;
+use crate::rig::*;
 use crate::support::temp::TempDir;
 use crate::support::wait::{self, wait_until};
 use crate::tls::{Authority, Certified, Manner, TlsServer, der};
@@ -42,14 +41,14 @@ impl Files {
     }
 
     /// Settings for this server, whose certificate is signed by `root`.
-    fn settings(&self, server: &TlsServer, root: &Authority) -> LaneSettings {
+    fn settings(&self, server: &TlsServer, root: &Authority) -> BackendSettings {
         let mut settings = settings(&server.url());
         settings.backend.ca_file = Some(self.write("ca.pem", root.pem()));
         settings
     }
 
     /// The same with a certificate of ours.
-    fn with_own(&self, mut settings: LaneSettings, certificate: &str, key: &str) -> LaneSettings {
+    fn with_own(&self, mut settings: BackendSettings, certificate: &str, key: &str) -> BackendSettings {
         settings.backend.cert_file = Some(self.write("cert.pem", certificate));
         settings.backend.key_file = Some(self.write("key.pem", key));
         settings
@@ -64,10 +63,6 @@ fn server_of(root: &Authority) -> TlsServer {
 
 fn is_beaten(reply: &Reply) -> bool {
     matches!(reply, Reply::HeartbeatOk { .. })
-}
-
-fn start_error(settings: LaneSettings) -> String {
-    Lanes::start(settings, |_, _, _| ()).unwrap_err().to_string()
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use ojs_init::lifecycle::api::{Failure, Reply};
 
 use crate::backend::{Backend, Behaviour, Endpoint};
-use crate::lanes::*;
 use crate::raw_server::{Asked, Part, RawServer, read_head, skip};
+use crate::rig::*;
 use crate::support::wait;
 
 /// Between two heartbeats, and how much longer it may be at the backend on a busy machine. What hangs, hangs for longer.
@@ -52,7 +52,7 @@ fn assert_steady(times: &[Instant]) {
 }
 
 #[test]
-fn heartbeats_keep_their_interval_while_every_other_lane_waits_for_its_answer() {
+fn heartbeats_keep_their_interval_while_every_other_request_waits_for_its_answer() {
     let backend = Backend::start();
     for endpoint in [
         Endpoint::Fetch,
@@ -86,7 +86,7 @@ fn heartbeats_keep_their_interval_while_every_other_lane_waits_for_its_answer() 
 }
 
 #[test]
-fn heartbeats_keep_their_interval_while_nobody_reads_what_the_other_lanes_send() {
+fn heartbeats_keep_their_interval_while_nobody_reads_the_other_requests() {
     let server = RawServer::start_reading(Part::HeadUnlessBeat, |stream, asked| {
         if asked.is_beat() {
             return stream.write_all(ANSWER);

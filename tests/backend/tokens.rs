@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use ojs_init::lifecycle::api::{Failure, Reply};
 
 use crate::backend::{Backend, Endpoint};
-use crate::lanes::*;
+use crate::rig::*;
 use crate::support::temp::TempDir;
 use crate::support::under_test;
 

@@ -3,7 +3,7 @@
 use ojs_init::lifecycle::api::{Failure, Reply};
 
 use crate::backend::{self, Behaviour, Endpoint};
-use crate::lanes::*;
+use crate::rig::*;
 
 #[test]
 fn an_ack_that_a_page_answers_with_success_is_not_believed_and_the_log_says_what_to_look_at() {

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use ojs_init::daemon::backend::settings::LaneSettings;
+use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::lifecycle::api::{Failure, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
-use crate::lanes::*;
 use crate::raw_server::{Asked, RawServer};
+use crate::rig::*;
 use crate::support::temp::TempDir;
 use crate::tls::{Certified, Manner, TlsServer};
 
@@ -28,7 +28,7 @@ fn server_of(own: &Certified, manner: Manner) -> TlsServer {
 }
 
 /// Settings for this server whose `backend.ca_file` holds these certificates.
-fn trusting(server: &TlsServer, certificates: &[&Certified]) -> (LaneSettings, TempDir) {
+fn trusting(server: &TlsServer, certificates: &[&Certified]) -> (BackendSettings, TempDir) {
     let directory = TempDir::new(std::env::temp_dir().join(format!("ojs-trust-{}", server.port()))).unwrap();
     let file = directory.path().join("ca.pem");
     let all: String = certificates.iter().map(|one| one.certificate.as_str()).collect();
@@ -39,7 +39,7 @@ fn trusting(server: &TlsServer, certificates: &[&Certified]) -> (LaneSettings, T
 }
 
 #[track_caller]
-fn is_refused(settings: LaneSettings, words: &[&str]) {
+fn is_refused(settings: BackendSettings, words: &[&str]) {
     let since = logged();
     assert_eq!(Rig::new(settings).ask(beat()), failed(Failure::NotSent));
     assert!(

@@ -1,4 +1,4 @@
-//! The real lanes against a backend that does everything wrong.
+//! The real connections against a backend that does everything wrong.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,11 +16,12 @@ mod support;
 mod answers;
 mod connections;
 mod hostile;
-mod lanes;
 mod over_tls;
 mod raw_server;
+mod rig;
 mod tls;
 mod tokens;
+mod transport;
 mod trust;
 
 use std::path::PathBuf;
@@ -28,9 +29,8 @@ use std::time::Duration;
 
 use crate::support::{temp, wait};
 use backend::{Behaviour, Endpoint, Outcome};
-use lanes::*;
-use ojs_init::daemon::backend::lanes::Lanes;
 use ojs_init::lifecycle::api::{Directive, Failure, JobState, Reply};
+use rig::*;
 
 #[test]
 fn a_job_goes_through_every_call_of_its_life() {
@@ -214,8 +214,9 @@ fn a_connection_is_kept_and_one_that_died_while_idle_is_replaced_unnoticed() {
 fn a_request_whose_answer_was_lost_may_have_been_carried_out() {
     let backend = backend::Backend::start();
     backend.enqueue(r#"{"id":"a"}"#);
+    Rig::of(&backend).ask(fetch(1));
+    // On connections that served no other request: else the loss of the connection would be put down to that.
     let mut rig = Rig::of(&backend);
-    rig.ask(fetch(1));
     backend.once(Endpoint::Ack, Behaviour::Close);
     backend.once(Endpoint::Ack, Behaviour::LoseReply);
     for _ in 0..2 {
@@ -314,8 +315,8 @@ fn more_reports_than_there_is_room_for_are_refused_at_once_and_each_is_answered_
     for _ in 0..100 {
         rig.send(ack("a"), SHORT);
     }
-    // Two threads, 64 that wait.
-    let refused: Vec<u64> = (0..34).map(|_| rig.answers.try_recv().unwrap().0).collect();
+    // Two under way, 64 that wait.
+    let refused: Vec<u64> = (0..34).map(|_| rig.next().0).collect();
     assert_eq!(refused, (67..=100).collect::<Vec<u64>>());
     let rest = rig.rest(66);
     let unanswered = rest.values().filter(|reply| **reply == failed(Failure::Unanswered));
@@ -363,7 +364,7 @@ fn a_certificate_that_cannot_be_used_is_an_error_that_names_it() {
         } else {
             settings.backend.ca_file = Some(PathBuf::from(path));
         }
-        Lanes::start(settings, |_, _, _| ()).unwrap_err().to_string()
+        start_error(settings)
     };
     let missing = error("/nonexistent/ca.pem", false);
     assert!(
@@ -380,15 +381,18 @@ fn a_certificate_that_cannot_be_used_is_an_error_that_names_it() {
 }
 
 #[test]
-fn lanes_have_names_and_take_no_signal() {
+fn the_only_threads_are_those_for_names_and_the_token_and_they_take_no_signal() {
     let backend = backend::Backend::start();
-    backend.always(Endpoint::Progress, Behaviour::Hang);
-    let mut rig = Rig::of(&backend);
-    for call in [beat(), fetch(1), ack("a")] {
+    let directory =
+        temp::TempDir::new(std::env::temp_dir().join(format!("ojs-threads-{}", std::process::id()))).unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "token").unwrap();
+    let mut settings = settings(&format!("http://localhost:{}", backend.address().port()));
+    settings.backend.auth_token_file = Some(file);
+    let mut rig = Rig::new(settings);
+    for (_, call) in one_of_each() {
         rig.ask(call);
     }
-    rig.send(progress("a"), PATIENCE);
-    backend.wait_for_count(Endpoint::Progress, 1, PATIENCE);
     let mut names = Vec::new();
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         // A thread of another test may end meanwhile.
@@ -400,13 +404,13 @@ fn lanes_have_names_and_take_no_signal() {
             line.unwrap_or_default().trim().to_owned()
         };
         let name = field("Name:");
-        if ["beat", "fetch", "report", "side-1"].contains(&name.as_str()) {
+        if ["resolve", "token"].contains(&name.as_str()) {
             // All but KILL and STOP, which nobody can block.
             assert_eq!(field("SigBlk:"), "fffffffffffbfeff", "{name}");
             names.push(name);
         }
     }
-    for name in ["beat", "fetch", "report", "side-1"] {
+    for name in ["resolve", "token"] {
         assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
     }
 }

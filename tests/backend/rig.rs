@@ -1,18 +1,26 @@
-//! Lanes with their answers at hand, one call of each kind, and what was logged meanwhile.
+//! A loop of its own for the requests to a backend, with their answers at hand; one call of each kind; and what was logged
+//! meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, Once};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, Once};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
 use ojs_init::config::{self, Environment, Flags};
-use ojs_init::daemon::backend::lanes::{Heard, Lanes};
-use ojs_init::daemon::backend::settings::LaneSettings;
+use ojs_init::daemon::backend::client::{Backend, Heard};
+use ojs_init::daemon::backend::settings::BackendSettings;
+use ojs_init::daemon::tokens::TokenOwner;
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::api::{
     Call, Failure, Farewell, FetchForm, HeartbeatForm, JobError, Moment, Progress, Reply, WorkerState,
 };
 use ojs_init::os::clock;
+use ojs_init::os::file_watch::FileWatch;
 use ojs_init::wire::backend::request::Identity;
 
 use crate::backend::{self, Endpoint};
@@ -29,14 +37,14 @@ pub const SLACK: Duration = Duration::from_secs(3);
 
 pub const TOKEN: &str = "hunter2-token";
 
-pub fn settings(url: &str) -> LaneSettings {
+pub fn settings(url: &str) -> BackendSettings {
     let variables = [
         format!("OJS_URL={url}"),
         format!("OJS_AUTH_TOKEN={TOKEN}"),
         "OJS_INIT_HEADERS=X-OJS-Tenant: acme\nX-Api-Key: hunter2-key".to_owned(),
     ];
     let environment = Environment::from_entries(variables.iter().map(String::as_bytes));
-    LaneSettings {
+    BackendSettings {
         backend: config::load(&Flags::default(), &environment).unwrap().backend,
         url_setting: format!("backend.url = {url} (OJS_URL)"),
         identity: Identity {
@@ -51,29 +59,138 @@ pub fn settings(url: &str) -> LaneSettings {
     }
 }
 
-/// Lanes and their answers.
+/// What the loop of a rig is told.
+enum Told {
+    Send(CallId, Call, Moment),
+    Abandon(CallId),
+}
+
+/// A loop and its answers. It ends when it is dropped.
 pub struct Rig {
-    pub lanes: Lanes,
     pub answers: Receiver<(u64, Reply, Instant)>,
     heard: Receiver<Heard>,
     sent: u64,
+    told: Option<Sender<Told>>,
+    waker: Arc<Waker>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Tokens of the poll that stand for no part of the product in this loop.
+const TOLD: Token = Token(usize::MAX / 2);
+
+/// As the loop of the agent does it: what the kernel tells, a turn, what is asked, a turn.
+struct Loop {
+    poll: Poll,
+    backend: Backend,
+    token_file: Option<FileWatch>,
+    told: Receiver<Told>,
+    sender: Sender<(u64, Reply, Instant)>,
+    listener: Sender<Heard>,
+}
+
+impl Loop {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        loop {
+            let now = Moment::new(clock::monotonic());
+            let timeout = self.backend.next_deadline().map(|due| due.remaining(now));
+            let timeout = if self.backend.has_more() {
+                Some(Duration::ZERO)
+            } else {
+                timeout
+            };
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
+                continue;
+            }
+            let mut is_told = false;
+            for event in &events {
+                is_told |= event.token() == TOLD;
+                let owner = TokenOwner::of(event.token());
+                if let TokenOwner::Backend(slot) = owner {
+                    self.backend.is_ready(slot, event);
+                } else if owner == TokenOwner::TokenFile {
+                    self.look_at_token_file();
+                }
+            }
+            self.turn();
+            // Only now: then everything is known that was so before the test told us.
+            if is_told && !self.listen() {
+                return;
+            }
+            self.turn();
+        }
+    }
+
+    /// Does what the test wants; false: it wants nothing any more.
+    fn listen(&mut self) -> bool {
+        loop {
+            match self.told.try_recv() {
+                Ok(Told::Send(id, call, give_up)) => self.backend.send(id, call, give_up),
+                Ok(Told::Abandon(id)) => self.backend.abandon(id),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let Self {
+            poll,
+            backend,
+            sender,
+            listener,
+            ..
+        } = self;
+        backend.turn(poll.registry(), Moment::new(clock::monotonic()), |id, reply, heard| {
+            // A test that is over needs no answers.
+            let _ = listener.send(heard);
+            let _ = sender.send((id.0, reply, wait::now()));
+        });
+    }
+
+    fn look_at_token_file(&mut self) {
+        let Some(watch) = &mut self.token_file else { return };
+        if watch.take().unwrap().0 {
+            self.backend.token_changed();
+        }
+    }
 }
 
 impl Rig {
-    pub fn new(settings: LaneSettings) -> Self {
+    pub fn new(settings: BackendSettings) -> Self {
         record_log();
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), TOLD).unwrap());
+        let token_file = settings.backend.auth_token_file.as_deref();
+        let token_file = token_file.map(|path| FileWatch::new(path).unwrap());
+        if let Some(watch) = &token_file {
+            let descriptor = watch.as_raw_fd();
+            let token = TokenOwner::TokenFile.token();
+            let registry = poll.registry();
+            registry
+                .register(&mut SourceFd(&descriptor), token, Interest::READABLE)
+                .unwrap();
+        }
+        let backend = Backend::start(settings, Arc::clone(&waker)).unwrap();
         let (sender, answers) = channel();
         let (listener, heard) = channel();
-        let answer = move |id: CallId, reply, words| {
-            let _ = listener.send(words);
-            // A test that is over needs no answers.
-            let _ = sender.send((id.0, reply, wait::now()));
+        let (teller, told) = channel();
+        let looping = Loop {
+            poll,
+            backend,
+            token_file,
+            told,
+            sender,
+            listener,
         };
         Self {
-            lanes: Lanes::start(settings, answer).unwrap(),
             answers,
             heard,
             sent: 0,
+            told: Some(teller),
+            waker,
+            thread: Some(thread::spawn(move || looping.run())),
         }
     }
 
@@ -84,8 +201,18 @@ impl Rig {
     pub fn send(&mut self, call: Call, patience: Duration) -> u64 {
         self.sent += 1;
         let give_up = Moment::new(clock::monotonic()).after(patience);
-        self.lanes.send(CallId(self.sent), call, give_up);
+        self.tell(Told::Send(CallId(self.sent), call, give_up));
         self.sent
+    }
+
+    /// Nobody waits for this answer any more.
+    pub fn abandon(&self, id: u64) {
+        self.tell(Told::Abandon(CallId(id)));
+    }
+
+    fn tell(&self, told: Told) {
+        self.told.as_ref().unwrap().send(told).unwrap();
+        self.waker.wake().unwrap();
     }
 
     /// The next answer.
@@ -116,6 +243,22 @@ impl Rig {
         assert!(self.answers.try_recv().is_err(), "more answers than calls");
         answers
     }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        drop(self.told.take());
+        let _ = self.waker.wake();
+        let ended = self.thread.take().unwrap().join();
+        assert!(ended.is_ok() || thread::panicking(), "the loop panicked");
+    }
+}
+
+/// What a start says that cannot be.
+pub fn start_error(settings: BackendSettings) -> String {
+    let poll = Poll::new().unwrap();
+    let waker = Waker::new(poll.registry(), TOLD).unwrap();
+    Backend::start(settings, Arc::new(waker)).unwrap_err().to_string()
 }
 
 pub fn worker() -> WorkerId {

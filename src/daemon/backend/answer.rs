@@ -1,0 +1,349 @@
+//! The answer to a request, from its bytes. `ureq-proto` knows where head and body begin and end; the bounds are ours, and
+//! what counts as an answer where it breaks off.
+
+use ureq_proto::BodyMode;
+use ureq_proto::Error as ProtocolError;
+use ureq_proto::client::state::{RecvBody, RecvResponse};
+use ureq_proto::client::{Call as Engine, RecvBodyResult, RecvResponseResult, SendRequestResult};
+use ureq_proto::http::{HeaderMap, Request, Response, StatusCode};
+
+use std::time::Duration;
+
+use crate::daemon::backend::fault::Fault;
+use crate::lifecycle::api::{AnswerSize, Call};
+
+/// Longest head of an answer, in bytes.
+const MOST_HEAD_BYTES: usize = 32 << 10;
+
+/// Most bytes of all that comes before the body of an answer, interim answers (100 to 199) included: what makes each of
+/// them ends nowhere, and each costs time.
+const MOST_BYTES_BEFORE_BODY: usize = 128 << 10;
+
+/// Longest line between two chunks of a body, in bytes. It has no bound where its end is spelled in an unusual way.
+const MOST_CHUNK_LINE_BYTES: usize = 4 << 10;
+
+/// Most bytes of an answer that we read, where nothing asks for more.
+const USUAL_BODY_BYTES: u64 = 4 << 20;
+
+/// Most bytes of an answer to a report that we read: its status says nearly all.
+const REPORT_BODY_BYTES: u64 = 64 << 10;
+
+/// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
+const MOST_BODY_BYTES: u64 = 256 << 20;
+
+/// What an answer may hold for each job besides its envelope, in bytes.
+const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
+
+/// Longest request head that the engine is shown, in bytes; it only has to have seen one.
+const SHOWN_HEAD_BYTES: usize = 64;
+
+/// What the head of an answer says, as far as anybody asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::daemon) struct AnswerHead {
+    /// The status.
+    pub(in crate::daemon) status: u16,
+    /// The header Retry-After.
+    pub(in crate::daemon) retry_after: Option<String>,
+    /// The header Location.
+    pub(in crate::daemon) location: Option<String>,
+    /// How long the backend keeps a connection that is not used, where it says so.
+    pub(in crate::daemon) keep_alive: Option<Duration>,
+}
+
+/// An answer, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::daemon) struct Received {
+    /// Its head.
+    pub(in crate::daemon) head: AnswerHead,
+    /// The body, as much of it as came, at most the limit.
+    pub(in crate::daemon) body: Vec<u8>,
+    /// Whether that is the whole body.
+    pub(in crate::daemon) is_whole: bool,
+    /// Whether another request may go out on its connection.
+    pub(in crate::daemon) leaves_connection_open: bool,
+}
+
+/// How far it is.
+enum Stage {
+    Head(Engine<RecvResponse>),
+    Body(Engine<RecvBody>),
+    /// Everything came that is read.
+    Over {
+        is_whole: bool,
+        leaves_connection_open: bool,
+    },
+}
+
+/// Reads one answer.
+pub(in crate::daemon) struct AnswerReader {
+    stage: Stage,
+    /// Bytes that wait for what follows them.
+    rest: Vec<u8>,
+    /// Bytes of interim answers and of the head so far.
+    bytes_before_body: usize,
+    /// Most bytes of the body that are read.
+    limit: usize,
+    /// Its head names both a length and chunks: somebody may read it differently.
+    is_ambiguous: bool,
+    head: Option<AnswerHead>,
+    body: Vec<u8>,
+}
+
+impl AnswerReader {
+    /// The reader of an answer with at most so many bytes in its body.
+    ///
+    /// # Errors
+    /// The engine fails.
+    pub(in crate::daemon) fn new(limit: usize) -> Result<Self, Fault> {
+        Ok(Self {
+            stage: Stage::Head(engine()?),
+            rest: Vec::new(),
+            bytes_before_body: 0,
+            limit,
+            is_ambiguous: false,
+            head: None,
+            body: Vec::new(),
+        })
+    }
+
+    /// Takes what came; true: nothing more is to be read.
+    ///
+    /// # Errors
+    /// It is no answer. [`AnswerReader::cut_off`] says what is left of it.
+    pub(in crate::daemon) fn push(&mut self, bytes: &[u8]) -> Result<bool, Fault> {
+        if self.rest.is_empty() {
+            let used = self.take(bytes)?;
+            self.keep(bytes.get(used..).unwrap_or_default())?;
+        } else {
+            // A head is looked at again only when there may be an end in it.
+            let is_worth_it = !matches!(self.stage, Stage::Head(_)) || bytes.contains(&b'\n');
+            self.rest.extend_from_slice(bytes);
+            if is_worth_it || self.rest.len() > MOST_HEAD_BYTES {
+                let all = std::mem::take(&mut self.rest);
+                let used = self.take(&all)?;
+                self.keep(all.get(used..).unwrap_or_default())?;
+            }
+        }
+        Ok(matches!(self.stage, Stage::Over { .. }))
+    }
+
+    /// The other side has closed; `is_clean`: in the way in which it should.
+    ///
+    /// # Errors
+    /// There was no answer.
+    pub(in crate::daemon) fn end(&mut self, is_clean: bool) -> Result<(), Fault> {
+        let is_whole = match &self.stage {
+            Stage::Head(_) => return Err(Fault::Closed),
+            Stage::Body(engine) => {
+                let is_to_the_end = matches!(engine.body_mode(), BodyMode::CloseDelimited);
+                (is_to_the_end && is_clean) || engine.is_ended_chunked()
+            }
+            Stage::Over { .. } => return Ok(()),
+        };
+        self.stage = over(is_whole, false);
+        Ok(())
+    }
+
+    /// What there is of an answer that broke off; `None`: not even its head.
+    pub(in crate::daemon) fn cut_off(self) -> Option<Received> {
+        let (is_whole, leaves_connection_open) = match self.stage {
+            Stage::Over {
+                is_whole,
+                leaves_connection_open,
+            } => (is_whole, leaves_connection_open),
+            Stage::Head(_) | Stage::Body(_) => (false, false),
+        };
+        Some(Received {
+            head: self.head?,
+            body: self.body,
+            is_whole,
+            leaves_connection_open: leaves_connection_open && self.rest.is_empty(),
+        })
+    }
+
+    fn keep(&mut self, rest: &[u8]) -> Result<(), Fault> {
+        let most = match self.stage {
+            Stage::Head(_) if self.bytes_before_body.saturating_add(rest.len()) > MOST_BYTES_BEFORE_BODY => {
+                return Err(Fault::EndlessHead);
+            }
+            Stage::Head(_) if rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
+            Stage::Head(_) => usize::MAX,
+            Stage::Body(_) if rest.len() > MOST_CHUNK_LINE_BYTES => return Err(Fault::NotHttp),
+            Stage::Body(_) => usize::MAX,
+            // Whatever follows is nothing that was asked for: one byte of it says so.
+            Stage::Over { .. } => 1,
+        };
+        self.rest
+            .extend_from_slice(rest.get(..most.min(rest.len())).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Takes as much as makes sense by itself; how many bytes that were.
+    fn take(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let mut used = 0;
+        loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            let step = match self.stage {
+                Stage::Head(_) => self.take_head(rest)?,
+                Stage::Body(_) => self.take_body(rest)?,
+                Stage::Over { .. } => 0,
+            };
+            if step == 0 {
+                return Ok(used);
+            }
+            used += step;
+        }
+    }
+
+    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let Stage::Head(engine) = &mut self.stage else {
+            return Ok(0);
+        };
+        let (used, response) = match engine.try_response(bytes, false) {
+            Ok(result) => result,
+            // The engine takes no headers with it; others do.
+            Err(ProtocolError::HeadersWith100) => (head_length(bytes), None),
+            Err(_) => return Err(Fault::NotHttp),
+        };
+        if used > MOST_HEAD_BYTES {
+            return Err(Fault::LongHead);
+        }
+        self.bytes_before_body = self.bytes_before_body.saturating_add(used);
+        if self.bytes_before_body > MOST_BYTES_BEFORE_BODY {
+            return Err(Fault::EndlessHead);
+        }
+        if let Some(response) = response {
+            self.begin_body(&response)?;
+        }
+        Ok(used)
+    }
+
+    fn begin_body(&mut self, response: &Response<()>) -> Result<(), Fault> {
+        let headers = response.headers();
+        self.is_ambiguous = headers.contains_key("transfer-encoding") && headers.contains_key("content-length");
+        self.head = Some(AnswerHead {
+            status: response.status().as_u16(),
+            retry_after: text(headers, "retry-after"),
+            location: text(headers, "location"),
+            keep_alive: text(headers, "keep-alive").as_deref().and_then(keep_alive),
+        });
+        let no_body = over(true, false);
+        let Stage::Head(engine) = std::mem::replace(&mut self.stage, no_body) else {
+            return Ok(());
+        };
+        let is_other_protocol = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        self.stage = match engine.proceed() {
+            Some(RecvResponseResult::RecvBody(engine)) => Stage::Body(engine),
+            Some(RecvResponseResult::Redirect(engine)) => over(true, !engine.must_close_connection()),
+            Some(RecvResponseResult::Cleanup(engine)) => over(
+                true,
+                !engine.must_close_connection() && !is_other_protocol && !self.is_ambiguous,
+            ),
+            None => return Err(Fault::NotHttp),
+        };
+        Ok(())
+    }
+
+    fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let Stage::Body(engine) = &mut self.stage else {
+            return Ok(0);
+        };
+        let before = self.body.len();
+        let room = bytes.len().min(self.limit.saturating_sub(before));
+        self.body.resize(before + room, 0);
+        let into = self.body.get_mut(before..).unwrap_or_default();
+        let result = engine.read(bytes, into);
+        let (used, written) = result.as_ref().copied().unwrap_or((0, 0));
+        self.body.truncate(before + written);
+        if result.is_err() {
+            return Err(Fault::NotHttp);
+        }
+        if self.body.len() >= self.limit {
+            self.stage = over(false, false);
+        } else if engine.can_proceed() && !matches!(engine.body_mode(), BodyMode::CloseDelimited) {
+            let whole = over(true, false);
+            let Stage::Body(engine) = std::mem::replace(&mut self.stage, whole) else {
+                return Ok(used);
+            };
+            let must_close = match engine.proceed() {
+                Some(RecvBodyResult::Cleanup(engine)) => engine.must_close_connection(),
+                Some(RecvBodyResult::Redirect(engine)) => engine.must_close_connection(),
+                None => true,
+            };
+            self.stage = over(true, !must_close && !self.is_ambiguous);
+        }
+        Ok(used)
+    }
+}
+
+fn over(is_whole: bool, leaves_connection_open: bool) -> Stage {
+    Stage::Over {
+        is_whole,
+        leaves_connection_open,
+    }
+}
+
+/// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way: so it is shown the shortest
+/// request that there is, and ours are written by ourselves.
+fn engine() -> Result<Engine<RecvResponse>, Fault> {
+    let engine = Engine::new(Request::new(())).map_err(|_| Fault::Internal)?;
+    let mut engine = engine.proceed();
+    engine.write(&mut [0; SHOWN_HEAD_BYTES]).map_err(|_| Fault::Internal)?;
+    match engine.proceed() {
+        Ok(Some(SendRequestResult::RecvResponse(engine))) => Ok(engine),
+        Ok(Some(SendRequestResult::Await100(_) | SendRequestResult::SendBody(_)) | None) | Err(_) => {
+            Err(Fault::Internal)
+        }
+    }
+}
+
+/// Where a head ends that is known to be whole.
+fn head_length(bytes: &[u8]) -> usize {
+    let mut headers = [httparse::EMPTY_HEADER; ureq_proto::client::MAX_RESPONSE_HEADERS];
+    match httparse::Response::new(&mut headers).parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) | Err(_) => 0,
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// `timeout=5, max=100`: the seconds.
+fn keep_alive(value: &str) -> Option<Duration> {
+    value.split(',').find_map(|part| {
+        let (name, seconds) = part.split_once('=')?;
+        let is_it = name.trim().eq_ignore_ascii_case("timeout");
+        is_it
+            .then(|| seconds.trim().parse().ok().map(Duration::from_secs))
+            .flatten()
+    })
+}
+
+/// How many jobs an answer to this call may have: a look has the one that it is about.
+fn most_jobs(call: &Call) -> u64 {
+    if let Call::Fetch { count, .. } = call {
+        u64::from(*count)
+    } else {
+        1
+    }
+}
+
+/// Most bytes of an answer to this call, where an envelope has at most `max_frame` bytes.
+pub(in crate::daemon) fn body_limit(call: &Call, max_frame: u64) -> usize {
+    let limit = match call.endpoint().answer() {
+        AnswerSize::Jobs => max_frame
+            .saturating_add(BYTES_AROUND_ENVELOPE)
+            .saturating_mul(most_jobs(call))
+            .clamp(USUAL_BODY_BYTES, MOST_BODY_BYTES),
+        AnswerSize::Fields => USUAL_BODY_BYTES,
+        // What the body of a refusal says.
+        AnswerSize::Nothing => REPORT_BODY_BYTES,
+    };
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+//! Answers in pieces of every size, and what is left of those that break off.
+#![allow(clippy::unwrap_used, reason = "a test without its answer has failed")]
+
+use super::*;
+
+const LIMIT: usize = 1 << 20;
+
+fn reader() -> AnswerReader {
+    AnswerReader::new(LIMIT).unwrap()
+}
+
+/// What comes of these bytes, so many at a time, and then the end.
+fn read(bytes: &[u8], piece: usize) -> Result<Option<Received>, Fault> {
+    let mut reader = reader();
+    for piece in bytes.chunks(piece) {
+        if reader.push(piece)? {
+            return Ok(reader.cut_off());
+        }
+    }
+    reader.end(true)?;
+    Ok(reader.cut_off())
+}
+
+fn body_of(received: &Received) -> &str {
+    std::str::from_utf8(&received.body).unwrap()
+}
+
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\n";
+
+#[test]
+fn an_answer_is_the_same_in_pieces_of_every_size() {
+    let answers = [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!", true),
+        (CHUNKED, true),
+        (
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\nhello!",
+            false,
+        ),
+        ("HTTP/1.1 200 OK\r\n\r\nhello!", false),
+        ("HTTP/1.0 200 OK\r\n\r\nhello!", false),
+        (
+            "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 6\r\n\r\nhello!",
+            true,
+        ),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
+            true,
+        ),
+        (
+            "HTTP/1.1 100 Continue\r\nServer: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
+            true,
+        ),
+        (
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
+            true,
+        ),
+        ("HTTP/1.1 200 OK\nContent-Length: 6\n\nhello!", true),
+    ];
+    for (answer, leaves_open) in answers {
+        for piece in 1..=answer.len() {
+            let received = read(answer.as_bytes(), piece).unwrap().unwrap();
+            assert_eq!(body_of(&received), "hello!", "{answer} by {piece}");
+            assert!(received.is_whole, "{answer} by {piece}");
+            assert_eq!(received.leaves_connection_open, leaves_open, "{answer} by {piece}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_anywhere_is_none_or_one_that_is_not_whole() {
+    for answer in [CHUNKED, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!"] {
+        let head = answer.find("\r\n\r\n").unwrap() + 4;
+        for end in 0..answer.len() {
+            let result = read(answer.get(..end).unwrap().as_bytes(), usize::MAX);
+            if end < head {
+                assert!(matches!(result, Err(Fault::Closed)), "{end}");
+                continue;
+            }
+            let received = result.unwrap().unwrap();
+            assert!("hello!".starts_with(body_of(&received)), "{end}");
+            assert!(!received.leaves_connection_open, "{end}");
+            // All chunks are there as soon as the last one was announced.
+            let is_last_chunk_there = answer.get(..end).unwrap().contains("\r\n0\r\n");
+            assert_eq!(received.is_whole, is_last_chunk_there, "{end}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_with_more_than_an_answer_on_it_is_not_used_again() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}x",
+        "HTTP/1.1 204 No Content\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    ] {
+        let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
+        assert!(received.is_whole && !received.leaves_connection_open, "{answer}");
+    }
+    let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", usize::MAX).unwrap().unwrap();
+    assert!(empty.leaves_connection_open);
+}
+
+#[test]
+fn lengths_that_lie_are_read_to_the_bound() {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", u64::MAX);
+    let mut reader = reader();
+    assert!(!reader.push(head.as_bytes()).unwrap());
+    let much = vec![b'x'; LIMIT / 4];
+    let mut pushed = 0;
+    while !reader.push(&much).unwrap() {
+        pushed += 1;
+    }
+    assert_eq!(pushed, 3);
+    let received = reader.cut_off().unwrap();
+    assert_eq!((received.body.len(), received.is_whole), (LIMIT, false));
+    for length in ["18446744073709551616", "-1", "1, 2", "0x10", ""] {
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nx");
+        assert!(
+            matches!(read(answer.as_bytes(), usize::MAX), Err(Fault::NotHttp)),
+            "{length}"
+        );
+    }
+    for chunk in ["ffffffffffffffff\r\n", "1\r\nxx\r\n", "+\r\n", "\r\n"] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}");
+        let result = read(answer.as_bytes(), usize::MAX);
+        let is_whole = matches!(result, Ok(Some(Received { is_whole: true, .. })));
+        assert!(!is_whole, "{chunk:?}");
+    }
+}
+
+#[test]
+fn whatever_does_not_end_has_a_bound() {
+    let endless = |start: &str, more: &str| {
+        let mut reader = reader();
+        let mut came = start.len();
+        let mut result = reader.push(start.as_bytes());
+        while let Ok(false) = result {
+            assert!(came < 1 << 20, "{start:?} {more:?}");
+            came += more.len();
+            result = reader.push(more.as_bytes());
+        }
+        result.unwrap_err()
+    };
+    assert!(matches!(
+        endless("", "HTTP/1.1 100 Continue\r\n\r\n"),
+        Fault::EndlessHead
+    ));
+    assert!(matches!(endless("HTTP/1.1 200 OK\r\nX: ", "xxxxxxxx"), Fault::LongHead));
+    assert!(matches!(endless("HTTP/1.1 200 OK\r\n", "X: x\r\n"), Fault::NotHttp));
+    // Lines that end in the way that the engine does not look for.
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert!(matches!(endless(chunked, "1\n"), Fault::NotHttp));
+    assert!(matches!(endless(chunked, " "), Fault::NotHttp));
+}
+
+#[test]
+fn a_head_is_as_long_as_it_may_be_and_no_longer() {
+    let answer = |length: usize| {
+        let frame = "HTTP/1.1 204 No Content\r\nX: \r\n\r\n".len();
+        format!("HTTP/1.1 204 No Content\r\nX: {}\r\n\r\n", "x".repeat(length - frame))
+    };
+    for piece in [1000, usize::MAX] {
+        assert!(read(answer(MOST_HEAD_BYTES).as_bytes(), piece).is_ok());
+        let result = read(answer(MOST_HEAD_BYTES + 1).as_bytes(), piece);
+        assert!(matches!(result, Err(Fault::LongHead)), "{piece}");
+    }
+}
+
+#[test]
+fn what_the_head_says_is_kept() {
+    let answer =
+        "HTTP/1.1 307 X\r\nRetry-After: 5\r\nLocation: /x\r\nKeep-Alive: max=3, timeout=7\r\nContent-Length: 0\r\n\r\n";
+    let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
+    let expected = AnswerHead {
+        status: 307,
+        retry_after: Some("5".to_owned()),
+        location: Some("/x".to_owned()),
+        keep_alive: Some(Duration::from_secs(7)),
+    };
+    assert_eq!(received.head, expected);
+    assert!(received.leaves_connection_open);
+}

@@ -1,0 +1,351 @@
+//! The backend, for the loop: requests in, answers out, connections in between. Nothing waits and no thread is in the way.
+//!
+//! A connection belongs to one request at a time, so what hangs delays only itself. Every request is answered exactly once,
+//! also when there is no room, no connection, no token, no time or a panic. What happens to one in between is in `steps.rs`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use mio::event::Event;
+use mio::{Registry, Waker};
+use rustls::ClientConfig;
+
+use crate::daemon::backend::answer::Received;
+use crate::daemon::backend::connection::Buffers;
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::head::{Place, RequestWriter};
+use crate::daemon::backend::kept::KeptConnections;
+use crate::daemon::backend::names::{Names, Wake};
+pub use crate::daemon::backend::outcome::Heard;
+use crate::daemon::backend::outcome::Outcomes;
+use crate::daemon::backend::pending::{Pending, Stage};
+use crate::daemon::backend::rooms::{LaneRooms, Room};
+use crate::daemon::backend::settings::{BackendError, BackendSettings};
+use crate::daemon::backend::slots::Slots;
+use crate::daemon::backend::tls;
+use crate::daemon::backend::token_reader::TokenReader;
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{Call, Failure, Moment, Reply};
+use crate::lifecycle::timers::Timers;
+use crate::os::clock;
+
+/// Most connections that get a turn before the loop has its own.
+const CONNECTIONS_PER_TURN: usize = 128;
+
+/// Most requests that begin before the loop has its turn.
+const REQUESTS_PER_TURN: usize = 256;
+
+/// The answer to a request.
+pub type BackendAnswer = (CallId, Reply, Heard);
+
+/// What has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::daemon::backend) enum Due {
+    /// Nobody waits for the answer any more.
+    GiveUp(CallId),
+    /// The connection is not there yet.
+    Connect(CallId),
+    /// There may be a next step without anything having happened: another address, the token of last time.
+    Step(CallId),
+}
+
+/// A turn: where new connections are registered, and when it is.
+#[derive(Clone, Copy)]
+pub(in crate::daemon::backend) struct Turn<'a> {
+    /// Where the loop is told of connections.
+    pub(in crate::daemon::backend) registry: &'a Registry,
+    /// Now.
+    pub(in crate::daemon::backend) now: Moment,
+}
+
+/// All that there is between the loop and the backend.
+pub struct Backend {
+    pub(in crate::daemon::backend) outcomes: Outcomes,
+    pub(in crate::daemon::backend) writer: RequestWriter,
+    pub(in crate::daemon::backend) tls: Option<Arc<ClientConfig>>,
+    pub(in crate::daemon::backend) host: String,
+    pub(in crate::daemon::backend) names: Names,
+    pub(in crate::daemon::backend) token: TokenReader,
+    pub(in crate::daemon::backend) rooms: LaneRooms,
+    pub(in crate::daemon::backend) pending: BTreeMap<CallId, Pending>,
+    pub(in crate::daemon::backend) slots: Slots,
+    pub(in crate::daemon::backend) kept: KeptConnections,
+    /// Requests that have their turn.
+    pub(in crate::daemon::backend) ready: VecDeque<CallId>,
+    /// Connections that have their turn.
+    pub(in crate::daemon::backend) ready_slots: VecDeque<usize>,
+    /// Requests that wait for what a thread brings.
+    pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
+    /// Requests to which nobody has answered yet where they connect to, and which may have any connection.
+    pub(in crate::daemon::backend) dialing: BTreeSet<CallId>,
+    pub(in crate::daemon::backend) deadlines: Timers<Due>,
+    pub(in crate::daemon::backend) answers: Vec<BackendAnswer>,
+    pub(in crate::daemon::backend) buffers: Buffers,
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").finish_non_exhaustive()
+    }
+}
+
+impl Backend {
+    /// Reads the files that TLS needs. No connection is opened before the first request. `waker` ends a wait of the loop.
+    ///
+    /// # Errors
+    /// A certificate or key that cannot be used.
+    pub fn start(settings: BackendSettings, waker: Arc<Waker>) -> Result<Self, BackendError> {
+        let url = settings.backend.url.clone();
+        let url = url.ok_or_else(|| BackendError("backend.url is not set".to_owned()))?;
+        let tls = tls::config(&settings.backend)?;
+        let wake: Wake = Arc::new(move || {
+            // Without a loop there is nobody to tell.
+            let _ = waker.wake();
+        });
+        let place = Place::of(url.as_str());
+        let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
+        Ok(Self {
+            writer: RequestWriter::new(&settings, &place),
+            tls,
+            names: Names::new(&place.host, place.port, Arc::clone(&wake)),
+            host: place.host,
+            token: TokenReader::new(&settings.backend, wake, Moment::new(clock::monotonic())),
+            outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
+            rooms: LaneRooms::new(concurrency),
+            pending: BTreeMap::new(),
+            slots: Slots::default(),
+            kept: KeptConnections::default(),
+            ready: VecDeque::new(),
+            ready_slots: VecDeque::new(),
+            waiting_for_thread: BTreeSet::new(),
+            dialing: BTreeSet::new(),
+            deadlines: Timers::default(),
+            answers: Vec::new(),
+            buffers: Buffers::default(),
+        })
+    }
+
+    /// Takes a request, which goes out in the next turn. Its answer comes at `give_up` at the latest.
+    pub fn send(&mut self, id: CallId, call: Call, give_up: Moment) {
+        let lane = call.endpoint().lane();
+        let stage = match self.rooms.enter(lane, id) {
+            Room::Now => Stage::Ready,
+            Room::Later => Stage::Waiting,
+            Room::None => {
+                log::debug!("backend: no room for another request of this kind ({lane:?})");
+                let overloaded = Reply::Failed(Failure::Overloaded);
+                return self.answers.push((id, overloaded, Heard::default()));
+            }
+        };
+        if matches!(stage, Stage::Ready) {
+            self.ready.push_back(id);
+        }
+        self.pending.insert(id, Pending::new(call, lane, give_up, stage));
+        self.deadlines.arm(Due::GiveUp(id), give_up);
+    }
+
+    /// Nobody waits for this answer any more: its connection is closed at once. It is answered all the same, as it is true.
+    pub fn abandon(&mut self, id: CallId) {
+        self.fail(id, &Fault::Abandoned);
+    }
+
+    /// The token may have changed.
+    pub fn token_changed(&mut self) {
+        self.token.changed();
+    }
+
+    /// The kernel says that something happened on the connection in this slot.
+    pub fn is_ready(&mut self, slot: usize, event: &Event) {
+        if let Some(connection) = self.slots.get(slot) {
+            connection.is_ready(event);
+            self.enqueue(slot);
+        }
+    }
+
+    /// Goes on with everything that can go on, and hands over what was answered.
+    pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, Reply, Heard)) {
+        let turn = Turn { registry, now };
+        // Both, always: what nobody waits for is newer all the same.
+        let (has_names, has_token) = (self.names.take(now), self.token.take());
+        if has_names || has_token {
+            self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
+        }
+        while let Some(due) = self.deadlines.take_due(now) {
+            self.overdue(due);
+        }
+        for slot in self.kept.outdated(now) {
+            self.slots.close(slot);
+        }
+        let mut requests = REQUESTS_PER_TURN;
+        let mut connections = CONNECTIONS_PER_TURN;
+        loop {
+            if let Some(slot) = self.ready_slots.front().copied().filter(|_| connections > 0) {
+                self.ready_slots.pop_front();
+                connections -= 1;
+                let owner = self.slots.get(slot).and_then(|connection| connection.owner);
+                self.guarded(owner, slot, |backend| backend.serve(slot, turn));
+            } else if let Some(id) = self.ready.front().copied().filter(|_| requests > 0) {
+                self.ready.pop_front();
+                requests -= 1;
+                self.guarded(Some(id), usize::MAX, |backend| backend.advance(id, turn));
+            } else {
+                break;
+            }
+        }
+        for (id, reply, heard) in self.answers.drain(..) {
+            take(id, reply, heard);
+        }
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub fn has_more(&self) -> bool {
+        !(self.ready.is_empty() && self.ready_slots.is_empty() && self.answers.is_empty())
+    }
+
+    /// When the next thing is due.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.deadlines.next().map(|(due, _)| due)
+    }
+
+    /// A panic costs this one answer and its connection.
+    fn guarded(&mut self, id: Option<CallId>, slot: usize, work: impl FnOnce(&mut Self)) {
+        if panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_ok() {
+            return;
+        }
+        log::error!("internal error in a request to the backend: it counts as unanswered");
+        self.kept.forget(slot);
+        self.slots.close(slot);
+        let Some(id) = id else { return };
+        let of_it = self.slots.iter().filter(|(_, connection)| connection.owner == Some(id));
+        for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.slots.close(slot);
+        }
+        self.answer(id, (Reply::Failed(Failure::Unanswered), Heard::default()));
+    }
+
+    fn overdue(&mut self, due: Due) {
+        let id = match due {
+            Due::GiveUp(id) => id,
+            Due::Connect(id) => return self.fail(id, &Fault::NoConnectionInTime),
+            Due::Step(id) => return self.ready.push_back(id),
+        };
+        let Some(pending) = self.pending.get(&id) else { return };
+        let fault = match pending.stage {
+            Stage::NeedsToken => return self.fail_without_token(id),
+            Stage::Waiting | Stage::Ready => Fault::TooLate,
+            Stage::NeedsAddress => Fault::NameTooSlow,
+            Stage::Dialing(_) | Stage::Exchanging(_) => Fault::NoAnswerInTime,
+        };
+        self.fail(id, &fault);
+    }
+
+    /// The connection has its turn soon.
+    pub(in crate::daemon::backend) fn enqueue(&mut self, slot: usize) {
+        if let Some(connection) = self.slots.get(slot)
+            && !std::mem::replace(&mut connection.is_queued, true)
+        {
+            self.ready_slots.push_back(slot);
+        }
+    }
+
+    /// What came is the answer.
+    pub(in crate::daemon::backend) fn interpret(&mut self, id: CallId, received: &Received) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        if matches!(received.head.status, 401 | 403) {
+            self.token.changed();
+        }
+        let outcome = self.outcomes.of_answer(&pending.call, received, pending.first_was_sent);
+        self.answer(id, outcome);
+    }
+
+    /// There is no token for it.
+    pub(in crate::daemon::backend) fn fail_without_token(&mut self, id: CallId) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        let outcome = if pending.first_was_sent {
+            self.outcomes
+                .of_fault(&pending.call, &Fault::Closed, Failure::Unanswered, false)
+        } else {
+            self.outcomes.of_no_token(&pending.call)
+        };
+        self.answer(id, outcome);
+    }
+
+    /// There is no answer, or not all of it. A backend may close a kept connection just when we use it again: then a fresh
+    /// one gets the request, if that can do no harm.
+    pub(in crate::daemon::backend) fn fail(&mut self, id: CallId, fault: &Fault) {
+        let Some(pending) = self.pending.get_mut(&id) else {
+            return;
+        };
+        let is_refused = fault.is_refusal(&self.outcomes.settings().backend);
+        let is_sent = pending.is_sent() && (!is_refused || pending.first_was_sent);
+        let stage = match pending.stage {
+            // It stays with those that wait, until it is answered.
+            Stage::Waiting => Stage::Waiting,
+            Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) | Stage::Exchanging(_) => {
+                Stage::Ready
+            }
+        };
+        let mut is_new = true;
+        match std::mem::replace(&mut pending.stage, stage) {
+            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress => {}
+            Stage::Dialing(dial) => dial.attempts().iter().for_each(|slot| self.slots.close(*slot)),
+            Stage::Exchanging(exchange) => {
+                is_new = self
+                    .slots
+                    .get(exchange.slot)
+                    .is_none_or(|connection| !connection.has_served);
+                self.slots.close(exchange.slot);
+                // What has come of an answer counts as far as it goes, unless nobody wants to know.
+                if !matches!(fault, Fault::Abandoned)
+                    && let Some(received) = exchange.received()
+                {
+                    let length = received.body.len();
+                    log::debug!(
+                        "backend: an answer broke off after {length} bytes: {}",
+                        self.outcomes.reason(fault, is_new)
+                    );
+                    return self.interpret(id, &received);
+                }
+            }
+        }
+        let is_harmless = !is_sent || pending.call.endpoint().may_come_twice();
+        if fault.is_hang_up() && !is_new && !pending.is_second && is_harmless {
+            pending.is_second = true;
+            pending.first_was_sent = is_sent;
+            let text = self.outcomes.reason(fault, is_new);
+            log::debug!("backend: the kept connection was closed: {text}");
+            return self.ready.push_back(id);
+        }
+        let failure = if is_sent { Failure::Unanswered } else { Failure::NotSent };
+        let outcome = self.outcomes.of_fault(&pending.call, fault, failure, is_new);
+        self.answer(id, outcome);
+    }
+
+    /// Every request ends here, and only once. Another one of its kind may go instead.
+    fn answer(&mut self, id: CallId, (reply, heard): (Reply, Heard)) {
+        let Some(pending) = self.pending.remove(&id) else {
+            return;
+        };
+        for due in [Due::GiveUp(id), Due::Connect(id), Due::Step(id)] {
+            self.deadlines.cancel(due);
+        }
+        self.waiting_for_thread.remove(&id);
+        self.dialing.remove(&id);
+        if matches!(pending.stage, Stage::Waiting) {
+            self.rooms.forget(pending.lane, id);
+        } else if let Some(next) = self.rooms.leave(pending.lane) {
+            self.set_stage(next, Stage::Ready);
+            self.ready.push_back(next);
+        }
+        self.answers.push((id, reply, heard));
+    }
+
+    /// It is so far.
+    pub(in crate::daemon::backend) fn set_stage(&mut self, id: CallId, stage: Stage) {
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.stage = stage;
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! One connection to the backend, with TLS where its URL says https. Nothing here waits: what the kernel has told is
+//! remembered, since it tells only once, and what a turn may read or write is bounded.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use mio::event::Event;
+use mio::net::TcpStream;
+use nix::errno::Errno;
+
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::tls_session::TlsSession;
+use crate::lifecycle::api::Moment;
+use crate::lifecycle::api::ids::CallId;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Most bytes that are written to one connection in a turn.
+const WRITTEN_PER_TURN: usize = 256 << 10;
+
+/// What all connections read with.
+#[derive(Debug)]
+pub(in crate::daemon) struct Buffers {
+    raw: Box<[u8]>,
+    plain: Vec<u8>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            raw: vec![0; READ_BYTES].into_boxed_slice(),
+            plain: Vec::new(),
+        }
+    }
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum Phase {
+    /// The other side has not answered yet.
+    Connecting,
+    /// TLS begins.
+    Handshake,
+    /// It can be used.
+    Open,
+}
+
+/// What came of writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum Sent {
+    /// The kernel has all of it.
+    All,
+    /// There is no room for more now.
+    Some,
+    /// There is, and others have their turn first.
+    Paused,
+}
+
+/// What came of reading.
+#[derive(Debug)]
+pub(in crate::daemon) enum Got<'a> {
+    /// These bytes; none where TLS had something to tell itself.
+    Bytes(&'a [u8]),
+    /// Nothing for now.
+    Nothing,
+    /// The other side has closed; with TLS it is clean when it has said so.
+    End { is_clean: bool },
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(in crate::daemon) struct Connection {
+    /// The socket.
+    pub(in crate::daemon) stream: TcpStream,
+    tls: Option<Box<TlsSession>>,
+    /// How far it is.
+    pub(in crate::daemon) phase: Phase,
+    /// The request that it belongs to; none when it is kept for another one.
+    pub(in crate::daemon) owner: Option<CallId>,
+    /// Since when it is there.
+    pub(in crate::daemon) since: Moment,
+    /// Whether it has served a request.
+    pub(in crate::daemon) has_served: bool,
+    /// It waits for its turn.
+    pub(in crate::daemon) is_queued: bool,
+    may_read: bool,
+    may_write: bool,
+    /// The other side has closed, and what it said before may still be there.
+    is_closing: bool,
+    /// TLS has said goodbye.
+    is_ended: bool,
+}
+
+impl Connection {
+    /// Starts to connect.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(in crate::daemon) fn start(address: SocketAddr, owner: CallId, now: Moment) -> io::Result<Self> {
+        Ok(Self {
+            stream: TcpStream::connect(address)?,
+            tls: None,
+            phase: Phase::Connecting,
+            owner: Some(owner),
+            since: now,
+            has_served: false,
+            is_queued: false,
+            may_read: false,
+            may_write: false,
+            is_closing: false,
+            is_ended: false,
+        })
+    }
+
+    /// What the kernel tells.
+    pub(in crate::daemon) fn is_ready(&mut self, event: &Event) {
+        self.is_closing |= event.is_read_closed() || event.is_error();
+        self.may_read |= event.is_readable() || self.is_closing;
+        self.may_write |= event.is_writable() || event.is_error();
+    }
+
+    /// Whether there may be something to read.
+    pub(in crate::daemon) fn may_read(&self) -> bool {
+        self.may_read
+    }
+
+    /// It is looked at whatever the kernel has told.
+    pub(in crate::daemon) fn look_again(&mut self) {
+        self.may_read = true;
+    }
+
+    /// Whether the other side has answered.
+    ///
+    /// # Errors
+    /// It does not want us, or is not there.
+    pub(in crate::daemon) fn is_connected(&mut self) -> Result<bool, Fault> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error.into());
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => {
+                // Without it a small request waits for the answer to the one before.
+                self.stream.set_nodelay(true)?;
+                self.may_write = true;
+                Ok(true)
+            }
+            Err(error)
+                if error.kind() == ErrorKind::NotConnected
+                    || error.raw_os_error() == Some(Errno::EINPROGRESS as i32) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// It can be used, once TLS is there where that is wanted.
+    pub(in crate::daemon) fn begin(&mut self, tls: Option<TlsSession>) {
+        self.phase = if tls.is_some() { Phase::Handshake } else { Phase::Open };
+        self.tls = tls.map(Box::new);
+    }
+
+    /// One step of the handshake; true: both sides trust each other.
+    ///
+    /// # Errors
+    /// One does not, or the connection broke.
+    pub(in crate::daemon) fn shake_hands(&mut self, buffers: &mut Buffers) -> Result<bool, Fault> {
+        loop {
+            self.flush().map_err(|error| Fault::from(error).in_handshake())?;
+            if self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()) {
+                self.phase = Phase::Open;
+                return Ok(true);
+            }
+            match self.receive(buffers) {
+                Ok(Got::Bytes(_)) => {}
+                Ok(Got::Nothing) => return Ok(false),
+                Ok(Got::End { .. }) => return Err(Fault::ClosedInHandshake),
+                Err(fault) => {
+                    // An alert may wait, which tells the other side why.
+                    let _ = self.flush();
+                    return Err(fault.in_handshake());
+                }
+            }
+        }
+    }
+
+    /// Writes what TLS has for the socket; true: all of it.
+    fn flush(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            Some(tls) if self.may_write => {
+                let is_all = tls.flush(&mut self.stream)?;
+                self.may_write = is_all;
+                Ok(is_all)
+            }
+            Some(_) => Ok(false),
+            None => Ok(true),
+        }
+    }
+
+    /// Writes on from the byte `sent` of a request.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(in crate::daemon) fn send(&mut self, bytes: &[u8], sent: &mut usize) -> Result<Sent, Fault> {
+        let limit = sent.saturating_add(WRITTEN_PER_TURN);
+        while self.may_write {
+            if self.tls.is_some() && !self.flush()? {
+                return Ok(Sent::Some);
+            }
+            let rest = bytes.get(*sent..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(Sent::All);
+            }
+            if *sent >= limit {
+                return Ok(Sent::Paused);
+            }
+            let result = match &mut self.tls {
+                Some(tls) => tls.send(rest),
+                None => self.stream.write(rest),
+            };
+            match result {
+                Ok(count) => *sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Sent::Some)
+    }
+
+    /// Reads what is there, at most one buffer of it.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(in crate::daemon) fn receive<'a>(&mut self, buffers: &'a mut Buffers) -> Result<Got<'a>, Fault> {
+        if self.is_ended {
+            return Ok(Got::End { is_clean: true });
+        }
+        let count = loop {
+            if !self.may_read {
+                return Ok(Got::Nothing);
+            }
+            match self.stream.read(&mut buffers.raw) {
+                Ok(0) => {
+                    return Ok(Got::End {
+                        is_clean: self.tls.is_none(),
+                    });
+                }
+                Ok(count) => break count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        // A buffer that is not full holds all that was there; more is told of anew.
+        self.may_read = self.is_closing || count == buffers.raw.len();
+        let raw = buffers.raw.get(..count).unwrap_or_default();
+        let Some(tls) = &mut self.tls else {
+            return Ok(Got::Bytes(raw));
+        };
+        buffers.plain.clear();
+        buffers.plain.shrink_to(READ_BYTES);
+        self.is_ended = tls.receive(raw, &mut buffers.plain)?;
+        self.may_read |= self.is_ended;
+        Ok(Got::Bytes(&buffers.plain))
+    }
+
+    /// Gives back what a large request or answer needed.
+    pub(in crate::daemon) fn shrink(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.shrink();
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The addresses of a name, one attempt after the other, none of which waits for the one before to fail (RFC 8305): an
+//! address that does not answer delays by a quarter of a second.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::daemon::backend::fault::Fault;
+use crate::lifecycle::api::Moment;
+
+/// Between two attempts.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
+
+/// Most addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 16;
+
+/// A connection in the making.
+#[derive(Debug)]
+pub(in crate::daemon) struct Dial {
+    left: VecDeque<SocketAddr>,
+    /// The slots of the attempts under way.
+    attempts: Vec<usize>,
+    /// When the next one begins, if none was successful by then.
+    next_at: Moment,
+    /// Why an attempt failed: what says most.
+    fault: Option<Fault>,
+}
+
+impl Dial {
+    /// To one of these addresses.
+    pub(in crate::daemon) fn new(addresses: &[SocketAddr], now: Moment) -> Self {
+        Self {
+            left: by_turns(addresses),
+            attempts: Vec::new(),
+            next_at: now,
+            fault: None,
+        }
+    }
+
+    /// The next address, if it is time for it.
+    pub(in crate::daemon) fn next(&mut self, now: Moment) -> Option<SocketAddr> {
+        if self.next_at > now && !self.attempts.is_empty() {
+            return None;
+        }
+        self.next_at = now.after(BETWEEN_ATTEMPTS);
+        self.left.pop_front()
+    }
+
+    /// When the next address has its turn, if there is one.
+    pub(in crate::daemon) fn next_at(&self) -> Option<Moment> {
+        (!self.left.is_empty()).then_some(self.next_at)
+    }
+
+    /// An attempt has begun, in this slot.
+    pub(in crate::daemon) fn began(&mut self, slot: usize) {
+        self.attempts.push(slot);
+    }
+
+    /// An attempt failed; the next one need not wait.
+    pub(in crate::daemon) fn failed(&mut self, slot: Option<usize>, fault: Fault, now: Moment) {
+        self.attempts.retain(|attempt| Some(*attempt) != slot);
+        self.next_at = now;
+        // A host that refuses is there; an address family that this machine lacks says nothing.
+        if self.fault.as_ref().is_none_or(is_no_way) {
+            self.fault = Some(fault);
+        }
+    }
+
+    /// The other side has answered in this slot: nobody else is tried. The attempts that are not needed any more.
+    pub(in crate::daemon) fn settle(&mut self, slot: usize) -> Vec<usize> {
+        self.left.clear();
+        self.attempts.retain(|attempt| *attempt != slot);
+        std::mem::replace(&mut self.attempts, vec![slot])
+    }
+
+    /// Whether no attempt is left, and why.
+    pub(in crate::daemon) fn is_over(&mut self) -> Option<Fault> {
+        let is_over = self.left.is_empty() && self.attempts.is_empty();
+        is_over.then(|| self.fault.take().unwrap_or(Fault::NoHost))
+    }
+
+    /// The attempts under way.
+    pub(in crate::daemon) fn attempts(&self) -> &[usize] {
+        &self.attempts
+    }
+}
+
+fn is_no_way(fault: &Fault) -> bool {
+    let Fault::Io(error) = fault else { return false };
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL)
+    )
+}
+
+/// The two families take turns, beginning with that of the first address.
+fn by_turns(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
+    let is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let of = |first: bool| {
+        addresses
+            .iter()
+            .filter(move |address| (address.is_ipv6() == is_v6) == first)
+    };
+    let (mut first, mut second) = (of(true), of(false));
+    let mut ordered = VecDeque::new();
+    while ordered.len() < MOST_ADDRESSES {
+        let before = ordered.len();
+        ordered.extend(first.next());
+        ordered.extend(second.next());
+        if ordered.len() == before {
+            break;
+        }
+    }
+    ordered.truncate(MOST_ADDRESSES);
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn at(millis: u64) -> Moment {
+        Moment::new(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn the_families_take_turns_a_quarter_of_a_second_apart() {
+        let all = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "10.0.0.1:1"]);
+        let mut dial = Dial::new(&all, at(0));
+        assert_eq!(dial.next(at(0)), Some(all[0]));
+        dial.began(7);
+        assert_eq!(dial.next(at(249)), None);
+        assert_eq!(dial.next_at(), Some(at(250)));
+        assert_eq!(dial.next(at(250)), Some(all[3]));
+        dial.began(8);
+        dial.failed(Some(8), Fault::Closed, at(300));
+        assert_eq!(dial.next(at(300)), Some(all[1]), "after a failure at once");
+        assert_eq!(dial.attempts(), [7]);
+    }
+
+    #[test]
+    fn what_is_told_is_the_failure_that_says_most() {
+        let mut dial = Dial::new(&addresses(&["10.0.0.1:1", "[::1]:1"]), at(0));
+        let os = |errno: Errno| Fault::Io(io::Error::from_raw_os_error(errno as i32));
+        for errno in [Errno::ENETUNREACH, Errno::ECONNREFUSED] {
+            assert!(dial.is_over().is_none());
+            dial.next(at(0)).unwrap();
+            dial.began(1);
+            dial.failed(Some(1), os(errno), at(0));
+        }
+        let fault = dial.is_over().unwrap();
+        assert!(matches!(fault, Fault::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused));
+    }
+
+    #[test]
+    fn a_name_with_very_many_addresses_is_tried_at_some_of_them() {
+        let many: Vec<SocketAddr> = (0..200).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect();
+        assert_eq!(by_turns(&many).len(), MOST_ADDRESSES);
+    }
+}

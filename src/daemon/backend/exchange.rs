@@ -1,0 +1,104 @@
+//! One request and its answer on one connection.
+
+use crate::daemon::backend::answer::{AnswerReader, Received};
+use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
+use crate::daemon::backend::fault::Fault;
+
+/// Most buffers that are read of one connection in a turn; then the others get theirs.
+const READS_PER_TURN: usize = 4;
+
+/// A request on its way.
+pub(in crate::daemon) struct Exchange {
+    /// Its connection.
+    pub(in crate::daemon) slot: usize,
+    request: Vec<u8>,
+    sent: usize,
+    is_sent: bool,
+    answer: AnswerReader,
+    /// Writing failed. What the other side had said before may still be there.
+    broken: Option<Fault>,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(in crate::daemon) enum Step {
+    /// The kernel will tell of what follows.
+    Waits,
+    /// There is more to do, and others have their turn first.
+    Paused,
+    /// It is over; without a fault the answer is all there.
+    Over(Option<Fault>),
+}
+
+impl Exchange {
+    /// Of these bytes, whose answer has at most `limit` bytes in its body.
+    ///
+    /// # Errors
+    /// The reader of the answer fails.
+    pub(in crate::daemon) fn new(slot: usize, request: Vec<u8>, limit: usize) -> Result<Self, Fault> {
+        Ok(Self {
+            slot,
+            request,
+            sent: 0,
+            is_sent: false,
+            answer: AnswerReader::new(limit)?,
+            broken: None,
+        })
+    }
+
+    /// Whether the kernel has all of the request. Until then the backend cannot have got it.
+    pub(in crate::daemon) fn is_sent(&self) -> bool {
+        self.is_sent
+    }
+
+    /// Goes as far as it can in one turn.
+    pub(in crate::daemon) fn step(&mut self, connection: &mut Connection, buffers: &mut Buffers) -> Step {
+        let mut is_paused = false;
+        if !self.is_sent && self.broken.is_none() {
+            match connection.send(&self.request, &mut self.sent) {
+                Ok(Sent::All) => {
+                    self.is_sent = true;
+                    self.request = Vec::new();
+                }
+                Ok(Sent::Some) => {}
+                Ok(Sent::Paused) => is_paused = true,
+                Err(fault) => {
+                    self.broken = Some(fault);
+                    connection.look_again();
+                }
+            }
+        }
+        for _ in 0..READS_PER_TURN {
+            let over = match connection.receive(buffers) {
+                Ok(Got::Nothing) => {
+                    return match self.broken.take() {
+                        Some(fault) => Step::Over(Some(fault)),
+                        None if is_paused => Step::Paused,
+                        None => Step::Waits,
+                    };
+                }
+                Ok(Got::Bytes(bytes)) => match self.answer.push(bytes) {
+                    Ok(true) => Some(None),
+                    Ok(false) => None,
+                    Err(fault) => Some(Some(fault)),
+                },
+                Ok(Got::End { is_clean }) => Some(self.answer.end(is_clean).err()),
+                Err(fault) => Some(Some(fault)),
+            };
+            if let Some(fault) = over {
+                return Step::Over(fault);
+            }
+        }
+        Step::Paused
+    }
+
+    /// What there is of the answer; `None`: not even its head.
+    pub(in crate::daemon) fn received(self) -> Option<Received> {
+        let is_sent = self.is_sent;
+        self.answer.cut_off().map(|received| Received {
+            // Who answers early may not have read the request to its end.
+            leaves_connection_open: received.leaves_connection_open && is_sent,
+            ..received
+        })
+    }
+}

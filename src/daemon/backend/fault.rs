@@ -1,0 +1,229 @@
+//! What went wrong between a request and its answer, in words for a person.
+
+use std::io;
+
+use nix::errno::Errno;
+
+use crate::config::Backend;
+use crate::daemon::backend::tls_words;
+
+/// What to look at where the two sides do not speak the same.
+const CHECK: &str = "check the scheme (http or https) and the port of backend.url";
+
+/// Most bytes of an answer in which a server says that it wants TLS.
+const MOST_LOOKED_AT: usize = 4 << 10;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(in crate::daemon) enum Fault {
+    /// There is no such host, as far as the name server says.
+    NoHost,
+    /// Nobody can be asked for the addresses of a name.
+    NoResolver,
+    /// The name server did not answer in time.
+    NameTooSlow,
+    /// There was no connection within its time.
+    NoConnectionInTime,
+    /// No socket is left of those that we may have.
+    NoSocket,
+    /// The time of the request was over before it could be sent.
+    TooLate,
+    /// The machine wants no answer any more.
+    Abandoned,
+    /// The answer did not come in time.
+    NoAnswerInTime,
+    /// The other side closed the connection.
+    Closed,
+    /// The other side closed the connection before there was TLS on it.
+    ClosedInHandshake,
+    /// TLS says so.
+    Tls(rustls::Error),
+    /// The system says so.
+    Io(io::Error),
+    /// What came is no answer of HTTP.
+    NotHttp,
+    /// One head is longer than we read.
+    LongHead,
+    /// The answer does not begin: interim answers (100 to 199) or headers without an end.
+    EndlessHead,
+    /// A bug of ours.
+    Internal,
+}
+
+impl Fault {
+    /// Whether the other side closed the connection.
+    pub(in crate::daemon) fn is_hang_up(&self) -> bool {
+        match self {
+            Self::Closed => true,
+            Self::Io(error) => hung_up(error),
+            Self::NoHost
+            | Self::NoResolver
+            | Self::NameTooSlow
+            | Self::NoConnectionInTime
+            | Self::NoSocket
+            | Self::TooLate
+            | Self::Abandoned
+            | Self::NoAnswerInTime
+            | Self::ClosedInHandshake
+            | Self::Tls(_)
+            | Self::NotHttp
+            | Self::LongHead
+            | Self::EndlessHead
+            | Self::Internal => false,
+        }
+    }
+
+    /// The same, of a connection that has no TLS yet.
+    pub(in crate::daemon) fn in_handshake(self) -> Self {
+        if self.is_hang_up() {
+            Self::ClosedInHandshake
+        } else {
+            self
+        }
+    }
+
+    /// Whether one of the two sides has refused the other before the request was taken.
+    pub(in crate::daemon) fn is_refusal(&self, backend: &Backend) -> bool {
+        matches!(self, Self::Tls(error) if tls_words::refusal(error, backend).is_certain)
+    }
+
+    /// Why there is no answer, for a person; `is_new`: on a connection that had served no other request.
+    pub(in crate::daemon) fn reason(&self, backend: &Backend, is_https: bool, is_new: bool) -> String {
+        let text = match self {
+            Self::NoHost => "there is no host of this name",
+            Self::NoResolver => {
+                "no thread can be had that looks up its name; raise the limit of processes or of memory"
+            }
+            Self::NameTooSlow => "its name could not be resolved in time",
+            Self::NoConnectionInTime => "no connection within backend.connect_timeout",
+            Self::NoSocket => "there are too many connections to it already",
+            Self::TooLate => "its time was over before it could be sent",
+            Self::Abandoned => "its answer is no longer waited for",
+            Self::NoAnswerInTime => "no answer in time",
+            Self::Closed => return closed(is_https, is_new),
+            Self::ClosedInHandshake => {
+                "the connection was closed in the TLS handshake; check the port of backend.url, and whether what listens \
+                 there speaks TLS"
+            }
+            Self::Tls(error) => return tls_words::refusal(error, backend).text,
+            Self::Io(error) => return of_io(error, is_https, is_new),
+            Self::NotHttp if is_https => "its answer is no HTTP; look at what listens at the port of backend.url",
+            Self::NotHttp => return format!("what answers there does not speak HTTP; {CHECK}"),
+            Self::LongHead => "the head of its answer is too long",
+            Self::EndlessHead => {
+                "its answer does not begin: interim answers (status 100 to 199) and headers without an end"
+            }
+            Self::Internal => "an internal error of ojs-init",
+        };
+        text.to_owned()
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn hung_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
+}
+
+fn closed(is_https: bool, is_new: bool) -> String {
+    // A server that waits for TLS, and gets a request instead.
+    let hint = if is_https || !is_new {
+        String::new()
+    } else {
+        format!("; {CHECK}")
+    };
+    format!("the connection was closed before there was an answer{hint}")
+}
+
+fn of_io(error: &io::Error, is_https: bool, is_new: bool) -> String {
+    if hung_up(error) {
+        return closed(is_https, is_new);
+    }
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return "connection refused: nothing listens there".to_owned();
+    }
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::ENETDOWN) => {
+            "there is no way to it: the network or the host is not there".to_owned()
+        }
+        Some(Errno::EADDRNOTAVAIL) => "no local port is free for a connection".to_owned(),
+        Some(Errno::EMFILE | Errno::ENFILE) => "no descriptor is free for a connection; raise ulimit -n".to_owned(),
+        Some(errno) => format!("the connection failed: {}", errno.desc()),
+        None => format!("the connection failed: {error}"),
+    }
+}
+
+/// Whether a server says that it wants TLS and got a plain request: as nginx, Go and Apache do.
+pub(in crate::daemon) fn wants_tls(status: u16, body: &[u8]) -> bool {
+    if status != 400 {
+        return false;
+    }
+    let text = String::from_utf8_lossy(body.get(..MOST_LOOKED_AT).unwrap_or(body));
+    let says = ["to HTTPS port", "to an HTTPS server", "SSL-enabled server port"];
+    says.iter().any(|words| text.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_of_a_connection_has_words_of_its_own_and_no_number() {
+        let os = |errno: Errno| Fault::Io(io::Error::from_raw_os_error(errno as i32));
+        let eof = || Fault::Io(io::Error::new(io::ErrorKind::UnexpectedEof, "Peer disconnected"));
+        let cases = [
+            (os(Errno::ECONNREFUSED), "nothing listens there"),
+            (os(Errno::EHOSTUNREACH), "no way to it"),
+            (os(Errno::EADDRNOTAVAIL), "no local port"),
+            (os(Errno::EMFILE), "ulimit -n"),
+            (os(Errno::EACCES), "the connection failed: Permission denied"),
+            (
+                os(Errno::ECONNRESET),
+                "closed before there was an answer; check the scheme",
+            ),
+            (eof(), "closed before there was an answer; check the scheme"),
+            (Fault::Closed, "closed before there was an answer; check the scheme"),
+            (Fault::NoHost, "no host of this name"),
+            (Fault::LongHead, "too long"),
+            (Fault::NotHttp, "does not speak HTTP; check the scheme"),
+        ];
+        let backend = crate::config::load(
+            &Default::default(),
+            &crate::config::Environment::from_entries([b"OJS_URL=http://b".as_slice()].into_iter()),
+        );
+        let backend = backend.unwrap().backend;
+        for (fault, words) in cases {
+            let text = fault.reason(&backend, false, true);
+            assert!(
+                text.contains(words) && !text.contains("os error") && !text.contains("io:"),
+                "{text}"
+            );
+        }
+        for (is_https, is_new) in [(true, true), (false, false)] {
+            assert!(!eof().reason(&backend, is_https, is_new).contains("scheme"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_asks_for_tls_is_understood() {
+        for body in [
+            "<title>400 The plain HTTP request was sent to HTTPS port</title>",
+            "Client sent an HTTP request to an HTTPS server.\n",
+            "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />",
+        ] {
+            assert!(wants_tls(400, body.as_bytes()), "{body}");
+            assert!(!wants_tls(500, body.as_bytes()), "{body}");
+        }
+        assert!(!wants_tls(400, b"{\"error\":{\"code\":\"invalid_request\"}}"));
+    }
+}

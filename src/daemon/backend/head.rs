@@ -1,0 +1,191 @@
+//! The bytes of a request. What all requests have in common is written once.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+
+use uuid::Builder;
+
+use crate::config::{Header, Secret};
+use crate::daemon::backend::settings::BackendSettings;
+use crate::os::clock;
+use crate::wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
+
+/// What the head of a request has, besides the headers that all have in common, in bytes.
+const USUAL_HEAD_BYTES: usize = 512;
+
+/// Where the backend is, as its URL says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::daemon) struct Place {
+    /// Host without brackets.
+    pub(in crate::daemon) host: String,
+    /// Port.
+    pub(in crate::daemon) port: u16,
+    /// What goes before each path; empty, or with a slash at its beginning and none at its end.
+    prefix: String,
+    /// The host as it is spelled in the header of that name.
+    authority: String,
+}
+
+impl Place {
+    /// Takes a URL apart that the configuration has accepted.
+    pub(in crate::daemon) fn of(url: &str) -> Self {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let default_port = if scheme == "https" { 443 } else { 80 };
+        // The last colon, unless it is one of an IPv6 address.
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(default_port)),
+            Some(_) | None => (authority, default_port),
+        };
+        let authority = if port == default_port {
+            host.to_owned()
+        } else {
+            format!("{host}:{port}")
+        };
+        Self {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port,
+            prefix: prefix.to_owned(),
+            authority,
+        }
+    }
+}
+
+/// Writes requests.
+#[derive(Debug)]
+pub(in crate::daemon) struct RequestWriter {
+    prefix: String,
+    /// The header lines that each request has.
+    common: Vec<u8>,
+    ids: RequestIds,
+}
+
+impl RequestWriter {
+    /// What the user set goes before what we would say, but for the token and the request's id.
+    pub(in crate::daemon) fn new(settings: &BackendSettings, place: &Place) -> Self {
+        let backend = &settings.backend;
+        let has_token = backend.auth_token.is_some() || backend.auth_token_file.is_some();
+        let mut common = Vec::new();
+        let mut line = |name: &str, value: &str| {
+            common.extend_from_slice(name.as_bytes());
+            common.extend_from_slice(b": ");
+            common.extend_from_slice(value.as_bytes());
+            common.extend_from_slice(b"\r\n");
+        };
+        line("Host", &place.authority);
+        line("Accept", CONTENT_TYPE);
+        let own = [
+            ("User-Agent", concat!("ojs-init/", env!("CARGO_PKG_VERSION"))),
+            ("OJS-Version", OJS_VERSION),
+        ];
+        for (name, value) in own {
+            if !names(&backend.headers, name) {
+                line(name, value);
+            }
+        }
+        for header in &backend.headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            if !(is("X-Request-Id") || (is("Authorization") && has_token)) {
+                line(&header.name, &header.value);
+            }
+        }
+        Self {
+            prefix: place.prefix.clone(),
+            common,
+            ids: RequestIds::new(),
+        }
+    }
+
+    /// The whole request, its body included.
+    pub(in crate::daemon) fn write(&mut self, request: &HttpRequest, token: Option<&Secret>) -> Vec<u8> {
+        let body = request.body.as_deref();
+        let room = self.common.len() + USUAL_HEAD_BYTES + token.map_or(0, |token| token.reveal().len());
+        let mut bytes = Vec::with_capacity(room + request.path.len() + body.map_or(0, <[u8]>::len));
+        let id = self.ids.next();
+        // Writing to memory cannot fail.
+        let _ = write!(bytes, "{} {}{} HTTP/1.1\r\n", request.method, self.prefix, request.path);
+        bytes.extend_from_slice(&self.common);
+        let _ = write!(bytes, "X-Request-Id: {id}\r\n");
+        if let Some(token) = token {
+            let _ = write!(bytes, "Authorization: Bearer {}\r\n", token.reveal());
+        }
+        if let Some(body) = body {
+            let _ = write!(
+                bytes,
+                "Content-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n",
+                body.len()
+            );
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(body.unwrap_or_default());
+        bytes
+    }
+}
+
+fn names(headers: &[Header], name: &str) -> bool {
+    headers.iter().any(|header| header.name.eq_ignore_ascii_case(name))
+}
+
+/// Ids of requests: UUIDs of version 7. Their random part comes from a keyed hash of a counter: nobody's security hangs on
+/// it, and the system is asked for the key only.
+#[derive(Debug)]
+struct RequestIds {
+    key: RandomState,
+    count: u64,
+}
+
+impl RequestIds {
+    fn new() -> Self {
+        Self {
+            key: RandomState::new(),
+            count: 0,
+        }
+    }
+
+    fn next(&mut self) -> uuid::Uuid {
+        self.count = self.count.wrapping_add(1);
+        let halves = [0_u8, 1].map(|half| self.key.hash_one((self.count, half)).to_ne_bytes());
+        let mut random = [0; 10];
+        for (to, from) in random.iter_mut().zip(halves.iter().flatten()) {
+            *to = *from;
+        }
+        let millis = u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX);
+        Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart_as_it_is_meant() {
+        for (url, host, port, prefix, authority) in [
+            ("http://b", "b", 80, "", "b"),
+            ("http://b:80/x", "b", 80, "/x", "b"),
+            ("https://b:8443/x/y", "b", 8443, "/x/y", "b:8443"),
+            ("https://[::1]", "::1", 443, "", "[::1]"),
+            ("http://[::1]:8080", "::1", 8080, "", "[::1]:8080"),
+            ("http://10.0.0.1:443", "10.0.0.1", 443, "", "10.0.0.1:443"),
+            ("http://b:", "b", 80, "", "b"),
+        ] {
+            let expected = Place {
+                host: host.to_owned(),
+                port,
+                prefix: prefix.to_owned(),
+                authority: authority.to_owned(),
+            };
+            assert_eq!(Place::of(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn ids_of_requests_are_of_version_7_and_no_two_are_the_same() {
+        let mut ids = RequestIds::new();
+        let mut made: Vec<uuid::Uuid> = (0..1000).map(|_| ids.next()).collect();
+        assert!(made.iter().all(|id| id.get_version_num() == 7));
+        made.sort_unstable();
+        made.dedup();
+        assert_eq!(made.len(), 1000);
+    }
+}

@@ -1,0 +1,202 @@
+//! Connections that no request has at the moment. The last one that was used is used first, so that the others age and go.
+//!
+//! The one that carried the last heartbeat is for the next one: what hangs on the others, and that no further one can be
+//! had, delays no heartbeat.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::{Endpoint, Lane, Moment};
+
+/// Most connections that are kept without a request.
+const MOST_KEPT: usize = 64;
+
+/// How long one is kept. It is closed when somebody looks after that: nobody is woken for it.
+const KEPT_LIMIT: Duration = Duration::from_secs(15);
+
+/// How long a backend keeps a connection for certain, where it says nothing: the shortest that is usual is 5 s.
+const USUAL_KEEP_ALIVE: Duration = Duration::from_secs(4);
+
+/// What is taken off of what a backend says: our request is on its way for a time.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+
+/// Age from which on a connection is replaced: its name may have got another address.
+const RENEWED_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// Between two looks at what has been kept for too long.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct KeptConnection {
+    slot: usize,
+    since: Moment,
+    /// Until then the backend does not close it for being unused.
+    safe_until: Moment,
+    /// From then on it is too old.
+    old_at: Moment,
+    /// It is for heartbeats and their like.
+    is_reserved: bool,
+}
+
+/// What there is to know of a connection that is to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) struct Used {
+    /// Since when it is there.
+    pub(in crate::daemon) since: Moment,
+    /// How long the backend keeps it without a request, as far as it says so.
+    pub(in crate::daemon) keep_alive: Option<Duration>,
+    /// What it has carried last.
+    pub(in crate::daemon) lane: Lane,
+}
+
+/// All of them, the one that was used last at the end.
+#[derive(Debug, Default)]
+pub(in crate::daemon) struct KeptConnections {
+    kept: Vec<KeptConnection>,
+    looked: Option<Moment>,
+}
+
+impl KeptConnections {
+    /// Keeps this one; the slot of one to close, where there are too many or it is too old.
+    pub(in crate::daemon) fn keep(&mut self, slot: usize, used: Used, now: Moment) -> Option<usize> {
+        let old_at = used.since.after(RENEWED_AFTER);
+        if old_at <= now {
+            return Some(slot);
+        }
+        let margin = |said: Duration| said.saturating_sub(KEEP_ALIVE_MARGIN);
+        let is_reserved = used.lane == Lane::Beat;
+        if is_reserved {
+            self.kept.iter_mut().for_each(|kept| kept.is_reserved = false);
+        }
+        self.kept.push(KeptConnection {
+            slot,
+            since: now,
+            safe_until: now.after(used.keep_alive.map_or(USUAL_KEEP_ALIVE, margin)),
+            old_at,
+            is_reserved,
+        });
+        (self.kept.len() > MOST_KEPT).then(|| self.kept.remove(0).slot)
+    }
+
+    /// One for a request to this endpoint. What may not come twice gets none that the backend may just be closing.
+    pub(in crate::daemon) fn take(&mut self, endpoint: Endpoint, now: Moment) -> Option<usize> {
+        let is_beat = endpoint.lane() == Lane::Beat;
+        let is_safe = |kept: &KeptConnection| endpoint.may_come_twice() || now < kept.safe_until;
+        let fits = |kept: &KeptConnection| now < kept.old_at && is_safe(kept) && kept.is_reserved == is_beat;
+        let mut index = self.kept.iter().rposition(fits);
+        if is_beat && index.is_none() {
+            index = self.kept.iter().rposition(|kept| now < kept.old_at);
+        }
+        Some(self.kept.remove(index?).slot)
+    }
+
+    /// This one is no longer there.
+    pub(in crate::daemon) fn forget(&mut self, slot: usize) {
+        self.kept.retain(|kept| kept.slot != slot);
+    }
+
+    /// Those that were kept for long enough.
+    pub(in crate::daemon) fn outdated(&mut self, now: Moment) -> Vec<usize> {
+        if self.looked.is_some_and(|looked| looked.elapsed(now) < BETWEEN_LOOKS) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        let is_outdated = |kept: &KeptConnection| now >= kept.old_at || kept.since.elapsed(now) >= KEPT_LIMIT;
+        let slots = self.kept.iter().filter(|kept| is_outdated(kept)).map(|kept| kept.slot);
+        let slots = slots.collect();
+        self.kept.retain(|kept| !is_outdated(kept));
+        slots
+    }
+
+    /// The one to close first where there is no room for others.
+    pub(in crate::daemon) fn oldest(&mut self) -> Option<usize> {
+        (!self.kept.is_empty()).then(|| self.kept.remove(0).slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::new(Duration::from_millis(millis))
+    }
+
+    fn used(since: u64, keep_alive: Option<u64>, lane: Lane) -> Used {
+        Used {
+            since: at(since),
+            keep_alive: keep_alive.map(Duration::from_secs),
+            lane,
+        }
+    }
+
+    fn report(since: u64) -> Used {
+        used(since, None, Lane::Report)
+    }
+
+    #[test]
+    fn the_last_one_goes_first_and_a_request_that_may_come_once_gets_no_doubtful_one() {
+        let mut kept = KeptConnections::default();
+        for (slot, millis) in [(1, 0), (2, 10)] {
+            assert_eq!(kept.keep(slot, report(0), at(millis)), None);
+        }
+        assert_eq!(kept.take(Endpoint::Fetch, at(4_005)), Some(2));
+        assert_eq!(kept.take(Endpoint::Nack, at(4_005)), None);
+        assert_eq!(kept.take(Endpoint::Ack, at(4_005)), Some(1));
+        assert_eq!(kept.take(Endpoint::Ack, at(4_005)), None);
+    }
+
+    #[test]
+    fn what_the_backend_says_counts() {
+        let mut kept = KeptConnections::default();
+        kept.keep(1, used(0, Some(60), Lane::Fetch), at(0));
+        kept.keep(2, used(0, Some(2), Lane::Fetch), at(0));
+        assert_eq!(kept.take(Endpoint::Fetch, at(1_500)), Some(1));
+        assert_eq!(kept.take(Endpoint::Fetch, at(1_500)), None);
+    }
+
+    #[test]
+    fn the_connection_of_the_last_heartbeat_is_for_the_next_one() {
+        let mut kept = KeptConnections::default();
+        kept.keep(1, used(0, None, Lane::Beat), at(0));
+        kept.keep(2, report(0), at(1));
+        assert_eq!(kept.take(Endpoint::Ack, at(2)), Some(2));
+        assert_eq!(kept.take(Endpoint::Ack, at(2)), None);
+        assert_eq!(kept.take(Endpoint::Heartbeat, at(10_000)), Some(1));
+        // Without one it takes any, and of several the last one counts.
+        kept.keep(2, report(0), at(10_000));
+        assert_eq!(kept.take(Endpoint::Heartbeat, at(10_000)), Some(2));
+        kept.keep(1, used(0, None, Lane::Beat), at(10_000));
+        kept.keep(2, used(0, None, Lane::Beat), at(10_000));
+        assert_eq!(kept.take(Endpoint::Ack, at(10_000)), Some(1));
+        assert_eq!(kept.take(Endpoint::Ack, at(10_000)), None);
+    }
+
+    #[test]
+    fn an_old_one_is_not_used_and_what_is_not_used_is_closed_when_somebody_looks() {
+        let mut kept = KeptConnections::default();
+        let five_minutes = 5 * 60 * 1_000;
+        assert_eq!(kept.keep(1, report(0), at(five_minutes)), Some(1));
+        kept.keep(2, report(0), at(five_minutes - 1));
+        assert_eq!(kept.take(Endpoint::Ack, at(five_minutes)), None);
+        assert_eq!(kept.outdated(at(five_minutes)), [2]);
+        kept.keep(3, report(five_minutes), at(five_minutes));
+        assert!(kept.outdated(at(five_minutes + 14_999)).is_empty());
+        assert!(
+            kept.outdated(at(five_minutes + 15_000)).is_empty(),
+            "looked a moment ago"
+        );
+        assert_eq!(kept.outdated(at(five_minutes + 16_000)), [3]);
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut kept = KeptConnections::default();
+        let closed: Vec<usize> = (0..MOST_KEPT + 2)
+            .filter_map(|slot| kept.keep(slot, report(0), at(0)))
+            .collect();
+        assert_eq!(closed, [0, 1]);
+        kept.forget(2);
+        assert_eq!(kept.oldest(), Some(3));
+    }
+}

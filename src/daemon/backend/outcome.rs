@@ -1,0 +1,143 @@
+//! From what came over a connection to what it means, for the lifecycle and for a person.
+//!
+//! Nothing here logs a header or a body: the one holds the token, the other the arguments of jobs.
+
+use crate::daemon::backend::answer::Received;
+use crate::daemon::backend::fault::{Fault, wants_tls};
+use crate::daemon::backend::settings::BackendSettings;
+use crate::daemon::log::throttle::Throttle;
+use crate::lifecycle::api::{Call, Failure, Reply};
+use crate::os::clock;
+use crate::wire::backend::request::{self, Answer, Answered, Words};
+
+/// Longest address that is shown of where a redirect leads, in bytes.
+const MOST_LOCATION_BYTES: usize = 200;
+
+/// What somebody answered, as far as only people and metrics are concerned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The HTTP status, where anybody answered.
+    pub status: Option<u16>,
+    /// What the answer says.
+    pub words: Words,
+}
+
+/// Tells what answers mean.
+#[derive(Debug)]
+pub(in crate::daemon) struct Outcomes {
+    settings: BackendSettings,
+    base: String,
+    is_https: bool,
+    complaints: Throttle,
+}
+
+impl Outcomes {
+    /// Of this backend.
+    pub(in crate::daemon) fn new(settings: BackendSettings, base: String, is_https: bool) -> Self {
+        Self {
+            settings,
+            base,
+            is_https,
+            complaints: Throttle::default(),
+        }
+    }
+
+    /// What is configured.
+    pub(in crate::daemon) fn settings(&self) -> &BackendSettings {
+        &self.settings
+    }
+
+    /// What an answer means.
+    pub(in crate::daemon) fn of_answer(
+        &mut self,
+        call: &Call,
+        received: &Received,
+        was_sent_twice: bool,
+    ) -> (Reply, Heard) {
+        let status = received.head.status;
+        let answered = Answered {
+            status,
+            retry_after: received.head.retry_after.as_deref(),
+            now: clock::since_1970(),
+            body: &received.body,
+            is_whole: received.is_whole,
+            was_sent_twice,
+        };
+        let Answer { reply, remark, words } = request::read(call, answered);
+        let words = words.and(&self.advice(&reply, received));
+        match &words.failure {
+            Some(said) => self.debug(call, said),
+            None => self.debug(call, &format_args!("status {status}")),
+        }
+        if let Some(remark) = remark {
+            self.complaints.warn(format_args!("backend {}: {remark}", self.base));
+        }
+        let status = Some(status);
+        (reply, Heard { status, words })
+    }
+
+    /// What it means that there is no answer; `is_new`: on a connection that had served no other request.
+    pub(in crate::daemon) fn of_fault(
+        &self,
+        call: &Call,
+        fault: &Fault,
+        failure: Failure,
+        is_new: bool,
+    ) -> (Reply, Heard) {
+        let text = self.reason(fault, is_new);
+        self.debug(call, &text);
+        let words = Words {
+            failure: Some(text),
+            ..Words::default()
+        };
+        (Reply::Failed(failure), Heard { status: None, words })
+    }
+
+    /// Why there is no answer, for a person.
+    pub(in crate::daemon) fn reason(&self, fault: &Fault, is_new: bool) -> String {
+        fault.reason(&self.settings.backend, self.is_https, is_new)
+    }
+
+    /// What it means that there is no token. The log has said why.
+    pub(in crate::daemon) fn of_no_token(&self, call: &Call) -> (Reply, Heard) {
+        self.debug(call, &"there is no token for it");
+        (Reply::Failed(Failure::NoCredentials), Heard::default())
+    }
+
+    fn debug(&self, call: &Call, says: &dyn std::fmt::Display) {
+        if log::log_enabled!(log::Level::Debug) {
+            let request = request::request(call, &self.settings.identity);
+            log::debug!("backend: {} {}: {says}", request.method, request.path);
+        }
+    }
+
+    /// What to do about such an answer, for the person who reads of it.
+    fn advice(&self, reply: &Reply, received: &Received) -> String {
+        let setting = &self.settings.url_setting;
+        if !self.is_https && wants_tls(received.head.status, &received.body) {
+            return format!("; what listens there wants TLS: write https in {setting}");
+        }
+        match reply {
+            Reply::Failed(Failure::Redirected) => {
+                let location = received.head.location.as_deref();
+                let to = location.and_then(shown).map_or(String::new(), |to| format!(" to {to}"));
+                format!(", a redirect{to}, which is not followed; check the scheme and the path of {setting}")
+            }
+            Reply::Failed(Failure::NotFromBackend) => format!("; check {setting}, and what is in front of the backend"),
+            Reply::Failed(_)
+            | Reply::Registered { .. }
+            | Reply::HeartbeatOk { .. }
+            | Reply::Fetched(_)
+            | Reply::Accepted
+            | Reply::JobSeen(_)
+            | Reply::Manifest(_) => String::new(),
+        }
+    }
+}
+
+/// Where a redirect leads, as far as a log may show it: what follows a `?` may be a secret, and so may a name before an `@`.
+fn shown(location: &str) -> Option<String> {
+    let path = location.split(['?', '#']).next().unwrap_or_default();
+    let is_fit = !path.is_empty() && path.len() <= MOST_LOCATION_BYTES && !path.contains('@');
+    is_fit.then(|| path.to_owned())
+}

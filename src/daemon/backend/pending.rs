@@ -1,0 +1,60 @@
+//! A request that is not answered yet, and how far it is.
+
+use crate::daemon::backend::dial::Dial;
+use crate::daemon::backend::exchange::Exchange;
+use crate::lifecycle::api::{Call, Lane, Moment};
+
+/// How far a request is.
+pub(in crate::daemon) enum Stage {
+    /// Others of its kind go first.
+    Waiting,
+    /// It has its turn soon.
+    Ready,
+    /// There is no token for it yet.
+    NeedsToken,
+    /// The backend's name is being looked up.
+    NeedsAddress,
+    /// It opens a connection.
+    Dialing(Dial),
+    /// It is on a connection.
+    Exchanging(Box<Exchange>),
+}
+
+/// A request.
+pub(in crate::daemon) struct Pending {
+    /// What the backend is asked.
+    pub(in crate::daemon) call: Call,
+    /// Which bounds it is under.
+    pub(in crate::daemon) lane: Lane,
+    /// When nobody waits for the answer any more.
+    pub(in crate::daemon) give_up: Moment,
+    /// How far it is.
+    pub(in crate::daemon) stage: Stage,
+    /// A kept connection was closed under it: it gets a fresh one.
+    pub(in crate::daemon) is_second: bool,
+    /// And the backend may have got it on the first one.
+    pub(in crate::daemon) first_was_sent: bool,
+}
+
+impl Pending {
+    /// A new request.
+    pub(in crate::daemon) fn new(call: Call, lane: Lane, give_up: Moment, stage: Stage) -> Self {
+        Self {
+            call,
+            lane,
+            give_up,
+            stage,
+            is_second: false,
+            first_was_sent: false,
+        }
+    }
+
+    /// Whether the backend may have got it.
+    pub(in crate::daemon) fn is_sent(&self) -> bool {
+        let is_sent = match &self.stage {
+            Stage::Exchanging(exchange) => exchange.is_sent(),
+            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) => false,
+        };
+        is_sent || self.first_was_sent
+    }
+}

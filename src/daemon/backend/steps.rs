@@ -1,0 +1,323 @@
+//! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what becomes of the connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mio::Interest;
+
+use crate::daemon::backend::answer::body_limit;
+use crate::daemon::backend::client::{Backend, Due, Turn};
+use crate::daemon::backend::connection::{Connection, Got, Phase};
+use crate::daemon::backend::dial::Dial;
+use crate::daemon::backend::exchange::{Exchange, Step};
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::kept::Used;
+use crate::daemon::backend::names::Lookup;
+use crate::daemon::backend::pending::{Pending, Stage};
+use crate::daemon::backend::tls_session::TlsSession;
+use crate::daemon::backend::token_reader::TokenState;
+use crate::daemon::tokens::TokenOwner;
+use crate::lifecycle::api::Moment;
+use crate::lifecycle::api::ids::CallId;
+use crate::wire::backend::request;
+
+impl Backend {
+    /// The next step of a request that is on no connection yet.
+    pub(in crate::daemon::backend) fn advance(&mut self, id: CallId, turn: Turn<'_>) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        match pending.stage {
+            Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress => {}
+            Stage::Dialing(_) => return self.dial(id, turn),
+            Stage::Waiting | Stage::Exchanging(_) => return,
+        }
+        if pending.give_up <= turn.now {
+            return self.fail(id, &Fault::TooLate);
+        }
+        match self.token.state(turn.now) {
+            TokenState::Ready => {}
+            TokenState::Wait(until) => return self.wait_for_thread(id, Stage::NeedsToken, until),
+            TokenState::Missing => return self.fail_without_token(id),
+        }
+        let (endpoint, is_second) = (pending.call.endpoint(), pending.is_second);
+        while let Some(slot) = self.kept.take(endpoint, turn.now).filter(|_| !is_second) {
+            if endpoint.may_come_twice() || self.is_still_quiet(slot) {
+                return self.begin(id, slot, turn);
+            }
+            self.slots.close(slot);
+        }
+        match self.names.addresses(turn.now) {
+            Lookup::Known(addresses) => {
+                self.set_stage(id, Stage::Dialing(Dial::new(&addresses, turn.now)));
+                let limit = self.outcomes.settings().backend.connect_timeout;
+                self.deadlines.arm(Due::Connect(id), turn.now.after(limit));
+                if !is_second {
+                    self.dialing.insert(id);
+                }
+                self.dial(id, turn);
+            }
+            Lookup::Wait(until) => self.wait_for_thread(id, Stage::NeedsAddress, until),
+            Lookup::Failed(fault) => self.fail(id, &fault),
+        }
+    }
+
+    /// It goes on when a thread has brought something, or at this time.
+    fn wait_for_thread(&mut self, id: CallId, stage: Stage, until: Option<Moment>) {
+        self.set_stage(id, stage);
+        self.waiting_for_thread.insert(id);
+        if let Some(until) = until {
+            self.deadlines.arm(Due::Step(id), until);
+        }
+    }
+
+    /// Connects to the next address, if it is time for that; there may be no further one.
+    fn dial(&mut self, id: CallId, turn: Turn<'_>) {
+        loop {
+            let Some(Pending {
+                stage: Stage::Dialing(dial),
+                ..
+            }) = self.pending.get_mut(&id)
+            else {
+                return;
+            };
+            if let Some(fault) = dial.is_over() {
+                return self.fail(id, &fault);
+            }
+            let Some(address) = dial.next(turn.now) else {
+                if let Some(at) = dial.next_at() {
+                    self.deadlines.arm(Due::Step(id), at);
+                }
+                return;
+            };
+            let attempt = self.connect(id, address, turn);
+            let Some(Pending {
+                stage: Stage::Dialing(dial),
+                ..
+            }) = self.pending.get_mut(&id)
+            else {
+                return;
+            };
+            match attempt {
+                Ok(slot) => dial.began(slot),
+                Err(fault) => dial.failed(None, fault, turn.now),
+            }
+        }
+    }
+
+    /// Opens a connection; the kernel tells when it is there.
+    fn connect(&mut self, id: CallId, address: SocketAddr, turn: Turn<'_>) -> Result<usize, Fault> {
+        let mut connection = Connection::start(address, id, turn.now)?;
+        let slot = match self.slots.reserve() {
+            Some(slot) => slot,
+            None => {
+                // One that nobody uses makes room for one that somebody needs.
+                if let Some(kept) = self.kept.oldest() {
+                    self.slots.close(kept);
+                }
+                self.slots.reserve().ok_or(Fault::NoSocket)?
+            }
+        };
+        let token = TokenOwner::Backend(slot).token();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = turn.registry.register(&mut connection.stream, token, interest) {
+            self.slots.free(slot);
+            return Err(error.into());
+        }
+        self.slots.fill(slot, connection);
+        Ok(slot)
+    }
+
+    /// The next step on a connection.
+    pub(in crate::daemon::backend) fn serve(&mut self, slot: usize, turn: Turn<'_>) {
+        let Some(connection) = self.slots.get(slot) else { return };
+        connection.is_queued = false;
+        let Some(id) = connection.owner else {
+            if !self.is_quiet(slot) {
+                self.kept.forget(slot);
+                self.slots.close(slot);
+            }
+            return;
+        };
+        let result = match connection.phase {
+            Phase::Open => return self.exchange(id, slot, turn),
+            Phase::Connecting => connection.is_connected(),
+            Phase::Handshake => connection.shake_hands(&mut self.buffers),
+        };
+        match result {
+            Ok(false) => {}
+            Ok(true) if connection.phase == Phase::Connecting => self.connected(id, slot, turn),
+            Ok(true) => self.begin(id, slot, turn),
+            Err(fault) => self.attempt_failed(id, slot, fault, turn),
+        }
+    }
+
+    fn attempt_failed(&mut self, id: CallId, slot: usize, fault: Fault, turn: Turn<'_>) {
+        self.slots.close(slot);
+        if let Some(Pending {
+            stage: Stage::Dialing(dial),
+            ..
+        }) = self.pending.get_mut(&id)
+        {
+            dial.failed(Some(slot), fault, turn.now);
+            self.dial(id, turn);
+        }
+    }
+
+    /// The first address that answers is the one.
+    fn connected(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+        let Some(Pending {
+            stage: Stage::Dialing(dial),
+            ..
+        }) = self.pending.get_mut(&id)
+        else {
+            return;
+        };
+        for other in dial.settle(slot) {
+            self.slots.close(other);
+        }
+        self.deadlines.cancel(Due::Step(id));
+        let tls = self
+            .tls
+            .as_ref()
+            .map(|config| TlsSession::new(Arc::clone(config), &self.host));
+        let tls = match tls.transpose() {
+            Ok(tls) => tls,
+            Err(fault) => return self.attempt_failed(id, slot, fault, turn),
+        };
+        let Some(connection) = self.slots.get(slot) else { return };
+        connection.begin(tls);
+        if connection.phase == Phase::Open {
+            self.begin(id, slot, turn);
+        } else {
+            self.enqueue(slot);
+        }
+    }
+
+    /// The request goes out on this connection.
+    fn begin(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+        self.deadlines.cancel(Due::Connect(id));
+        self.deadlines.cancel(Due::Step(id));
+        self.dialing.remove(&id);
+        let (Some(pending), Some(connection)) = (self.pending.get_mut(&id), self.slots.get(slot)) else {
+            return;
+        };
+        connection.owner = Some(id);
+        let settings = self.outcomes.settings();
+        let request = request::request(&pending.call, &settings.identity);
+        let bytes = self.writer.write(&request, self.token.newest());
+        match Exchange::new(slot, bytes, body_limit(&pending.call, settings.max_frame)) {
+            Ok(exchange) => {
+                pending.stage = Stage::Exchanging(Box::new(exchange));
+                self.exchange(id, slot, turn);
+            }
+            Err(fault) => {
+                self.slots.close(slot);
+                self.fail(id, &fault);
+            }
+        }
+    }
+
+    fn exchange(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+        let (
+            Some(Pending {
+                stage: Stage::Exchanging(exchange),
+                ..
+            }),
+            Some(connection),
+        ) = (self.pending.get_mut(&id), self.slots.get(slot))
+        else {
+            return;
+        };
+        match exchange.step(connection, &mut self.buffers) {
+            Step::Waits => {}
+            Step::Paused => self.enqueue(slot),
+            Step::Over(None) => self.finish(id, slot, turn),
+            Step::Over(Some(fault)) => self.fail(id, &fault),
+        }
+    }
+
+    /// The answer is there.
+    fn finish(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+        let Some(pending) = self.pending.get_mut(&id) else {
+            return;
+        };
+        let Stage::Exchanging(exchange) = std::mem::replace(&mut pending.stage, Stage::Ready) else {
+            return;
+        };
+        let Some(received) = exchange.received() else {
+            self.slots.close(slot);
+            return self.fail(id, &Fault::Internal);
+        };
+        let used = Used {
+            since: turn.now,
+            keep_alive: received.head.keep_alive,
+            lane: pending.lane,
+        };
+        // Before anybody else gets its connection, who is answered ends.
+        self.interpret(id, &received);
+        if received.leaves_connection_open && self.is_quiet(slot) {
+            self.keep(slot, used, turn);
+        } else {
+            self.slots.close(slot);
+        }
+    }
+
+    /// Keeps a connection for the next request. Who waits for a connection gets it at once: it may be the only one to be had.
+    fn keep(&mut self, slot: usize, used: Used, turn: Turn<'_>) {
+        let Some(connection) = self.slots.get(slot) else { return };
+        connection.owner = None;
+        connection.has_served = true;
+        connection.shrink();
+        let used = Used {
+            since: connection.since,
+            ..used
+        };
+        if let Some(surplus) = self.kept.keep(slot, used, turn.now) {
+            self.slots.close(surplus);
+        }
+        let next = self.dialing.iter().find_map(|id| {
+            let endpoint = self.pending.get(id)?.call.endpoint();
+            Some((*id, self.kept.take(endpoint, turn.now)?))
+        });
+        if let Some((id, slot)) = next {
+            self.close_attempts(id);
+            self.begin(id, slot, turn);
+        }
+    }
+
+    /// It has a connection, so it needs no other.
+    fn close_attempts(&mut self, id: CallId) {
+        let Some(Pending {
+            stage: Stage::Dialing(dial),
+            ..
+        }) = self.pending.get(&id)
+        else {
+            return;
+        };
+        dial.attempts().iter().for_each(|slot| self.slots.close(*slot));
+        self.set_stage(id, Stage::Ready);
+    }
+
+    /// Whether the other side says nothing on a connection that has no request. What it says is no answer to the next one.
+    fn is_quiet(&mut self, slot: usize) -> bool {
+        let Some(connection) = self.slots.get(slot) else {
+            return false;
+        };
+        while connection.may_read() {
+            match connection.receive(&mut self.buffers) {
+                Ok(Got::Nothing) => {}
+                // TLS has told itself something.
+                Ok(Got::Bytes([])) => {}
+                Ok(Got::Bytes(_) | Got::End { .. }) | Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The same, for what may not come twice: the kernel may know more by now than it has told.
+    fn is_still_quiet(&mut self, slot: usize) -> bool {
+        if let Some(connection) = self.slots.get(slot) {
+            connection.look_again();
+        }
+        self.is_quiet(slot)
+    }
+}

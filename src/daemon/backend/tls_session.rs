@@ -1,0 +1,104 @@
+//! TLS on one connection: between the bytes of the socket and those of HTTP. rustls does it; its buffers are bounded.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::daemon::backend::fault::Fault;
+
+/// One session.
+pub(in crate::daemon) struct TlsSession {
+    session: ClientConnection,
+    /// Bytes for the socket that it did not take yet: at most what rustls buffers.
+    outgoing: Vec<u8>,
+    /// So many of them are written.
+    written: usize,
+}
+
+impl fmt::Debug for TlsSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSession").finish_non_exhaustive()
+    }
+}
+
+impl TlsSession {
+    /// A session with this host that has not begun.
+    ///
+    /// # Errors
+    /// The host can have no certificate, or rustls fails.
+    pub(in crate::daemon) fn new(config: Arc<ClientConfig>, host: &str) -> Result<Self, Fault> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok(Self {
+            session: ClientConnection::new(config, name).map_err(Fault::Tls)?,
+            outgoing: Vec::new(),
+            written: 0,
+        })
+    }
+
+    /// Whether the two sides do not trust each other yet.
+    pub(in crate::daemon) fn is_handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    /// Takes bytes of the socket, and adds to `plain` what they say; true: the other side has said goodbye.
+    ///
+    /// # Errors
+    /// What TLS says against them. An alert for the other side waits to be written.
+    pub(in crate::daemon) fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
+        while !bytes.is_empty() {
+            // Nothing is read behind a goodbye.
+            if self.session.read_tls(&mut bytes)? == 0 {
+                return Ok(true);
+            }
+            self.session.process_new_packets().map_err(Fault::Tls)?;
+            match self.session.reader().read_to_end(plain) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes as much of this as there is room for; how much that was.
+    ///
+    /// # Errors
+    /// rustls fails.
+    pub(in crate::daemon) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.session.writer().write(bytes)
+    }
+
+    /// Writes what waits for the socket; true: nothing waits any more.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(in crate::daemon) fn flush(&mut self, socket: &mut impl Write) -> io::Result<bool> {
+        loop {
+            if self.written == self.outgoing.len() {
+                self.outgoing.clear();
+                self.written = 0;
+                if !self.session.wants_write() {
+                    return Ok(true);
+                }
+                // All records at once, so that a small request is one call.
+                self.session.write_tls(&mut self.outgoing)?;
+            }
+            match socket.write(self.outgoing.get(self.written..).unwrap_or_default()) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives back what a large request or answer needed.
+    pub(in crate::daemon) fn shrink(&mut self) {
+        self.outgoing = Vec::new();
+        self.written = 0;
+    }
+}

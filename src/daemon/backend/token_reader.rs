@@ -1,0 +1,166 @@
+//! The newest token, for requests on the loop. Its file is read by a thread: a file system may hang, the loop may not.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use crate::config::{Backend, Secret};
+use crate::daemon::backend::names::Wake;
+use crate::daemon::backend::token::{NoToken, TokenSource};
+use crate::lifecycle::api::Moment;
+use crate::os::threads;
+
+/// Stack of the thread, in bytes. It holds no buffer.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// How long the token counts that was read last. Nobody tells of what another machine does to a network file system.
+const FRESH_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a request with an older token waits for the newest one.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whether a request has its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum TokenState {
+    /// It has; perhaps it needs none.
+    Ready,
+    /// Its file is being read; at this time the token of last time does, if there is one.
+    Wait(Option<Moment>),
+    /// There shall be one, and there is none now. The log says why.
+    Missing,
+}
+
+/// What one look into the file said, and which look it was.
+type Read = (u64, Result<Option<Secret>, NoToken>);
+
+/// The token, wherever it comes from.
+pub(in crate::daemon) struct TokenReader {
+    /// What has to be read; none where the token is fixed.
+    source: Option<TokenSource>,
+    wake: Wake,
+    newest: Option<Result<Option<Secret>, NoToken>>,
+    /// When the file was asked for what is the newest.
+    read_at: Moment,
+    /// The number of the last look, and of the first one that counts.
+    asked: u64,
+    needed: u64,
+    /// Since when a look is under way.
+    asked_at: Option<Moment>,
+    questions: Option<Sender<u64>>,
+    answers: Option<Receiver<Read>>,
+}
+
+impl fmt::Debug for TokenReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenReader").finish_non_exhaustive()
+    }
+}
+
+impl TokenReader {
+    /// The token of this configuration; `wake` tells that [`TokenReader::take`] has something.
+    pub(in crate::daemon) fn new(backend: &Backend, wake: Wake, now: Moment) -> Self {
+        let mut reader = Self {
+            source: backend.auth_token_file.is_some().then(|| TokenSource::new(backend)),
+            wake,
+            newest: backend
+                .auth_token_file
+                .is_none()
+                .then(|| Ok(backend.auth_token.clone())),
+            read_at: now,
+            asked: 0,
+            needed: 0,
+            asked_at: None,
+            questions: None,
+            answers: None,
+        };
+        if reader.source.is_some() {
+            reader.ask(now);
+        }
+        reader
+    }
+
+    /// The file may hold another token by now.
+    pub(in crate::daemon) fn changed(&mut self) {
+        self.needed = self.asked + 1;
+    }
+
+    /// The newest token; none where requests go without one.
+    pub(in crate::daemon) fn newest(&self) -> Option<&Secret> {
+        self.newest.as_ref()?.as_ref().ok()?.as_ref()
+    }
+
+    /// Whether a request can have it.
+    pub(in crate::daemon) fn state(&mut self, now: Moment) -> TokenState {
+        let is_fresh = self.asked_at.is_none() && self.asked >= self.needed && self.read_at.elapsed(now) < FRESH_LIMIT;
+        if is_fresh || self.source.is_none() {
+            return match self.newest {
+                Some(Ok(_)) => TokenState::Ready,
+                Some(Err(NoToken)) | None => TokenState::Missing,
+            };
+        }
+        let asked_at = self.ask(now);
+        let has_one = matches!(self.newest, Some(Ok(_)));
+        match asked_at.map(|asked| asked.after(PATIENCE)) {
+            Some(until) if has_one && until > now => TokenState::Wait(Some(until)),
+            Some(_) if !has_one => TokenState::Wait(None),
+            Some(_) => TokenState::Ready,
+            None if has_one => TokenState::Ready,
+            None => TokenState::Missing,
+        }
+    }
+
+    /// Has the file read, unless that is under way; since when it is. `None`: nobody can read it.
+    fn ask(&mut self, now: Moment) -> Option<Moment> {
+        if self.asked_at.is_some() {
+            return self.asked_at;
+        }
+        if self.questions.is_none() {
+            self.start();
+        }
+        self.asked += 1;
+        self.questions.as_ref()?.send(self.asked).ok()?;
+        self.read_at = now;
+        self.asked_at = Some(now);
+        self.asked_at
+    }
+
+    fn start(&mut self) {
+        let Some(source) = &self.source else { return };
+        let source = source.clone();
+        let ((questions, asked), (sender, answers)) = (mpsc::channel(), mpsc::channel());
+        let wake = Arc::clone(&self.wake);
+        let work = move || {
+            while let Ok(number) = asked.recv() {
+                if sender.send((number, source.now())).is_err() {
+                    return;
+                }
+                wake();
+            }
+        };
+        match threads::spawn("token", STACK_BYTES, work) {
+            Ok(()) => {
+                self.questions = Some(questions);
+                self.answers = Some(answers);
+            }
+            Err(error) => log::warn!(
+                "backend.auth_token_file: no thread to read it: {error}; raise the limit of processes (ulimit -u, \
+                 pids.max) or of memory"
+            ),
+        }
+    }
+
+    /// Takes what was read; true: whoever waits should ask again.
+    pub(in crate::daemon) fn take(&mut self) -> bool {
+        let Some(answers) = &self.answers else { return false };
+        let mut is_new = false;
+        while let Ok((number, result)) = answers.try_recv() {
+            if number == self.asked {
+                self.asked_at = None;
+            }
+            self.newest = Some(result);
+            is_new = true;
+        }
+        is_new
+    }
+}
