@@ -19,7 +19,7 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import inits  # noqa: E402
@@ -27,6 +27,7 @@ import latency  # noqa: E402
 import render  # noqa: E402
 import resting  # noqa: E402
 import throughput  # noqa: E402
+from part import Wishes  # noqa: E402
 from processes import Failed, Programs  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +36,7 @@ RUNS = ROOT / "bench" / "runs"
 PARTS = {
     "cpu": throughput.measure,
     "way": latency.on_the_way,
-    "pickup": latency.idle,
+    "pickup": latency.pick_ups,
     "end": latency.end,
     "idle": resting.idle,
     "memory": resting.memory,
@@ -62,7 +63,7 @@ def main() -> int:
     if unknown:
         print(f"bench: there is no part {', '.join(unknown)}: there are {', '.join(PARTS)}", file=sys.stderr)
         return 2
-    wanted = [int(jobs) for jobs in given.jobs.split(",")] if given.jobs else None
+    wishes = Wishes(given.rounds, [int(jobs) for jobs in given.jobs.split(",")] if given.jobs else None)
     # Ten thousand connections, and both ends of each are ours.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -70,11 +71,11 @@ def main() -> int:
     names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front")
     programs = Programs(given.init, *(str(built / name) for name in names))
     run: Dict[str, Any] = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
-    is_kept = given.keep or (wanted is None and given.rounds >= 3 and is_ours(given.init))
+    is_kept = given.keep or (wishes.jobs is None and given.rounds >= 3 and is_ours(given.init))
     failed = []
     for part in parts:
         try:
-            run["parts"][part] = measured(part, programs, given.rounds, wanted)
+            run["parts"][part] = measured(part, programs, wishes)
         except Failed as error:
             print(f"bench: {part}: {error}", file=sys.stderr)
             failed.append(part)
@@ -86,11 +87,11 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def measured(part: str, programs: Programs, rounds: int, wanted: Optional[List[int]]) -> Dict[str, Any]:
+def measured(part: str, programs: Programs, wishes: Wishes) -> Dict[str, Any]:
     print(f"{part}:", flush=True)
     began = time.monotonic()
     load = os.getloadavg()[0]
-    rows = PARTS[part](programs, rounds, wanted, lambda line: print(f"  {line}", flush=True))
+    rows = PARTS[part](programs, wishes, lambda line: print(f"  {line}", flush=True))
     return {"rows": rows, "seconds": round(time.monotonic() - began), "load_before": round(load, 1)}
 
 

@@ -3,8 +3,9 @@
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, List
 
+from part import Say, Wishes
 from processes import Failed, Programs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,7 +16,7 @@ COMMAND = ["cargo", "test", "--locked", "--quiet", "--test", "conformance", "--"
 FIRST, OTHER = 62, 12
 
 
-def measure(programs: Programs, _: int, __: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def measure(programs: Programs, _: Wishes, say: Say) -> List[Any]:
     environment = {**os.environ, "BINARY_UNDER_TEST": str(Path(programs.init).resolve())}
     # 1 is no failure of the measurement: a figure is beyond its bound.
     done = subprocess.run(COMMAND, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

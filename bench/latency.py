@@ -6,8 +6,9 @@ import signal
 import statistics
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
+from part import Say, Wishes
 from processes import Backend, Failed, Programs, Scene, Way
 
 # Jobs of one measurement; their requests fit into what the server remembers.
@@ -23,14 +24,14 @@ LAST_JOBS = 4
 HELD_MS = 300
 
 
-def on_the_way(programs: Programs, rounds: int, wanted: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def on_the_way(programs: Programs, wishes: Wishes, say: Say) -> List[Any]:
     """From FETCH's answer to the frame in the worker's hands, and from the worker's answer to the ACK in the server's."""
     rows = []
     for jobs in (1, 10, 100):
-        if wanted is not None and jobs not in wanted:
+        if not wishes.want(jobs):
             continue
         row: Dict[str, Any] = {"jobs": jobs, "bare_loop": [], "ojs_init": []}
-        for _ in range(rounds):
+        for _ in range(wishes.rounds):
             for who in ("bare_loop", "ojs_init"):
                 row[who].append(passage(programs, jobs, who == "ojs_init"))
         rows.append(row)
@@ -76,7 +77,7 @@ def spread(values: List[float]) -> Dict[str, float]:
     return {"median": at(0.5), "p90": at(0.9), "p99": at(0.99), "count": len(ordered)}
 
 
-def idle(programs: Programs, _: int, __: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def pick_ups(programs: Programs, _: Wishes, say: Say) -> List[Any]:
     """From the enqueue of a job to an idle worker's hands, polling once a second; with events where both sides have them."""
     rows = []
     for who, settings in [("bare_loop", {}), ("ojs_init", {"OJS_WAKE": "off"}), ("ojs_init", {"OJS_WAKE": "auto"})]:
@@ -108,10 +109,10 @@ def pick_up(programs: Programs, is_ours: bool, settings: Dict[str, str]) -> List
         return [(noted[event["jobs"][0]][0] - event["answered_ns"]) / 1e6 for event in enqueued]
 
 
-def end(programs: Programs, _: int, __: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def end(programs: Programs, _: Wishes, say: Say) -> List[Any]:
     """From the answer to the last ACK of a drain to the end of the process."""
     lasted = []
-    for _ in range(ENDS):
+    while len(lasted) < ENDS:
         with Scene(programs) as scene:
             backend = scene.backend()
             backend.enqueue(LAST_JOBS)

@@ -1,9 +1,10 @@
 """What ojs-init costs when there is nothing to do, and what it keeps of what it did."""
 
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List
 
 import proc
+from part import Say, Wishes
 from processes import Programs, Scene
 
 # How long an idle process is watched, in seconds; the figures are for a minute.
@@ -20,7 +21,7 @@ AT_ONCE = 100
 PATIENCE = 240.0
 
 
-def idle(programs: Programs, _: int, __: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def idle(programs: Programs, _: Wishes, say: Say) -> List[Any]:
     """How often an idle process wakes up, and what that costs: two ways to reach the backend."""
     rows = []
     for scheme in ("http", "name"):
@@ -44,7 +45,7 @@ def idle(programs: Programs, _: int, __: Optional[List[int]], say: Callable[[str
     return rows
 
 
-def memory(programs: Programs, _: int, __: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def memory(programs: Programs, _: Wishes, say: Say) -> List[Any]:
     """What is resident after so many jobs."""
     rows = []
     with Scene(programs) as scene:

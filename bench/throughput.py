@@ -3,9 +3,10 @@
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 import proc
+from part import Say, Wishes
 from processes import Backend, Failed, Programs, Scene
 
 # Bytes of a large job's argument: with the rest of its envelope it stays below the backends' 1 MiB.
@@ -43,7 +44,7 @@ class Case:
         return f"{self.jobs} at once, {self.connections} connections, {self.scheme}, {size}"
 
 
-def cases(wanted: Optional[List[int]]) -> List[Case]:
+def cases(wishes: Wishes) -> List[Case]:
     all_of_them = [
         *(Case(jobs) for jobs in (1, 10, 100, 1_000, 10_000)),
         *(Case(jobs, 50) for jobs in (100, 1_000, 10_000)),
@@ -52,15 +53,15 @@ def cases(wanted: Optional[List[int]]) -> List[Case]:
         *(Case(jobs, 1, "name") for jobs in (1, 10, 100)),
         *(Case(jobs, 1, "http", True) for jobs in (1, 10, 100)),
     ]
-    return [case for case in all_of_them if wanted is None or case.jobs in wanted]
+    return [case for case in all_of_them if wishes.want(case.jobs)]
 
 
-def measure(programs: Programs, rounds: int, wanted: Optional[List[int]], say: Callable[[str], None]) -> List[Any]:
+def measure(programs: Programs, wishes: Wishes, say: Say) -> List[Any]:
     rows = []
-    for case in cases(wanted):
+    for case in cases(wishes):
         bare, ours = [], []
         # In turns: both meet the same noise.
-        for _ in range(rounds):
+        for _ in range(wishes.rounds):
             bare.append(one(programs, case, is_ours=False))
             ours.append(one(programs, case, is_ours=True))
         row = {**case.__dict__, "bare_loop": bare, "ojs_init": ours}
