@@ -40,6 +40,7 @@ impl EventLoop {
                     Narrator::calling(&call);
                     self.backend.send(id, call, give_up);
                 }
+                Effect::AbandonCall(call) => self.backend.abandon(call),
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),
                 Effect::Show(client, shown) => self.show(client, &shown),
                 Effect::DropClient(client) => self.control.drop_client(client),

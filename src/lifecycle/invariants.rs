@@ -1,5 +1,6 @@
 //! What is true of the machine after each event, whatever happened: debug builds and tests look after each of them.
 
+use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Phase, Timer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
@@ -49,9 +50,15 @@ impl Lifecycle {
         if let Some((timer, _)) = self.timers.iter().find(|(timer, _)| !self.has_a_use(*timer)) {
             return Err(format!("nobody needs {timer:?}"));
         }
-        let lacks_a_deadline = |call: &&_| self.timers.deadline_of(Timer::Call(**call)).is_none();
-        let endless = self.calls.keys().find(lacks_a_deadline);
-        endless.map_or(Ok(()), |call| Err(format!("request {call} may take for ever")))
+        let has_a_deadline = |call: &CallId| self.timers.deadline_of(Timer::Call(*call)).is_some();
+        let is_endless = |first: &&CallId| !self.hedges.siblings.open(**first).iter().any(has_a_deadline);
+        if let Some(call) = self.calls.keys().find(is_endless) {
+            return Err(format!("request {call} may take for ever"));
+        }
+        if !self.hedges.are_all(|call| self.calls.contains_key(&call)) {
+            return Err("a request is hedged that is not on its way".to_owned());
+        }
+        Ok(())
     }
 
     fn has_a_use(&self, timer: Timer) -> bool {
@@ -73,6 +80,7 @@ impl Lifecycle {
             Timer::Client(client) => self.operators.knows(client),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Call(_)
+            | Timer::Hanging
             | Timer::Step
             | Timer::WithoutCheckpoints
             | Timer::FinalHeartbeat

@@ -20,6 +20,7 @@
 //! | `backend` | `fetch` | FETCH, and how often the backend is asked again |
 //! | | `registration` | who we are to the backend: registered, known, gone |
 //! | | `heartbeats` | what they say, and what their answers mean |
+//! | | `hanging` | what is done about a request that hangs while others are answered |
 //! | | `resume` | what a resume waits for |
 //! | | `outage` | which lines an outage of the backend is told in |
 //! | `shutdown` | `phase` | which trigger moves which phase; the only file that does |
@@ -44,6 +45,7 @@ use crate::lifecycle::api::{
     Timer, ToWorker, WorkerState,
 };
 use crate::lifecycle::backend::backoff::Jitter;
+use crate::lifecycle::backend::hedges::Hedges;
 use crate::lifecycle::backend::link::Agent;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
@@ -59,7 +61,7 @@ use crate::lifecycle::worker::holders::Holders;
 use crate::lifecycle::worker::supervision::Supervision;
 
 /// How long after its `give_up` a request that was not answered counts as unanswered: the shell should have said so.
-const CALL_LEEWAY: Duration = Duration::from_millis(250);
+pub(super) const CALL_LEEWAY: Duration = Duration::from_millis(250);
 
 /// The life of one worker, its jobs and its conversation with the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,6 +81,7 @@ pub struct Lifecycle {
     pub(super) outages: Outages,
     pub(super) operators: Operators,
     pub(super) calls: BTreeMap<CallId, Purpose>,
+    pub(super) hedges: Hedges,
     pub(super) next_call: u64,
     pub(super) jitter: Jitter,
 }
@@ -102,6 +105,7 @@ impl Lifecycle {
             outages: Outages::default(),
             operators: Operators::default(),
             calls: BTreeMap::new(),
+            hedges: Hedges::default(),
             next_call: 0,
             jitter: Jitter::new(options.seed),
             options,
@@ -201,6 +205,7 @@ impl Lifecycle {
             Timer::DrainLog => self.log_drain(now),
             Timer::PrestopLapse => self.prestop_lapsed(now),
             Timer::Call(call) => self.backend_replied(call, Reply::Failed(Failure::Unanswered), now),
+            Timer::Hanging => self.look_for_hanging(now),
             Timer::KillDescendants => self.kill_descendants(now),
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
@@ -255,10 +260,15 @@ impl Lifecycle {
 
     fn backend_replied(&mut self, call: CallId, reply: Reply, now: Moment) {
         self.timers.cancel(Timer::Call(call));
-        let Some(purpose) = self.calls.remove(&call) else {
-            return self.late_reply(call, &reply, now);
+        let Some((call, reply)) = self.one_answer(call, reply, now) else {
+            return;
         };
-        self.note_backend_health(&purpose, &reply, now);
+        let Some(purpose) = self.calls.remove(&call) else {
+            return;
+        };
+        if !self.hedges.was_reset(call) {
+            self.note_backend_health(&purpose, &reply, now);
+        }
         match purpose {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(heartbeat) => self.heartbeat_replied(&heartbeat, reply, now),
@@ -277,10 +287,17 @@ impl Lifecycle {
 
     /// Sends a request that may take `patience`, less where a shutdown does not leave that much.
     pub(super) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, now: Moment) -> CallId {
+        let give_up = self.shutdown.cap(now.after(patience));
+        let id = self.send_call(call, give_up);
+        self.watch_call(id, &purpose, now);
+        self.calls.insert(id, purpose);
+        id
+    }
+
+    /// Sends a request under a new number.
+    pub(super) fn send_call(&mut self, call: Call, give_up: Moment) -> CallId {
         self.next_call += 1;
         let id = CallId(self.next_call);
-        let give_up = self.shutdown.cap(now.after(patience));
-        self.calls.insert(id, purpose);
         self.timers.arm(Timer::Call(id), give_up.after(CALL_LEEWAY));
         self.order(Effect::CallBackend { id, call, give_up });
         id

@@ -372,6 +372,7 @@ impl Player {
                     let now = self.now;
                     self.machine().handle(Event::OperatorLeft(words::OPERATOR), now);
                 }
+                Effect::AbandonCall(id) => self.is_abandoned(id),
                 Effect::Exit(_) => self.has_exited = true,
                 Effect::StartWorker
                 | Effect::SignalWorker(_)
@@ -389,6 +390,13 @@ impl Player {
                 | Effect::WriteTerminationLog(_) => {}
             }
         }
+    }
+
+    /// Its connection is closed: that is all there will be of an answer.
+    fn is_abandoned(&mut self, id: CallId) {
+        self.asked.retain(|asked| asked.id != id);
+        let (nothing, now) = (Reply::Failed(Failure::Unanswered), self.now);
+        self.machine().handle(Event::BackendReplied(id, nothing), now);
     }
 
     fn has_read(&mut self, connection: HolderId) {
@@ -418,6 +426,7 @@ impl Player {
             | Effect::Close(..)
             | Effect::Answer(..)
             | Effect::Show(..)
+            | Effect::AbandonCall(_)
             | Effect::DropClient(_)
             | Effect::Exit(_) => true,
         }

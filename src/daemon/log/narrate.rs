@@ -15,7 +15,9 @@ use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_stop};
 use crate::lifecycle::api::ids::{HolderId, ProcessId, WorkerId};
-use crate::lifecycle::api::{Call, CapacityNews, EndCause, EndReport, Failure, Notice, Reason, Subject, WorkerState};
+use crate::lifecycle::api::{
+    Call, CapacityNews, EndCause, EndReport, Endpoint, Failure, Notice, Reason, Subject, WorkerState,
+};
 use crate::os::clock;
 use crate::os::process::Pid;
 use crate::wire::names::worker_state;
@@ -149,6 +151,7 @@ impl Narrator {
                 failure,
                 retry_in,
             } => self.call_failed(what, job.as_deref(), *failure, *retry_in, now),
+            Notice::Hedged(endpoint) => hedged(*endpoint),
             Notice::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Notice::NotRegistered => not_registered(),
             Notice::HeartbeatForm(form) => narrate_forms::heartbeat(*form),
@@ -346,6 +349,24 @@ fn ending_process(process: &ProcessId, cause: &EndCause, held: usize) -> LogReco
         jobs(held)
     ))
     .about(fields)
+}
+
+/// What a person knows the request by.
+fn hedged(endpoint: Endpoint) -> LogRecord {
+    let what = match endpoint {
+        Endpoint::Register => "registration",
+        Endpoint::Heartbeat => "heartbeat",
+        Endpoint::Fetch => "FETCH",
+        Endpoint::Ack => "ACK",
+        Endpoint::Nack => "FAIL or requeue",
+        Endpoint::Info => "look at a job",
+        Endpoint::Progress => "progress",
+        Endpoint::Checkpoint => "checkpoint",
+        Endpoint::Manifest => "manifest",
+        Endpoint::Deregister => "deregistration",
+    };
+    let text = format!("backend: no answer to the {what}, and others are answered: once more on another connection");
+    LogRecord::new(Level::Debug, text)
 }
 
 fn not_registered() -> LogRecord {

@@ -197,6 +197,7 @@ fn about_the_backend() -> Vec<Notice> {
         retry_in: Some(soon),
     };
     vec![
+        Notice::Hedged(Endpoint::Ack),
         Notice::Registered(WorkerId("w1".into())),
         Notice::NotRegistered,
         Notice::HeartbeatForm(HeartbeatForm::Bare),

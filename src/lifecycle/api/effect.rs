@@ -39,6 +39,9 @@ pub enum Effect {
         /// When we stop waiting.
         give_up: Moment,
     },
+    /// Nobody waits for the answer to this request any more, or it hangs: close its connection. Where it has no answer yet, it
+    /// is answered now: it may have been carried out.
+    AbandonCall(CallId),
     /// Answer a program on the control socket, without waiting.
     Answer(ClientId, OperatorAnswer),
     /// Show such a program what it asked for, without waiting.

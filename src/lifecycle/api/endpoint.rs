@@ -3,7 +3,7 @@
 use crate::lifecycle::api::call::Call;
 
 /// What a request to the backend asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     Register,
     Heartbeat,

@@ -7,6 +7,7 @@ use crate::lifecycle::api::call::Failure;
 use crate::lifecycle::api::capacity::CapacityNews;
 use crate::lifecycle::api::end_cause::EndCause;
 use crate::lifecycle::api::end_report::EndReport;
+use crate::lifecycle::api::endpoint::Endpoint;
 use crate::lifecycle::api::force::Force;
 use crate::lifecycle::api::forms::{FetchForm, HeartbeatForm};
 use crate::lifecycle::api::ids::{HolderId, ProcessId, Text, WorkerId};
@@ -144,6 +145,8 @@ pub enum Notice {
         /// When it is tried again, if it is.
         retry_in: Option<Duration>,
     },
+    /// A request of this kind hangs, and goes out once more on another connection.
+    Hedged(Endpoint),
     /// The backend has the registration.
     Registered(WorkerId),
     /// It has no such operation: the first heartbeat introduces us.

@@ -21,6 +21,8 @@ pub enum Timer {
     PrestopLapse,
     /// When do we stop waiting for an answer that should have come?
     Call(CallId),
+    /// When may a request be said to hang?
+    Hanging,
     /// When have the descendants of a worker that ended had their time?
     KillDescendants,
     /// When do we stop waiting for descendants that SIGKILL did not end?

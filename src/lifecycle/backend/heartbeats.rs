@@ -11,8 +11,11 @@ use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::job::Job;
 use crate::lifecycle::machine::Lifecycle;
 
-/// Heartbeats on their way at the same time: one that hangs, and one on a fresh connection.
-const MAX_HEARTBEATS_IN_FLIGHT: usize = 2;
+/// Heartbeats on their way at the same time: one that hangs, one that went out because of that, and one that tells of a change.
+const MAX_HEARTBEATS_IN_FLIGHT: usize = 3;
+
+/// With so many on their way no further one goes out because they hang.
+const MAX_HEARTBEATS_THAT_HANG: usize = 2;
 
 /// So many heartbeats in a row without an answer are an outage.
 const LOST_IN_AN_OUTAGE: u32 = 2;
@@ -101,6 +104,13 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn beats_in_flight(&self) -> usize {
         let is_beat = |purpose: &&Purpose| matches!(purpose, Purpose::Heartbeat(_));
         self.calls.values().filter(is_beat).count()
+    }
+
+    /// One hangs: another one says what is so by now.
+    pub(super) fn heartbeat_hangs(&mut self, now: Moment) {
+        if self.beats_in_flight() < MAX_HEARTBEATS_THAT_HANG {
+            self.heartbeat_now(now);
+        }
     }
 
     /// A handler said that it is alive: that counts as often as once a second.

@@ -1,10 +1,13 @@
 //! The backend: registration, heartbeats, FETCH, and what is done when it fails.
 
+pub(super) mod answer_times;
 pub(super) mod backoff;
 pub(super) mod fetch;
 pub(super) mod fetch_forms;
+pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
+pub(super) mod hedges;
 pub(super) mod link;
 pub mod outage;
 pub(super) mod outages;
@@ -13,3 +16,4 @@ pub(super) mod registration;
 pub(super) mod resume;
 pub(super) mod resumed;
 pub(super) mod retry_state;
+pub(super) mod siblings;

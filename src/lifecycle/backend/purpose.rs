@@ -24,3 +24,35 @@ pub(in crate::lifecycle) enum Purpose {
     Manifest,
     Deregister(WorkerId, Farewell),
 }
+
+/// What is done about a request that hangs while the backend answers others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhenItHangs {
+    /// It goes out once more, on another connection: coming twice does no harm. A FAIL or a requeue among the reports does.
+    Again,
+    /// A newer one goes out, which says what is so by then.
+    Newer,
+    /// Its connection is closed, and a look finds out what became of it.
+    Reset,
+    /// Nothing: its time has to be over.
+    Wait,
+}
+
+impl Purpose {
+    /// What is done about such a request when it hangs.
+    pub(super) fn when_it_hangs(&self) -> WhenItHangs {
+        match self {
+            Self::Report(_)
+            | Self::LookBeforeRepeat(_)
+            | Self::LookAgain(_)
+            | Self::CheckUnextended(_)
+            | Self::Manifest
+            | Self::FinalHeartbeat { .. } => WhenItHangs::Again,
+            Self::Heartbeat(_) => WhenItHangs::Newer,
+            // A FETCH would claim other jobs, and what no job depends on can wait.
+            Self::Register(_) | Self::Fetch(..) | Self::Progress(_) | Self::Checkpoint(_) | Self::Deregister(..) => {
+                WhenItHangs::Wait
+            }
+        }
+    }
+}

@@ -89,8 +89,7 @@ impl Lifecycle {
             return true;
         }
         // A look that is on its way may still show what came before this reservation.
-        self.calls
-            .retain(|_, purpose| *purpose != Purpose::CheckUnextended(claim));
+        self.drop_calls(|purpose| *purpose == Purpose::CheckUnextended(claim));
         self.regain(claim, now);
         let Some(job) = self.jobs.get_mut(claim) else {
             return false;

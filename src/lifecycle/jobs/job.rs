@@ -163,6 +163,18 @@ pub struct News {
     pub checkpoint_failures: u32,
 }
 
+impl Report {
+    /// A request of it goes out.
+    pub fn goes_out(&mut self) {
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// One of them certainly never got there.
+    pub fn did_not_get_there(&mut self) {
+        self.sent = self.sent.saturating_sub(1);
+    }
+}
+
 impl Job {
     /// What it is.
     #[must_use]
@@ -188,6 +200,15 @@ impl Job {
         match &self.place {
             Place::Held(held) => Some(held.holder),
             Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
+    /// Its outcome, where that waits for the backend.
+    #[must_use]
+    pub fn report(&self) -> Option<&Report> {
+        match &self.place {
+            Place::Reporting(report) => Some(report),
+            Place::Waiting | Place::Held(_) => None,
         }
     }
 

@@ -122,7 +122,7 @@ impl Lifecycle {
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, now: Moment) {
         // A look that is on its way may still show what came before this reservation.
         let looks = [Purpose::LookAgain(claim), Purpose::CheckUnextended(claim)];
-        self.calls.retain(|_, purpose| !looks.contains(purpose));
+        self.drop_calls(|purpose| looks.contains(purpose));
         // What it waits for begins anew.
         self.timers.cancel(Timer::NoHandler(claim));
         let Some(job) = self.jobs.get_mut(claim) else { return };

@@ -14,10 +14,13 @@ use crate::lifecycle::jobs::job::{Job, Place, Question, Report};
 use crate::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use crate::lifecycle::jobs::stages::{after_failure, stage_verdict};
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::shutdown::timeouts::{ACK_HANGS_AFTER, LONGEST_RETRY_IN_A_DRAIN};
+use crate::lifecycle::shutdown::timeouts::{LONGEST_RETRY_IN_A_DRAIN, REPORT_HANGS_AFTER};
 
 /// Most reports on their way at the same time.
 const MAX_REPORTS_IN_FLIGHT: usize = 64;
+
+/// Most requests of one ACK on their way at the same time, which is so only at the end.
+const MOST_ACKS_AT_ONCE: usize = 4;
 
 impl Lifecycle {
     /// The outcome of a job is decided.
@@ -108,10 +111,22 @@ impl Lifecycle {
     }
 
     fn send_report(&mut self, claim: Claim, now: Moment) {
-        let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Reporting(report) = &job.place else { return };
+        let Some(call) = self.report_call(claim) else { return };
+        self.measure(claim, now);
+        let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
+        self.jobs.step(claim, ReportStage::Sent(sent, now));
+        self.jobs.report_mut(claim).into_iter().for_each(Report::goes_out);
+        if self.shutdown.is_reporting() {
+            self.timers.arm(Timer::Report(claim), now.after(REPORT_HANGS_AFTER));
+        }
+    }
+
+    /// The request that tells the backend the outcome.
+    pub(in crate::lifecycle) fn report_call(&self, claim: Claim) -> Option<Call> {
+        let job = self.jobs.get(claim)?;
+        let report = job.report()?;
         let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
-        let call = match report.what.clone() {
+        Some(match report.what.clone() {
             Outcome::Acked { result } => Call::Ack {
                 worker,
                 job: id,
@@ -129,13 +144,7 @@ impl Lifecycle {
                 job: id,
                 reason,
             },
-        };
-        self.measure(claim, now);
-        let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
-        self.jobs.step(claim, ReportStage::Sent(sent, now));
-        if let Some(report) = self.jobs.report_mut(claim) {
-            report.sent = report.sent.saturating_add(1);
-        }
+        })
     }
 
     /// How long a worker had the job is told once, with the first request of its outcome.
@@ -221,7 +230,7 @@ impl Lifecycle {
             ReportStep::Repeat => self.jobs.step(claim, ReportStage::Due),
             ReportStep::Look => self.look_before_repeat(claim, now),
             ReportStep::EndPause => self.timers.arm_at_latest(Timer::Report(claim), now),
-            ReportStep::Hedge(call, sent_at) => self.hedge(claim, call, sent_at, now),
+            ReportStep::Hedge(call, sent_at) => self.hedge_at_the_end(claim, call, sent_at, now),
             ReportStep::DropResult => self.drop_result(claim, now),
         }
     }
@@ -231,7 +240,7 @@ impl Lifecycle {
             return;
         };
         if failure.was_never_sent() {
-            report.sent = report.sent.saturating_sub(1);
+            report.did_not_get_there();
         }
         report.question = Question::Done;
         match after_failure(report.what.is_ack(), failure) {
@@ -326,36 +335,18 @@ impl Lifecycle {
 
     /// Sends an ACK again beside one that hangs, or looks again when it may be said to hang. Only an ACK may be
     /// repeated like that.
-    fn hedge(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
+    fn hedge_at_the_end(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
         let is_ack = |report: &mut Report| report.what.is_ack();
-        if !self.jobs.report_mut(claim).is_some_and(is_ack) {
+        if !self.jobs.report_mut(claim).is_some_and(is_ack) || self.hedges.siblings.sent(call) >= MOST_ACKS_AT_ONCE {
             return;
         }
-        if sent_at.elapsed(now) < ACK_HANGS_AFTER {
-            self.timers.arm(Timer::Report(claim), sent_at.after(ACK_HANGS_AFTER));
-            return;
+        let newest = self.hedges.newest(call).unwrap_or(sent_at);
+        let mut next = newest.after(REPORT_HANGS_AFTER);
+        if next <= now {
+            self.hedge(call, now);
+            next = now.after(REPORT_HANGS_AFTER);
         }
-        // The answer of the first attempt still counts if it comes; it no longer holds a place.
-        self.calls.remove(&call);
-        self.timers.cancel(Timer::Call(call));
-        self.shutdown.hedged(call, claim);
-        self.jobs.step(claim, ReportStage::Due);
-    }
-
-    /// The answer to a request that nobody waits for any more.
-    pub(in crate::lifecycle) fn late_reply(&mut self, call: CallId, reply: &Reply, now: Moment) {
-        let Some(claim) = self.shutdown.hedged_answered(call) else {
-            return;
-        };
-        if self.jobs.report_mut(claim).is_none() {
-            return;
-        }
-        if *reply == Reply::Accepted {
-            self.outcome_was_taken(None, now);
-            self.reported(claim, now);
-        } else if *reply == Reply::Failed(Failure::AlreadyCompleted) {
-            self.job_is_completed(claim, now);
-        }
+        self.timers.arm(Timer::Report(claim), next);
     }
 }
 

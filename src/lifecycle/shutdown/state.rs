@@ -1,10 +1,9 @@
 //! What is known of the end: who asked for it and how urgently, since when, how far it is. Other files say what happened
 //! and ask what follows; the fields are nobody else's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, Claim};
 use crate::lifecycle::api::{Force, Moment, Options, Reason};
 use crate::lifecycle::shutdown::steps::StopStep;
 use crate::lifecycle::shutdown::stop_signals::StopSignals;
@@ -51,8 +50,6 @@ pub(in crate::lifecycle) struct Shutdown {
     goes_without_checkpoints: bool,
     /// When every request that is made now has to be over.
     calls_end: Option<Moment>,
-    /// Requests that hang and were made again; their answers still count.
-    hedged: BTreeMap<CallId, Claim>,
 }
 
 /// Who asked for quiet and has not taken it back.
@@ -353,15 +350,5 @@ impl Shutdown {
     /// No outcome waits for a checkpoint of its job any more.
     pub(in crate::lifecycle) fn goes_without_checkpoints(&self) -> bool {
         self.goes_without_checkpoints
-    }
-
-    /// This request hangs and is made again beside it.
-    pub(in crate::lifecycle) fn hedged(&mut self, call: CallId, claim: Claim) {
-        self.hedged.insert(call, claim);
-    }
-
-    /// The job of a request that was made again, whose answer comes after all.
-    pub(in crate::lifecycle) fn hedged_answered(&mut self, call: CallId) -> Option<Claim> {
-        self.hedged.remove(&call)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::lifecycle::api::ids::{Claim, ProcessId};
 use crate::lifecycle::api::{
-    CancelReason, Effect, Failure, Farewell, FinalState, HeartbeatForm, Moment, Notice, Phase, Reply, StillThere,
+    Call, CancelReason, Effect, Failure, Farewell, FinalState, HeartbeatForm, Moment, Notice, Phase, Reply, StillThere,
     Timer, WorkerState,
 };
 use crate::lifecycle::backend::purpose::Purpose;
@@ -257,8 +257,7 @@ impl Lifecycle {
     }
 
     fn say_last(&mut self, state: WorkerState, now: Moment) {
-        if let Some(worker) = self.agent.worker().cloned() {
-            let call = self.heartbeat(worker, state, &[], now);
+        if let Some(call) = self.last_heartbeat(state, now) {
             let form = self.agent.heartbeats.form();
             self.call(
                 call,
@@ -267,6 +266,12 @@ impl Lifecycle {
                 now,
             );
         }
+    }
+
+    /// The last heartbeat, which names nobody.
+    pub(in crate::lifecycle) fn last_heartbeat(&self, state: WorkerState, now: Moment) -> Option<Call> {
+        let worker = self.agent.worker().cloned()?;
+        Some(self.heartbeat(worker, state, &[], now))
     }
 
     fn give_up_on_outcomes(&mut self, now: Moment) {
@@ -323,6 +328,7 @@ impl Lifecycle {
         if known.is_empty() {
             return;
         }
+        self.abandon_heartbeats();
         let is_quick = self.is_in_good_order();
         let end = self.shutdown.plan().map(|plan| plan.deregister(is_quick, now));
         self.shutdown.calls_end_by(end);

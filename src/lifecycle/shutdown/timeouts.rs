@@ -62,9 +62,9 @@ pub(super) const REAP_MIN: Duration = Duration::from_millis(200);
 /// within its cancel grace is for the next attempt, and the outcome needs the rest.
 const CHECKPOINT_SHARE: u32 = 2;
 
-/// When the end is near, an ACK without an answer for this long is sent again on a fresh connection: four attempts fit
-/// into the usual time for the outcomes.
-pub(in crate::lifecycle) const ACK_HANGS_AFTER: Duration = Duration::from_millis(500);
+/// When the end is near, an ACK without an answer for this long is sent again on another connection, and a FAIL or a requeue
+/// is looked at: four attempts fit into the usual time for the outcomes.
+pub(in crate::lifecycle) const REPORT_HANGS_AFTER: Duration = Duration::from_millis(500);
 
 /// Longest pause before a repeat in the stop phase: an ACK is tried to the last moment.
 pub(in crate::lifecycle) const LONGEST_RETRY_AT_THE_END: Duration = Duration::from_millis(500);

@@ -435,8 +435,20 @@ impl World {
             Effect::Answer(client, _) | Effect::Show(client, _) => {
                 self.machine.handle(Event::OperatorLeft(*client), self.now)
             }
+            Effect::AbandonCall(id) => self.abandoned(*id),
             Effect::Tell(..) | Effect::DropClient(_) | Effect::Notify(_) | Effect::WriteTerminationLog(_) => {}
         }
+    }
+
+    /// Nobody waits for its answer, or it is answered now.
+    fn abandoned(&mut self, id: CallId) {
+        let Some(position) = self.asked.iter().position(|(asked, ..)| *asked == id) else {
+            return;
+        };
+        let (_, call, _) = self.asked.remove(position);
+        self.note_answer(&call, Answer::Fails(Failure::Unanswered));
+        let nothing = Reply::Failed(Failure::Unanswered);
+        self.machine.handle(Event::BackendReplied(id, nothing), self.now);
     }
 
     fn asked_for(&mut self, id: CallId, call: &Call, give_up: Moment) {

@@ -272,6 +272,7 @@ fn step(effect: &Effect) -> Option<Step> {
         | Effect::Close(..)
         | Effect::Answer(..)
         | Effect::Show(..)
+        | Effect::AbandonCall(_)
         | Effect::DropClient(_)
         | Effect::Notify(_)
         | Effect::WriteTerminationLog(_) => None,

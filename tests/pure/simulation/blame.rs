@@ -91,6 +91,7 @@ impl Blame {
             | Effect::Close(..)
             | Effect::Answer(..)
             | Effect::Show(..)
+            | Effect::AbandonCall(_)
             | Effect::DropClient(_)
             | Effect::WriteTerminationLog(_)
             | Effect::Exit(_) => Ok(()),

@@ -56,6 +56,8 @@ pub struct Course {
     worker_is_gone: bool,
     /// Our exit status where nobody asked for the end.
     pub own_status: u8,
+    /// The next request goes out for the second time.
+    is_hedging: bool,
     /// Who asked on the control socket and has no answer.
     unanswered: BTreeSet<ClientId>,
     /// Who wants to see the end, too.
@@ -91,6 +93,7 @@ impl Course {
             was_asked_to_end: false,
             worker_is_gone: false,
             own_status: 137,
+            is_hedging: false,
             unanswered: BTreeSet::new(),
             watching: BTreeSet::new(),
             lingers: BTreeSet::new(),
@@ -329,10 +332,8 @@ impl Course {
             Effect::Tell(_, ToWorker::Lifecycle { state, .. } | ToWorker::Hello { state, .. }) => {
                 self.told(*state, None)?
             }
-            Effect::CallBackend {
-                call: Call::Heartbeat { state, form, .. },
-                ..
-            } => self.told(*state, Some(*form))?,
+            Effect::Notify(Notice::Hedged(_)) => self.is_hedging = true,
+            Effect::CallBackend { call, .. } => self.asked(call)?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
             Effect::Answer(client, _) => {
@@ -372,11 +373,24 @@ impl Course {
             | Effect::Tell(..)
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
-            | Effect::CallBackend { .. }
+            | Effect::AbandonCall(_)
             | Effect::WriteTerminationLog(_)
             | Effect::Notify(_) => {}
         }
         Ok(())
+    }
+
+    /// What goes out twice says the same words as before.
+    fn asked(&mut self, call: &Call) -> Kept {
+        let is_hedge = std::mem::take(&mut self.is_hedging);
+        let Call::Heartbeat { state, form, .. } = call else {
+            return Ok(());
+        };
+        if is_hedge {
+            Ok(())
+        } else {
+            self.told(*state, Some(*form))
+        }
     }
 
     /// A frame, or a heartbeat in some form.

@@ -357,6 +357,16 @@ impl Ledger {
         Ok(())
     }
 
+    fn stop_began(&mut self) {
+        self.is_stopping = true;
+        for claim in &mut self.claims {
+            claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
+            // It may have been decided already: its FAIL waits for its checkpoint, or for room.
+            let link = claim.holder.and_then(|holder| self.links.get(&holder));
+            claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
+        }
+    }
+
     pub fn remark(&mut self, remark: &Notice) -> Kept {
         match remark {
             Notice::OutcomeSent { job, .. } => {
@@ -380,15 +390,7 @@ impl Ledger {
                 }
             }
             Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
-            Notice::StopBegan { .. } => {
-                self.is_stopping = true;
-                for claim in &mut self.claims {
-                    claim.was_held_at_stop |= claim.is_held() && !claim.is_lost;
-                    // It may have been decided already: its FAIL waits for its checkpoint, or for room.
-                    let link = claim.holder.and_then(|holder| self.links.get(&holder));
-                    claim.may_be_decided |= link.is_some_and(|link| link.is_hung_up);
-                }
-            }
+            Notice::StopBegan { .. } => self.stop_began(),
             Notice::StateChanged { state, .. } => {
                 for claim in &mut self.claims {
                     // What waits goes back, now or when an earlier outcome of the same job is settled.
@@ -429,6 +431,7 @@ impl Ledger {
             | Notice::QuietStays
             | Notice::HeartbeatsRefused
             | Notice::FetchForm(_)
+            | Notice::Hedged(_)
             | Notice::Registered(_)
             | Notice::NotRegistered
             | Notice::HeartbeatIntervalCut { .. }

@@ -14,6 +14,7 @@ mod course;
 mod departures;
 mod farewells;
 mod happen;
+mod hedges;
 mod ledger;
 mod looks;
 mod outcomes;

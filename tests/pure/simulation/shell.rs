@@ -64,6 +64,7 @@ impl World {
             | Effect::CallBackend { .. }
             | Effect::Answer(..)
             | Effect::Show(..)
+            | Effect::AbandonCall(_)
             | Effect::DropClient(_)
             | Effect::Notify(_)
             | Effect::WriteTerminationLog(_)
@@ -162,6 +163,7 @@ impl World {
             Effect::ReadToEnd(connection) => self.soon(1, Item::ReadAll(connection)),
             Effect::Close(connection, _) => self.close(connection),
             Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
+            Effect::AbandonCall(id) => self.soon(0, Item::Reply(id, Some(Self::unanswered()))),
             // Some leave at once, others stay until they are sent away.
             Effect::Answer(client, _) | Effect::Show(client, _) if client.0.is_multiple_of(3) => {}
             Effect::Answer(client, _) | Effect::Show(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),

@@ -8,6 +8,7 @@ use ojs_init::lifecycle::api::{Call, Failure, FinalState, JobState, Options, Rep
 
 use super::absences::Absences;
 use super::farewells::Farewells;
+use super::hedges::is_answer;
 use super::ledger::{Claim, Ledger, broken};
 use super::looks::{Shown, shows_ours};
 use super::outcomes::outcome_replied;
@@ -25,10 +26,15 @@ const MOST_CALLS: usize = 60;
 
 #[derive(Debug, Clone)]
 pub struct Pending {
-    call: Call,
-    give_up: Duration,
+    pub call: Call,
+    pub give_up: Duration,
+    pub sent: Duration,
+    /// It went out beside this one.
+    pub first: Option<CallId>,
+    /// The answers to others of the same request, which decided nothing.
+    pub refusals: Vec<Failure>,
     /// It was asked to find out about an outcome without an answer.
-    is_before_repeat: bool,
+    pub is_before_repeat: bool,
 }
 
 /// What is true about the world when a FAIL or requeue is ordered that no worker asked for.
@@ -56,6 +62,10 @@ pub struct Talk {
     known: BTreeMap<WorkerId, Duration>,
     farewells: Farewells,
     pub absences: Absences,
+    /// The next request goes out for the second time.
+    pub is_hedging: bool,
+    /// When the backend last answered anything.
+    pub answered_at: Option<Duration>,
 }
 
 impl Talk {
@@ -71,6 +81,8 @@ impl Talk {
             known: BTreeMap::new(),
             farewells: Farewells::default(),
             absences: Absences::default(),
+            is_hedging: false,
+            answered_at: None,
         }
     }
 
@@ -96,7 +108,7 @@ impl Talk {
             .worker
             .as_ref()
             .is_some_and(|worker| self.known.contains_key(worker));
-        is_known && self.beats_from.is_some() && beats.count() < 2
+        is_known && self.beats_from.is_some() && beats.count() < 3
     }
 
     /// The backend has accepted something; heartbeats that were not owed until then are owed from now on.
@@ -158,6 +170,10 @@ impl Talk {
         now: Duration,
     ) -> Option<Reply> {
         let pending = self.calls.remove(&id)?;
+        if is_answer(reply) {
+            self.answered_at = Some(now);
+        }
+        let reply = &self.one_answer(id, &pending, reply)?;
         self.absences.replied(&pending.call, reply, now);
         ledger.is_looked_at = matches!(pending.call, Call::GetJob { .. }) && !pending.is_before_repeat;
         if let (Call::GetJob { job }, Reply::JobSeen(view)) = (&pending.call, reply)
@@ -217,6 +233,9 @@ impl Talk {
         holder: Option<Holder>,
         now: Duration,
     ) -> Kept {
+        if std::mem::take(&mut self.is_hedging) {
+            return self.hedged(id, call, give_up, state, now);
+        }
         let mut is_before_repeat = false;
         match call {
             Call::Register { .. } => {
@@ -267,6 +286,9 @@ impl Talk {
         let pending = Pending {
             call: call.clone(),
             give_up,
+            sent: now,
+            first: None,
+            refusals: Vec::new(),
             is_before_repeat,
         };
         self.calls.insert(id, pending);

@@ -307,6 +307,9 @@ impl World {
                 if *remark == Notice::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
                 }
+                if let Notice::Hedged(endpoint) = remark {
+                    self.talk.hedges(*endpoint, state)?;
+                }
                 self.ledger.remark(remark)
             }
             Effect::WriteTerminationLog(account) => self.accounts.written(account),
@@ -321,6 +324,7 @@ impl World {
             | Effect::Close(..)
             | Effect::Answer(..)
             | Effect::Show(..)
+            | Effect::AbandonCall(_)
             | Effect::DropClient(_)
             | Effect::Exit(_) => Ok(()),
         }
