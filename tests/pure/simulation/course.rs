@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::ids::ClientId;
 use ojs_init::lifecycle::api::{
-    Call, Directive, Effect, Event, FinalState, HeartbeatForm, NotStarted, Notice, OperatorRequest, Options, Reason,
+    Directive, Effect, Event, FinalState, HeartbeatForm, NotStarted, Notice, OperatorRequest, Options, Reason,
     ShownToOperator, StopSignal, ToWorker, WorkerState,
 };
 use ojs_init::signal::Signal;
@@ -57,7 +57,7 @@ pub struct Course {
     /// Our exit status where nobody asked for the end.
     pub own_status: u8,
     /// The next request goes out for the second time.
-    is_hedging: bool,
+    pub is_hedging: bool,
     /// Who asked on the control socket and has no answer.
     unanswered: BTreeSet<ClientId>,
     /// Who wants to see the end, too.
@@ -333,7 +333,7 @@ impl Course {
                 self.told(*state, None)?
             }
             Effect::Notify(Notice::Hedged(_)) => self.is_hedging = true,
-            Effect::CallBackend { call, .. } => self.asked(call)?,
+            Effect::CallBackend { call, .. } => self.called(call)?,
             Effect::SignalWorker(Signal::TERM) | Effect::KillEverything => self.was_asked_to_end = true,
             Effect::Exit(status) => self.exit = Some(*status),
             Effect::Answer(client, _) => {
@@ -380,21 +380,8 @@ impl Course {
         Ok(())
     }
 
-    /// What goes out twice says the same words as before.
-    fn asked(&mut self, call: &Call) -> Kept {
-        let is_hedge = std::mem::take(&mut self.is_hedging);
-        let Call::Heartbeat { state, form, .. } = call else {
-            return Ok(());
-        };
-        if is_hedge {
-            Ok(())
-        } else {
-            self.told(*state, Some(*form))
-        }
-    }
-
     /// A frame, or a heartbeat in some form.
-    fn told(&mut self, state: WorkerState, form: Option<HeartbeatForm>) -> Kept {
+    pub fn told(&mut self, state: WorkerState, form: Option<HeartbeatForm>) -> Kept {
         let is_frame = form.is_none();
         let is_another_form = form.is_some_and(|form| !self.terminated_as.contains(&form));
         promise!(

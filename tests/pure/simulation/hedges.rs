@@ -5,6 +5,7 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::ids::CallId;
 use ojs_init::lifecycle::api::{Call, Endpoint, Failure, FailureClass, Reply, WorkerState};
 
+use super::course::Course;
 use super::promise::{Kept, promise};
 use super::talk::{Pending, Talk};
 
@@ -77,6 +78,21 @@ impl Talk {
             self.calls.entry(sibling).and_modify(|open| open.refusals.push(failure));
         }
         None
+    }
+}
+
+impl Course {
+    /// What goes out twice says the same words as before.
+    pub fn called(&mut self, call: &Call) -> Kept {
+        let is_hedge = std::mem::take(&mut self.is_hedging);
+        let Call::Heartbeat { state, form, .. } = call else {
+            return Ok(());
+        };
+        if is_hedge {
+            Ok(())
+        } else {
+            self.told(*state, Some(*form))
+        }
     }
 }
 
