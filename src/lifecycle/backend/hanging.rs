@@ -70,15 +70,14 @@ impl Lifecycle {
         }
     }
 
-    /// Nobody waits any more for the answers to these requests; they may still come.
+    /// Nobody waits any more for the answers to these requests.
     pub(in crate::lifecycle) fn drop_calls(&mut self, is_dropped: impl Fn(&Purpose) -> bool) {
         let dropped = self.calls.iter().filter(|(_, purpose)| is_dropped(purpose));
         let dropped: Vec<CallId> = dropped.map(|(call, _)| *call).collect();
         for first in dropped {
             self.calls.remove(&first);
             for call in self.hedges.siblings.forget(first) {
-                self.hedges.forget(call);
-                self.hedges.was_reset(call);
+                self.abandon_call(call);
             }
         }
     }
