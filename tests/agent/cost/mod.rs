@@ -12,13 +12,23 @@ use crate::support::namespace::spawn;
 use crate::support::wait::wait_until;
 use crate::support::{proc, sys, under_test};
 
+/// Jobs at once for which it is written down. One has nothing that chance could put together with something else.
+const AT_ONCE: [u32; 2] = [1, 10];
+
+/// What is not counted: the sum, and the calls by which threads wake each other. How many of those there are depends on
+/// whether the log's thread sleeps already, and that on the machine.
+const LEFT_OUT: [&str; 2] = ["total", "futex"];
+
+/// Runs of which the middle one counts.
+const RUNS: usize = 3;
+
 /// Jobs that are counted, and those before them, which open what stays open.
-const JOBS: u32 = 1_000;
+const JOBS: u32 = 500;
 const WARM_UP: u32 = 50;
 
 /// How much more than what is written down a run may need, as a part of it: how many jobs one FETCH brings and how many
 /// answers one wake-up finds is chance.
-const TOLERANCE: f64 = 0.1;
+const TOLERANCE: f64 = 0.15;
 
 /// Where it is written down what a job costs.
 fn figures() -> PathBuf {
@@ -26,46 +36,46 @@ fn figures() -> PathBuf {
 }
 
 const HEAD: &str = "\
-# System calls of ojs-init for each job, 10 at once, small envelopes, http. A static binary is what users have.
+# System calls of ojs-init for each job: the kind of binary, jobs at once, calls (futex left out). Small envelopes, http.
 # Renewed with: UPDATE_GOLDEN=1 cargo test --locked --test agent cost::
-# (and again with BINARY_UNDER_TEST for the other kind)
+# (and again with BINARY_UNDER_TEST for the static binary, which is what users have)
 ";
 
 #[test]
 fn a_job_costs_the_system_calls_that_are_written_down() {
-    let stage = Stage::new();
-    let counted = system_calls(&stage, &stage.backend.url());
-    let each = for_each_job(&counted);
     let kind = if is_static() { "static" } else { "dynamic" };
     let mut known = written_down();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        known.insert(kind.to_owned(), each);
+    let is_renewed = std::env::var_os("UPDATE_GOLDEN").is_some();
+    for at_once in AT_ONCE {
+        let key = format!("{kind} {at_once}");
+        let (each, counted) = usual_calls("127.0.0.1", at_once);
+        if is_renewed {
+            known.insert(key, each);
+            continue;
+        }
+        let expected = known[&key];
+        println!("{key} at once: {each:.1} system calls a job; {expected:.1} are written down");
+        // A job is read and answered, on both sides.
+        assert!(each > 3.0, "strace has seen only a part: {counted:#?}");
+        assert!(
+            each <= expected * (1.0 + TOLERANCE),
+            "{each:.1} system calls a job, {at_once} at once, and {expected:.1} are written down in {}, which says how to \
+             renew it: {counted:#?}",
+            figures().display()
+        );
+    }
+    if is_renewed {
         let mut text = HEAD.to_owned();
-        for (kind, each) in &known {
-            writeln!(text, "{kind} {each:.1}").unwrap();
+        for (key, each) in &known {
+            writeln!(text, "{key} {each:.1}").unwrap();
         }
         std::fs::write(figures(), text).unwrap();
-        return;
     }
-    let expected = known[kind];
-    println!("{each:.1} system calls a job; {expected:.1} are written down");
-    // A job is read and answered, on both sides.
-    assert!(each > 3.0, "strace has seen only a part: {counted:#?}");
-    assert!(
-        each <= expected * (1.0 + TOLERANCE),
-        "{each:.1} system calls a job, and {expected:.1} are written down in {}, which says how to renew it: {counted:#?}",
-        figures().display()
-    );
 }
 
 #[test]
-#[ignore = "each request looks the name up today"]
 fn a_host_name_costs_no_more_than_an_address() {
-    let [by_address, by_name] = ["127.0.0.1", "localhost"].map(|host| {
-        let stage = Stage::new();
-        let url = format!("http://{host}:{}", stage.backend.address().port());
-        for_each_job(&system_calls(&stage, &url))
-    });
+    let [by_address, by_name] = ["127.0.0.1", "localhost"].map(|host| usual_calls(host, 1).0);
     assert!(
         by_name <= by_address * (1.0 + TOLERANCE),
         "{by_name:.1}, by address {by_address:.1}"
@@ -73,18 +83,17 @@ fn a_host_name_costs_no_more_than_an_address() {
 }
 
 #[test]
-#[ignore = "each request that waits has a thread today"]
 fn the_number_of_threads_is_the_same_for_one_job_at_once_and_for_a_hundred() {
     assert_eq!(most_threads(1), most_threads(100));
 }
 
-/// The figures, by the kind of binary.
+/// The figures, by the kind of binary and the jobs at once.
 fn written_down() -> BTreeMap<String, f64> {
     let text = std::fs::read_to_string(figures()).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let pairs = lines.filter_map(|line| line.split_once(' '));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
     pairs
-        .map(|(kind, each)| (kind.to_owned(), each.parse().unwrap()))
+        .map(|(key, each)| (key.to_owned(), each.parse().unwrap()))
         .collect()
 }
 
@@ -107,9 +116,20 @@ fn at_work(stage: &Stage, url: &str, concurrency: u32) -> Init {
     init
 }
 
+/// System calls for each job, in the middle one of some runs, and all of that run by name.
+fn usual_calls(host: &str, at_once: u32) -> (f64, BTreeMap<String, u32>) {
+    let mut runs: Vec<_> = (0..RUNS).map(|_| system_calls(host, at_once)).collect();
+    runs.sort_by_key(|counted| counted.values().sum::<u32>());
+    let middle = runs.swap_remove(RUNS / 2);
+    let total: u32 = middle.values().sum();
+    (f64::from(total) / f64::from(JOBS), middle)
+}
+
 /// What the init asks the kernel for while it has the jobs done, by the name of the call.
-fn system_calls(stage: &Stage, url: &str) -> BTreeMap<String, u32> {
-    let mut init = at_work(stage, url, 10);
+fn system_calls(host: &str, at_once: u32) -> BTreeMap<String, u32> {
+    let stage = Stage::new();
+    let url = format!("http://{host}:{}", stage.backend.address().port());
+    let mut init = at_work(&stage, &url, at_once);
     let summary = stage.at("strace");
     let strace = attached(&init, &summary);
     stage.enqueue(WARM_UP..WARM_UP + JOBS);
@@ -121,12 +141,7 @@ fn system_calls(stage: &Stage, url: &str) -> BTreeMap<String, u32> {
     let text = std::fs::read_to_string(summary).unwrap();
     let pairs = text.lines().filter_map(|line| line.trim().split_once(' '));
     let counted = pairs.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)));
-    counted.filter(|(name, _)| name != "total").collect()
-}
-
-fn for_each_job(counted: &BTreeMap<String, u32>) -> f64 {
-    let total: u32 = counted.values().sum();
-    f64::from(total) / f64::from(JOBS)
+    counted.filter(|(name, _)| !LEFT_OUT.contains(&name.as_str())).collect()
 }
 
 /// The pid of strace, which counts what all threads of the init do from here on, and not what its worker does.
