@@ -83,10 +83,10 @@ fn call(metrics: &mut Metrics, id: CallId, call: Call, now: Moment) {
 /// Works on one job, with this outcome.
 fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) {
     let (end, took) = (outcome.end(), Duration::from_secs(took));
-    let ack = Call::Ack {
+    let ack = Call::Report {
         worker: WorkerId("the-worker".into()),
         job: job.id.clone(),
-        result: None,
+        outcome: Outcome::Acked { result: None },
         is_bare: false,
     };
     call(metrics, CallId(1), ack, at(0));

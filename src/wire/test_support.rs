@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Progress, Reply, WorkerId, WorkerState,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, WorkerId, WorkerState,
 };
 use crate::wire::backend::request::{Answered, Identity, read};
 
@@ -27,10 +27,10 @@ pub(super) fn job(id: &str) -> JobId {
 }
 
 pub(super) fn ack() -> Call {
-    Call::Ack {
+    Call::Report {
         worker: worker(),
         job: job("j"),
-        result: None,
+        outcome: Outcome::Acked { result: None },
         is_bare: false,
     }
 }
@@ -47,19 +47,22 @@ pub(super) fn error() -> JobError {
 }
 
 pub(super) fn fail(is_bare: bool) -> Call {
-    Call::Fail {
+    Call::Report {
         worker: worker(),
         job: job("j"),
-        error: error(),
+        outcome: Outcome::Failed { error: error() },
         is_bare,
     }
 }
 
 pub(super) fn requeue_call() -> Call {
-    Call::Requeue {
+    Call::Report {
         worker: worker(),
         job: job("j"),
-        reason: "surplus".into(),
+        outcome: Outcome::Requeued {
+            reason: "surplus".into(),
+        },
+        is_bare: false,
     }
 }
 

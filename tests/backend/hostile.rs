@@ -81,12 +81,9 @@ fn fine(call: &Call) -> Reply {
         },
         Call::GetJob { .. } => UNANSWERED,
         Call::Manifest => Reply::Manifest(BackendTraits::default()),
-        Call::Ack { .. }
-        | Call::Fail { .. }
-        | Call::Requeue { .. }
-        | Call::Progress { .. }
-        | Call::Checkpoint { .. }
-        | Call::Deregister { .. } => Reply::Accepted,
+        Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => {
+            Reply::Accepted
+        }
     }
 }
 
@@ -215,8 +212,8 @@ fn what_is_no_json_that_we_read_is_no_job_and_no_trouble() {
         let is_object = !expected.iter().any(|answer| answer.starts_with("Failed"));
         for call in [beat(), register(), ack("a")] {
             // An answer to a report that is longer than we read counts by how it begins.
-            let is_long_report = matches!(call, Call::Ack { .. }) && body.len() > 64 << 10 && body.starts_with(b"{");
-            let is_cut_off = !matches!(call, Call::Ack { .. }) && body.len() > MOST_READ && body.starts_with(b"{");
+            let is_long_report = matches!(call, Call::Report { .. }) && body.len() > 64 << 10 && body.starts_with(b"{");
+            let is_cut_off = !matches!(call, Call::Report { .. }) && body.len() > MOST_READ && body.starts_with(b"{");
             let expected = if is_object || is_long_report {
                 fine(&call)
             } else if is_cut_off {

@@ -17,7 +17,7 @@ use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::tokens::TokenOwner;
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::api::{
-    Call, Failure, Farewell, FetchForm, HeartbeatForm, JobError, Moment, Progress, Reply, WorkerState,
+    Call, Failure, Farewell, FetchForm, HeartbeatForm, JobError, Moment, Outcome, Progress, Reply, WorkerState,
 };
 use ojs_init::os::clock;
 use ojs_init::os::file_watch::FileWatch;
@@ -289,45 +289,54 @@ pub fn beat() -> Call {
 }
 
 pub fn ack(id: &str) -> Call {
-    Call::Ack {
+    Call::Report {
         worker: worker(),
         job: job(id),
-        result: Some(r#"{"secret":"result"}"#.into()),
+        outcome: Outcome::Acked {
+            result: Some(r#"{"secret":"result"}"#.into()),
+        },
         is_bare: false,
     }
 }
 
 /// An ACK with a result of about so many bytes.
 pub fn large_ack(bytes: usize) -> Call {
-    Call::Ack {
+    Call::Report {
         worker: worker(),
         job: job("a"),
-        result: Some(format!("\"{}\"", "x".repeat(bytes)).into()),
+        outcome: Outcome::Acked {
+            result: Some(format!("\"{}\"", "x".repeat(bytes)).into()),
+        },
         is_bare: false,
     }
 }
 
 pub fn fail(id: &str) -> Call {
-    Call::Fail {
+    Call::Report {
         worker: worker(),
         job: job(id),
-        error: JobError {
-            code: None,
-            kind: None,
-            message: "it broke".into(),
-            retryable: true,
-            details: None,
-            backtrace: None,
+        outcome: Outcome::Failed {
+            error: JobError {
+                code: None,
+                kind: None,
+                message: "it broke".into(),
+                retryable: true,
+                details: None,
+                backtrace: None,
+            },
         },
         is_bare: false,
     }
 }
 
 pub fn requeue(id: &str) -> Call {
-    Call::Requeue {
+    Call::Report {
         worker: worker(),
         job: job(id),
-        reason: "surplus".into(),
+        outcome: Outcome::Requeued {
+            reason: "surplus".into(),
+        },
+        is_bare: false,
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::lifecycle::api::forms::{Farewell, FetchForm, HeartbeatForm};
 use crate::lifecycle::api::frames::Progress;
 use crate::lifecycle::api::ids::{JobId, Text, WorkerId};
-use crate::lifecycle::api::job::{Delivery, JobError, JobView};
+use crate::lifecycle::api::job::{Delivery, JobView};
+use crate::lifecycle::api::outcome::Outcome;
 use crate::lifecycle::api::words::WorkerState;
 
 /// A request to the backend. Each names the worker on whose behalf it is made.
@@ -32,22 +33,14 @@ pub enum Call {
         visibility: Duration,
         form: FetchForm,
     },
-    Ack {
+    /// What became of a job: an ACK, a FAIL, or a requeue.
+    Report {
         worker: WorkerId,
         job: JobId,
-        result: Option<Text>,
-        /// In the form of the bare schema: the backend refused the full one (requirements C-24).
+        outcome: Outcome,
+        /// In the form of the bare schema: the backend refused the full one (requirements C-05, C-24).
         is_bare: bool,
     },
-    Fail {
-        worker: WorkerId,
-        job: JobId,
-        error: JobError,
-        /// In the form of the bare schema: the backend refused the full one (requirements C-05).
-        is_bare: bool,
-    },
-    /// The job goes back, unprocessed.
-    Requeue { worker: WorkerId, job: JobId, reason: Text },
     /// What is this job's state?
     GetJob { job: JobId },
     /// Progress extension 5.

@@ -125,25 +125,11 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn report_call(&self, claim: Claim) -> Option<Call> {
         let job = self.jobs.get(claim)?;
         let report = job.report()?;
-        let (worker, id, is_bare) = (job.worker.clone(), job.id().clone(), report.is_bare);
-        Some(match report.what.clone() {
-            Outcome::Acked { result } => Call::Ack {
-                worker,
-                job: id,
-                result,
-                is_bare,
-            },
-            Outcome::Failed { error } => Call::Fail {
-                worker,
-                job: id,
-                error,
-                is_bare,
-            },
-            Outcome::Requeued { reason } => Call::Requeue {
-                worker,
-                job: id,
-                reason,
-            },
+        Some(Call::Report {
+            worker: job.worker.clone(),
+            job: job.id().clone(),
+            outcome: report.what.clone(),
+            is_bare: report.is_bare,
         })
     }
 

@@ -202,8 +202,13 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
         metrics.answered(CallId(id), &Reply::Fetched(Vec::new()), status, at(2));
     }
     let one = job("1", "q", "t");
-    let (worker, job, reason) = (worker(), one.id.clone(), "so".into());
-    call(&mut metrics, 9, Call::Requeue { worker, job, reason }, 0);
+    let requeue = Call::Report {
+        worker: worker(),
+        job: one.id.clone(),
+        outcome: Outcome::Requeued { reason: "so".into() },
+        is_bare: false,
+    };
+    call(&mut metrics, 9, requeue, 0);
     metrics.answered(CallId(9), &Reply::Accepted, Some(200), at(1));
     let counted: Vec<_> = metrics.requests().collect();
     let expected = [

@@ -123,12 +123,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         Call::GetJob { .. } => looked(fields).into(),
         Call::Manifest => described(fields.as_ref()).into(),
         // The status says it all.
-        Call::Ack { .. }
-        | Call::Fail { .. }
-        | Call::Requeue { .. }
-        | Call::Progress { .. }
-        | Call::Checkpoint { .. }
-        | Call::Deregister { .. } => Answer {
+        Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
             reply: Reply::Accepted,
             remark: None,
             words: Words::of_success(call, answered.body),

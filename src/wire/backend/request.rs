@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Progress, WorkerId, WorkerState,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, WorkerId, WorkerState,
 };
 
 pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
@@ -112,26 +112,12 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
                     .filter(|_| *form == FetchForm::Full),
             },
         ),
-        Call::Ack {
+        Call::Report {
             worker,
             job,
-            result,
+            outcome,
             is_bare,
-        } => post(
-            "workers/ack",
-            &AckBody {
-                worker_id: Some(&*worker.0).filter(|_| !is_bare),
-                job_id: &job.0,
-                result: result.as_deref().map(Json),
-            },
-        ),
-        Call::Fail {
-            worker,
-            job,
-            error,
-            is_bare,
-        } => post("workers/nack", &failure(worker, job, error, *is_bare)),
-        Call::Requeue { worker, job, reason } => post("workers/nack", &requeue(worker, job, reason)),
+        } => report(worker, job, outcome, *is_bare),
         Call::GetJob { job } => get(path("jobs", &job.0, "")),
         Call::Progress { job, progress } => HttpRequest {
             method: Method::Put,
@@ -145,6 +131,21 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
         },
         Call::Manifest => get("/ojs/manifest".to_owned()),
         Call::Deregister { worker, way } => deregistration(worker, *way),
+    }
+}
+
+fn report(worker: &WorkerId, job: &JobId, outcome: &Outcome, is_bare: bool) -> HttpRequest {
+    match outcome {
+        Outcome::Acked { result } => post(
+            "workers/ack",
+            &AckBody {
+                worker_id: Some(&*worker.0).filter(|_| !is_bare),
+                job_id: &job.0,
+                result: result.as_deref().map(Json),
+            },
+        ),
+        Outcome::Failed { error } => post("workers/nack", &failure(worker, job, error, is_bare)),
+        Outcome::Requeued { reason } => post("workers/nack", &requeue(worker, job, reason)),
     }
 }
 

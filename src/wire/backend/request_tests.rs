@@ -196,10 +196,12 @@ fn spelled(form: HeartbeatForm, visibility: Duration) -> Call {
 
 #[test]
 fn a_result_is_passed_on_exactly_as_it_is_spelled() {
-    let call = Call::Ack {
+    let call = Call::Report {
         worker: worker(),
         job: job("j"),
-        result: Some("{\"n\": 1.0e+2, \"n\": 12345678901234567890123}".into()),
+        outcome: Outcome::Acked {
+            result: Some("{\"n\": 1.0e+2, \"n\": 12345678901234567890123}".into()),
+        },
         is_bare: false,
     };
     let (_, body) = sent(&call);
@@ -211,10 +213,12 @@ fn a_result_is_passed_on_exactly_as_it_is_spelled() {
 
 #[test]
 fn a_result_that_is_no_json_does_not_break_the_request() {
-    let call = Call::Ack {
+    let call = Call::Report {
         worker: worker(),
         job: job("j"),
-        result: Some(r#"}, "requeue": true"#.into()),
+        outcome: Outcome::Acked {
+            result: Some(r#"}, "requeue": true"#.into()),
+        },
         is_bare: false,
     };
     let (_, body) = sent(&call);
@@ -223,10 +227,12 @@ fn a_result_that_is_no_json_does_not_break_the_request() {
 
 #[test]
 fn a_failure_without_a_code_gets_the_usual_one() {
-    let call = Call::Fail {
+    let call = Call::Report {
         worker: worker(),
         job: job("j"),
-        error: JobError { code: None, ..error() },
+        outcome: Outcome::Failed {
+            error: JobError { code: None, ..error() },
+        },
         is_bare: false,
     };
     assert!(
@@ -256,14 +262,9 @@ proptest! {
     fn every_request_is_one_json_object_on_a_clean_path(id in ".{1,20}", text in ".{0,20}", is_bare in any::<bool>()) {
         let text: crate::lifecycle::api::ids::Text = text.into();
         let calls = [
-            Call::Ack { worker: worker(), job: job(&id), result: Some(text.clone()), is_bare },
+            Call::Report { worker: worker(), job: job(&id), outcome: Outcome::Acked { result: Some(text.clone()) }, is_bare },
             Call::Checkpoint { job: job(&id), state: text.clone() },
-            Call::Fail {
-                worker: worker(),
-                job: job(&id),
-                error: JobError { details: Some(text.clone()), message: text.clone(), ..error() },
-                is_bare,
-            },
+            Call::Report { worker: worker(), job: job(&id), outcome: Outcome::Failed { error: JobError { details: Some(text.clone()), message: text.clone(), ..error() } }, is_bare },
         ];
         for call in calls {
             let request = request(&call, &us());

@@ -56,9 +56,7 @@ impl World {
             Call::GetJob { .. } => vec![Answer::StillOurs, Answer::NoLongerOurs],
             Call::Register { .. }
             | Call::Heartbeat { .. }
-            | Call::Ack { .. }
-            | Call::Fail { .. }
-            | Call::Requeue { .. }
+            | Call::Report { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
@@ -68,7 +66,7 @@ impl World {
         {
             answers.push(Answer::Fails(Failure::NotSent));
             answers.push(Answer::Fails(Failure::Unanswered));
-            if matches!(call, Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. }) {
+            if matches!(call, Call::Report { .. }) {
                 answers.push(Answer::Fails(Failure::Lost));
                 answers.push(Answer::Fails(Failure::Refused));
             }

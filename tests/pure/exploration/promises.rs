@@ -1,7 +1,7 @@
 //! What must hold in every state and at every step (contract 13), in terms of what the world saw.
 
 use ojs_init::lifecycle::api::ids::{HolderId, JobId};
-use ojs_init::lifecycle::api::{Call, Failure, Moment, Phase};
+use ojs_init::lifecycle::api::{Call, Failure, Moment, Outcome, Phase};
 
 use super::world::{Answer, World};
 
@@ -73,9 +73,14 @@ impl World {
                     self.break_promise("a FETCH for more than the free credit");
                 }
             }
-            Call::Ack { job, .. } => self.check_outcome(job, Kind::Ack),
-            Call::Fail { job, .. } => self.check_outcome(job, Kind::Fail),
-            Call::Requeue { job, .. } => self.check_outcome(job, Kind::Requeue),
+            Call::Report { job, outcome, .. } => {
+                let kind = match outcome {
+                    Outcome::Acked { .. } => Kind::Ack,
+                    Outcome::Failed { .. } => Kind::Fail,
+                    Outcome::Requeued { .. } => Kind::Requeue,
+                };
+                self.check_outcome(job, kind);
+            }
             Call::Register { .. } => {
                 if seen.phase.is_terminating() {
                     self.break_promise("a registration in terminate");
@@ -123,8 +128,7 @@ impl World {
 
     /// An answer arrives.
     pub fn note_answer(&mut self, call: &Call, answer: Answer) {
-        let (Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } | Call::GetJob { job }) = call
-        else {
+        let (Call::Report { job, .. } | Call::GetJob { job }) = call else {
             return;
         };
         let Some(fate) = self.jobs.get_mut(job) else { return };

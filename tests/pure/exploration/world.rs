@@ -302,9 +302,7 @@ impl World {
                     extended: None,
                 },
                 Call::Fetch { .. }
-                | Call::Ack { .. }
-                | Call::Fail { .. }
-                | Call::Requeue { .. }
+                | Call::Report { .. }
                 | Call::GetJob { .. }
                 | Call::Progress { .. }
                 | Call::Checkpoint { .. }

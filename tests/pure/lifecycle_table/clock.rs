@@ -11,7 +11,7 @@ use crate::script::settings;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId, ProcessId, WorkerId};
 use ojs_init::lifecycle::api::{
-    Call, Delivery, Effect, Event, Failure, FromWorker, Limits, Moment, Options, Ready, Reply, Reservation,
+    Call, Delivery, Effect, Event, Failure, FromWorker, Limits, Moment, Options, Outcome, Ready, Reply, Reservation,
     ShutdownTimes, Subject, Surroundings, Timer, ToWorker, WorkerState,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
@@ -226,9 +226,7 @@ impl Play {
                 extended: None,
             }),
             Call::Register { .. }
-            | Call::Ack { .. }
-            | Call::Fail { .. }
-            | Call::Requeue { .. }
+            | Call::Report { .. }
             | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
@@ -246,7 +244,10 @@ fn step(effect: &Effect) -> Option<Step> {
         Effect::Tell(_, ToWorker::Cancel { .. }) => Some(Step::Cancel),
         Effect::KillEverything => Some(Step::Kill),
         Effect::CallBackend { call, .. } => match call {
-            Call::Fail { .. } => Some(Step::Fail),
+            Call::Report {
+                outcome: Outcome::Failed { .. },
+                ..
+            } => Some(Step::Fail),
             Call::Heartbeat { state, active, .. } if is_lifecycle(state) && active.is_empty() => {
                 Some(Step::FinalHeartbeat)
             }
@@ -254,8 +255,7 @@ fn step(effect: &Effect) -> Option<Step> {
             Call::Heartbeat { .. }
             | Call::Register { .. }
             | Call::Fetch { .. }
-            | Call::Ack { .. }
-            | Call::Requeue { .. }
+            | Call::Report { .. }
             | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }

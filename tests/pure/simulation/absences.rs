@@ -67,11 +67,8 @@ impl Absences {
                     }
                 }
             }
-            (Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. }, Reply::Accepted) => self.seen = Some(now),
-            (
-                Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. },
-                Reply::Failed(Failure::NotFound),
-            ) => self.is_absent(job, now),
+            (Call::Report { .. }, Reply::Accepted) => self.seen = Some(now),
+            (Call::Report { job, .. }, Reply::Failed(Failure::NotFound)) => self.is_absent(job, now),
             (Call::GetJob { job }, Reply::JobSeen(view)) if view.state == JobState::Missing => self.is_absent(job, now),
             _ => {}
         }

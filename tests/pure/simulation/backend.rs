@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::{
-    BackendTraits, Call, Delivery, Directive, Failure, JobId, JobState, JobView, Reply, Reservation, Subject, WorkerId,
+    BackendTraits, Call, Delivery, Directive, Endpoint, Failure, JobId, JobState, JobView, Outcome, Reply, Reservation,
+    Subject, WorkerId,
 };
 
 use super::plan::{BackendHabits, Fate, Fault, JobPlan, RARE_KIND, ms};
@@ -119,17 +120,13 @@ impl Backend {
             },
             Call::Heartbeat { active, .. } => self.beat(active, now),
             Call::Fetch { worker, count, .. } => self.fetch(worker, u64::from(*count), fault, now),
-            Call::Ack { job, .. } => self.outcome(job, meant, State::Completed),
-            Call::Fail { job, error, .. } => {
-                let next = self.after_fail(job, error.retryable, now);
-                self.outcome(job, meant, next)
-            }
-            Call::Requeue { job, .. } => {
-                let is_last = self.jobs.get(job).is_some_and(is_used_up);
-                let next = if is_last {
-                    State::Discarded
-                } else {
-                    State::Queued { from: now }
+            Call::Report { job, outcome, .. } => {
+                let is_last = || self.jobs.get(job).is_some_and(is_used_up);
+                let next = match outcome {
+                    Outcome::Acked { .. } => State::Completed,
+                    Outcome::Failed { error } => self.after_fail(job, error.retryable, now),
+                    Outcome::Requeued { .. } if is_last() => State::Discarded,
+                    Outcome::Requeued { .. } => State::Queued { from: now },
                 };
                 self.outcome(job, meant, next)
             }
@@ -199,7 +196,7 @@ impl Backend {
 
     /// What is made of a page in its place that answers everything with success.
     pub fn foreign(&self, call: &Call) -> Reply {
-        let is_unrepeatable = matches!(call, Call::Fail { .. } | Call::Requeue { .. });
+        let is_unrepeatable = call.endpoint() == Endpoint::Nack;
         Reply::Failed(if is_unrepeatable {
             Failure::Unanswered
         } else {
@@ -210,7 +207,7 @@ impl Backend {
     /// What it answers while its store is away; nothing, where it needs none.
     pub fn without_store(&self, call: &Call) -> Option<Reply> {
         match call {
-            Call::Ack { .. } | Call::Fail { .. } | Call::Requeue { .. } => Some(Reply::Failed(Failure::NotFound)),
+            Call::Report { .. } => Some(Reply::Failed(Failure::NotFound)),
             Call::GetJob { .. } => Some(Reply::JobSeen(JobView {
                 state: JobState::Missing,
                 worker: None,

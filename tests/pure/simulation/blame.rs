@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::{
-    Call, Effect, EndCause, Event, JobId, NotStarted, Notice, Options, Phase, ProcessId, Reason, Restart,
+    Call, Effect, EndCause, Event, JobId, NotStarted, Notice, Options, Outcome, Phase, ProcessId, Reason, Restart,
 };
 use ojs_init::signal::Signal;
 
@@ -156,23 +156,16 @@ impl Blame {
 
     /// A job that another one took down is no failure of its own.
     fn call(&self, call: &Call, ledger: &Ledger) -> Kept {
-        let (job, is_blamed) = match call {
-            Call::Fail { job, error, .. } if error.kind.as_deref() == Some("handler_not_found") => {
+        let Call::Report { job, outcome, .. } = call else {
+            return Ok(());
+        };
+        let is_blamed = match outcome {
+            Outcome::Failed { error } if error.kind.as_deref() == Some("handler_not_found") => {
                 return self.is_taken_by_nobody(job, ledger);
             }
-            Call::Fail { job, error, .. } if error.kind.as_deref() == Some("worker_death") => (job, true),
-            Call::Requeue { job, reason, .. } if reason.contains("another job of it hung") => (job, false),
-            Call::Register { .. }
-            | Call::Heartbeat { .. }
-            | Call::Fetch { .. }
-            | Call::Ack { .. }
-            | Call::Fail { .. }
-            | Call::Requeue { .. }
-            | Call::GetJob { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Manifest
-            | Call::Deregister { .. } => return Ok(()),
+            Outcome::Failed { error } if error.kind.as_deref() == Some("worker_death") => true,
+            Outcome::Requeued { reason } if reason.contains("another job of it hung") => false,
+            Outcome::Acked { .. } | Outcome::Failed { .. } | Outcome::Requeued { .. } => return Ok(()),
         };
         let Some(is_innocent) = self.is_innocent(job, ledger) else {
             return Ok(());

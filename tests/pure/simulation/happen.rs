@@ -401,9 +401,7 @@ fn other(call: &Call) -> Reply {
         Call::Heartbeat { .. } => Reply::Accepted,
         Call::Register { .. }
         | Call::Fetch { .. }
-        | Call::Ack { .. }
-        | Call::Fail { .. }
-        | Call::Requeue { .. }
+        | Call::Report { .. }
         | Call::GetJob { .. }
         | Call::Progress { .. }
         | Call::Checkpoint { .. }

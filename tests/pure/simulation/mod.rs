@@ -94,7 +94,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 62] = [
+const KINDS: [&str; 64] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -114,9 +114,10 @@ const KINDS: [&str; 62] = [
     "Register",
     "Heartbeat",
     "Fetch",
-    "Ack",
-    "Fail",
-    "Requeue",
+    "Report",
+    "Acked",
+    "Failed",
+    "Requeued",
     "GetJob",
     "Progress",
     "Checkpoint",
@@ -142,6 +143,7 @@ const KINDS: [&str; 62] = [
     "EndingProcess",
     "Claimed",
     "HandedOver",
+    "OutcomeSent",
     "Settled",
     "Abandoned",
     "Void",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId};
-use ojs_init::lifecycle::api::{Call, Effect, ErrorCode, Failure, Reply, ToWorker};
+use ojs_init::lifecycle::api::{Call, Effect, Endpoint, ErrorCode, Failure, Reply, ToWorker};
 use ojs_init::signal::Signal;
 
 use super::plan::{Answer, Fault, Habit, Stubbornness, Twist};
@@ -110,14 +110,14 @@ impl World {
 
     pub fn holder_of(&mut self, call: &Call) -> Option<Holder> {
         match call {
-            Call::Fail { job, .. } | Call::Requeue { job, .. } => {
+            Call::Report { job, outcome, .. } if !outcome.is_ack() => {
                 let claim = self.ledger.find(job)?.clone();
                 self.scene.holder(&claim, self.ledger.main)
             }
             Call::Register { .. }
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }
-            | Call::Ack { .. }
+            | Call::Report { .. }
             | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
@@ -305,7 +305,7 @@ impl World {
             .plan
             .backend
             .nack_delay
-            .filter(|_| fault.is_none() && matches!(call, Call::Fail { .. } | Call::Requeue { .. }));
+            .filter(|_| fault.is_none() && call.endpoint() == Endpoint::Nack);
         let exchange = Exchange {
             call,
             meant,
@@ -365,9 +365,7 @@ impl World {
     /// Which delivery an outcome is of.
     fn meant(&mut self, call: &Call) -> Option<u64> {
         match call {
-            Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
-                self.ledger.find(job).map(|claim| claim.serial)
-            }
+            Call::Report { job, .. } => self.ledger.find(job).map(|claim| claim.serial),
             Call::Register { .. }
             | Call::Heartbeat { .. }
             | Call::Fetch { .. }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::api::{Call, Failure, FinalState, JobState, Options, Reply, WorkerState};
+use ojs_init::lifecycle::api::{Call, Failure, FinalState, JobState, Options, Outcome, Reply, WorkerState};
 
 use super::absences::Absences;
 use super::farewells::Farewells;
@@ -195,10 +195,9 @@ impl Talk {
                     ledger.brought(deliveries, worker, state);
                 }
             }
-            Call::Ack { job, .. } | Call::Fail { job, .. } | Call::Requeue { job, .. } => {
-                let is_ack = matches!(pending.call, Call::Ack { .. });
+            Call::Report { job, outcome, .. } => {
                 if let Some(claim) = ledger.find(job) {
-                    outcome_replied(claim, is_ack, reply);
+                    outcome_replied(claim, outcome.is_ack(), reply);
                 }
             }
             Call::GetJob { job } if matches!(reply, Reply::Failed(Failure::Unsupported | Failure::Refused)) => {
@@ -256,7 +255,9 @@ impl Talk {
                 self.beaten(*state, active, ledger, now)?;
             }
             Call::Fetch { count, .. } => self.fetched(*count, state, ledger)?,
-            Call::Ack { job, worker, .. } => {
+            Call::Report {
+                job, worker, outcome, ..
+            } if outcome.is_ack() => {
                 let claim = claimed(call, job, worker, ledger)?;
                 promise!(
                     "an ACK is the worker's",
@@ -264,7 +265,7 @@ impl Talk {
                     "{call:?}: {claim:?}"
                 );
             }
-            Call::Fail { job, worker, .. } | Call::Requeue { job, worker, .. } => {
+            Call::Report { job, worker, .. } => {
                 self.unrepeatable(call, job, worker, ledger, holder)?;
             }
             Call::GetJob { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
@@ -393,20 +394,10 @@ impl Talk {
         ledger: &mut Ledger,
         holder: Option<Holder>,
     ) -> Kept {
-        let is_fail = matches!(call, Call::Fail { .. });
+        let is_fail = |outcome: &Outcome| matches!(outcome, Outcome::Failed { .. });
+        let is_fail = matches!(call, Call::Report { outcome, .. } if is_fail(outcome));
         // An ACK that hangs is of an older claim, or this one is acked, which is looked at below.
-        let is_same = |pending: &Pending| match &pending.call {
-            Call::Fail { job: other, .. } | Call::Requeue { job: other, .. } => other == job,
-            Call::Register { .. }
-            | Call::Heartbeat { .. }
-            | Call::Fetch { .. }
-            | Call::Ack { .. }
-            | Call::GetJob { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Manifest
-            | Call::Deregister { .. } => false,
-        };
+        let is_same = |pending: &Pending| matches!(&pending.call, Call::Report { job: other, outcome, .. } if !outcome.is_ack() && other == job);
         let is_in_flight = self.calls.values().any(is_same);
         let shown = ledger.shown.get(job).copied();
         let claim = claimed(call, job, worker, ledger)?;
@@ -451,7 +442,10 @@ impl Talk {
                 "{call:?}: {claim:?}"
             );
         }
-        if let Call::Fail { error, .. } = call
+        if let Call::Report {
+            outcome: Outcome::Failed { error },
+            ..
+        } = call
             && claim.answer.is_none()
             && claim.was_held_at_stop
             && !claim.may_be_decided

@@ -241,28 +241,20 @@ pub fn call(call: &Call) -> String {
             };
             format!("fetch {worker}, at most {count}{form}")
         }
-        Call::Ack {
+        Call::Report {
             worker,
             job,
-            result,
+            outcome,
             is_bare,
         } => {
             let bare = if *is_bare { ", bare form" } else { "" };
-            let result = result
-                .as_ref()
-                .map_or(String::new(), |result| format!(", result {result}"));
-            format!("ack {job} by {worker}{result}{bare}")
+            match outcome {
+                Outcome::Acked { result: None } => format!("ack {job} by {worker}{bare}"),
+                Outcome::Acked { result: Some(result) } => format!("ack {job} by {worker}, result {result}{bare}"),
+                Outcome::Failed { error } => format!("fail {job} by {worker}: {}{bare}", self::error(error)),
+                Outcome::Requeued { reason } => format!("requeue {job} by {worker}: {reason}"),
+            }
         }
-        Call::Fail {
-            worker,
-            job,
-            error,
-            is_bare,
-        } => {
-            let bare = if *is_bare { ", bare form" } else { "" };
-            format!("fail {job} by {worker}: {}{bare}", self::error(error))
-        }
-        Call::Requeue { worker, job, reason } => format!("requeue {job} by {worker}: {reason}"),
         Call::GetJob { job } => format!("look at {job}"),
         Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
         Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
