@@ -12,7 +12,7 @@ use crate::os::clock;
 use crate::os::socket::Stream;
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::operator::control::{self, ControlReply};
-use crate::wire::operator::status::MAX_ANSWER;
+use crate::wire::operator::status_line::MAX_ANSWER;
 use crate::wire::text::seconds;
 
 /// Bytes read at a time.

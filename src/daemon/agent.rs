@@ -45,7 +45,7 @@ use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
 use crate::os::socket::Listener;
 use crate::wire::backend::request::Identity;
-use crate::wire::operator::status::InstanceInfo;
+use crate::wire::operator::status_line::InstanceInfo;
 use crate::wire::termination_log;
 use crate::wire::worker::HelloContext;
 

@@ -18,7 +18,7 @@ use crate::lifecycle::api::{Event, Moment, OperatorAnswer, OperatorRequest};
 use crate::os::socket::{Accepted, Listener, Stream};
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::operator::control::{self, MAX_LINE, NoRequest};
-use crate::wire::operator::status::MAX_ANSWER;
+use crate::wire::operator::status_line::MAX_ANSWER;
 
 /// Most clients at the same time. The next one takes the place of the oldest that waits for no answer: the lifecycle lets
 /// only some of them wait, so there is one.

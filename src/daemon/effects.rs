@@ -15,7 +15,7 @@ use crate::lifecycle::api::{Effect, Event, NotStarted, ShownToOperator};
 use crate::os::cgroup::OomKills;
 use crate::os::{init, process};
 use crate::signal::Signal;
-use crate::wire::operator::status;
+use crate::wire::operator::status_line;
 use crate::wire::termination_log;
 
 impl EventLoop {
@@ -101,7 +101,7 @@ impl EventLoop {
 
     fn show(&mut self, client: ClientId, shown: &ShownToOperator) {
         let up = self.started_at.elapsed(now());
-        let line = status::encode(shown, &self.facts, up, self.log.dropped());
+        let line = status_line::encode(shown, &self.facts, up, self.log.dropped());
         self.control.write(client, &line, &mut self.inbox);
     }
 

@@ -34,7 +34,7 @@ use crate::os::reaper::{self, Reaped};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals;
 use crate::signal::Signal;
-use crate::wire::operator::status::InstanceInfo;
+use crate::wire::operator::status_line::InstanceInfo;
 
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 256;

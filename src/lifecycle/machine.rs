@@ -44,9 +44,9 @@ use crate::lifecycle::api::{
     About, Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Reply, ShutdownCounts, Snapshot,
     Timer, ToWorker, WorkerState,
 };
+use crate::lifecycle::backend::agent::Agent;
 use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::hedges::Hedges;
-use crate::lifecycle::backend::link::Agent;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::Place;
@@ -54,8 +54,8 @@ use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::shutdown::state::Shutdown;
 use crate::lifecycle::timers::Timers;
-use crate::lifecycle::view::clients::Operators;
 use crate::lifecycle::view::health_state::HealthState;
+use crate::lifecycle::view::operator_state::Operators;
 use crate::lifecycle::worker::capacity::Capacity;
 use crate::lifecycle::worker::holders::Holders;
 use crate::lifecycle::worker::supervision::Supervision;

@@ -7,7 +7,7 @@ use crate::lifecycle::api::phase::Phase;
 use crate::lifecycle::api::status::Status;
 use crate::lifecycle::api::words::WorkerState;
 
-/// What an operator is answered. How it is spelled is the business of `wire::control`.
+/// What an operator is answered. How it is spelled is the business of `wire::operator::control`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperatorAnswer {
     pub taken: Disposition,
@@ -20,7 +20,7 @@ pub struct OperatorAnswer {
     pub left: Option<Duration>,
 }
 
-/// What an operator is shown. How it is spelled is the business of `wire::status`.
+/// What an operator is shown. How it is spelled is the business of `wire::operator::status_line`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ShownToOperator {
     /// Where we are and what everybody is doing.

@@ -1,5 +1,6 @@
 //! The backend: registration, heartbeats, FETCH, and what is done when it fails.
 
+pub(super) mod agent;
 pub(super) mod answer_times;
 pub(super) mod backoff;
 pub(super) mod fetch;
@@ -8,7 +9,6 @@ pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
 pub(super) mod hedges;
-pub(super) mod link;
 pub mod outage;
 pub(super) mod outages;
 pub(super) mod purpose;

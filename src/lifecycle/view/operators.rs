@@ -8,7 +8,7 @@ use crate::lifecycle::api::{
 };
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};
-use crate::lifecycle::view::clients::Client;
+use crate::lifecycle::view::operator_state::Client;
 
 /// From its connection, or the last answer, to the next whole request. Less than a subcommand waits for its answer, so
 /// that silent clients keep nobody out for long.

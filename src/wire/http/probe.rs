@@ -7,7 +7,7 @@ use crate::lifecycle::api::{Health, Probe, Status};
 use crate::wire::health::{UnhealthyReason, reason};
 use crate::wire::http::head::{self, Head, MAX_HEAD, MAX_HEADERS, NoHead};
 use crate::wire::http::response::{json, response};
-use crate::wire::operator::status;
+use crate::wire::operator::status_line;
 use crate::wire::{metrics, names};
 
 /// The paths that there are.
@@ -107,7 +107,7 @@ pub fn metrics(text: &str, wants_body: bool) -> Vec<u8> {
 /// The response to who asks for the status: as little as [`answer`] says.
 #[must_use]
 pub fn show(shown: &Status, wants_body: bool) -> Vec<u8> {
-    json("200 OK", "", &status::public(shown), wants_body)
+    json("200 OK", "", &status_line::public(shown), wants_body)
 }
 
 /// The response to anything else. It says what there is.

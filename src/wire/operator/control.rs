@@ -18,7 +18,7 @@ use crate::wire::names;
 use crate::wire::text::milliseconds;
 
 /// Longest request, and longest answer that shows nothing, in bytes, the `\n` not counted. What is shown has
-/// [`MAX_ANSWER`](crate::wire::operator::status::MAX_ANSWER).
+/// [`MAX_ANSWER`](crate::wire::operator::status_line::MAX_ANSWER).
 pub const MAX_LINE: usize = 4096;
 
 /// Most characters of a text in an answer that are shown to anybody.

@@ -2,5 +2,5 @@
 
 pub mod control;
 pub mod screen;
-pub mod status;
+pub mod status_line;
 pub mod status_reply;

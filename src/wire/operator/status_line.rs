@@ -236,5 +236,5 @@ fn line(object: &impl Serialize) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
+#[path = "status_line_tests.rs"]
 mod tests;
