@@ -203,6 +203,7 @@ fn set_up(
         })),
         has_more: false,
         reaps_again: false,
+        has_signals: true,
     };
     Ok((event_loop, directory))
 }

@@ -93,6 +93,8 @@ pub struct EventLoop {
     pub(super) has_more: bool,
     /// There may be more to reap.
     pub(super) reaps_again: bool,
+    /// The descriptor of signals has something: it tells only once.
+    pub(super) has_signals: bool,
 }
 
 impl EventLoop {
@@ -200,8 +202,9 @@ impl EventLoop {
     fn gather(&mut self, ready: &Events) -> io::Result<()> {
         for event in ready {
             match TokenOwner::of(event.token()) {
+                TokenOwner::Signals => self.has_signals = true,
                 // Asked each time, below.
-                TokenOwner::Signals | TokenOwner::BackendThreads => {}
+                TokenOwner::BackendThreads => {}
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
                 TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::WorkerSocket => self.workers.is_acceptable(),
@@ -221,8 +224,11 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Asked each time: a signal may have been set aside while a thread was started, and the descriptor tells only once.
+    /// A signal that was set aside while a thread was started is told of by no descriptor.
     fn take_signals(&mut self) -> io::Result<()> {
+        if !(std::mem::take(&mut self.has_signals) || self.reaps_again || signals::has_set_aside()) {
+            return Ok(());
+        }
         let mut children_ended = std::mem::take(&mut self.reaps_again);
         for _ in 0..SIGNALS_PER_TURN {
             match self.signals.take()? {
@@ -239,6 +245,7 @@ impl EventLoop {
                 }
             }
         }
+        self.has_signals = true;
         self.has_more = true;
         self.reap();
         Ok(())

@@ -12,7 +12,7 @@ pub const CLIENT_SLOTS: usize = 16;
 
 /// Connections to the backend, each of which has a slot: twice 64 reports, some others, those that are kept for the next
 /// request, and attempts at further addresses of its name.
-pub const BACKEND_SLOTS: usize = 224;
+pub const BACKEND_SLOTS: usize = 240;
 
 /// The first token of a probe's connection. Those below are single ones.
 const FIRST_PROBE: usize = 16;

@@ -1,4 +1,4 @@
-//! What the lanes make of answers that are not what they seem.
+//! What is made of answers that are not what they seem.
 
 use ojs_init::lifecycle::api::{Failure, Reply};
 

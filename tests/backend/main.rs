@@ -330,7 +330,7 @@ fn more_reports_than_there_is_room_for_are_refused_at_once_and_each_is_answered_
 #[test]
 fn the_token_file_is_read_again_for_each_request() {
     let backend = backend::Backend::start();
-    let name = format!("ojs-lanes-{}-{}", std::process::id(), backend.address().port());
+    let name = format!("ojs-token-file-{}-{}", std::process::id(), backend.address().port());
     let directory = temp::TempDir::new(std::env::temp_dir().join(name)).unwrap();
     let file: PathBuf = directory.path().join("token");
     let mut with_file = settings(&backend.url());

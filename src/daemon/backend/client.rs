@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::event::Event;
 use mio::{Registry, Waker};
@@ -27,7 +28,7 @@ use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Call, Failure, Moment, Reply};
+use crate::lifecycle::api::{Call, Failure, Lane, Moment, Reply};
 use crate::lifecycle::timers::Timers;
 use crate::os::clock;
 
@@ -36,6 +37,9 @@ const CONNECTIONS_PER_TURN: usize = 128;
 
 /// Most requests that begin before the loop has its turn.
 const REQUESTS_PER_TURN: usize = 256;
+
+/// A report that has no answer after this time does not count as one under way when others wait.
+const SLOW_AFTER: Duration = Duration::from_millis(250);
 
 /// The answer to a request.
 pub type BackendAnswer = (CallId, Reply, Heard);
@@ -49,6 +53,8 @@ pub(in crate::daemon::backend) enum Due {
     Connect(CallId),
     /// There may be a next step without anything having happened: another address, the token of last time.
     Step(CallId),
+    /// Reports wait, and those that are under way may hang.
+    Room,
 }
 
 /// A turn: where new connections are registered, and when it is.
@@ -146,6 +152,18 @@ impl Backend {
         self.deadlines.arm(Due::GiveUp(id), give_up);
     }
 
+    /// Others go instead of reports that hang. Asked for only while some wait.
+    fn look_for_slow_reports(&mut self, now: Moment) {
+        let is_slow = |pending: &&Pending| {
+            pending.lane == Lane::Report && pending.began.is_some_and(|began| began.elapsed(now) >= SLOW_AFTER)
+        };
+        let slow = self.pending.values().filter(is_slow).count();
+        while let Some(next) = self.rooms.stand_in(slow) {
+            self.set_stage(next, Stage::Ready);
+            self.ready.push_back(next);
+        }
+    }
+
     /// Nobody waits for this answer any more: its connection is closed at once. It is answered all the same, as it is true.
     pub fn abandon(&mut self, id: CallId) {
         self.fail(id, &Fault::Abandoned);
@@ -173,13 +191,14 @@ impl Backend {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
         }
         while let Some(due) = self.deadlines.take_due(now) {
-            self.overdue(due);
+            self.overdue(due, now);
         }
         for slot in self.kept.outdated(now) {
             self.slots.close(slot);
         }
         let mut requests = REQUESTS_PER_TURN;
-        let mut connections = CONNECTIONS_PER_TURN;
+        // Those that come again have more to do than fits into a turn.
+        let mut connections = CONNECTIONS_PER_TURN.min(self.ready_slots.len());
         loop {
             if let Some(slot) = self.ready_slots.front().copied().filter(|_| connections > 0) {
                 self.ready_slots.pop_front();
@@ -193,6 +212,9 @@ impl Backend {
             } else {
                 break;
             }
+        }
+        if self.rooms.has_waiting_reports() {
+            self.deadlines.arm_at_latest(Due::Room, now.after(SLOW_AFTER));
         }
         for (id, reply, heard) in self.answers.drain(..) {
             take(id, reply, heard);
@@ -218,18 +240,27 @@ impl Backend {
         self.kept.forget(slot);
         self.slots.close(slot);
         let Some(id) = id else { return };
-        let of_it = self.slots.iter().filter(|(_, connection)| connection.owner == Some(id));
+        let is_of_it = |slot: usize, owner: Option<CallId>| match owner {
+            Some(owner) => owner == id,
+            // It was about to get it.
+            None => !self.kept.has(slot),
+        };
+        let of_it = self
+            .slots
+            .iter()
+            .filter(|(slot, connection)| is_of_it(*slot, connection.owner));
         for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.slots.close(slot);
         }
         self.answer(id, (Reply::Failed(Failure::Unanswered), Heard::default()));
     }
 
-    fn overdue(&mut self, due: Due) {
+    fn overdue(&mut self, due: Due, now: Moment) {
         let id = match due {
             Due::GiveUp(id) => id,
             Due::Connect(id) => return self.fail(id, &Fault::NoConnectionInTime),
             Due::Step(id) => return self.ready.push_back(id),
+            Due::Room => return self.look_for_slow_reports(now),
         };
         let Some(pending) = self.pending.get(&id) else { return };
         let fault = match pending.stage {
@@ -349,3 +380,7 @@ impl Backend {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -19,6 +19,9 @@ const READ_BYTES: usize = 64 << 10;
 /// Most bytes that are written to one connection in a turn.
 const WRITTEN_PER_TURN: usize = 256 << 10;
 
+/// Most steps of a handshake in a turn; a usual one has two or three.
+const STEPS_OF_HANDSHAKE: usize = 8;
+
 /// What all connections read with.
 #[derive(Debug)]
 pub(in crate::daemon) struct Buffers {
@@ -166,7 +169,7 @@ impl Connection {
     /// # Errors
     /// One does not, or the connection broke.
     pub(in crate::daemon) fn shake_hands(&mut self, buffers: &mut Buffers) -> Result<bool, Fault> {
-        loop {
+        for _ in 0..STEPS_OF_HANDSHAKE {
             self.flush().map_err(|error| Fault::from(error).in_handshake())?;
             if self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()) {
                 self.phase = Phase::Open;
@@ -183,6 +186,7 @@ impl Connection {
                 }
             }
         }
+        Ok(false)
     }
 
     /// Writes what TLS has for the socket; true: all of it.

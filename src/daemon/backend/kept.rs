@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::{Endpoint, Lane, Moment};
 
-/// Most connections that are kept without a request.
-const MOST_KEPT: usize = 64;
+/// Most connections that are kept without a request: as many as are in use when all is well and there is much to do.
+const MOST_KEPT: usize = 80;
 
 /// How long one is kept. It is closed when somebody looks after that: nobody is woken for it.
 const KEPT_LIMIT: Duration = Duration::from_secs(15);
@@ -93,6 +93,11 @@ impl KeptConnections {
     /// This one is no longer there.
     pub(in crate::daemon) fn forget(&mut self, slot: usize) {
         self.kept.retain(|kept| kept.slot != slot);
+    }
+
+    /// Whether this one is kept.
+    pub(in crate::daemon) fn has(&self, slot: usize) -> bool {
+        self.kept.iter().any(|kept| kept.slot == slot)
     }
 
     /// Those that were kept for long enough.

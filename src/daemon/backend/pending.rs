@@ -30,6 +30,8 @@ pub(in crate::daemon) struct Pending {
     pub(in crate::daemon) give_up: Moment,
     /// How far it is.
     pub(in crate::daemon) stage: Stage,
+    /// When it had its turn.
+    pub(in crate::daemon) began: Option<Moment>,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
     /// And the backend may have got it on the first one.
@@ -44,6 +46,7 @@ impl Pending {
             lane,
             give_up,
             stage,
+            began: None,
             is_second: false,
             first_was_sent: false,
         }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::lifecycle::api::Lane;
 use crate::lifecycle::api::ids::CallId;
 
-/// Most reports that are wanted under way at once; as many again stand in for those that hang.
+/// Most reports under way at once; as many again stand in for those that hang.
 const MOST_REPORTS: usize = 64;
 
 /// Fewest reports that may wait.
@@ -36,6 +36,8 @@ pub(in crate::daemon) enum Room {
 struct LaneRoom {
     under_way: usize,
     most_under_way: usize,
+    /// So many more may go, in place of those that hang.
+    stand_ins: usize,
     waiting: VecDeque<CallId>,
     most_waiting: usize,
 }
@@ -45,9 +47,24 @@ impl LaneRoom {
         Self {
             under_way: 0,
             most_under_way,
+            stand_ins: 0,
             waiting: VecDeque::new(),
             most_waiting,
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.under_way < self.most_under_way + self.stand_ins
+    }
+
+    /// Lets the next one go.
+    fn next(&mut self) -> Option<CallId> {
+        if !self.has_room() {
+            return None;
+        }
+        let next = self.waiting.pop_front();
+        self.under_way += usize::from(next.is_some());
+        next
     }
 }
 
@@ -68,7 +85,7 @@ impl LaneRooms {
             beat: LaneRoom::new(MOST_BEATS, MOST_BEATS),
             // There is never a reason for two at once.
             fetch: LaneRoom::new(1, 1),
-            report: LaneRoom::new(concurrency.clamp(1, MOST_REPORTS) * 2, waiting_reports),
+            report: LaneRoom::new(concurrency.saturating_mul(2).clamp(2, MOST_REPORTS), waiting_reports),
             side: LaneRoom::new(MOST_SIDE, MOST_WAITING_SIDE),
         }
     }
@@ -85,7 +102,7 @@ impl LaneRooms {
     /// A request comes.
     pub(in crate::daemon) fn enter(&mut self, lane: Lane, id: CallId) -> Room {
         let room = self.of(lane);
-        if room.under_way < room.most_under_way {
+        if room.has_room() {
             room.under_way += 1;
             Room::Now
         } else if room.waiting.len() < room.most_waiting {
@@ -99,11 +116,22 @@ impl LaneRooms {
     /// A request ends that was under way; the one that goes instead.
     pub(in crate::daemon) fn leave(&mut self, lane: Lane) -> Option<CallId> {
         let room = self.of(lane);
-        let next = room.waiting.pop_front();
-        if next.is_none() {
-            room.under_way = room.under_way.saturating_sub(1);
+        room.under_way = room.under_way.saturating_sub(1);
+        if room.under_way < room.most_under_way {
+            room.stand_ins = 0;
         }
-        next
+        room.next()
+    }
+
+    /// Whether reports wait for others.
+    pub(in crate::daemon) fn has_waiting_reports(&self) -> bool {
+        !self.report.waiting.is_empty()
+    }
+
+    /// So many reports hang: the next one that goes in place of one of those, if there is one.
+    pub(in crate::daemon) fn stand_in(&mut self, slow: usize) -> Option<CallId> {
+        self.report.stand_ins = slow.min(self.report.most_under_way);
+        self.report.next()
     }
 
     /// A request ends that waited.
@@ -128,5 +156,28 @@ mod tests {
         rooms.forget(Lane::Fetch, CallId(5));
         assert_eq!(rooms.leave(Lane::Fetch), None);
         assert_eq!(rooms.enter(Lane::Fetch, CallId(6)), Room::Now);
+    }
+
+    #[test]
+    fn others_go_in_place_of_reports_that_hang_up_to_a_bound() {
+        let mut rooms = LaneRooms::new(1_000);
+        let now = (0..300)
+            .filter(|id| rooms.enter(Lane::Report, CallId(*id)) == Room::Now)
+            .count();
+        assert_eq!(now, MOST_REPORTS);
+        assert_eq!(rooms.stand_in(0), None);
+        assert_eq!([rooms.stand_in(1), rooms.stand_in(1)], [Some(CallId(64)), None]);
+        let more = std::iter::from_fn(|| rooms.stand_in(usize::MAX)).count();
+        assert_eq!(more, MOST_REPORTS - 1);
+        // Each that ends makes room for one, until all is as usual again.
+        assert!(rooms.leave(Lane::Report).is_some());
+        while rooms.leave(Lane::Report).is_some() {}
+        for _ in 0..MOST_REPORTS {
+            rooms.leave(Lane::Report);
+        }
+        let now = (0..300)
+            .filter(|id| rooms.enter(Lane::Report, CallId(*id)) == Room::Now)
+            .count();
+        assert_eq!(now, 1);
     }
 }

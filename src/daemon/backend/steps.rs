@@ -1,9 +1,11 @@
 //! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what becomes of the connection.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::Interest;
+use nix::errno::Errno;
 
 use crate::daemon::backend::answer::body_limit;
 use crate::daemon::backend::client::{Backend, Due, Turn};
@@ -17,14 +19,28 @@ use crate::daemon::backend::pending::{Pending, Stage};
 use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::token_reader::TokenState;
 use crate::daemon::tokens::TokenOwner;
-use crate::lifecycle::api::Moment;
 use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{Endpoint, Moment};
 use crate::wire::backend::request;
+
+/// Most buffers of what only TLS itself has to know that are read of a connection without a request. Tickets fit into one.
+const MOST_READS_OF_NOTHING: usize = 8;
+
+/// Whether there was no descriptor.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EMFILE | Errno::ENFILE)
+    )
+}
 
 impl Backend {
     /// The next step of a request that is on no connection yet.
     pub(in crate::daemon::backend) fn advance(&mut self, id: CallId, turn: Turn<'_>) {
-        let Some(pending) = self.pending.get(&id) else { return };
+        let Some(pending) = self.pending.get_mut(&id) else {
+            return;
+        };
+        pending.began.get_or_insert(turn.now);
         match pending.stage {
             Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress => {}
             Stage::Dialing(_) => return self.dial(id, turn),
@@ -39,11 +55,8 @@ impl Backend {
             TokenState::Missing => return self.fail_without_token(id),
         }
         let (endpoint, is_second) = (pending.call.endpoint(), pending.is_second);
-        while let Some(slot) = self.kept.take(endpoint, turn.now).filter(|_| !is_second) {
-            if endpoint.may_come_twice() || self.is_still_quiet(slot) {
-                return self.begin(id, slot, turn);
-            }
-            self.slots.close(slot);
+        if !is_second && let Some(slot) = self.take_kept(endpoint, turn.now) {
+            return self.begin(id, slot, turn);
         }
         match self.names.addresses(turn.now) {
             Lookup::Known(addresses) => {
@@ -58,6 +71,17 @@ impl Backend {
             Lookup::Wait(until) => self.wait_for_thread(id, Stage::NeedsAddress, until),
             Lookup::Failed(fault) => self.fail(id, &fault),
         }
+    }
+
+    /// A kept connection on which the request may go.
+    fn take_kept(&mut self, endpoint: Endpoint, now: Moment) -> Option<usize> {
+        while let Some(slot) = self.kept.take(endpoint, now) {
+            if endpoint.may_come_twice() || self.is_still_quiet(slot) {
+                return Some(slot);
+            }
+            self.slots.close(slot);
+        }
+        None
     }
 
     /// It goes on when a thread has brought something, or at this time.
@@ -105,17 +129,16 @@ impl Backend {
 
     /// Opens a connection; the kernel tells when it is there.
     fn connect(&mut self, id: CallId, address: SocketAddr, turn: Turn<'_>) -> Result<usize, Fault> {
-        let mut connection = Connection::start(address, id, turn.now)?;
-        let slot = match self.slots.reserve() {
-            Some(slot) => slot,
-            None => {
-                // One that nobody uses makes room for one that somebody needs.
-                if let Some(kept) = self.kept.oldest() {
-                    self.slots.close(kept);
-                }
-                self.slots.reserve().ok_or(Fault::NoSocket)?
-            }
+        let start = || Connection::start(address, id, turn.now);
+        let mut connection = match start() {
+            Err(error) if is_shortage(&error) && self.close_oldest_kept() => start()?,
+            result => result?,
         };
+        let slot = match self.slots.reserve() {
+            None if self.close_oldest_kept() => self.slots.reserve(),
+            slot => slot,
+        };
+        let slot = slot.ok_or(Fault::NoSocket)?;
         let token = TokenOwner::Backend(slot).token();
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = turn.registry.register(&mut connection.stream, token, interest) {
@@ -124,6 +147,13 @@ impl Backend {
         }
         self.slots.fill(slot, connection);
         Ok(slot)
+    }
+
+    /// One that nobody uses makes room for one that somebody needs. Whether there was one.
+    fn close_oldest_kept(&mut self) -> bool {
+        let oldest = self.kept.oldest();
+        oldest.into_iter().for_each(|slot| self.slots.close(slot));
+        oldest.is_some()
     }
 
     /// The next step on a connection.
@@ -143,6 +173,7 @@ impl Backend {
             Phase::Handshake => connection.shake_hands(&mut self.buffers),
         };
         match result {
+            Ok(false) if connection.may_read() => self.enqueue(slot),
             Ok(false) => {}
             Ok(true) if connection.phase == Phase::Connecting => self.connected(id, slot, turn),
             Ok(true) => self.begin(id, slot, turn),
@@ -302,15 +333,15 @@ impl Backend {
         let Some(connection) = self.slots.get(slot) else {
             return false;
         };
-        while connection.may_read() {
+        for _ in 0..MOST_READS_OF_NOTHING {
             match connection.receive(&mut self.buffers) {
-                Ok(Got::Nothing) => {}
+                Ok(Got::Nothing) => return true,
                 // TLS has told itself something.
                 Ok(Got::Bytes([])) => {}
                 Ok(Got::Bytes(_) | Got::End { .. }) | Err(_) => return false,
             }
         }
-        true
+        false
     }
 
     /// The same, for what may not come twice: the kernel may know more by now than it has told.

@@ -77,6 +77,8 @@ pub struct WorkerLink {
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
     is_reading_paused: bool,
+    /// The kernel tells when there is room for what waits.
+    pub is_watched_for_room: bool,
 }
 
 /// Whether a connection is still worth having.
@@ -100,6 +102,7 @@ impl WorkerLink {
             may_read: true,
             last_bytes: None,
             is_reading_paused: false,
+            is_watched_for_room: false,
         }
     }
 
@@ -111,6 +114,11 @@ impl WorkerLink {
     /// Whether to read from it in this turn.
     pub fn wants_read(&self) -> bool {
         self.is_ending() || self.may_read && self.outbound.control() <= HIGH_WATER
+    }
+
+    /// Whether something waits to be written.
+    pub fn needs_room(&self) -> bool {
+        self.outbound.len() > 0
     }
 
     /// Whether it is closed as soon as what is there was read.

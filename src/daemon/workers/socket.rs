@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::AsRawFd;
 
-use log::debug;
+use log::{debug, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
@@ -132,7 +132,7 @@ impl WorkerSocket {
         if matches!(word, ToWorker::Job { .. }) {
             processes.got_job(link.process);
         }
-        if link.tell(word, &self.hello, events) == Link::Closed {
+        if link.tell(word, &self.hello, events) == Link::Closed || !watch_for_room(link, id, registry) {
             self.hang_up(id, processes, registry, events);
         }
     }
@@ -200,10 +200,7 @@ impl WorkerSocket {
         let process = processes.id_of(watch, registry);
         self.next_connection += 1;
         let id = HolderId(self.next_connection);
-        let (token, interest) = (
-            TokenOwner::Connection(id).token(),
-            Interest::READABLE | Interest::WRITABLE,
-        );
+        let (token, interest) = (TokenOwner::Connection(id).token(), Interest::READABLE);
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return self.acceptor.warn(format_args!("cannot watch a connection: {error}"));
         }
@@ -218,6 +215,29 @@ impl WorkerSocket {
         });
         processes.look_at_process(process, events);
     }
+}
+
+/// Has the kernel tell of room on a connection only while something waits for it: it would tell each time that the worker
+/// reads. False: it cannot.
+fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> bool {
+    let needs_room = link.needs_room();
+    if std::mem::replace(&mut link.is_watched_for_room, needs_room) == needs_room {
+        return true;
+    }
+    let interest = if needs_room {
+        Interest::READABLE | Interest::WRITABLE
+    } else {
+        Interest::READABLE
+    };
+    let result = registry.reregister(
+        &mut SourceFd(&link.stream.as_raw_fd()),
+        TokenOwner::Connection(id).token(),
+        interest,
+    );
+    if let Err(error) = &result {
+        warn!("connection {id}: closed: it cannot be watched: {error}");
+    }
+    result.is_ok()
 }
 
 /// Those of whoever speaks the protocol of the worker socket.

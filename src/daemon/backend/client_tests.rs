@@ -1,0 +1,69 @@
+//! What a bug of ours costs: one answer and its connection.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::net::TcpListener;
+
+use mio::{Events, Poll};
+
+use super::*;
+use crate::config::{Environment, Flags};
+use crate::daemon::tokens::TokenOwner;
+use crate::wire::backend::request::Identity;
+
+fn settings(url: &str) -> BackendSettings {
+    let variables = [format!("OJS_URL={url}")];
+    let environment = Environment::from_entries(variables.iter().map(String::as_bytes));
+    BackendSettings {
+        backend: crate::config::load(&Flags::default(), &environment).unwrap().backend,
+        url_setting: String::new(),
+        identity: Identity {
+            hostname: String::new(),
+            pid: 1,
+            queues: vec!["default".to_owned()],
+            concurrency: 4,
+            labels: Vec::new(),
+            started_at: String::new(),
+        },
+        max_frame: 1 << 20,
+    }
+}
+
+fn now() -> Moment {
+    Moment::new(clock::monotonic())
+}
+
+#[test]
+fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut poll = Poll::new().unwrap();
+    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token()).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut backend = Backend::start(settings(&url), Arc::new(waker)).unwrap();
+    for id in [1, 2] {
+        backend.send(CallId(id), Call::Manifest, now().after(Duration::from_secs(20)));
+    }
+    let mut events = Events::with_capacity(16);
+    let is_under_way = |backend: &Backend| {
+        let exchanging = |pending: &Pending| matches!(pending.stage, Stage::Exchanging(_));
+        backend.pending.values().filter(|pending| exchanging(pending)).count() == 2
+    };
+    while !is_under_way(&backend) {
+        backend.turn(poll.registry(), now(), |_, reply, _| panic!("{reply:?}"));
+        poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();
+        for event in &events {
+            if let TokenOwner::Backend(slot) = TokenOwner::of(event.token()) {
+                backend.is_ready(slot, event);
+            }
+        }
+    }
+    assert_eq!(backend.slots.iter().count(), 2);
+    backend.guarded(Some(CallId(1)), usize::MAX, |_| panic!("a bug"));
+    let left: Vec<Option<CallId>> = backend.slots.iter().map(|(_, connection)| connection.owner).collect();
+    assert_eq!(left, [Some(CallId(2))]);
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        backend.turn(poll.registry(), now(), |id, reply, _| answers.push((id, reply)));
+    }
+    assert_eq!(answers, [(CallId(1), Reply::Failed(Failure::Unanswered))]);
+    assert!(!backend.has_more());
+}
