@@ -28,6 +28,16 @@ const QUEUE_BYTES: usize = 256 * 1024;
 /// not keep out what went wrong.
 const RESERVED_PART: usize = 4;
 
+/// What comes within this time after a batch is written with the next one. The first record after a pause is written at once;
+/// a thousand jobs a second are not a thousand wake-ups of a thread.
+const LINGER: Duration = Duration::from_millis(5);
+
+/// When so much of the queue is taken, one part in this many, the writer does not wait for more.
+const HURRY_PART: usize = 4;
+
+/// Most bytes in one write: what a pipe takes in one piece, so that the worker's lines stay whole beside ours.
+const WRITE_BYTES: usize = 4096;
+
 /// Longest that we wait at exit for the writer to finish.
 const FLUSH_LIMIT: Duration = Duration::from_millis(100);
 
@@ -102,7 +112,9 @@ impl LogHandle {
 
     /// Waits until everything was written, at most 100 ms.
     pub fn flush(&self) {
-        let queue = self.0.lock();
+        let mut queue = self.0.lock();
+        queue.hurry = true;
+        self.0.added.notify_one();
         let result = self
             .0
             .written
@@ -135,12 +147,21 @@ struct Queue {
     is_shared: bool,
     writer_started: bool,
     writing: bool,
+    /// The writer has nothing to do until it is told.
+    is_idle: bool,
+    /// The writer waits for nothing more than what is there.
+    hurry: bool,
 }
 
 impl Queue {
     fn drop_one(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
         self.unsaid = self.unsaid.saturating_add(1);
+    }
+
+    /// Whether the writer had better not wait for more.
+    fn is_filling(&self) -> bool {
+        self.records.len() >= QUEUE_RECORDS / HURRY_PART || self.bytes >= QUEUE_BYTES / HURRY_PART
     }
 
     /// Whether a record of this length and level has room.
@@ -232,17 +253,31 @@ impl Sink {
         }
         queue.bytes += line.len();
         queue.records.push_back(line);
-        self.added.notify_one();
+        if queue.is_idle || queue.is_filling() {
+            queue.is_idle = false;
+            queue.hurry |= queue.is_filling();
+            self.added.notify_one();
+        }
     }
 
     /// The next batch for the writer, waiting for one; and how many were dropped before it.
     fn take(&self) -> (VecDeque<String>, u64) {
         let mut queue = self.lock();
         queue.writing = false;
-        while queue.records.is_empty() {
+        if queue.records.is_empty() {
             self.written.notify_all();
+        }
+        let linger = |queue: &mut Queue| !queue.hurry;
+        queue = match self.added.wait_timeout_while(queue, LINGER, linger) {
+            Ok((queue, _)) => queue,
+            Err(poisoned) => poisoned.into_inner().0,
+        };
+        while queue.records.is_empty() {
+            queue.is_idle = true;
             queue = self.added.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+        queue.is_idle = false;
+        queue.hurry = false;
         queue.writing = true;
         queue.bytes = 0;
         (std::mem::take(&mut queue.records), std::mem::take(&mut queue.unsaid))
@@ -253,10 +288,11 @@ impl Sink {
             loop {
                 let (records, dropped) = self.take();
                 let mut stderr = io::stderr();
-                for record in records {
+                for (batch, count) in batches(records) {
                     // A closed or broken standard error is nobody's problem but the reader's.
-                    if stderr.write_all(record.as_bytes()).is_err() {
-                        self.lock().drop_one();
+                    if stderr.write_all(batch.as_bytes()).is_err() {
+                        let mut queue = self.lock();
+                        (0..count).for_each(|_| queue.drop_one());
                     }
                 }
                 if dropped > 0 {
@@ -276,6 +312,21 @@ impl Sink {
     }
 }
 
+/// The records, as many in one piece as a pipe takes at once, and how many those are.
+fn batches(records: VecDeque<String>) -> Vec<(String, usize)> {
+    let mut batches: Vec<(String, usize)> = Vec::new();
+    for record in records {
+        match batches.last_mut() {
+            Some((batch, count)) if batch.len() + record.len() <= WRITE_BYTES => {
+                batch.push_str(&record);
+                *count += 1;
+            }
+            Some(_) | None => batches.push((record, 1)),
+        }
+    }
+    batches
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +342,18 @@ mod tests {
             );
         }
         assert!(is_written("ojs_init::daemon::backend::http", Level::Trace) && is_written("ojs_init", Level::Trace));
+    }
+
+    #[test]
+    fn records_are_written_whole_and_together_as_far_as_a_pipe_takes_them_in_one_piece() {
+        let record = |length: usize| "x".repeat(length);
+        let records = VecDeque::from([record(4000), record(96), record(1), record(5000), record(1), record(1)]);
+        let lengths: Vec<(usize, usize)> = batches(records)
+            .iter()
+            .map(|(batch, count)| (batch.len(), *count))
+            .collect();
+        assert_eq!(lengths, [(4096, 2), (1, 1), (5000, 1), (2, 2)]);
+        assert_eq!(batches(VecDeque::new()), []);
     }
 
     #[test]
