@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::ids::{CallId, JobId, WorkerId};
-use crate::lifecycle::api::{Call, Effect, Notice, Outcome, Phase, Reply, Subject};
+use crate::lifecycle::api::{Call, CallId, Effect, JobId, Notice, Outcome, Phase, Reply, Subject, WorkerId};
 use crate::lifecycle::view::metrics::{BUCKETS, MOST_KINDS, MOST_NAME_BYTES, MOST_STATUSES};
 
 fn at(seconds: u64) -> Moment {
@@ -106,7 +105,7 @@ fn work(metrics: &mut Metrics, job: &Arc<Subject>, outcome: Outcome, took: u64) 
 
 /// One of each.
 fn outcomes() -> [Outcome; 3] {
-    let error = crate::lifecycle::api::job::JobError {
+    let error = crate::lifecycle::api::JobError {
         code: None,
         kind: None,
         message: "no".into(),
@@ -272,7 +271,7 @@ fn worst() -> Metrics {
             worker: worker(),
             count: 1,
             visibility: Duration::from_secs(120),
-            form: crate::lifecycle::api::forms::FetchForm::Full,
+            form: crate::lifecycle::api::FetchForm::Full,
         },
     ];
     for make in calls {

@@ -15,9 +15,9 @@ use ojs_init::config::{self, Environment, Flags};
 use ojs_init::daemon::backend::client::{Backend, Heard};
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::tokens::TokenOwner;
-use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
 use ojs_init::lifecycle::api::{
-    Call, Failure, Farewell, FetchForm, HeartbeatForm, JobError, Moment, Outcome, Progress, Reply, WorkerState,
+    Call, CallId, Failure, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Moment, Outcome, Progress, Reply,
+    WorkerId, WorkerState,
 };
 use ojs_init::os::clock;
 use ojs_init::os::file_watch::FileWatch;

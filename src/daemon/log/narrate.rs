@@ -14,9 +14,9 @@ use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_stop};
-use crate::lifecycle::api::ids::{HolderId, ProcessId, WorkerId};
 use crate::lifecycle::api::{
-    Call, CapacityNews, EndCause, EndReport, Endpoint, Failure, Notice, Reason, Subject, WorkerState,
+    Call, CapacityNews, EndCause, EndReport, Endpoint, Failure, HolderId, Notice, ProcessId, Reason, Subject, WorkerId,
+    WorkerState,
 };
 use crate::os::clock;
 use crate::os::process::Pid;

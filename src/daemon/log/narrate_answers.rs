@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifecycle::api::Event;
-use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{CallId, Event};
 use crate::wire::backend::request::Words;
 
 /// The words of answers on their way to the machine. There are never more than it waits for.

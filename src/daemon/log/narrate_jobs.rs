@@ -8,8 +8,7 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::ids::HolderId;
-use crate::lifecycle::api::{CancelReason, JobError, Outcome, Subject};
+use crate::lifecycle::api::{CancelReason, HolderId, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 

@@ -12,10 +12,9 @@ use serde_json::Value;
 use crate::config::LogFormat;
 use crate::daemon::log::record::Record;
 use crate::exit::Ended;
-use crate::lifecycle::api::ids::{CallId, JobId};
 use crate::lifecycle::api::{
-    CancelReason, EndReport, EndedBy, Event, FetchForm, HeartbeatForm, JobError, Manner, Outage, Outcome, Reply,
-    ShutdownCounts, Subject, WorkerEnd,
+    CallId, CancelReason, EndReport, EndedBy, Event, FetchForm, HeartbeatForm, JobError, JobId, Manner, Outage,
+    Outcome, Reply, ShutdownCounts, Subject, WorkerEnd,
 };
 use crate::signal::Signal;
 use crate::wire::backend::request::Words;

@@ -47,7 +47,7 @@ pub use force::Force;
 pub use forms::{Farewell, FetchForm, HeartbeatForm};
 pub use frames::{ErrorCode, FromWorker, Progress, Ready, ToWorker};
 pub use health::{Health, Probe, Unhealthy};
-pub use ids::{JobId, ProcessId, Text, WorkerId};
+pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, Text, WorkerId};
 pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};
 pub use manners::Manners;
 pub use notice::Notice;

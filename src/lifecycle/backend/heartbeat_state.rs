@@ -3,8 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
-use crate::lifecycle::api::{Failure, HeartbeatForm, Moment, WorkerState};
+use crate::lifecycle::api::{Claim, Failure, HeartbeatForm, JobId, Moment, WorkerId, WorkerState};
 use crate::lifecycle::backend::resumed::Resumed;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{CallId, Moment};
 use crate::lifecycle::backend::answer_times::AnswerTimes;
 use crate::lifecycle::backend::siblings::Siblings;
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Failure, FailureClass, Reply};
+use crate::lifecycle::api::{CallId, Failure, FailureClass, Reply};
 
 /// A request that went out more than once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::Claim;
-use crate::lifecycle::api::{ErrorCode, Moment, Notice, Outcome, Timer};
+use crate::lifecycle::api::{Claim, ErrorCode, Moment, Notice, Outcome, Timer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;

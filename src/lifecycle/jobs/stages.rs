@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Failure, Moment};
+use crate::lifecycle::api::{CallId, Failure, Moment};
 
 /// How far a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,18 +45,13 @@ impl ReportStage {
 /// What can happen to an outcome on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportEvent {
-    /// There is room for it.
     Room,
     /// Some request of it brings the news that the backend has the outcome.
     Taken,
-    /// A request of it failed.
     Failed {
-        /// Which.
         call: CallId,
-        /// How.
         failure: Failure,
     },
-    /// Its timer is due.
     TimerDue,
     /// The stop phase sends outcomes: time is short.
     TimeIsShort,
@@ -83,26 +77,21 @@ impl ReportEvent {
 /// What is done with an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportStep {
-    /// It goes out.
     Send,
     /// It is struck out: the backend has it.
     Settle,
     /// The failure decides: see [`after_failure`].
     Weigh {
-        /// The failure.
         failure: Failure,
-        /// When the request went out.
         asked_at: Moment,
     },
     /// It goes out again as soon as there is room.
     Repeat,
-    /// The job is looked at.
     Look,
     /// The pause before the look is over.
     EndPause,
     /// An ACK without an answer is sent again beside this request of this moment, once that may be said to hang.
     Hedge(CallId, Moment),
-    /// It goes out again without its result.
     DropResult,
 }
 
@@ -220,10 +209,7 @@ pub enum AfterFailure {
     /// It may have been carried out: after a pause the job is looked at.
     Look,
     /// Whether the job is completed by us is found out by a look, after a pause.
-    LookWhetherCompleted {
-        /// The request went out twice.
-        was_sent_twice: bool,
-    },
+    LookWhetherCompleted { was_sent_twice: bool },
     /// The job is not found: believed when its reservation is over, or the backend's store has shown itself.
     Missing,
     /// The job is completed: by an earlier ACK of ours, or by somebody else.

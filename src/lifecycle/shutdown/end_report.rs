@@ -2,9 +2,8 @@
 //! why a job was cut off; to the orchestrator an exit status.
 
 use crate::exit::Ended;
-use crate::lifecycle::api::ids::Claim;
 use crate::lifecycle::api::{
-    Effect, EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, ShutdownCounts,
+    Claim, Effect, EndCause, EndReport, EndedBy, JobError, MOST_LEFT_NAMES, Manner, Moment, Notice, ShutdownCounts,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, Text};
-use crate::lifecycle::api::{CancelReason, Effect, Endpoint, JobEnd, Moment, Notice, Reply, Subject};
+use crate::lifecycle::api::{CallId, CancelReason, Effect, Endpoint, JobEnd, Moment, Notice, Reply, Subject, Text};
 
 /// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
 pub const MOST_KINDS: usize = 64;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::lifecycle::api::ids::{JobId, WorkerId};
-use crate::lifecycle::api::{Call, Failure, JobError, Outcome};
+use crate::lifecycle::api::{Call, Failure, JobError, JobId, Outcome, WorkerId};
 
 fn at(millis: u64) -> Moment {
     Moment::new(Duration::from_millis(millis))
@@ -193,7 +192,7 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
         worker: worker(),
         count: 1,
         visibility: Duration::from_secs(120),
-        form: crate::lifecycle::api::forms::FetchForm::Full,
+        form: crate::lifecycle::api::FetchForm::Full,
     };
     let answers = [Some(200), Some(503), None, Some(200)];
     for (id, status) in (1..).zip(answers) {
@@ -242,10 +241,10 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
     let mut metrics = metrics();
     let heartbeat = || Call::Heartbeat {
         worker: worker(),
-        state: crate::lifecycle::api::words::WorkerState::Running,
+        state: crate::lifecycle::api::WorkerState::Running,
         active: Vec::new(),
         visibility: Duration::from_secs(30),
-        form: crate::lifecycle::api::forms::HeartbeatForm::Full,
+        form: crate::lifecycle::api::HeartbeatForm::Full,
     };
     let accepted = Reply::HeartbeatOk {
         directive: None,

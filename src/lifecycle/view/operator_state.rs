@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifecycle::api::ids::ClientId;
+use crate::lifecycle::api::ClientId;
 
 /// Who is connected. The shell bounds how many that are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

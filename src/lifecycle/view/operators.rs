@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::ClientId;
 use crate::lifecycle::api::{
-    Disposition, Effect, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason, ShownToOperator, Timer,
+    ClientId, Disposition, Effect, Force, Moment, OperatorAnswer, OperatorRequest, Phase, Reason, ShownToOperator,
+    Timer,
 };
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::phase::{Trigger, Verdict, verdict};

@@ -10,9 +10,7 @@ const TERMINATED: u8 = 143;
 /// A process that was ended, as long as the end of the worker may be a consequence of that.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Blame {
-    /// Which process.
     pub(super) process: ProcessId,
-    /// Why it was ended.
     pub(super) cause: EndCause,
     /// How long the end of a worker that is another process counts as a consequence.
     pub(super) until: Moment,

@@ -1,7 +1,6 @@
 //! How many jobs the holders of the worker take together, as it was last told.
 
-use crate::lifecycle::api::Moment;
-use crate::lifecycle::api::ids::{HolderId, ProcessId};
+use crate::lifecycle::api::{HolderId, Moment, ProcessId};
 
 /// What the log knows of it. Nothing is decided by that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

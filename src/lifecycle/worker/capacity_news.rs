@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::{CapacityNews, Moment, Notice, Timer};
+use crate::lifecycle::api::{CapacityNews, HolderId, Moment, Notice, ProcessId, Timer};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::capacity::Capacity;
 

@@ -46,11 +46,9 @@ pub(in crate::lifecycle) struct Supervision {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum WorkerProcessState {
-    /// Its start was ordered.
     Starting,
     /// The system had no process for it; its start will be ordered again.
     Postponed,
-    /// It runs.
     Alive(ProcessId),
     /// It was reaped; its descendants are being ended.
     Clearing {

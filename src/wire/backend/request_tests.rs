@@ -260,7 +260,7 @@ fn an_id_cannot_leave_its_place_in_a_path() {
 proptest! {
     #[test]
     fn every_request_is_one_json_object_on_a_clean_path(id in ".{1,20}", text in ".{0,20}", is_bare in any::<bool>()) {
-        let text: crate::lifecycle::api::ids::Text = text.into();
+        let text: crate::lifecycle::api::Text = text.into();
         let calls = [
             Call::Report { worker: worker(), job: job(&id), outcome: Outcome::Acked { result: Some(text.clone()) }, is_bare },
             Call::Checkpoint { job: job(&id), state: text.clone() },

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::exit::Ended;
-use crate::lifecycle::api::ids::{HolderId, JobId, ProcessId, WorkerId};
 use crate::lifecycle::api::{
-    BackendStatus, Phase, Reason as Why, Snapshot, Subject, Unhealthy, WorkerState, WorkerStatus,
+    BackendStatus, HolderId, JobId, Phase, ProcessId, Reason as Why, Snapshot, Subject, Unhealthy, WorkerId,
+    WorkerState, WorkerStatus,
 };
 use crate::lifecycle::view::status::MOST_JOBS_SHOWN;
 use crate::signal::Signal;

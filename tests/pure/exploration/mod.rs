@@ -144,7 +144,7 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
     for action in way {
         world.seen.clear();
         world.take(&action);
-        let now = ojs_init::lifecycle::api::time::Moment::new(Duration::ZERO).elapsed(world.now);
+        let now = ojs_init::lifecycle::api::Moment::new(Duration::ZERO).elapsed(world.now);
         text.push_str(&format!("{:<9} {action:?}\n", format!("{:.3}", now.as_secs_f64())));
         for effect in &world.seen {
             text.push_str(&format!("          > {}\n", render::effect(effect)));

@@ -1,7 +1,6 @@
 //! What must hold in every state and at every step (contract 13), in terms of what the world saw.
 
-use ojs_init::lifecycle::api::ids::{HolderId, JobId};
-use ojs_init::lifecycle::api::{Call, Failure, Moment, Outcome, Phase};
+use ojs_init::lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase};
 
 use super::world::{Answer, World};
 

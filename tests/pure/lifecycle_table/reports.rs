@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::ids::CallId;
-use ojs_init::lifecycle::api::{Failure, Moment};
+use ojs_init::lifecycle::api::{CallId, Failure, Moment};
 use ojs_init::lifecycle::jobs::stages::{AfterFailure, ReportEvent, ReportStage, ReportStep, ReportVerdict};
 use ojs_init::lifecycle::jobs::stages::{after_failure, stage_verdict};
 

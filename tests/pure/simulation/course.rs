@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::ids::ClientId;
 use ojs_init::lifecycle::api::{
-    Directive, Effect, Event, FinalState, HeartbeatForm, NotStarted, Notice, OperatorRequest, Options, Reason,
-    ShownToOperator, StopSignal, ToWorker, WorkerState,
+    ClientId, Directive, Effect, Event, FinalState, HeartbeatForm, NotStarted, Notice, OperatorRequest, Options,
+    Reason, ShownToOperator, StopSignal, ToWorker, WorkerState,
 };
 use ojs_init::signal::Signal;
 

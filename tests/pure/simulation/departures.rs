@@ -1,6 +1,6 @@
 //! Claims that end without an outcome that the backend took: left, come to nothing, lost.
 
-use ojs_init::lifecycle::api::ids::{HolderId, JobId};
+use ojs_init::lifecycle::api::{HolderId, JobId};
 
 use super::ledger::{Claim, Ledger, broken};
 use super::plan::Answer;

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, WorkerId};
-use ojs_init::lifecycle::api::{Call, Event, FromWorker, JobState, Manners, OperatorRequest, Phase, Reply};
+use ojs_init::lifecycle::api::{
+    Call, CallId, ClientId, Event, FromWorker, HolderId, JobId, JobState, Manners, OperatorRequest, Phase, Reply,
+    WorkerId,
+};
 use ojs_init::signal::Signal;
 
 use super::looks::Shown;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::ids::CallId;
-use ojs_init::lifecycle::api::{Call, Endpoint, Failure, FailureClass, Reply, WorkerState};
+use ojs_init::lifecycle::api::{Call, CallId, Endpoint, Failure, FailureClass, Reply, WorkerState};
 
 use super::course::Course;
 use super::promise::{Kept, promise};

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId};
-use ojs_init::lifecycle::api::{ErrorCode, FromWorker, JobError, Progress, Ready};
+use ojs_init::lifecycle::api::{ErrorCode, FromWorker, HolderId, JobError, JobId, ProcessId, Progress, Ready};
 
 use super::ledger::Claim;
 use super::plan::{Act, Answer, Habit, LinkPlan, ProcessPlan, RARE_KIND, Stubbornness};

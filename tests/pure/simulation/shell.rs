@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::ids::{CallId, HolderId, JobId};
-use ojs_init::lifecycle::api::{Call, Effect, Endpoint, ErrorCode, Failure, Reply, ToWorker};
+use ojs_init::lifecycle::api::{Call, CallId, Effect, Endpoint, ErrorCode, Failure, HolderId, JobId, Reply, ToWorker};
 use ojs_init::signal::Signal;
 
 use super::plan::{Answer, Fault, Habit, Stubbornness, Twist};
@@ -378,6 +377,6 @@ impl World {
     }
 
     pub fn process_gone(&mut self, pid: u64) -> Kept {
-        self.tell(ojs_init::lifecycle::api::event::Event::ProcessGone(process_id(pid)))
+        self.tell(ojs_init::lifecycle::api::Event::ProcessGone(process_id(pid)))
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId};
-use ojs_init::lifecycle::api::{CancelReason, Effect, EndCause, Notice};
+use ojs_init::lifecycle::api::{CancelReason, Effect, EndCause, HolderId, JobId, Notice, ProcessId};
 
 use super::ledger::{Claim, Ledger, Link};
 use super::promise::{Kept, promise};

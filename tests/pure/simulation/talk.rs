@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::ids::{CallId, JobId, WorkerId};
-use ojs_init::lifecycle::api::{Call, Failure, FinalState, JobState, Options, Outcome, Reply, WorkerState};
+use ojs_init::lifecycle::api::{
+    Call, CallId, Failure, FinalState, JobId, JobState, Options, Outcome, Reply, WorkerId, WorkerState,
+};
 
 use super::absences::Absences;
 use super::farewells::Farewells;

@@ -327,7 +327,7 @@ proptest! {
     #[test]
     fn any_name_in_a_hello_reaches_a_client_as_it_is(worker in any::<String>(), queues in proptest::collection::vec(any::<String>(), 0..3)) {
         let names: Vec<&str> = queues.iter().map(String::as_str).collect();
-        let state = ojs_init::lifecycle::api::words::WorkerState::Quiet;
+        let state = ojs_init::lifecycle::api::WorkerState::Quiet;
         let word = ToWorker::Hello { worker: WorkerId(worker.as_str().into()), state };
         let line = encode(&word, &words::context(3, &names, 5000));
         let read: Value = serde_json::from_slice(&line).unwrap();

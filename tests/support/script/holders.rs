@@ -1,7 +1,6 @@
 //! Holders in a person's words: those of the socket are `connection 1`, all others say what they are like.
 
-use ojs_init::lifecycle::api::ids::{HolderId, ProcessId};
-use ojs_init::lifecycle::api::{Event, Manners};
+use ojs_init::lifecycle::api::{Event, HolderId, Manners, ProcessId};
 
 use super::words::{Wrong, number};
 

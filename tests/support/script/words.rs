@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::ids::{ClientId, HolderId, JobId, ProcessId, Text, WorkerId};
 use ojs_init::lifecycle::api::{
-    BackendTraits, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, JobError, JobState, JobView, NotStarted,
-    OperatorRequest, Probe, Progress, Ready, Reply, Reservation, Subject,
+    BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
+    JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, Ready, Reply, Reservation, Subject,
+    Text, WorkerId,
 };
 use ojs_init::signal::Signal;
 
