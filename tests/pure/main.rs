@@ -12,6 +12,7 @@
 #[path = "../support/script/mod.rs"]
 mod script;
 
+mod costs;
 mod exploration;
 mod lifecycle_table;
 mod simulation;

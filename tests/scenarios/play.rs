@@ -450,10 +450,8 @@ impl Player {
                 self.write_moment(&format!("no answer: {}", asked.text), &lines);
             } else if let Some((due, timer)) = timer {
                 self.now = self.now.max(due);
-                let now = self.now;
-                self.machine().handle_timeout(now);
                 let mut lines = Vec::new();
-                self.drain(&mut lines);
+                self.let_timers_fire(&mut lines);
                 self.handle_habits(&mut lines)?;
                 self.write_moment(&name(timer), &lines);
             } else {
@@ -461,6 +459,15 @@ impl Player {
             }
         }
         Err("timers without end".to_owned())
+    }
+
+    /// Everything that is due at this moment, one after the other; what one orders is done before the next.
+    fn let_timers_fire(&mut self, lines: &mut Vec<String>) {
+        let now = self.now;
+        while self.machine().poll_timeout().is_some_and(|(due, _)| due <= now) {
+            self.machine().handle_timeout(now);
+            self.drain(lines);
+        }
     }
 
     fn write_moment(&mut self, what: &str, lines: &[String]) {

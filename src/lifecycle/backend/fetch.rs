@@ -49,11 +49,11 @@ impl Lifecycle {
             return 0;
         }
         let room = self.most_active().saturating_sub(self.jobs.reserved());
-        room.min(self.holders.free(&self.jobs).saturating_sub(self.jobs.waiting().len()))
+        room.min(self.holders.free().saturating_sub(self.jobs.waiting().len()))
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
-        self.calls.values().any(|purpose| matches!(purpose, Purpose::Fetch(..)))
+        self.is_waiting_for(|purpose| matches!(purpose, Purpose::Fetch(..)))
     }
 
     /// No FETCH before this pause is over; in terminate there is none anyway.

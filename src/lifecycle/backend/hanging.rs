@@ -70,15 +70,11 @@ impl Lifecycle {
         }
     }
 
-    /// Nobody waits any more for the answers to these requests.
-    pub(in crate::lifecycle) fn drop_calls(&mut self, is_dropped: impl Fn(&Purpose) -> bool) {
-        let dropped = self.calls.iter().filter(|(_, purpose)| is_dropped(purpose));
-        let dropped: Vec<CallId> = dropped.map(|(call, _)| *call).collect();
-        for first in dropped {
-            self.calls.remove(&first);
-            for call in self.hedges.siblings.forget(first) {
-                self.abandon_call(call);
-            }
+    /// Nobody waits any more for the answer to this request.
+    pub(in crate::lifecycle) fn drop_call(&mut self, first: CallId) {
+        self.calls.remove(&first);
+        for call in self.hedges.siblings.forget(first) {
+            self.abandon_call(call);
         }
     }
 
@@ -218,13 +214,10 @@ impl Lifecycle {
 
     /// What was the last word must be the last to arrive: the connections of heartbeats that hang are closed.
     pub(in crate::lifecycle) fn abandon_heartbeats(&mut self) {
-        let is_heartbeat =
-            |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. });
-        let firsts = self
-            .calls
-            .iter()
-            .filter(|(_, purpose)| is_heartbeat(purpose))
-            .map(|(call, _)| *call);
+        let is_heartbeat = |(_, purpose): &(CallId, &Purpose)| {
+            matches!(purpose, Purpose::Heartbeat(_) | Purpose::FinalHeartbeat { .. })
+        };
+        let firsts = self.calls.general().filter(is_heartbeat).map(|(call, _)| call);
         let open: Vec<CallId> = firsts.flat_map(|first| self.hedges.siblings.open(first)).collect();
         for call in open {
             self.order(Effect::AbandonCall(call));

@@ -102,8 +102,8 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn beats_in_flight(&self) -> usize {
-        let is_beat = |purpose: &&Purpose| matches!(purpose, Purpose::Heartbeat(_));
-        self.calls.values().filter(is_beat).count()
+        let is_beat = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Heartbeat(_));
+        self.calls.general().filter(is_beat).count()
     }
 
     /// One hangs: another one says what is so by now.
@@ -150,8 +150,9 @@ impl Lifecycle {
                 if self.agent.heartbeats.takes_lost() >= LOST_IN_AN_OUTAGE {
                     self.outage_is_over(now);
                 }
-                self.note_extended(heartbeat, extended.as_deref(), now);
-                self.look_for_lost(heartbeat, extended, now);
+                let extended = extended.map(BTreeSet::from_iter);
+                self.note_extended(heartbeat, extended.as_ref(), now);
+                self.look_for_lost(heartbeat, extended.as_ref(), now);
                 self.directed(directive, now);
                 // Not of a backend that has just said terminate: nothing may be left to arrive after the last words.
                 self.ask_for_manifest(now);

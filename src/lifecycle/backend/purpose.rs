@@ -56,3 +56,32 @@ impl Purpose {
         }
     }
 }
+
+/// What kind of thing such a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Topic {
+    /// No single job.
+    General,
+    /// An outcome, or a delivery that came while one was on its way.
+    Report,
+    /// Whether a reservation is still ours.
+    Check,
+    /// Progress or a checkpoint.
+    News,
+}
+
+impl Purpose {
+    pub(super) fn topic(&self) -> Topic {
+        match self {
+            Self::Register(_)
+            | Self::Heartbeat(_)
+            | Self::FinalHeartbeat { .. }
+            | Self::Fetch(..)
+            | Self::Manifest
+            | Self::Deregister(..) => Topic::General,
+            Self::Report(_) | Self::LookBeforeRepeat(_) | Self::LookAgain(_) => Topic::Report,
+            Self::CheckUnextended(_) => Topic::Check,
+            Self::Progress(_) | Self::Checkpoint(_) => Topic::News,
+        }
+    }
+}

@@ -135,9 +135,7 @@ impl Lifecycle {
         if self.phase.is_terminating() {
             return;
         }
-        let done = |worker: &&WorkerId| {
-            self.jobs.iter().all(|(_, job)| job.worker != **worker) && !self.is_waiting_for_answers(worker)
-        };
+        let done = |worker: &&WorkerId| !self.jobs.has_any_of(worker) && !self.is_waiting_for_answers(worker);
         let done: Vec<WorkerId> = self.agent.retired().filter(done).cloned().collect();
         for worker in done {
             if self.agent.retired_is_done(&worker) {
@@ -148,7 +146,7 @@ impl Lifecycle {
 
     /// Whether an answer may still make this incarnation known, or bring it a job.
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
-        self.calls.values().any(|purpose| match purpose {
+        self.is_waiting_for(|purpose| match purpose {
             Purpose::Register(worker)
             | Purpose::Fetch(worker, _)
             | Purpose::Heartbeat(SentHeartbeat { worker, .. }) => worker == former,

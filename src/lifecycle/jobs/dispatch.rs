@@ -9,9 +9,9 @@ use crate::lifecycle::api::{
     CancelReason, Delivery, Effect, EndCause, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES, Moment, Notice,
     Outcome, Phase, Timer, ToWorker,
 };
-use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::{Handover, Held, Place, Suspicion};
+use crate::lifecycle::jobs::job::{Handover, Held, Place};
 use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::worker::offers::Offer;
 
 impl Lifecycle {
     /// Takes in what a FETCH brought; it may have been made on behalf of an incarnation that is over by now. Whether
@@ -76,7 +76,7 @@ impl Lifecycle {
             })
         });
         let Some(claim) = held else { return false };
-        if self.jobs.waiting().contains(&claim) {
+        if self.jobs.waiting().contains(claim) {
             self.replace_waiting(claim, delivery, worker, now);
             if !self.is_refused_as_too_large(claim, now) {
                 self.notify(Notice::Replaced(Arc::clone(&delivery.subject)));
@@ -88,17 +88,14 @@ impl Lifecycle {
             self.notify(Notice::Abandoned(Arc::clone(&delivery.subject), why));
             return true;
         }
-        // A look that is on its way may still show what came before this reservation.
-        self.drop_calls(|purpose| *purpose == Purpose::CheckUnextended(claim));
+        self.forget_looks(claim);
         self.regain(claim, now);
         let Some(job) = self.jobs.get_mut(claim) else {
             return false;
         };
-        job.suspicion = Suspicion::default();
         job.delivery.reservation = delivery.reservation.clone();
         job.delivery.subject = Arc::clone(&delivery.subject);
-        job.claimed_at = now;
-        job.worker = worker.clone();
+        self.jobs.is_of(claim, worker, now);
         self.notify(Notice::Adopted(Arc::clone(&delivery.subject)));
         true
     }
@@ -106,48 +103,65 @@ impl Lifecycle {
     /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
     /// holders together take.
     pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
-        let keep = if self.is_taking_jobs() {
-            self.holders.free(&self.jobs)
-        } else {
-            0
-        };
-        let surplus: Vec<Claim> = self.jobs.waiting().iter().skip(keep).copied().collect();
-        for claim in surplus {
+        let keep = if self.is_taking_jobs() { self.holders.free() } else { 0 };
+        let waiting = self.jobs.waiting();
+        for claim in waiting.newest(waiting.len().saturating_sub(keep)) {
             self.requeue(claim, "not started: no worker can take it now", now);
         }
     }
 
-    /// Gives each job that waits to the holder with most room for it.
+    /// Gives the jobs that wait, the oldest first, each to the holder with most room for it. What nobody can be given now is not
+    /// looked at again before somebody can.
     pub(in crate::lifecycle) fn hand_over(&mut self, now: Moment) {
-        if !self.is_taking_jobs() {
+        let are_new_offers = self.holders.take_new_offers();
+        if !self.is_taking_jobs() || self.jobs.waiting().is_empty() {
             return;
         }
-        let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
+        if are_new_offers {
+            self.jobs.waiting_mut().all_are_fresh();
+        }
+        let untaken = self.ask_who_takes(now);
+        while let Some((claim, holder)) = self.next_to_give() {
+            self.give(claim, holder, now);
+        }
+        self.nobody_takes(&untaken, now);
+    }
+
+    /// Asks of each job that has come, or of all when others are there to take them, whether anybody takes it. Those that nobody
+    /// does come back, as far as that is news.
+    fn ask_who_takes(&mut self, now: Moment) -> Vec<Claim> {
         let limit = self.holders.frame_limit();
-        let mut unhandled = Vec::new();
-        for claim in waiting {
+        let mut untaken = Vec::new();
+        for claim in self.jobs.waiting_mut().take_fresh() {
             let Some(job) = self.jobs.get(claim) else { continue };
-            // Whether an earlier outcome of the same job has ended this claim as well is not known yet.
-            if job.again.is_some() {
-                continue;
-            }
             let (kind, bytes) = (&job.delivery.subject.kind, frame_bytes(&job.delivery));
             if limit.is_some_and(|most| bytes > most) {
                 // Whoever could be given it has left since it came.
                 self.is_refused_as_too_large(claim, now);
                 continue;
             }
-            if !self.holders.take(kind, bytes) {
-                unhandled.push(claim);
-                continue;
+            let is_taken = self.holders.take(kind, bytes);
+            if is_taken {
+                self.timers.cancel(Timer::NoHandler(claim));
             }
-            let chosen = self.holders.choose(kind, bytes, &self.jobs);
-            self.timers.cancel(Timer::NoHandler(claim));
-            if let Some(holder) = chosen {
-                self.give(claim, holder, now);
+            if self.jobs.waiting_mut().is_taken(claim, is_taken) {
+                untaken.push(claim);
             }
         }
-        self.nobody_takes(&unhandled, now);
+        untaken
+    }
+
+    /// The oldest job that somebody can be given now, and who.
+    fn next_to_give(&self) -> Option<(Claim, HolderId)> {
+        let bytes = |claim| self.jobs.get(claim).map_or(0, |job| frame_bytes(&job.delivery));
+        let oldest = |offer: &Offer| {
+            let fits = |claim| offer.frame_limit.is_none_or(|most| bytes(claim) <= most);
+            self.jobs.waiting().oldest(offer.types.as_deref(), fits)
+        };
+        let claim = self.holders.idle().filter_map(oldest).min()?;
+        let job = self.jobs.get(claim)?;
+        let holder = self.holders.choose(&job.delivery.subject.kind, bytes(claim))?;
+        Some((claim, holder))
     }
 
     fn give(&mut self, claim: Claim, holder: HolderId, now: Moment) {
@@ -164,7 +178,7 @@ impl Lifecycle {
             cancelled: None,
             is_told_of_shutdown: false,
         };
-        self.jobs.place(claim, Place::Held(held));
+        self.place(claim, Place::Held(held));
         self.holders.serve(holder);
         self.order(Effect::Tell(holder, ToWorker::Job { envelope, checkpoint }));
         self.notify(Notice::HandedOver(subject, holder));
@@ -216,7 +230,7 @@ impl Lifecycle {
         held.is_told_of_shutdown = reason == CancelReason::Shutdown;
         let end = self.shutdown.cancel_grace_left(now);
         let grace = end.map_or(grace, |end| grace.min(end));
-        self.jobs.place(claim, Place::Held(held));
+        self.place(claim, Place::Held(held));
         self.tell(held.holder, ToWorker::Cancel { job: id, reason, grace });
     }
 

@@ -7,6 +7,7 @@
 //! | 409 to an ACK, without the job's state | an earlier ACK got through, or the job is somebody else's | a look |
 //! | 5xx and nothing else to an ACK with a result, for minutes | the store is broken, or never takes this result | another outcome, or a look |
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, JobId};
@@ -57,7 +58,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn note_extended(
         &mut self,
         heartbeat: &SentHeartbeat,
-        extended: Option<&[JobId]>,
+        extended: Option<&BTreeSet<JobId>>,
         now: Moment,
     ) {
         if extended.is_some_and(|extended| !extended.is_empty()) {

@@ -24,6 +24,8 @@ pub struct Job {
     /// The reservation is no longer ours: no heartbeat names it, and its outcome interests nobody. Only a worker can have
     /// such a job; see `Ledger::lose`.
     pub is_lost: bool,
+    /// The same, and its handler has had its time to answer.
+    pub is_overdue: bool,
     /// What heartbeats that did not extend it have led to.
     pub suspicion: Suspicion,
     /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
@@ -46,8 +48,8 @@ pub struct Handover {
 /// What is known of a reservation that a heartbeat did not extend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Suspicion {
-    /// A look at the job is on its way.
-    pub is_looked_at: bool,
+    /// The look at the job that is on its way.
+    pub look: Option<CallId>,
     /// When the last one was made.
     pub looked_at: Option<Moment>,
     /// The heartbeat that led to it extended another job: the backend has its store.

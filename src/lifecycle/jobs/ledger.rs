@@ -1,12 +1,15 @@
 //! All jobs that were claimed and are not finished, and who holds each. Where a job is stands in the job alone; the lists beside it
-//! follow from that, and `check` says whether they do.
+//! follow from that, and `check` says whether they do. Each question that is asked after every event has a list, so that its answer
+//! costs the same with ten jobs and with ten thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
+use crate::lifecycle::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
 use crate::lifecycle::api::{Delivery, Moment};
 use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Suspicion};
+use crate::lifecycle::jobs::marks::Marks;
 use crate::lifecycle::jobs::stages::ReportStage;
+use crate::lifecycle::jobs::waiting::Waiting;
 
 static NO_CLAIMS: BTreeSet<Claim> = BTreeSet::new();
 
@@ -14,13 +17,20 @@ static NO_CLAIMS: BTreeSet<Claim> = BTreeSet::new();
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     jobs: BTreeMap<Claim, Job>,
-    by_id: BTreeSet<(JobId, Claim)>,
-    waiting: BTreeSet<Claim>,
+    /// Oldest first.
+    by_id: BTreeMap<JobId, Vec<Claim>>,
+    /// How many were claimed on behalf of each incarnation.
+    by_worker: BTreeMap<WorkerId, usize>,
+    waiting: Waiting,
     held: BTreeMap<HolderId, BTreeSet<Claim>>,
+    /// How many these are.
+    with_holders: usize,
+    /// Those among them that are lost and whose handlers have had their time to answer.
+    overdue: BTreeMap<HolderId, BTreeSet<Claim>>,
     due: BTreeSet<Claim>,
+    awaiting_checkpoint: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
     lost: BTreeSet<Claim>,
-    unanswered: BTreeSet<Claim>,
     surplus: usize,
     next: u64,
 }
@@ -30,9 +40,10 @@ impl Ledger {
     pub fn add(&mut self, delivery: Delivery, worker: WorkerId, now: Moment) -> Claim {
         self.next += 1;
         let claim = Claim(self.next);
-        let is_again = self.claims_of(&delivery.subject.id).next().is_some();
-        self.by_id.insert((delivery.subject.id.clone(), claim));
-        self.waiting.insert(claim);
+        let claims = self.by_id.entry(delivery.subject.id.clone()).or_default();
+        let is_again = !claims.is_empty();
+        claims.push(claim);
+        *self.by_worker.entry(worker.clone()).or_default() += 1;
         let job = Job {
             delivery,
             worker,
@@ -40,139 +51,207 @@ impl Ledger {
             extended_until: None,
             place: Place::Waiting,
             is_lost: false,
+            is_overdue: false,
             suspicion: Suspicion::default(),
             again: is_again.then(Again::default),
             news: News::default(),
             handover: None,
         };
+        self.list(claim, &Marks::of(&job));
         self.jobs.insert(claim, job);
         claim
     }
 
     /// Moves a job.
-    pub fn place(&mut self, claim: Claim, place: Place) {
-        let Some(job) = self.jobs.get_mut(&claim) else { return };
-        let was_surplus = is_surplus(&job.place);
-        let former_holder = job.holder();
-        let is_due = matches!(&place, Place::Reporting(report) if report.step == ReportStage::Due);
-        let is_waiting = place == Place::Waiting;
-        let is_surplus = is_surplus(&place);
-        job.place = place;
-        let holder = job.holder();
-        if holder != former_holder {
-            self.is_let_go(claim, former_holder);
-            if let Some(holder) = holder {
-                self.held.entry(holder).or_default().insert(claim);
-            }
-        }
-        set(&mut self.due, claim, is_due);
-        set(&mut self.waiting, claim, is_waiting);
-        self.surplus = self.surplus + usize::from(is_surplus) - usize::from(was_surplus);
+    pub(super) fn place(&mut self, claim: Claim, place: Place) {
+        self.change(claim, |job| job.place = place);
     }
 
     /// Strikes a job out. What waited behind it is to be looked at.
-    pub fn remove(&mut self, claim: Claim) -> Option<Job> {
+    pub(super) fn remove(&mut self, claim: Claim) -> Option<Job> {
         let job = self.jobs.remove(&claim)?;
-        self.by_id.remove(&(job.id().clone(), claim));
-        self.waiting.remove(&claim);
-        self.due.remove(&claim);
-        self.to_look.remove(&claim);
-        self.lost.remove(&claim);
-        self.unanswered.remove(&claim);
-        self.surplus -= usize::from(is_surplus(&job.place));
-        self.is_let_go(claim, job.holder());
-        let next = self.claims_of(job.id()).next();
-        if let Some(next) = next
-            && let Some(again) = self.jobs.get_mut(&next).and_then(|next| next.again.as_mut())
-            && again.step == LookStep::Behind
-        {
-            again.before = job.delivery.reservation.clone();
-            again.step = LookStep::Due;
-            self.to_look.insert(next);
+        self.unlist(claim, &Marks::of(&job));
+        self.is_not_of(&job.worker);
+        if let Some(next) = self.forget_id(job.id(), claim) {
+            self.change(next, |next| {
+                if let Some(again) = next.again.as_mut().filter(|again| again.step == LookStep::Behind) {
+                    again.before = job.delivery.reservation.clone();
+                    again.step = LookStep::Due;
+                }
+            });
         }
         Some(job)
     }
 
-    fn is_let_go(&mut self, claim: Claim, holder: Option<HolderId>) {
-        if let Some(holder) = holder
-            && let Some(held) = self.held.get_mut(&holder)
-        {
-            held.remove(&claim);
-            if held.is_empty() {
-                self.held.remove(&holder);
+    /// The oldest claim on the same job that is left.
+    fn forget_id(&mut self, id: &JobId, claim: Claim) -> Option<Claim> {
+        let claims = self.by_id.get_mut(id)?;
+        claims.retain(|other| *other != claim);
+        let oldest = claims.first().copied();
+        if oldest.is_none() {
+            self.by_id.remove(id);
+        }
+        oldest
+    }
+
+    fn is_not_of(&mut self, worker: &WorkerId) {
+        if let Some(jobs) = self.by_worker.get_mut(worker) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.by_worker.remove(worker);
             }
         }
     }
 
-    /// The reservation of a job that a worker has is somebody else's, or over.
-    pub fn lose(&mut self, claim: Claim) {
-        if let Some(job) = self.jobs.get_mut(&claim) {
-            job.is_lost = true;
-            self.lost.insert(claim);
+    /// A job was delivered again: it is of this incarnation from now on.
+    pub(super) fn is_of(&mut self, claim: Claim, worker: &WorkerId, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&claim) else { return };
+        job.claimed_at = now;
+        job.suspicion = Suspicion::default();
+        let before = std::mem::replace(&mut job.worker, worker.clone());
+        self.is_not_of(&before);
+        *self.by_worker.entry(worker.clone()).or_default() += 1;
+    }
+
+    /// What waits is what was delivered again: another attempt may have another type.
+    pub(super) fn replace(&mut self, claim: Claim, delivery: Delivery) {
+        if let Some(job) = self.jobs.get(&claim) {
+            // Whether anybody takes it is asked anew, whatever its type.
+            let marks = Marks::of(job);
+            self.unlist(claim, &marks);
+            self.list(claim, &marks);
         }
+        self.change(claim, |job| job.delivery = delivery);
+    }
+
+    /// The reservation of a job that a worker has is somebody else's, or over.
+    pub(super) fn lose(&mut self, claim: Claim) {
+        self.change(claim, |job| job.is_lost = true);
     }
 
     /// It is ours again: it was delivered once more.
-    pub fn regain(&mut self, claim: Claim) {
-        self.lost.remove(&claim);
-        self.unanswered.remove(&claim);
-        if let Some(job) = self.jobs.get_mut(&claim) {
+    pub(super) fn regain(&mut self, claim: Claim) {
+        self.change(claim, |job| {
             job.is_lost = false;
-        }
+            job.is_overdue = false;
+        });
     }
 
     /// The handler of a lost job has had its time to answer.
-    pub fn is_overdue(&mut self, claim: Claim) {
-        set(&mut self.unanswered, claim, self.lost.contains(&claim));
-    }
-
-    /// How many are lost.
-    #[must_use]
-    pub fn lost(&self) -> usize {
-        self.lost.len()
-    }
-
-    /// The lost jobs whose handlers have had their time to answer, and have not.
-    #[must_use]
-    pub fn unanswered(&self) -> &BTreeSet<Claim> {
-        &self.unanswered
+    pub(super) fn is_overdue(&mut self, claim: Claim) {
+        self.change(claim, |job| job.is_overdue = job.is_lost);
     }
 
     /// Sets how far the look at such a delivery is.
     pub fn look_step(&mut self, claim: Claim, step: LookStep) {
-        if let Some(again) = self.jobs.get_mut(&claim).and_then(|job| job.again.as_mut()) {
-            again.step = step;
-            set(&mut self.to_look, claim, step == LookStep::Due);
-        }
+        self.change(claim, |job| {
+            if let Some(again) = &mut job.again {
+                again.step = step;
+            }
+        });
     }
 
     /// A delivery like any other from here on.
     pub fn is_by_itself(&mut self, claim: Claim) {
-        self.to_look.remove(&claim);
-        if let Some(job) = self.jobs.get_mut(&claim) {
-            job.again = None;
+        self.change(claim, |job| job.again = None);
+    }
+
+    /// Sets how far the report of a job is.
+    pub fn step(&mut self, claim: Claim, step: ReportStage) {
+        self.change(claim, |job| {
+            if let Place::Reporting(report) = &mut job.place {
+                report.step = step;
+            }
+        });
+    }
+
+    /// A checkpoint of a job is on its way.
+    pub fn checkpoint_sent(&mut self, claim: Claim, call: CallId, state: Text) {
+        self.change(claim, |job| job.news.checkpoint_call = Some((call, state)));
+    }
+
+    /// It is not any more: which it was.
+    pub fn checkpoint_answered(&mut self, claim: Claim) -> Option<Text> {
+        let mut taken = None;
+        self.change(claim, |job| taken = job.news.checkpoint_call.take());
+        taken.map(|(_, state)| state)
+    }
+
+    /// Changes a job, and what follows from it.
+    fn change(&mut self, claim: Claim, change: impl FnOnce(&mut Job)) {
+        let Some(job) = self.jobs.get_mut(&claim) else { return };
+        let before = Marks::of(job);
+        change(job);
+        let after = Marks::of(job);
+        if before != after {
+            self.unlist(claim, &before);
+            self.list(claim, &after);
         }
     }
 
-    /// Every delivery that came while an earlier outcome was on its way.
-    pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
-        self.jobs
-            .iter_mut()
-            .filter_map(|(claim, job)| Some((*claim, job.again.as_mut()?)))
+    fn list(&mut self, claim: Claim, marks: &Marks) {
+        if marks.is_waiting {
+            self.waiting.enters(claim, marks.line.as_ref());
+        }
+        if let Some(holder) = marks.holder {
+            self.with_holders += 1;
+            self.held.entry(holder).or_default().insert(claim);
+            if marks.is_overdue {
+                self.overdue.entry(holder).or_default().insert(claim);
+            }
+        }
+        for (list, is_member) in [
+            (&mut self.due, marks.is_due),
+            (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
+            (&mut self.to_look, marks.is_to_look),
+            (&mut self.lost, marks.is_lost),
+        ] {
+            if is_member {
+                list.insert(claim);
+            }
+        }
+        self.surplus += usize::from(marks.is_surplus);
     }
 
+    fn unlist(&mut self, claim: Claim, marks: &Marks) {
+        if marks.is_waiting {
+            self.waiting.leaves(claim, marks.line.as_ref());
+        }
+        if let Some(holder) = marks.holder {
+            self.with_holders -= 1;
+            let_go(&mut self.held, holder, claim);
+            if marks.is_overdue {
+                let_go(&mut self.overdue, holder, claim);
+            }
+        }
+        for (list, is_member) in [
+            (&mut self.due, marks.is_due),
+            (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
+            (&mut self.to_look, marks.is_to_look),
+            (&mut self.lost, marks.is_lost),
+        ] {
+            if is_member {
+                list.remove(&claim);
+            }
+        }
+        self.surplus -= usize::from(marks.is_surplus);
+    }
+}
+
+/// Questions.
+impl Ledger {
     /// One job.
     #[must_use]
     pub fn get(&self, claim: Claim) -> Option<&Job> {
         self.jobs.get(&claim)
     }
 
-    /// One job, to change anything but its place.
+    /// One job, to change what no list depends on.
     pub fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
         self.jobs.get_mut(&claim)
     }
 
-    /// How far the report of a job is.
+    /// The report of a job, to change anything but how far it is.
     pub fn report_mut(&mut self, claim: Claim) -> Option<&mut Report> {
         match &mut self.jobs.get_mut(&claim)?.place {
             Place::Reporting(report) => Some(report),
@@ -180,7 +259,12 @@ impl Ledger {
         }
     }
 
-    /// Every report.
+    /// Every job. It is a walk: nothing for each event.
+    pub fn iter(&self) -> impl Iterator<Item = (Claim, &Job)> {
+        self.jobs.iter().map(|(claim, job)| (*claim, job))
+    }
+
+    /// Every report. The same holds.
     pub fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
         self.jobs.iter_mut().filter_map(|(claim, job)| match &mut job.place {
             Place::Reporting(report) => Some((*claim, report)),
@@ -188,31 +272,34 @@ impl Ledger {
         })
     }
 
-    /// Sets how far the report of a job is.
-    pub fn step(&mut self, claim: Claim, step: ReportStage) {
-        if let Some(report) = self.report_mut(claim) {
-            report.step = step;
-            set(&mut self.due, claim, step == ReportStage::Due);
-        }
-    }
-
-    /// Every job.
-    pub fn iter(&self) -> impl Iterator<Item = (Claim, &Job)> {
-        self.jobs.iter().map(|(claim, job)| (*claim, job))
+    /// Every delivery that came while an earlier outcome was on its way. The same holds.
+    pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
+        self.jobs
+            .iter_mut()
+            .filter_map(|(claim, job)| Some((*claim, job.again.as_mut()?)))
     }
 
     /// The claims on the job of this name, oldest first; there are two while the outcome of an earlier one is on its
     /// way.
     pub fn claims_of(&self, id: &JobId) -> impl Iterator<Item = Claim> {
-        self.by_id
-            .range((id.clone(), Claim(0))..=(id.clone(), Claim(u64::MAX)))
-            .map(|(_, claim)| *claim)
+        self.by_id.get(id).into_iter().flatten().copied()
     }
 
-    /// The jobs in our buffer, oldest first.
+    /// Whether any was claimed on behalf of this incarnation.
     #[must_use]
-    pub fn waiting(&self) -> &BTreeSet<Claim> {
+    pub fn has_any_of(&self, worker: &WorkerId) -> bool {
+        self.by_worker.contains_key(worker)
+    }
+
+    /// The jobs in our buffer.
+    #[must_use]
+    pub fn waiting(&self) -> &Waiting {
         &self.waiting
+    }
+
+    /// The same, to note whom they wait for.
+    pub(super) fn waiting_mut(&mut self) -> &mut Waiting {
+        &mut self.waiting
     }
 
     /// The jobs that this holder has not answered.
@@ -221,15 +308,28 @@ impl Ledger {
         self.held.get(&holder).unwrap_or(&NO_CLAIMS)
     }
 
+    /// Those among them that are lost, and whose handlers have had their time to answer.
+    #[must_use]
+    pub fn overdue_of(&self, holder: HolderId) -> &BTreeSet<Claim> {
+        self.overdue.get(&holder).unwrap_or(&NO_CLAIMS)
+    }
+
+    /// How many jobs somebody holds whose reservations are ours.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.with_holders - self.lost.len()
+    }
+
     /// Whoever holds jobs.
     pub fn holders(&self) -> impl Iterator<Item = HolderId> {
         self.held.keys().copied()
     }
 
-    /// The reports that can be sent.
+    /// The next report that can be sent, also one whose job has a checkpoint on its way if that does not count any more.
     #[must_use]
-    pub fn due(&self) -> &BTreeSet<Claim> {
-        &self.due
+    pub fn next_due(&self, without_checkpoints: bool) -> Option<Claim> {
+        let others = self.awaiting_checkpoint.first().filter(|_| without_checkpoints);
+        self.due.first().into_iter().chain(others).min().copied()
     }
 
     /// The jobs that can be looked at before anything is done with them.
@@ -242,6 +342,18 @@ impl Ledger {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
+    }
+
+    /// How many are lost.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// How many of the lost ones have handlers that have had their time to answer, and have not.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.overdue.values().map(BTreeSet::len).sum()
     }
 
     /// Jobs that count against the concurrency: all but those that go straight back, and those that are lost.
@@ -270,33 +382,31 @@ impl Ledger {
     ///
     /// The first one that is not.
     pub fn check(&self) -> Result<(), String> {
-        let mut right = Self {
-            next: self.next,
-            ..Self::default()
-        };
+        let mut right = Self::default();
         for (claim, job) in self.iter() {
-            right.by_id.insert((job.id().clone(), claim));
-            set(&mut right.waiting, claim, job.place == Place::Waiting);
-            let is_due = matches!(&job.place, Place::Reporting(report) if report.step == ReportStage::Due);
-            set(&mut right.due, claim, is_due);
-            let is_to_look = job.again.as_ref().is_some_and(|again| again.step == LookStep::Due);
-            set(&mut right.to_look, claim, is_to_look);
-            set(&mut right.lost, claim, job.is_lost);
-            right.surplus += usize::from(is_surplus(&job.place));
-            if let Some(holder) = job.holder() {
-                right.held.entry(holder).or_default().insert(claim);
-            } else if job.is_lost {
+            right.by_id.entry(job.id().clone()).or_default().push(claim);
+            *right.by_worker.entry(job.worker.clone()).or_default() += 1;
+            right.list(claim, &Marks::of(job));
+            if job.is_lost && job.holder().is_none() {
                 return Err(format!("nobody has {claim}, which is lost"));
             }
         }
         let lists = [
             ("by id", self.by_id == right.by_id),
-            ("waiting", self.waiting == right.waiting),
-            ("held", self.held == right.held),
+            ("by worker", self.by_worker == right.by_worker),
+            ("waiting", self.waiting.has_the_same_lines(&right.waiting)),
+            (
+                "held",
+                self.held == right.held && self.with_holders == right.with_holders,
+            ),
+            ("overdue", self.overdue == right.overdue),
             ("due", self.due == right.due),
+            (
+                "due after a checkpoint",
+                self.awaiting_checkpoint == right.awaiting_checkpoint,
+            ),
             ("to look at", self.to_look == right.to_look),
             ("lost", self.lost == right.lost),
-            ("unanswered", self.unanswered.is_subset(&self.lost)),
             ("going straight back", self.surplus == right.surplus),
             ("the last claim", self.jobs.keys().all(|claim| claim.0 <= self.next)),
         ];
@@ -307,17 +417,11 @@ impl Ledger {
     }
 }
 
-pub(super) fn is_surplus(place: &Place) -> bool {
-    match place {
-        Place::Reporting(report) => report.is_surplus,
-        Place::Waiting | Place::Held(_) => false,
-    }
-}
-
-fn set(claims: &mut BTreeSet<Claim>, claim: Claim, is_member: bool) {
-    if is_member {
-        claims.insert(claim);
-    } else {
-        claims.remove(&claim);
+fn let_go(lists: &mut BTreeMap<HolderId, BTreeSet<Claim>>, holder: HolderId, claim: Claim) {
+    if let Some(list) = lists.get_mut(&holder) {
+        list.remove(&claim);
+        if list.is_empty() {
+            lists.remove(&holder);
+        }
     }
 }

@@ -27,13 +27,13 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn look_for_lost(
         &mut self,
         heartbeat: &SentHeartbeat,
-        extended: Option<Vec<JobId>>,
+        extended: Option<&BTreeSet<JobId>>,
         now: Moment,
     ) {
         let tells = extended.is_some();
         let was_told_before = self.agent.heartbeats.told_extended(tells);
-        let extended: BTreeSet<JobId> = extended.unwrap_or_default().into_iter().collect();
-        let (kept, missing): (Vec<_>, Vec<_>) = heartbeat.named.iter().partition(|(id, _)| extended.contains(id));
+        let is_kept = |id: &JobId| extended.is_some_and(|extended| extended.contains(id));
+        let (kept, missing): (Vec<_>, Vec<_>) = heartbeat.named.iter().partition(|(id, _)| is_kept(id));
         for (_, claim) in &kept {
             if let Some(job) = self.jobs.get_mut(*claim) {
                 job.suspicion.missing_since = None;
@@ -43,11 +43,7 @@ impl Lifecycle {
             return;
         }
         let is_backed = !kept.is_empty();
-        let looks = self
-            .calls
-            .values()
-            .filter(|call| matches!(call, Purpose::CheckUnextended(_)));
-        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(looks.count());
+        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.calls.checks());
         let suspects = missing.into_iter().filter_map(|(_, claim)| {
             let job = self
                 .jobs
@@ -64,17 +60,19 @@ impl Lifecycle {
     }
 
     fn look_at_suspect(&mut self, claim: Claim, is_backed: bool, now: Moment) {
-        let Some(job) = self.jobs.get_mut(claim) else { return };
-        job.suspicion.is_looked_at = true;
-        job.suspicion.looked_at = Some(now);
-        job.suspicion.is_backed = is_backed;
+        let Some(job) = self.jobs.get(claim) else { return };
         let call = Call::GetJob { job: job.id().clone() };
-        self.call(call, Purpose::CheckUnextended(claim), self.options.request_timeout, now);
+        let look = self.call(call, Purpose::CheckUnextended(claim), self.options.request_timeout, now);
+        if let Some(job) = self.jobs.get_mut(claim) {
+            job.suspicion.look = Some(look);
+            job.suspicion.looked_at = Some(now);
+            job.suspicion.is_backed = is_backed;
+        }
     }
 
     pub(in crate::lifecycle) fn looked_for_lost(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get_mut(claim) else { return };
-        job.suspicion.is_looked_at = false;
+        job.suspicion.look = None;
         let Reply::JobSeen(view) = reply else { return };
         if view.state == JobState::Missing && !is_missed_for_good(job, now) {
             return;
@@ -115,11 +113,11 @@ impl Lifecycle {
     /// that yet.
     pub(super) fn regain(&mut self, claim: Claim, now: Moment) {
         self.timers.cancel(Timer::LostGrace(claim));
-        self.jobs.regain(claim);
+        self.is_ours_again(claim);
         if let Some(Place::Held(held)) = self.jobs.get(claim).map(|job| job.place.clone()) {
             // What it is told from here on is about the new reservation.
             let cancelled = None;
-            self.jobs.place(claim, Place::Held(Held { cancelled, ..held }));
+            self.place(claim, Place::Held(Held { cancelled, ..held }));
         }
         let is_due = |timer| self.timers.deadline_of(timer).is_some();
         let is_timed = is_due(Timer::JobTimeout(claim)) || is_due(Timer::JobGrace(claim));
@@ -146,7 +144,7 @@ impl Lifecycle {
             return;
         }
         let (subject, reason) = (job.subject(), held.cancelled.unwrap_or(CancelReason::Lost));
-        self.jobs.is_overdue(claim);
+        self.is_overdue(claim);
         self.notify(Notice::Unanswered(subject, reason));
         self.end_if_stuck(claim, now);
     }
@@ -154,14 +152,13 @@ impl Lifecycle {
     /// Ends the process that has a job whose handler has not answered in time, when the job's own timeout is over as well, or
     /// when the process can take no other job.
     pub(super) fn end_if_stuck(&mut self, claim: Claim, now: Moment) {
-        if !self.jobs.unanswered().contains(&claim) {
+        let Some(job) = self.jobs.get(claim).filter(|job| job.is_overdue) else {
             return;
-        }
-        let Some(job) = self.jobs.get(claim) else { return };
+        };
         let has_a_timeout = job.delivery.timeout.is_some();
         let is_timed_out = has_a_timeout && self.timers.deadline_of(Timer::JobTimeout(claim)).is_none();
         let holder = job.holder().and_then(|holder| self.holders.get(holder));
-        if is_timed_out || holder.is_some_and(|holder| self.is_stuck(holder.process)) {
+        if is_timed_out || holder.is_some_and(|holder| self.holders.is_stuck(holder.process)) {
             self.ignored_cancel(claim, now);
         }
     }
@@ -175,34 +172,11 @@ impl Lifecycle {
 
     /// The same when one of its holders is over.
     pub(in crate::lifecycle) fn end_process_if_stuck(&mut self, process: ProcessId, now: Moment) {
-        if let Some(claim) = self.overdue_of(process) {
+        let holder = self.holders.overdue_of(process);
+        let overdue = holder.and_then(|holder| self.jobs.overdue_of(holder).first().copied());
+        if let Some(claim) = overdue {
             self.end_if_stuck(claim, now);
         }
-    }
-
-    fn overdue_of(&self, process: ProcessId) -> Option<Claim> {
-        let unanswered = self.jobs.unanswered();
-        // Seldom is there any, and this is asked often.
-        if unanswered.is_empty() {
-            return None;
-        }
-        let open = self.holders.of(process).filter(|(_, holder)| !holder.is_closed);
-        let mut held = open.flat_map(|(id, _)| self.jobs.held_by(id));
-        held.find(|claim| unanswered.contains(claim)).copied()
-    }
-
-    /// Whether each slot of this process is held by a job that nobody waits for; or each of its jobs is one, and it cannot be told.
-    fn is_stuck(&self, process: ProcessId) -> bool {
-        let unanswered = self.jobs.unanswered();
-        self.holders
-            .of(process)
-            .filter(|(_, holder)| !holder.is_closed)
-            .all(|(id, holder)| {
-                let held = self.jobs.held_by(id);
-                // A handler that was told may still see it; where nobody was, room for other jobs does not help this one.
-                let has_no_use = holder.free(held.len()) == 0 || !holder.manners.hears;
-                has_no_use && held.iter().all(|claim| unanswered.contains(claim))
-            })
     }
 }
 
@@ -214,7 +188,7 @@ fn may_be_lost(job: &Job, beaten_at: Moment, is_backed: bool, now: Moment) -> bo
     // What was delivered since then is another reservation.
     is_here
         && !job.is_lost
-        && !suspicion.is_looked_at
+        && suspicion.look.is_none()
         && job.claimed_at <= beaten_at
         && suspicion.missing_since.is_none_or(can_be_proved)
 }

@@ -94,19 +94,17 @@ impl Lifecycle {
             state: state.clone(),
         };
         let sent = self.call(call, Purpose::Checkpoint(claim), self.options.request_timeout, now);
-        if let Some(job) = self.jobs.get_mut(claim) {
-            job.news.checkpoint_call = Some((sent, state));
-        }
+        self.jobs.checkpoint_sent(claim, sent, state);
     }
 
     pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
         if *reply == Reply::Failed(Failure::Unsupported) {
             self.agent.refuses_checkpoints();
         }
-        let Some(job) = self.jobs.get_mut(claim) else { return };
-        let Some((_, state)) = job.news.checkpoint_call.take() else {
+        let Some(state) = self.jobs.checkpoint_answered(claim) else {
             return;
         };
+        let Some(job) = self.jobs.get_mut(claim) else { return };
         let (id, is_held) = (job.id().clone(), matches!(job.place, Place::Held(_)));
         let holder = job.holder();
         let failure = reply.failure();

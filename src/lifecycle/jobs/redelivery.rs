@@ -12,7 +12,7 @@ use crate::lifecycle::api::ids::{Claim, JobId, WorkerId};
 use crate::lifecycle::api::{Call, Delivery, Failure, JobState, JobView, Moment, Notice, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
-use crate::lifecycle::jobs::job::{Again, Job, LookStep, Suspicion};
+use crate::lifecycle::jobs::job::{Again, Job, LookStep};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::timeouts::LONGEST_RETRY_IN_A_DRAIN;
@@ -48,11 +48,13 @@ impl Lifecycle {
 
     /// Looks at what waited behind an outcome that is settled now, as far as there is room.
     pub(in crate::lifecycle) fn look_at_redelivered(&mut self, now: Moment) {
-        if self.jobs.to_look().is_empty() {
-            return;
-        }
-        let room = self.report_room().saturating_sub(self.reports_in_flight());
-        let due: Vec<Claim> = self.jobs.to_look().iter().copied().take(room).collect();
+        let due: Vec<Claim> = self
+            .jobs
+            .to_look()
+            .iter()
+            .copied()
+            .take(self.room_for_reports())
+            .collect();
         for claim in due {
             let Some(job) = self.jobs.get_mut(claim) else { continue };
             if let Some(again) = &mut job.again {
@@ -120,19 +122,27 @@ impl Lifecycle {
     /// What waits in our buffer is replaced by what came again: another attempt has another envelope, another checkpoint,
     /// another time.
     pub(super) fn replace_waiting(&mut self, claim: Claim, delivery: &Delivery, worker: &WorkerId, now: Moment) {
-        // A look that is on its way may still show what came before this reservation.
-        let looks = [Purpose::LookAgain(claim), Purpose::CheckUnextended(claim)];
-        self.drop_calls(|purpose| looks.contains(purpose));
+        self.forget_looks(claim);
         // What it waits for begins anew.
         self.timers.cancel(Timer::NoHandler(claim));
-        let Some(job) = self.jobs.get_mut(claim) else { return };
-        job.delivery = delivery.clone();
-        job.worker = worker.clone();
-        job.claimed_at = now;
-        job.suspicion = Suspicion::default();
+        self.jobs.replace(claim, delivery.clone());
+        self.jobs.is_of(claim, worker, now);
+        let Some(job) = self.jobs.get(claim) else { return };
         if job.again.as_ref().is_some_and(|again| again.step != LookStep::Behind) {
             self.timers.cancel(Timer::LookAgain(claim));
             self.jobs.look_step(claim, LookStep::Due);
+        }
+    }
+
+    /// A look that is on its way may still show what came before this reservation.
+    pub(super) fn forget_looks(&mut self, claim: Claim) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let again = match job.again.as_ref().map(|again| again.step) {
+            Some(LookStep::Looking(look)) => Some(look),
+            Some(LookStep::Behind | LookStep::Due | LookStep::Pausing) | None => None,
+        };
+        for look in [again, job.suspicion.look].into_iter().flatten() {
+            self.drop_call(look);
         }
     }
 

@@ -65,7 +65,7 @@ impl Lifecycle {
             question: Question::Done,
             missing: None,
         };
-        self.jobs.place(claim, Place::Reporting(report));
+        self.place(claim, Place::Reporting(report));
     }
 
     /// Clears what only matters while a job waits or is held.
@@ -89,23 +89,15 @@ impl Lifecycle {
         self.forget_timers(claim);
         self.timers.cancel(Timer::Checkpoint(claim));
         self.timers.cancel(Timer::LookAgain(claim));
-        self.jobs.remove(claim)
+        self.strike_out(claim)
     }
 
     /// Sends what is due, as far as there is room.
     pub(in crate::lifecycle) fn send_reports(&mut self, now: Moment) {
-        if self.jobs.due().is_empty() {
-            return;
-        }
-        let room = self.report_room().saturating_sub(self.reports_in_flight());
-        let due: Vec<Claim> = self
-            .jobs
-            .due()
-            .iter()
-            .copied()
-            .filter(|claim| self.may_go(*claim))
-            .collect();
-        for claim in due.into_iter().take(room) {
+        for _ in 0..self.room_for_reports() {
+            let Some(claim) = self.jobs.next_due(self.shutdown.goes_without_checkpoints()) else {
+                return;
+            };
             self.report_event(claim, ReportEvent::Room, now);
         }
     }
@@ -150,42 +142,15 @@ impl Lifecycle {
         }
     }
 
-    /// A checkpoint that is on its way is for the next attempt: that must not begin before it is saved. And as long as
-    /// an earlier outcome of the same job is on its way, a second one could only undo it. When the end is near the outcome
-    /// does not wait for the checkpoint any more: see [`Timer::WithoutCheckpoints`].
-    fn may_go(&self, claim: Claim) -> bool {
-        self.jobs.get(claim).is_some_and(|job| match &job.place {
-            Place::Reporting(report) => {
-                job.again.is_none()
-                    && (report.what.is_ack()
-                        || job.news.checkpoint_call.is_none()
-                        || self.shutdown.goes_without_checkpoints())
-            }
-            Place::Waiting | Place::Held(_) => false,
-        })
-    }
-
     /// When the end is near there is room for as many again: those that hang must not hold up the others.
-    pub(super) fn report_room(&self) -> usize {
+    fn report_room(&self) -> usize {
         let room = self.most_active().clamp(1, MAX_REPORTS_IN_FLIGHT);
         if self.shutdown.is_reporting() { room * 2 } else { room }
     }
 
-    /// Requests that somebody still waits for; those that a shutdown stopped waiting for do not count.
-    pub(super) fn reports_in_flight(&self) -> usize {
-        let is_report = |purpose: &&Purpose| match purpose {
-            Purpose::Report(_) | Purpose::LookBeforeRepeat(_) | Purpose::LookAgain(_) => true,
-            Purpose::Register(_)
-            | Purpose::Heartbeat(_)
-            | Purpose::FinalHeartbeat { .. }
-            | Purpose::Fetch(..)
-            | Purpose::CheckUnextended(_)
-            | Purpose::Progress(_)
-            | Purpose::Checkpoint(_)
-            | Purpose::Manifest
-            | Purpose::Deregister(..) => false,
-        };
-        self.calls.values().filter(is_report).count()
+    /// How many more requests about outcomes may be on their way. Those that a shutdown stopped waiting for do not count.
+    pub(super) fn room_for_reports(&self) -> usize {
+        self.report_room().saturating_sub(self.calls.reports())
     }
 
     pub(in crate::lifecycle) fn report_replied(&mut self, claim: Claim, call: CallId, reply: Reply, now: Moment) {

@@ -7,18 +7,14 @@ use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
 
 impl Lifecycle {
-    /// These wait, and nobody takes them. One that holds the last free credit would stop the whole worker: the newest of them is
-    /// failed instead. The others wait until `worker.type_wait` after they were found to be without a taker, which is their
-    /// delivery or the end of the last holder that took them.
-    pub(super) fn nobody_takes(&mut self, claims: &[Claim], now: Moment) {
-        let Some(newest) = claims.last().copied() else {
-            return;
-        };
-        let given_up = self.holds_last_credit().then_some(newest);
-        for claim in claims.iter().copied() {
-            if given_up != Some(claim) {
-                self.waits_for_type(claim, now);
-            }
+    /// Of these it is news that nobody takes them. One that holds the last free credit would stop the whole worker: the newest of
+    /// all that nobody takes is failed instead. The others wait until `worker.type_wait` after they were found to be without a
+    /// taker, which is their delivery or the end of the last holder that took them.
+    pub(super) fn nobody_takes(&mut self, news: &[Claim], now: Moment) {
+        let newest = self.jobs.waiting().untaken().last().copied();
+        let given_up = newest.filter(|_| self.holds_last_credit());
+        for claim in news.iter().copied().filter(|claim| given_up != Some(*claim)) {
+            self.waits_for_type(claim, now);
         }
         if let Some(claim) = given_up {
             self.fail_unhandled(claim, now);
@@ -27,13 +23,8 @@ impl Lifecycle {
 
     /// Whether nothing could be fetched and handed over, however soon the backend takes the outcomes that are on their way.
     fn holds_last_credit(&self) -> bool {
-        let is_taken = |place: &Place, is_lost: bool| match place {
-            Place::Waiting => true,
-            Place::Held(_) => !is_lost,
-            Place::Reporting(_) => false,
-        };
-        let taken = self.jobs.iter().filter(|(_, job)| is_taken(&job.place, job.is_lost));
-        taken.count() >= self.most_active() || self.jobs.waiting().len() >= self.holders.free(&self.jobs)
+        let waiting = self.jobs.waiting().len();
+        waiting + self.jobs.held() >= self.most_active() || waiting >= self.holders.free()
     }
 
     fn waits_for_type(&mut self, claim: Claim, now: Moment) {
@@ -58,8 +49,7 @@ impl Lifecycle {
     /// itself may take to say ready, however often it says so.
     pub(in crate::lifecycle) fn wait_anew_for_types(&mut self, now: Moment) {
         let is_first = !self.worker.has_been_ready();
-        let waiting: Vec<Claim> = self.jobs.waiting().iter().copied().collect();
-        for claim in waiting {
+        for claim in self.jobs.waiting().untaken().clone() {
             let timer = Timer::NoHandler(claim);
             let (Some(due), Some(job)) = (self.timers.deadline_of(timer), self.jobs.get(claim)) else {
                 continue;

@@ -1,7 +1,7 @@
 //! The end game and the stop phase, step by step. Each step ends when what it waits for has happened, and at the moment
 //! of the plan at the latest.
 
-use crate::lifecycle::api::ids::{Claim, ProcessId};
+use crate::lifecycle::api::ids::{CallId, Claim, ProcessId};
 use crate::lifecycle::api::{
     Call, CancelReason, Effect, Failure, Farewell, FinalState, HeartbeatForm, Moment, Notice, Phase, Reply, StillThere,
     Timer, WorkerState,
@@ -66,8 +66,9 @@ impl Lifecycle {
         }
     }
 
+    /// Whether a request is on its way that is for this, and about no single job.
     pub(in crate::lifecycle) fn is_waiting_for(&self, is: impl Fn(&Purpose) -> bool) -> bool {
-        self.calls.values().any(is)
+        self.calls.general().any(|(_, purpose)| is(purpose))
     }
 
     /// The time of this step is over.
@@ -283,7 +284,11 @@ impl Lifecycle {
         };
         if self.is_fetching() {
             self.notify(Notice::FetchAbandoned);
-            self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Fetch(..)));
+            let is_fetch = |(_, purpose): &(_, &Purpose)| matches!(purpose, Purpose::Fetch(..));
+            let fetches: Vec<CallId> = self.calls.general().filter(is_fetch).map(|(call, _)| call).collect();
+            for call in fetches {
+                self.calls.remove(&call);
+            }
         }
         let left: Vec<(Claim, bool)> = self
             .jobs

@@ -53,12 +53,13 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn said(&mut self, id: HolderId, said: FromWorker, now: Moment) {
-        let Some(holder) = self.holders.get_mut(id) else {
+        let is_garbage = matches!(said, FromWorker::Garbage { .. });
+        let is_there = self.holders.change(id, |holder| {
+            holder.pings = 0;
+            holder.malformed = if is_garbage { holder.malformed } else { 0 };
+        });
+        if is_there.is_none() {
             return;
-        };
-        holder.pings = 0;
-        if !matches!(said, FromWorker::Garbage { .. }) {
-            holder.malformed = 0;
         }
         match said {
             FromWorker::Ready(ready) => self.ready(id, ready, now),
@@ -90,17 +91,14 @@ impl Lifecycle {
     }
 
     fn ready(&mut self, id: HolderId, ready: Ready, now: Moment) {
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
         let notice = Notice::HolderReady {
             holder: id,
             concurrency: ready.concurrency,
             client: ready.client.clone(),
         };
-        let is_news = holder.ready.as_ref() != Some(&ready);
-        let is_first = holder.ready.is_none();
-        holder.ready = Some(ready);
+        let Some((is_news, is_first)) = self.holders.is_ready(id, ready) else {
+            return;
+        };
         if is_news {
             self.capacity_is_said(notice, is_first, now);
         }
@@ -155,24 +153,24 @@ impl Lifecycle {
 
     fn garbage(&mut self, id: HolderId, code: ErrorCode, message: &Text, job: Option<JobId>, now: Moment) {
         self.refuse(id, code, message, job);
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
-        if code.is_malformed() && holder.manners.frame_limit.is_some() {
-            holder.malformed = holder.malformed.saturating_add(1);
-        }
-        if holder.malformed == MALFORMED_LIMIT {
+        let malformed = self.holders.change(id, |holder| {
+            if code.is_malformed() && holder.manners.frame_limit.is_some() {
+                holder.malformed = holder.malformed.saturating_add(1);
+            }
+            holder.malformed
+        });
+        if malformed == Some(MALFORMED_LIMIT) {
             self.give_up(id, "three malformed frames in a row", now);
         }
     }
 
     /// Lets a holder go, from our side.
     fn give_up(&mut self, id: HolderId, why: &'static str, now: Moment) {
-        if let Some(holder) = self.holders.get_mut(id)
+        if let Some(holder) = self.holders.get(id)
             && !holder.is_closed
         {
             let (was_ready, process) = (holder.takes_jobs(), holder.process);
-            holder.is_given_up = true;
+            self.holders.change(id, |holder| holder.is_given_up = true);
             self.order(Effect::Close(id, why));
             if was_ready {
                 self.capacity_is_lost(id, process, now);
@@ -200,32 +198,31 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn ping(&mut self, id: HolderId, now: Moment) {
-        let held = self.jobs.held_by(id).len();
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
-        if !holder.answers_pings_with(held) {
+        let Some(holder) = self.holders.get(id) else { return };
+        let pings = holder.pings;
+        if !holder.answers_pings_now() {
             // It works and need not listen meanwhile.
-            holder.pings = 0;
-        } else if holder.pings == PING_LIMIT {
+            self.holders.change(id, |holder| holder.pings = 0);
+        } else if pings == PING_LIMIT {
             let process = holder.process;
             self.end_process(process, EndCause::Silent, now);
             return;
         } else {
-            holder.pings += 1;
-            let number = u64::from(holder.pings);
+            self.holders.change(id, |holder| holder.pings = pings + 1);
+            let number = u64::from(pings) + 1;
             self.tell(id, ToWorker::Ping { id: number });
         }
         self.expect_life(id, now);
     }
 
     pub(in crate::lifecycle) fn outbound(&mut self, id: HolderId, is_busy: bool, now: Moment) {
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
-        holder.is_busy = is_busy;
-        holder.has_unread_job &= is_busy;
-        if is_busy && holder.manners.hears {
+        let hears = self.holders.change(id, |holder| {
+            holder.is_busy = is_busy;
+            holder.has_unread_job &= is_busy;
+            holder.manners.hears
+        });
+        let Some(hears) = hears else { return };
+        if is_busy && hears {
             self.timers.arm_at_latest(Timer::Stalled(id), now.after(STALL_LIMIT));
         } else {
             self.timers.cancel(Timer::Stalled(id));
@@ -234,11 +231,11 @@ impl Lifecycle {
 
     /// While nothing is read from it nobody can tell whether it works.
     pub(in crate::lifecycle) fn reading_paused(&mut self, id: HolderId, is_reading_paused: bool, now: Moment) {
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
-        holder.is_reading_paused = is_reading_paused;
-        if is_reading_paused && holder.manners.hears {
+        let hears = self.holders.change(id, |holder| {
+            holder.is_reading_paused = is_reading_paused;
+            holder.manners.hears
+        });
+        if is_reading_paused && hears == Some(true) {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
         }
     }
@@ -246,11 +243,9 @@ impl Lifecycle {
     /// It has not read what was written to it. One that works on a job may do that without reading; one that has
     /// nothing else to do may not, nor one whose answers we do not read before it does.
     pub(in crate::lifecycle) fn stalled(&mut self, id: HolderId, now: Moment) {
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
+        let Some(holder) = self.holders.get(id) else { return };
         let works = !holder.is_reading_paused
-            && self.jobs.held_by(id).len() > usize::from(holder.has_unread_job)
+            && holder.held() > usize::from(holder.has_unread_job)
             && !holder.ready.as_ref().is_some_and(|ready| ready.ping);
         if works {
             self.timers.arm(Timer::Stalled(id), now.after(STALL_LIMIT));
@@ -263,13 +258,9 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn hung_up(&mut self, id: HolderId, now: Moment) {
         self.timers.cancel(Timer::Ping(id));
         self.timers.cancel(Timer::Stalled(id));
-        let Some(holder) = self.holders.get_mut(id) else {
-            return;
-        };
-        let was_ready = holder.takes_jobs();
-        holder.is_closed = true;
-        let process = holder.process;
-        let holds_none = self.jobs.held_by(id).is_empty();
+        let Some(holder) = self.holders.get(id) else { return };
+        let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
+        self.holders.change(id, |holder| holder.is_closed = true);
         if was_ready {
             self.capacity_is_lost(id, process, now);
         }
@@ -293,11 +284,11 @@ impl Lifecycle {
 
     /// Asks a process to end, and sees to it. A stopped one is woken up for that.
     pub(in crate::lifecycle) fn end_process(&mut self, id: ProcessId, cause: EndCause, now: Moment) {
-        let jobs = self.holders.of(id).map(|(id, _)| self.jobs.held_by(id).len()).sum();
+        let jobs = self.holders.jobs_of(id);
         let Some(process) = self.holders.process_mut(id) else {
             return;
         };
-        if process.ending.is_some() || process.is_gone {
+        if process.ending.is_some() || process.is_gone() {
             return;
         }
         process.ending = Some(cause.clone());
@@ -315,7 +306,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn kill_process(&mut self, id: ProcessId) {
-        if self.holders.process(id).is_some_and(|process| !process.is_gone) {
+        if self.holders.process(id).is_some_and(|process| !process.is_gone()) {
             self.order(Effect::SignalProcess(id, Signal::KILL));
             self.holders.forget_process(id);
         }
@@ -335,10 +326,10 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn process_gone(&mut self, id: ProcessId, now: Moment) {
         self.timers.cancel(Timer::KillProcess(id));
         self.timers.cancel(Timer::HungUp(id));
-        let Some(process) = self.holders.process_mut(id) else {
+        if self.holders.process(id).is_none() {
             return;
-        };
-        process.is_gone = true;
+        }
+        self.holders.process_is_gone(id);
         self.give_up_on(id, now);
         let open: Vec<HolderId> = self
             .holders
@@ -358,13 +349,13 @@ impl Lifecycle {
         if self.worker.is_clearing() {
             return;
         }
-        let over: Vec<(HolderId, Vec<Claim>)> = self
-            .holders
-            .iter()
-            .filter(|(_, holder)| holder.is_closed && !self.is_the_running_worker(holder.process))
-            .filter(|(_, holder)| self.holders.is_gone(holder.process))
-            .map(|(id, _)| (id, self.jobs.held_by(id).iter().copied().collect()))
+        let over = self.holders.over();
+        let over = over.filter(|(process, _)| !self.is_the_running_worker(*process));
+        let mut over: Vec<(HolderId, Vec<Claim>)> = over
+            .flat_map(|(_, closed)| closed)
+            .map(|id| (*id, self.jobs.held_by(*id).iter().copied().collect()))
             .collect();
+        over.sort();
         for (holder, held) in over {
             for claim in held {
                 self.cut_off(claim, now);

@@ -1,10 +1,12 @@
 //! Whoever holds jobs, under which conditions, and with how much credit.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::ids::{HolderId, ProcessId, Text};
 use crate::lifecycle::api::{EndCause, Manners, Ready};
 use crate::lifecycle::jobs::ledger::Ledger;
+use crate::lifecycle::worker::offers::{Offer, OfferNumber, Offers, Turn};
 
 /// One holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,41 +33,94 @@ pub struct Holder {
     pub pings: u8,
     /// When it got its last job, as a count of jobs.
     pub served: u64,
+    /// What it offers, once it has said ready.
+    offer: Option<OfferNumber>,
+    /// How many jobs it has; which, the ledger knows.
+    held: usize,
+    /// How many of them nobody waits for any more: lost, and not answered in time.
+    overdue: usize,
 }
 
 impl Holder {
-    /// How many more jobs it may get when it has so many.
+    /// How many more jobs it may get.
     #[must_use]
-    pub fn free(&self, held: usize) -> usize {
+    pub fn free(&self) -> usize {
         match &self.ready {
             Some(ready) if !self.is_given_up && !self.is_closed => {
-                usize::try_from(ready.concurrency).map_or(0, |most| most.saturating_sub(held))
+                usize::try_from(ready.concurrency).map_or(0, |most| most.saturating_sub(self.held))
             }
             Some(_) | None => 0,
         }
     }
 
+    /// How many jobs it has.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Whether it can be talked to.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        !self.is_closed && !self.is_given_up
+    }
+
     /// Whether it is ready and can be talked to. One that pauses, with a concurrency of 0, is.
     #[must_use]
     pub fn takes_jobs(&self) -> bool {
-        self.ready.is_some() && !self.is_closed && !self.is_given_up
+        self.ready.is_some() && self.is_there()
     }
 
-    /// Whether it takes jobs of this kind in frames of so many bytes, if it takes any.
+    /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or said that it answers anyway.
     #[must_use]
-    pub fn takes(&self, kind: &Text, bytes: usize) -> bool {
-        let is_short_enough = self.manners.frame_limit.is_none_or(|most| bytes <= most);
-        is_short_enough
-            && self
-                .ready
-                .as_ref()
-                .is_some_and(|ready| ready.types.as_ref().is_none_or(|types| types.contains(kind)))
+    pub fn answers_pings_now(&self) -> bool {
+        self.ready.as_ref().is_some_and(|ready| ready.ping || self.held == 0)
     }
 
-    /// Whether it has to answer a ping while it has so many jobs: it has nothing else to do, or said that it answers anyway.
-    #[must_use]
-    pub fn answers_pings_with(&self, held: usize) -> bool {
-        self.ready.as_ref().is_some_and(|ready| ready.ping || held == 0)
+    fn share(&self) -> Share {
+        let (free, takes_jobs) = (self.free(), self.takes_jobs());
+        let ready = self.ready.as_ref().filter(|_| takes_jobs);
+        Share {
+            is_ready: takes_jobs,
+            concurrency: ready.map_or(0, |ready| u64::from(ready.concurrency)),
+            free,
+            limit: self.is_there().then_some(self.manners.frame_limit),
+            offer: self.offer.filter(|_| takes_jobs),
+            idle_since: (free > 0 && !self.is_busy).then_some(self.served),
+            is_closed: self.is_closed,
+            held: self.held,
+            works: if self.is_closed { 0 } else { self.held - self.overdue },
+            room: if self.manners.hears { free } else { 0 },
+            is_overdue: self.overdue > 0 && !self.is_closed,
+        }
+    }
+}
+
+/// What one holder adds to what is known of all of them, and of those of its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Share {
+    is_ready: bool,
+    concurrency: u64,
+    free: usize,
+    limit: Option<Option<usize>>,
+    offer: Option<OfferNumber>,
+    idle_since: Option<u64>,
+    is_closed: bool,
+    held: usize,
+    works: usize,
+    room: usize,
+    is_overdue: bool,
+}
+
+impl Share {
+    fn turn(&self, holder: HolderId) -> Option<Turn> {
+        let served = self.idle_since?;
+        let free = Reverse(self.free);
+        Some(Turn { free, served, holder })
+    }
+
+    fn is_at_work(&self, process_is_gone: bool) -> bool {
+        self.held > 0 && !(self.is_closed && process_is_gone)
     }
 }
 
@@ -75,23 +130,54 @@ pub struct Process {
     /// Why it is being ended, if it is.
     pub ending: Option<EndCause>,
     /// It can do nothing any more.
-    pub is_gone: bool,
+    is_gone: bool,
+    /// Its holders.
+    holders: BTreeSet<HolderId>,
+    /// Those that are closed.
+    closed: BTreeSet<HolderId>,
+    /// Those that are open and have jobs that nobody waits for any more.
+    overdue: BTreeSet<HolderId>,
+    /// Jobs that they have.
+    held: usize,
+    /// Those that somebody waits for, as far as their holders are open.
+    works: usize,
+    /// How many more those may get that hear what they are told.
+    room: usize,
 }
 
-/// All of them.
+impl Process {
+    /// Whether it can do nothing any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+}
+
+/// All of them, and what they come to together: it is kept and never counted, however many there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Holders {
     all: BTreeMap<HolderId, Holder>,
     /// The processes behind them. An entry stays as long as one of its holders does; that of a process
     /// which is being ended until it is gone, or SIGKILL was sent.
     processes: BTreeMap<ProcessId, Process>,
+    /// Processes that are gone and have holders that are closed.
+    over: BTreeSet<ProcessId>,
+    offers: Offers,
+    /// Somebody offers what nobody did, or nobody what somebody did.
+    has_new_offers: bool,
+    /// How many there are with each limit of a frame that can be talked to.
+    limits: BTreeMap<Option<usize>, usize>,
+    ready: usize,
+    concurrency: u64,
+    free: usize,
+    /// Those that have jobs, and have not come to their end with their process.
+    at_work: usize,
     served: u64,
 }
 
 impl Holders {
     /// Somebody came.
     pub fn add(&mut self, id: HolderId, process: ProcessId, manners: Manners) {
-        self.processes.entry(process).or_default();
         let holder = Holder {
             process,
             manners,
@@ -104,14 +190,144 @@ impl Holders {
             malformed: 0,
             pings: 0,
             served: 0,
+            offer: None,
+            held: 0,
+            overdue: 0,
         };
+        self.processes.entry(process).or_default().holders.insert(id);
+        self.offers_now(holder.share());
+        self.counts(id, process, holder.share());
         self.all.insert(id, holder);
+    }
+
+    /// Changes a holder, and what all of them come to with it.
+    pub fn change<T>(&mut self, id: HolderId, change: impl FnOnce(&mut Holder) -> T) -> Option<T> {
+        let holder = self.all.get_mut(&id)?;
+        let (process, before) = (holder.process, holder.share());
+        let result = change(holder);
+        let after = holder.share();
+        if before != after {
+            self.counts_no_more(id, process, before);
+            if (before.limit, before.offer) != (after.limit, after.offer) {
+                self.offers_no_more(before);
+                self.offers_now(after);
+            }
+            self.counts(id, process, after);
+        }
+        Some(result)
+    }
+
+    fn offers_now(&mut self, share: Share) {
+        if let Some(limit) = share.limit {
+            let those = self.limits.entry(limit).or_default();
+            *those += 1;
+            self.has_new_offers |= *those == 1;
+        }
+        if let Some(offer) = share.offer {
+            self.has_new_offers |= self.offers.is_present(offer, true);
+        }
+    }
+
+    fn offers_no_more(&mut self, share: Share) {
+        if let Some(limit) = share.limit
+            && let Some(those) = self.limits.get_mut(&limit)
+        {
+            *those -= 1;
+            if *those == 0 {
+                self.limits.remove(&limit);
+                self.has_new_offers = true;
+            }
+        }
+        if let Some(offer) = share.offer {
+            self.has_new_offers |= self.offers.is_present(offer, false);
+        }
+    }
+
+    fn counts(&mut self, id: HolderId, process: ProcessId, share: Share) {
+        self.ready += usize::from(share.is_ready);
+        self.concurrency += share.concurrency;
+        self.free += share.free;
+        if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
+            self.offers.is_idle(offer, turn);
+        }
+        let Some(process_of) = self.processes.get_mut(&process) else {
+            return;
+        };
+        process_of.held += share.held;
+        process_of.works += share.works;
+        process_of.room += share.room;
+        if share.is_overdue {
+            process_of.overdue.insert(id);
+        }
+        if share.is_closed {
+            process_of.closed.insert(id);
+            if process_of.is_gone {
+                self.over.insert(process);
+            }
+        }
+        self.at_work += usize::from(share.is_at_work(process_of.is_gone));
+    }
+
+    fn counts_no_more(&mut self, id: HolderId, process: ProcessId, share: Share) {
+        self.ready -= usize::from(share.is_ready);
+        self.concurrency -= share.concurrency;
+        self.free -= share.free;
+        if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
+            self.offers.is_busy(offer, turn);
+        }
+        let Some(process_of) = self.processes.get_mut(&process) else {
+            return;
+        };
+        process_of.held -= share.held;
+        process_of.works -= share.works;
+        process_of.room -= share.room;
+        process_of.overdue.remove(&id);
+        process_of.closed.remove(&id);
+        if process_of.closed.is_empty() {
+            self.over.remove(&process);
+        }
+        self.at_work -= usize::from(share.is_at_work(process_of.is_gone));
+    }
+
+    /// It takes jobs on these conditions: whether they are news, and whether it had none.
+    pub fn is_ready(&mut self, id: HolderId, ready: Ready) -> Option<(bool, bool)> {
+        let holder = self.all.get(&id)?;
+        let is_news = holder.ready.as_ref() != Some(&ready);
+        let (is_first, before) = (holder.ready.is_none(), holder.offer);
+        if is_news {
+            let offer = Offer {
+                types: ready.types.clone(),
+                frame_limit: holder.manners.frame_limit,
+            };
+            let offer = Some(self.offers.join(offer));
+            self.change(id, |holder| {
+                holder.offer = offer;
+                holder.ready = Some(ready);
+            });
+            if let Some(before) = before {
+                self.offers.leave(before);
+            }
+        }
+        Some((is_news, is_first))
+    }
+
+    /// It has so many jobs, of which nobody waits for so many.
+    pub fn has_jobs(&mut self, id: HolderId, held: usize, overdue: usize) {
+        self.change(id, |holder| {
+            holder.held = held;
+            holder.overdue = overdue;
+        });
     }
 
     /// Forgets a holder, and its process with the last of them, unless that is being ended.
     pub fn forget(&mut self, id: HolderId) {
         if let Some(holder) = self.all.remove(&id) {
-            self.forget_unless_ending(holder.process);
+            self.counts_no_more(id, holder.process, holder.share());
+            self.offers_no_more(holder.share());
+            if let Some(offer) = holder.offer {
+                self.offers.leave(offer);
+            }
+            self.leaves_process(id, holder.process);
         }
     }
 
@@ -119,33 +335,52 @@ impl Holders {
     pub fn runs(&mut self, id: HolderId, process: ProcessId) {
         let Some(holder) = self.all.get_mut(&id) else { return };
         let before = std::mem::replace(&mut holder.process, process);
-        self.processes.entry(process).or_default();
-        self.forget_unless_ending(before);
+        let share = holder.share();
+        self.counts_no_more(id, before, share);
+        self.processes.entry(process).or_default().holders.insert(id);
+        self.counts(id, process, share);
+        if before != process {
+            self.leaves_process(id, before);
+        }
     }
 
-    fn forget_unless_ending(&mut self, id: ProcessId) {
-        let is_idle = |process: &Process| process.ending.is_none() || process.is_gone;
-        if self.processes.get(&id).is_some_and(is_idle) {
-            self.forget_process(id);
+    fn leaves_process(&mut self, id: HolderId, process: ProcessId) {
+        if let Some(process_of) = self.processes.get_mut(&process) {
+            process_of.holders.remove(&id);
+            if process_of.ending.is_none() || process_of.is_gone {
+                self.forget_process(process);
+            }
         }
     }
 
     /// Forgets a process that has no holder.
     pub fn forget_process(&mut self, id: ProcessId) {
-        if !self.all.values().any(|other| other.process == id) {
+        if self
+            .processes
+            .get(&id)
+            .is_some_and(|process| process.holders.is_empty())
+        {
             self.processes.remove(&id);
         }
+    }
+
+    /// A process can do nothing any more.
+    pub fn process_is_gone(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.is_gone) else {
+            return;
+        };
+        process.is_gone = true;
+        if !process.closed.is_empty() {
+            self.over.insert(id);
+        }
+        let come_to_an_end = process.closed.iter().filter_map(|holder| self.all.get(holder));
+        self.at_work -= come_to_an_end.filter(|holder| holder.held > 0).count();
     }
 
     /// One holder.
     #[must_use]
     pub fn get(&self, id: HolderId) -> Option<&Holder> {
         self.all.get(&id)
-    }
-
-    /// One holder.
-    pub fn get_mut(&mut self, id: HolderId) -> Option<&mut Holder> {
-        self.all.get_mut(&id)
     }
 
     /// Whether it is open.
@@ -163,13 +398,10 @@ impl Holders {
     /// The longest frame that any of those who are there takes; none where one takes everything, or nobody is there.
     #[must_use]
     pub fn frame_limit(&self) -> Option<usize> {
-        let limits = self
-            .all
-            .values()
-            .filter(|holder| !holder.is_closed && !holder.is_given_up);
-        let mut limits = limits.map(|holder| holder.manners.frame_limit);
-        let first = limits.next()?;
-        limits.fold(first, |widest, limit| Some(widest?.max(limit?)))
+        if self.limits.contains_key(&None) {
+            return None;
+        }
+        self.limits.last_key_value().and_then(|(widest, _)| *widest)
     }
 
     /// The holders that have jobs.
@@ -177,10 +409,18 @@ impl Holders {
         jobs.holders().filter_map(|id| Some((id, self.all.get(&id)?)))
     }
 
+    /// Whether somebody has a job whose process may still work on it, or has left something to be read.
+    #[must_use]
+    pub fn are_at_work(&self) -> bool {
+        self.at_work > 0
+    }
+
     /// A process gets no more jobs, on none of its holders.
     pub fn give_up_on(&mut self, process: ProcessId) {
-        let theirs = self.all.values_mut().filter(|holder| holder.process == process);
-        theirs.for_each(|holder| holder.is_given_up = true);
+        let theirs: Vec<HolderId> = self.of(process).map(|(id, _)| id).collect();
+        for holder in theirs {
+            self.change(holder, |holder| holder.is_given_up = true);
+        }
     }
 
     /// Whether this process can do nothing any more.
@@ -206,86 +446,152 @@ impl Holders {
         self.processes.get(&id)
     }
 
-    /// Every holder.
+    /// How many jobs its holders have.
+    #[must_use]
+    pub fn jobs_of(&self, id: ProcessId) -> usize {
+        self.processes.get(&id).map_or(0, |process| process.held)
+    }
+
+    /// Whether each slot of this process is held by a job that nobody waits for; or each of its jobs is one, and it cannot be told.
+    #[must_use]
+    pub fn is_stuck(&self, id: ProcessId) -> bool {
+        // A handler that was told may still see it; where nobody was, room for other jobs does not help this one.
+        self.processes
+            .get(&id)
+            .is_some_and(|process| process.works == 0 && process.room == 0)
+    }
+
+    /// A holder of this process that has a job which nobody waits for any more.
+    #[must_use]
+    pub fn overdue_of(&self, id: ProcessId) -> Option<HolderId> {
+        self.processes.get(&id)?.overdue.first().copied()
+    }
+
+    /// The processes that are gone and left no answer, with their holders that are closed.
+    pub fn over(&self) -> impl Iterator<Item = (ProcessId, &BTreeSet<HolderId>)> {
+        let over = self.over.iter();
+        over.filter_map(|id| Some((*id, &self.processes.get(id)?.closed)))
+    }
+
+    /// Every holder. It is a walk: nothing for each event.
     pub fn iter(&self) -> impl Iterator<Item = (HolderId, &Holder)> {
         self.all.iter().map(|(id, holder)| (*id, holder))
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// The holders of one process.
     pub fn of(&self, process: ProcessId) -> impl Iterator<Item = (HolderId, &Holder)> {
-        self.iter().filter(move |(_, holder)| holder.process == process)
+        let theirs = self.processes.get(&process).into_iter();
+        theirs
+            .flat_map(|process| &process.holders)
+            .filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
     /// Holders that have said ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
     #[must_use]
     pub fn ready(&self) -> usize {
-        self.conditions().count()
+        self.ready
     }
 
     /// How many jobs they take at a time, together.
     #[must_use]
     pub fn concurrency(&self) -> u64 {
-        self.conditions().map(|ready| u64::from(ready.concurrency)).sum()
-    }
-
-    fn conditions(&self) -> impl Iterator<Item = &Ready> {
-        self.all
-            .values()
-            .filter(|holder| holder.takes_jobs())
-            .filter_map(|holder| holder.ready.as_ref())
+        self.concurrency
     }
 
     /// How many more jobs all of them together may get.
     #[must_use]
-    pub fn free(&self, jobs: &Ledger) -> usize {
-        self.iter()
-            .map(|(id, holder)| holder.free(jobs.held_by(id).len()))
-            .sum()
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Whether there are others since this was last asked: what nobody took may be taken now, and the other way round.
+    pub fn take_new_offers(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_offers)
     }
 
     /// Whether any holder takes jobs of this kind in frames of so many bytes.
     #[must_use]
     pub fn take(&self, kind: &Text, bytes: usize) -> bool {
-        self.all
-            .values()
-            .any(|holder| !holder.is_closed && !holder.is_given_up && holder.takes(kind, bytes))
+        self.offers.take(kind, bytes)
     }
 
     /// The holder to give such a job to now: the one with most room; between equals, whose turn it is.
     #[must_use]
-    pub fn choose(&self, kind: &Text, bytes: usize, jobs: &Ledger) -> Option<HolderId> {
-        self.iter()
-            .filter(|(_, holder)| !holder.is_busy && holder.takes(kind, bytes))
-            .map(|(id, holder)| {
-                let least_recently = std::cmp::Reverse((holder.served, id));
-                (holder.free(jobs.held_by(id).len()), least_recently, id)
-            })
-            .filter(|(free, ..)| *free > 0)
-            .max()
-            .map(|(_, _, id)| id)
+    pub fn choose(&self, kind: &Text, bytes: usize) -> Option<HolderId> {
+        self.offers.choose(kind, bytes)
+    }
+
+    /// What those offer who can be given a job now.
+    pub fn idle(&self) -> impl Iterator<Item = &Offer> {
+        self.offers.idle()
     }
 
     /// A job was given to this holder.
     pub fn serve(&mut self, id: HolderId) {
         self.served += 1;
-        if let Some(holder) = self.all.get_mut(&id) {
+        let served = self.served;
+        self.change(id, |holder| {
             holder.is_busy = true;
             holder.has_unread_job = true;
-            holder.served = self.served;
-        }
+            holder.served = served;
+        });
     }
 
-    /// Whether the process of each holder is known.
+    /// Whether the process of each holder is known, each has the jobs that the ledger says, and all that is kept is what they come to.
     ///
     /// # Errors
     ///
-    /// Whose is not.
-    pub fn check(&self) -> Result<(), String> {
-        let unknown = self
-            .iter()
-            .find(|(_, holder)| !self.processes.contains_key(&holder.process));
-        unknown.map_or(Ok(()), |(id, holder)| {
-            Err(format!("process {} of holder {id} is not known", holder.process))
+    /// What is not.
+    pub fn check(&self, jobs: &Ledger) -> Result<(), String> {
+        let mut right = Self {
+            served: self.served,
+            ..Self::default()
+        };
+        for (id, process) in &self.processes {
+            let process = Process {
+                ending: process.ending.clone(),
+                is_gone: process.is_gone,
+                ..Process::default()
+            };
+            right.processes.insert(*id, process);
+        }
+        for (id, holder) in self.iter() {
+            let Some(process) = right.processes.get_mut(&holder.process) else {
+                return Err(format!("process {} of holder {id} is not known", holder.process));
+            };
+            process.holders.insert(id);
+            let counted = (holder.held, holder.overdue);
+            if counted != (jobs.held_by(id).len(), jobs.overdue_of(id).len()) {
+                return Err(format!("the jobs of holder {id} are counted wrongly: {counted:?}"));
+            }
+            let mut holder = holder.clone();
+            holder.offer = holder.ready.as_ref().map(|ready| {
+                let (types, frame_limit) = (ready.types.clone(), holder.manners.frame_limit);
+                right.offers.join(Offer { types, frame_limit })
+            });
+            right.offers_now(holder.share());
+            right.counts(id, holder.process, holder.share());
+            right.all.insert(id, holder);
+        }
+        let kept = [
+            ("each process", self.processes == right.processes),
+            ("processes that are over", self.over == right.over),
+            ("offers", self.offers.are_like(&right.offers)),
+            ("limits", self.limits == right.limits),
+            ("the ready ones", self.ready == right.ready),
+            ("concurrency", self.concurrency == right.concurrency),
+            ("free credit", self.free == right.free),
+            ("those at work", self.at_work == right.at_work),
+        ];
+        let wrong = kept.iter().find(|(_, is_right)| !is_right);
+        wrong.map_or(Ok(()), |(what, _)| {
+            Err(format!("what is kept of all holders is not what they come to: {what}"))
         })
     }
 }

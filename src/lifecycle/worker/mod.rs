@@ -5,5 +5,6 @@ pub mod capacity;
 pub(super) mod capacity_news;
 pub(super) mod conversation;
 pub(super) mod holders;
+pub(super) mod offers;
 pub(super) mod supervise;
 pub(super) mod supervision;

@@ -1,5 +1,6 @@
 //! The worker's process: started, ended with everything it left behind, started again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::exit::Ended;
@@ -101,7 +102,7 @@ impl Lifecycle {
             self.timers.arm(Timer::GiveUpOnDescendants, now.after(patience));
         }
         self.process_gone(process, now);
-        let holders: Vec<ProcessId> = self
+        let holders: BTreeSet<ProcessId> = self
             .holders
             .with_jobs(&self.jobs)
             .map(|(_, holder)| holder.process)
@@ -218,9 +219,7 @@ impl Lifecycle {
         else {
             return false;
         };
-        self.holders
-            .with_jobs(&self.jobs)
-            .all(|(_, holder)| holder.is_closed && self.holders.is_gone(holder.process))
+        !self.holders.are_at_work()
     }
 
     fn nothing_is_left(&mut self, now: Moment) {

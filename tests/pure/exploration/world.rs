@@ -239,8 +239,10 @@ impl World {
         let now = self.now;
         self.asked.retain(|(_, _, give_up)| *give_up >= now);
         let was_terminating = self.machine.snapshot().phase.is_terminating();
-        self.machine.handle_timeout(self.now);
-        self.drain();
+        while self.machine.poll_timeout().is_some_and(|(due, _)| due <= now) {
+            self.machine.handle_timeout(now);
+            self.drain();
+        }
         self.check_phase(was_terminating);
     }
 

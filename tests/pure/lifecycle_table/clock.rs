@@ -189,8 +189,11 @@ impl Play {
             self.happens(Event::Reaped { children_left: false });
             return self.happens(Event::HungUp(LINK));
         }
-        self.machine.handle_timeout(Moment::new(self.now));
-        self.obey();
+        let now = Moment::new(self.now);
+        while self.machine.poll_timeout().is_some_and(|(due, _)| due <= now) {
+            self.machine.handle_timeout(now);
+            self.obey();
+        }
     }
 
     fn happens(&mut self, event: Event) {

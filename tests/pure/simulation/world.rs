@@ -216,8 +216,10 @@ impl World {
         }
         let state = self.course.state;
         self.talk.expire(state, &mut self.ledger, self.now);
-        self.machine.handle_timeout(moment);
-        self.drain()?;
+        while self.machine.poll_timeout().is_some_and(|(due, _)| due <= moment) {
+            self.machine.handle_timeout(moment);
+            self.drain()?;
+        }
         self.course.time_passed(self.now)?;
         let next = self.machine.poll_timeout().map(|(due, _)| since_start(due));
         promise!(

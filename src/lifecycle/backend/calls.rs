@@ -1,0 +1,102 @@
+//! The requests that are on their way, with what each is for. How many there are of a kind is counted as they come and go: with
+//! thousands of jobs there can be thousands of requests, and after each event somebody asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::backend::purpose::{Purpose, Topic};
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct Calls {
+    all: BTreeMap<CallId, Purpose>,
+    /// Those that are about no single job: a handful, however many jobs there are.
+    general: BTreeSet<CallId>,
+    /// Those that a report, or a delivery that came again, waits for.
+    reports: usize,
+    /// Looks at jobs that a heartbeat did not extend.
+    checks: usize,
+}
+
+impl Calls {
+    /// A request goes out.
+    pub(in crate::lifecycle) fn insert(&mut self, call: CallId, purpose: Purpose) {
+        match purpose.topic() {
+            Topic::General => {
+                self.general.insert(call);
+            }
+            Topic::Report => self.reports += 1,
+            Topic::Check => self.checks += 1,
+            Topic::News => {}
+        }
+        self.all.insert(call, purpose);
+    }
+
+    /// It was answered, or nobody waits for it any more.
+    pub(in crate::lifecycle) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
+        let purpose = self.all.remove(call)?;
+        match purpose.topic() {
+            Topic::General => {
+                self.general.remove(call);
+            }
+            Topic::Report => self.reports -= 1,
+            Topic::Check => self.checks -= 1,
+            Topic::News => {}
+        }
+        Some(purpose)
+    }
+
+    /// What it is for.
+    pub(in crate::lifecycle) fn get(&self, call: &CallId) -> Option<&Purpose> {
+        self.all.get(call)
+    }
+
+    /// Whether it is on its way.
+    pub(in crate::lifecycle) fn contains_key(&self, call: &CallId) -> bool {
+        self.all.contains_key(call)
+    }
+
+    /// All of them.
+    pub(in crate::lifecycle) fn keys(&self) -> impl Iterator<Item = &CallId> {
+        self.all.keys()
+    }
+
+    /// How many there are.
+    pub(in crate::lifecycle) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// What those are for that are about no single job.
+    pub(in crate::lifecycle) fn general(&self) -> impl Iterator<Item = (CallId, &Purpose)> {
+        self.general
+            .iter()
+            .filter_map(|call| Some((*call, self.all.get(call)?)))
+    }
+
+    /// How many a report, or a delivery that came again, waits for.
+    pub(in crate::lifecycle) fn reports(&self) -> usize {
+        self.reports
+    }
+
+    /// How many look at a job that a heartbeat did not extend.
+    pub(in crate::lifecycle) fn checks(&self) -> usize {
+        self.checks
+    }
+
+    /// Whether what is counted is what there is.
+    ///
+    /// # Errors
+    ///
+    /// What is not.
+    pub(in crate::lifecycle) fn check(&self) -> Result<(), String> {
+        let mut right = Self::default();
+        for (call, purpose) in &self.all {
+            right.insert(*call, purpose.clone());
+        }
+        if *self == right {
+            Ok(())
+        } else {
+            Err("the requests that are on their way are counted wrongly".to_owned())
+        }
+    }
+}

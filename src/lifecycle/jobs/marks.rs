@@ -1,0 +1,54 @@
+//! Which of the ledger's lists a job belongs to. It follows from the job alone, so that the lists can be checked.
+
+use crate::lifecycle::api::ids::{HolderId, Text};
+use crate::lifecycle::jobs::job::{Job, LookStep, Place, Report};
+use crate::lifecycle::jobs::stages::ReportStage;
+
+/// The lists of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// Who has it.
+    pub(super) holder: Option<HolderId>,
+    /// It waits in our buffer.
+    pub(super) is_waiting: bool,
+    /// The line that it waits in; none while it is to be looked at first.
+    pub(super) line: Option<Text>,
+    /// Its outcome can be sent.
+    pub(super) is_due: bool,
+    /// Its outcome could be sent but for a checkpoint that is on its way.
+    pub(super) awaits_checkpoint: bool,
+    /// It can be looked at before anything is done with it.
+    pub(super) is_to_look: bool,
+    /// Its reservation is not ours any more.
+    pub(super) is_lost: bool,
+    /// The same, and its handler has had its time to answer.
+    pub(super) is_overdue: bool,
+    /// It goes straight back.
+    pub(super) is_surplus: bool,
+}
+
+impl Marks {
+    pub(super) fn of(job: &Job) -> Self {
+        let is_waiting = job.place == Place::Waiting;
+        let report = match &job.place {
+            Place::Reporting(report) => Some(report),
+            Place::Waiting | Place::Held(_) => None,
+        };
+        // As long as an earlier outcome of the same job is on its way, a second one could only undo it.
+        let is_sendable = report.is_some_and(|report| report.step == ReportStage::Due) && job.again.is_none();
+        // A checkpoint is for the next attempt: that must not begin before it is saved. After an ACK there is none.
+        let awaits_checkpoint =
+            report.is_some_and(|report| !report.what.is_ack()) && job.news.checkpoint_call.is_some();
+        Self {
+            holder: job.holder(),
+            is_waiting,
+            line: (is_waiting && job.again.is_none()).then(|| job.delivery.subject.kind.clone()),
+            is_due: is_sendable && !awaits_checkpoint,
+            awaits_checkpoint: is_sendable && awaits_checkpoint,
+            is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),
+            is_lost: job.is_lost,
+            is_overdue: job.is_overdue,
+            is_surplus: report.is_some_and(|report: &Report| report.is_surplus),
+        }
+    }
+}
