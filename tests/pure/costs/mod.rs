@@ -178,7 +178,7 @@ fn a_drain_costs_the_same_for_each_job() {
         |crowd| {
             crowd.tell(Event::SignalArrived(Signal::TERM));
             crowd.answer_all();
-            for _ in 0..crowd.held.len().min(1000) {
+            for _ in 0..crowd.held.len().min(5000) {
                 crowd.ack_oldest();
                 crowd.answer_all();
             }
