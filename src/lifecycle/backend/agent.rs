@@ -10,15 +10,6 @@ use crate::lifecycle::backend::fetch_forms::FetchForms;
 use crate::lifecycle::backend::heartbeat_state::HeartbeatState;
 use crate::lifecycle::backend::retry_state::RetryState;
 
-/// The backend's store has shown itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct StoreSeen {
-    /// When the request went out that showed it: the store was there at that time or later.
-    pub(in crate::lifecycle) asked_at: Moment,
-    /// When it was answered.
-    pub(in crate::lifecycle) at: Moment,
-}
-
 /// What we know of the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::lifecycle) struct Agent {
@@ -46,8 +37,9 @@ pub(in crate::lifecycle) struct Agent {
     pub(super) registrations: RetryState,
     /// What the last heartbeat's reply asked for.
     last_directive: Option<Directive>,
-    /// When the backend last showed that its store is there: it took an outcome, brought jobs or extended a reservation.
-    store_seen: Option<StoreSeen>,
+    /// When the last request went out that showed that the backend's store is there: it took an outcome, brought jobs or extended a
+    /// reservation. The store was there at that time or later.
+    store_seen: Option<Moment>,
     /// When it last took an outcome.
     outcome_taken_at: Option<Moment>,
     /// When something was last brought forward.
@@ -248,13 +240,13 @@ impl Agent {
         mem::replace(&mut self.last_directive, directive) != directive
     }
 
-    /// Its store is there.
-    pub(in crate::lifecycle) fn showed_store(&mut self, seen: StoreSeen) {
-        self.store_seen = Some(seen);
+    /// Its store is there, as a request of that moment shows.
+    pub(in crate::lifecycle) fn showed_store(&mut self, asked_at: Moment) {
+        self.store_seen = self.store_seen.max(Some(asked_at));
     }
 
-    /// When it last showed that.
-    pub(in crate::lifecycle) fn store_seen(&self) -> Option<StoreSeen> {
+    /// When the last request went out that showed that.
+    pub(in crate::lifecycle) fn store_seen(&self) -> Option<Moment> {
         self.store_seen
     }
 

@@ -78,7 +78,7 @@ impl Lifecycle {
             Reply::Fetched(deliveries) => {
                 self.agent.fetches = RetryState::default();
                 if !deliveries.is_empty() {
-                    self.store_was_seen(asked_at, now);
+                    self.store_was_seen(asked_at);
                 }
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
                     self.notify(Notice::FetchForm(form));

@@ -42,15 +42,27 @@ const CANNOT_BE_TOLD: &str = "whether the backend has its outcome cannot be told
 impl Lifecycle {
     /// The backend's store is there: to a request of that moment another outcome was taken, jobs came, a reservation was
     /// extended. An answer that comes late tells of the time before the store went away.
-    pub(in crate::lifecycle) fn store_was_seen(&mut self, asked_at: Moment, now: Moment) {
-        self.agent.showed_store(StoreSeen { asked_at, at: now });
+    pub(in crate::lifecycle) fn store_was_seen(&mut self, asked_at: Moment) {
+        self.agent.showed_store(asked_at);
+    }
+
+    /// An outcome, or a look at its job, goes out. Of a job that was not found it is noted whether the store has shown itself since:
+    /// on a worker with much to do it does so again before this is answered.
+    pub(super) fn note_store(&mut self, claim: Claim, now: Moment) {
+        let seen = self.agent.store_seen();
+        let report = self.jobs.report_mut(claim);
+        if let Some(missing) = report.and_then(|report| report.missing.as_mut())
+            && seen.is_some_and(|seen| missing.since < seen)
+        {
+            missing.asked_again.get_or_insert(now);
+        }
     }
 
     /// The backend took an outcome; None: it is not known which of its requests brought that about.
     pub(super) fn outcome_was_taken(&mut self, asked_at: Option<Moment>, now: Moment) {
         self.agent.took_outcome(now);
         if let Some(asked_at) = asked_at {
-            self.store_was_seen(asked_at, now);
+            self.store_was_seen(asked_at);
         }
     }
 
@@ -62,7 +74,7 @@ impl Lifecycle {
         now: Moment,
     ) {
         if extended.is_some_and(|extended| !extended.is_empty()) {
-            self.store_was_seen(heartbeat.at, now);
+            self.store_was_seen(heartbeat.at);
         }
         let kept_for = match heartbeat.form {
             HeartbeatForm::Full | HeartbeatForm::Counted | HeartbeatForm::Bare => heartbeat.kept_for,
@@ -92,12 +104,15 @@ impl Lifecycle {
     pub(super) fn job_not_found(&mut self, claim: Claim, asked_at: Moment, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
         let until = self.reserved_until(job).min(now.after(MISSING_FOR_GOOD));
-        let seen = self.agent.store_seen();
         let Some(report) = self.jobs.report_mut(claim) else {
             return;
         };
-        let missing = *report.missing.get_or_insert(Missing { since: now, until });
-        let is_backed = seen.is_some_and(|seen| missing.since < seen.asked_at && seen.at < asked_at);
+        let missing = *report.missing.get_or_insert(Missing {
+            since: now,
+            until,
+            asked_again: None,
+        });
+        let is_backed = missing.asked_again.is_some_and(|again| again <= asked_at);
         if now >= missing.until || is_backed {
             return self.report_is_lost(claim);
         }
@@ -191,6 +206,7 @@ impl Lifecycle {
         let purpose = Purpose::LookBeforeRepeat(claim);
         let sent = self.call(call, purpose, self.options.request_timeout, now);
         self.jobs.step(claim, ReportStage::Looking(sent, now));
+        self.note_store(claim, now);
     }
 
     pub(in crate::lifecycle) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, now: Moment) {

@@ -148,6 +148,8 @@ pub struct Missing {
     pub since: Moment,
     /// From then on it is believed: the reservation is over, as it stood at that time.
     pub until: Moment,
+    /// What went out then or later was asked of a store that had shown itself since the first time.
+    pub asked_again: Option<Moment>,
 }
 
 /// Progress and checkpoints: at most one of each is on its way and one waits, the newest.

@@ -13,7 +13,7 @@ use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Held, Job, Place};
 use crate::lifecycle::jobs::reports::is_ours;
 use crate::lifecycle::machine::Lifecycle;
-use crate::lifecycle::worker::holders::Holder;
+use crate::lifecycle::worker::holder::Holder;
 
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;

@@ -108,6 +108,7 @@ impl Lifecycle {
         let sent = self.call(call, Purpose::Report(claim), self.options.request_timeout, now);
         self.jobs.step(claim, ReportStage::Sent(sent, now));
         self.jobs.report_mut(claim).into_iter().for_each(Report::goes_out);
+        self.note_store(claim, now);
         if self.shutdown.is_reporting() {
             self.timers.arm(Timer::Report(claim), now.after(REPORT_HANGS_AFTER));
         }

@@ -4,6 +4,7 @@ pub(super) mod blame;
 pub mod capacity;
 pub(super) mod capacity_news;
 pub(super) mod conversation;
+pub(super) mod holder;
 pub(super) mod holders;
 pub(super) mod offers;
 pub(super) mod supervise;
