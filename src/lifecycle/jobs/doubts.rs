@@ -155,10 +155,8 @@ impl Lifecycle {
     }
 
     fn tell_of_loss(&mut self, job: &Job, message: &str) {
-        if let Place::Reporting(Report {
-            listener: Some(listener),
-            ..
-        }) = job.place
+        if let Place::Reporting(report) = &job.place
+            && let Some(listener) = report.listener
         {
             self.refuse(listener, ErrorCode::Lost, message, Some(job.id().clone()));
         }

@@ -93,7 +93,7 @@ pub enum Place {
     /// With a worker.
     Held(Held),
     /// Decided; the backend has to be told.
-    Reporting(Report),
+    Reporting(Box<Report>),
 }
 
 /// A job that a worker has.

@@ -267,7 +267,7 @@ impl Ledger {
     /// Every report. The same holds.
     pub fn reports(&mut self) -> impl Iterator<Item = (Claim, &mut Report)> {
         self.jobs.iter_mut().filter_map(|(claim, job)| match &mut job.place {
-            Place::Reporting(report) => Some((*claim, report)),
+            Place::Reporting(report) => Some((*claim, &mut **report)),
             Place::Waiting | Place::Held(_) => None,
         })
     }

@@ -1,7 +1,7 @@
 //! Which of the ledger's lists a job belongs to. It follows from the job alone, so that the lists can be checked.
 
 use crate::lifecycle::api::ids::{HolderId, Text};
-use crate::lifecycle::jobs::job::{Job, LookStep, Place, Report};
+use crate::lifecycle::jobs::job::{Job, LookStep, Place};
 use crate::lifecycle::jobs::stages::ReportStage;
 
 /// The lists of one job.
@@ -48,7 +48,7 @@ impl Marks {
             is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),
             is_lost: job.is_lost,
             is_overdue: job.is_overdue,
-            is_surplus: report.is_some_and(|report: &Report| report.is_surplus),
+            is_surplus: report.is_some_and(|report| report.is_surplus),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Lifecycle {
             question: Question::Done,
             missing: None,
         };
-        self.place(claim, Place::Reporting(report));
+        self.place(claim, Place::Reporting(Box::new(report)));
     }
 
     /// Clears what only matters while a job waits or is held.
