@@ -159,6 +159,7 @@ impl Crowd {
                 | Effect::Close(..)
                 | Effect::Answer(..)
                 | Effect::Show(..)
+                | Effect::AbandonCall(_)
                 | Effect::DropClient(_)
                 | Effect::Notify(_)
                 | Effect::WriteTerminationLog(_)
