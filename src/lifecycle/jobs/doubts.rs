@@ -15,7 +15,6 @@ use crate::lifecycle::api::{
     Call, CancelReason, ErrorCode, Failure, FetchForm, HeartbeatForm, JobState, JobView, Moment, Notice, Outcome,
     Reply, Timer,
 };
-use crate::lifecycle::backend::agent::StoreSeen;
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::{Job, Missing, Place, Question, Report};
