@@ -35,7 +35,8 @@ pub struct Crowd {
     pub asked: VecDeque<(CallId, Call)>,
     /// What the machine was told of.
     pub events: usize,
-    pub acked: usize,
+    /// Outcomes that the backend was told.
+    pub told: usize,
     inbox: VecDeque<Event>,
     next_job: usize,
 }
@@ -62,7 +63,7 @@ impl Crowd {
             offered: 0,
             asked: VecDeque::new(),
             events: 0,
-            acked: 0,
+            told: 0,
             inbox: VecDeque::new(),
             next_job: 0,
         };
@@ -205,15 +206,11 @@ impl Crowd {
                 Reply::Fetched((0..count).map(|_| self.delivery()).collect())
             }
             Call::Manifest => Reply::Manifest(BackendTraits::default()),
-            Call::Ack { .. } => {
-                self.acked += 1;
+            Call::Report { .. } => {
+                self.told += 1;
                 Reply::Accepted
             }
-            Call::Fail { .. }
-            | Call::Requeue { .. }
-            | Call::Progress { .. }
-            | Call::Checkpoint { .. }
-            | Call::Deregister { .. } => Reply::Accepted,
+            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Reply::Accepted,
             Call::GetJob { .. } => Reply::Failed(Failure::Unsupported),
         }
     }

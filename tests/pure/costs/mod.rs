@@ -123,10 +123,10 @@ fn all_are_done_in_an_outage(jobs: usize) -> Crowd {
 #[test]
 fn the_end_of_an_outage_costs_the_same_for_each_outcome_that_it_held_up() {
     costs_the_same("an outcome after an outage", all_are_done_in_an_outage, |crowd| {
-        let before = crowd.acked;
+        let before = crowd.told;
         let jobs = crowd.machine.snapshot().reporting;
         crowd.weather = Weather::Fair;
-        crowd.until(|crowd| crowd.acked - before == jobs);
+        crowd.until(|crowd| crowd.told - before == jobs);
     });
 }
 
