@@ -73,8 +73,6 @@ pub struct WorkerLink {
     outbound: Outbound,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
-    /// It has told of an end, which comes behind all that was said before.
-    has_end: bool,
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
@@ -102,17 +100,15 @@ impl WorkerLink {
             max_frame,
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
-            has_end: false,
             last_bytes: None,
             is_reading_paused: false,
             is_watched_for_room: false,
         }
     }
 
-    /// The kernel says that there is something to read, perhaps the last.
-    pub fn is_readable(&mut self, has_end: bool) {
+    /// The kernel says that there is something to read.
+    pub fn is_readable(&mut self) {
         self.may_read = true;
-        self.has_end |= has_end;
     }
 
     /// Whether to read from it in this turn.
@@ -151,11 +147,7 @@ impl WorkerLink {
                     self.last_bytes = self.last_bytes.map(|last| last - count);
                     let frames = self.take_frames(buffer.get(..count).unwrap_or_default(), events);
                     budget.frames = budget.frames.saturating_sub(frames);
-                    // Less than there was room for is all that there was, and of what comes now the kernel tells anew.
-                    if count < room && !self.has_end && !self.is_ending() {
-                        self.may_read = false;
-                        return Link::Open;
-                    }
+                    // Less than there was room for is not all that there is: the kernel stops at a descriptor that somebody sends.
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

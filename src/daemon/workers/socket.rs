@@ -73,9 +73,8 @@ impl WorkerSocket {
     /// The kernel says that something happened on this connection.
     pub fn is_ready(&mut self, id: HolderId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
         if let Some(link) = self.links.get_mut(&id) {
-            let has_end = event.is_read_closed() || event.is_error();
-            if event.is_readable() || has_end {
-                link.is_readable(has_end);
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                link.is_readable();
             }
             if event.is_writable() {
                 link.flush(events);
