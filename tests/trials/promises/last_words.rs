@@ -51,6 +51,8 @@ impl Judge<'_> {
             // Whoever hears of the registration that late only takes it back.
             None if self.plan.occasion == Occasion::Start || !is_known_for_long => {}
             None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
+            // The very last one met a port that opened right after it.
+            Some(last) if self.port_opened_between(last, left) => {}
             Some(last) if !self.may_end_with(last, left) || !last.jobs.is_empty() => {
                 let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
                 verdict.extend(broken(PROMISE, how));
@@ -68,6 +70,12 @@ impl Judge<'_> {
             }
         }
         verdict
+    }
+
+    /// Whether the port was closed after this heartbeat, and opened just before the worker left.
+    fn port_opened_between(&self, last: &Event, left: f64) -> bool {
+        let mut events = self.story.events.iter();
+        events.any(|event| event.operation == "listening" && event.ms > arrived(last) && left - event.ms < NOISE)
     }
 
     /// The last heartbeat, where the worker left at that time.
