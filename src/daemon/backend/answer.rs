@@ -234,7 +234,9 @@ impl AnswerReader {
         let is_other_protocol = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         self.stage = match engine.proceed() {
             Some(RecvResponseResult::RecvBody(engine)) => Stage::Body(engine),
-            Some(RecvResponseResult::Redirect(engine)) => over(true, !engine.must_close_connection()),
+            Some(RecvResponseResult::Redirect(engine)) => {
+                over(true, !engine.must_close_connection() && !self.is_ambiguous)
+            }
             Some(RecvResponseResult::Cleanup(engine)) => over(
                 true,
                 !engine.must_close_connection() && !is_other_protocol && !self.is_ambiguous,

@@ -190,8 +190,12 @@ impl Backend {
         if has_names || has_token {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
         }
+        let mut overdue = Vec::new();
         while let Some(due) = self.deadlines.take_due(now) {
-            self.overdue(due, now);
+            match due {
+                Due::Step(id) => self.ready.push_back(id),
+                Due::GiveUp(_) | Due::Connect(_) | Due::Room => overdue.push(due),
+            }
         }
         for slot in self.kept.outdated(now) {
             self.slots.close(slot);
@@ -212,6 +216,10 @@ impl Backend {
             } else {
                 break;
             }
+        }
+        // After what has come: who was held up for longer than a request may take finds its answer all the same.
+        for due in overdue {
+            self.overdue(due, now);
         }
         if self.rooms.has_waiting_reports() {
             self.deadlines.arm_at_latest(Due::Room, now.after(SLOW_AFTER));
@@ -252,7 +260,17 @@ impl Backend {
         for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.slots.close(slot);
         }
-        self.answer(id, (Reply::Failed(Failure::Unanswered), Heard::default()));
+        let slots = &mut self.slots;
+        let mut has_no_connection = |pending: &Pending| match &pending.stage {
+            Stage::Exchanging(exchange) => slots.get(exchange.slot).is_none(),
+            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) => false,
+        };
+        let others = self.pending.iter().filter(|(_, pending)| has_no_connection(pending));
+        // Another request may just have got the connection.
+        let others: Vec<CallId> = others.map(|(other, _)| *other).chain([id]).collect();
+        for id in others {
+            self.answer(id, (Reply::Failed(Failure::Unanswered), Heard::default()));
+        }
     }
 
     fn overdue(&mut self, due: Due, now: Moment) {
@@ -309,7 +327,15 @@ impl Backend {
         let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
-        let is_refused = fault.is_refusal(&self.outcomes.settings().backend);
+        let has_served = match &pending.stage {
+            Stage::Exchanging(exchange) => self
+                .slots
+                .get(exchange.slot)
+                .is_some_and(|connection| connection.has_served),
+            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) => false,
+        };
+        // Whoever refuses a connection has taken nothing on it; who ends one that it has used may have.
+        let is_refused = !has_served && fault.is_refusal(&self.outcomes.settings().backend);
         let is_sent = pending.is_sent() && (!is_refused || pending.first_was_sent);
         let stage = match pending.stage {
             // It stays with those that wait, until it is answered.
@@ -318,15 +344,14 @@ impl Backend {
                 Stage::Ready
             }
         };
-        let mut is_new = true;
+        let is_new = !has_served;
         match std::mem::replace(&mut pending.stage, stage) {
             Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress => {}
             Stage::Dialing(dial) => dial.attempts().iter().for_each(|slot| self.slots.close(*slot)),
             Stage::Exchanging(exchange) => {
-                is_new = self
-                    .slots
-                    .get(exchange.slot)
-                    .is_none_or(|connection| !connection.has_served);
+                if let Some(connection) = self.slots.get(exchange.slot) {
+                    connection.reset_at_close();
+                }
                 self.slots.close(exchange.slot);
                 // What has come of an answer counts as far as it goes, unless nobody wants to know.
                 if !matches!(fault, Fault::Abandoned)

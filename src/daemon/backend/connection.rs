@@ -3,10 +3,12 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use mio::event::Event;
 use mio::net::TcpStream;
 use nix::errno::Errno;
+use socket2::SockRef;
 
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::tls_session::TlsSession;
@@ -93,6 +95,8 @@ pub(in crate::daemon) struct Connection {
     is_closing: bool,
     /// TLS has said goodbye.
     is_ended: bool,
+    /// What came behind the last good bytes is none of TLS.
+    broken: Option<Fault>,
 }
 
 impl Connection {
@@ -113,6 +117,7 @@ impl Connection {
             may_write: false,
             is_closing: false,
             is_ended: false,
+            broken: None,
         })
     }
 
@@ -238,6 +243,9 @@ impl Connection {
     /// # Errors
     /// The connection broke.
     pub(in crate::daemon) fn receive<'a>(&mut self, buffers: &'a mut Buffers) -> Result<Got<'a>, Fault> {
+        if let Some(fault) = self.broken.take() {
+            return Err(fault);
+        }
         if self.is_ended {
             return Ok(Got::End { is_clean: true });
         }
@@ -265,9 +273,22 @@ impl Connection {
         };
         buffers.plain.clear();
         buffers.plain.shrink_to(READ_BYTES);
-        self.is_ended = tls.receive(raw, &mut buffers.plain)?;
-        self.may_read |= self.is_ended;
+        match tls.receive(raw, &mut buffers.plain) {
+            Ok(is_ended) => self.is_ended = is_ended,
+            Err(fault) if buffers.plain.is_empty() => return Err(fault),
+            // What is good counts: a FETCH that breaks off is good for the jobs before that point.
+            Err(fault) => self.broken = Some(fault),
+        }
+        self.may_read |= self.is_ended || self.broken.is_some();
         Ok(Got::Bytes(&buffers.plain))
+    }
+
+    /// What was not taken by the other side yet shall not arrive: the kernel would go on delivering it for minutes after the
+    /// close, a FAIL perhaps to the next reservation of its job.
+    pub(in crate::daemon) fn reset_at_close(&self) {
+        if let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)) {
+            log::debug!("backend: a connection is closed in good order: {error}");
+        }
     }
 
     /// Gives back what a large request or answer needed.

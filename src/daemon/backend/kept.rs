@@ -75,7 +75,11 @@ impl KeptConnections {
             old_at,
             is_reserved,
         });
-        (self.kept.len() > MOST_KEPT).then(|| self.kept.remove(0).slot)
+        if self.kept.len() > MOST_KEPT {
+            self.oldest()
+        } else {
+            None
+        }
     }
 
     /// One for a request to this endpoint. What may not come twice gets none that the backend may just be closing.
@@ -113,9 +117,10 @@ impl KeptConnections {
         slots
     }
 
-    /// The one to close first where there is no room for others.
+    /// The one to close first where there is no room for others: that of the heartbeat last of all.
     pub(in crate::daemon) fn oldest(&mut self) -> Option<usize> {
-        (!self.kept.is_empty()).then(|| self.kept.remove(0).slot)
+        let index = self.kept.iter().position(|kept| !kept.is_reserved).unwrap_or(0);
+        (index < self.kept.len()).then(|| self.kept.remove(index).slot)
     }
 }
 
@@ -203,5 +208,13 @@ mod tests {
         assert_eq!(closed, [0, 1]);
         kept.forget(2);
         assert_eq!(kept.oldest(), Some(3));
+    }
+
+    #[test]
+    fn the_one_of_the_heartbeat_is_closed_last() {
+        let mut kept = KeptConnections::default();
+        kept.keep(1, used(0, None, Lane::Beat), at(0));
+        kept.keep(2, report(0), at(0));
+        assert_eq!([kept.oldest(), kept.oldest(), kept.oldest()], [Some(2), Some(1), None]);
     }
 }

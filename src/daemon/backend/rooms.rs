@@ -14,7 +14,7 @@ const FEWEST_WAITING_REPORTS: usize = 64;
 
 /// Most of register, heartbeat and deregister: further ones where the first one hangs. A new worker's register, an old
 /// one's deregister and a heartbeat may hang at the same time, and the last heartbeat waits for none of them.
-const MOST_BEATS: usize = 4;
+const MOST_BEATS: usize = 8;
 
 /// Most of progress, checkpoints and the manifest, and of those that wait: they can.
 const MOST_SIDE: usize = 4;

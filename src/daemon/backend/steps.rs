@@ -76,7 +76,12 @@ impl Backend {
     /// A kept connection on which the request may go.
     fn take_kept(&mut self, endpoint: Endpoint, now: Moment) -> Option<usize> {
         while let Some(slot) = self.kept.take(endpoint, now) {
-            if endpoint.may_come_twice() || self.is_still_quiet(slot) {
+            let is_quiet = if endpoint.may_come_twice() {
+                self.is_quiet(slot)
+            } else {
+                self.is_still_quiet(slot)
+            };
+            if is_quiet {
                 return Some(slot);
             }
             self.slots.close(slot);
@@ -232,6 +237,11 @@ impl Backend {
             return;
         };
         connection.owner = Some(id);
+        // Its file may have become empty meanwhile: nothing goes out without a token where there shall be one.
+        if !self.token.is_there() {
+            self.slots.close(slot);
+            return self.fail_without_token(id);
+        }
         let settings = self.outcomes.settings();
         let request = request::request(&pending.call, &settings.identity);
         let bytes = self.writer.write(&request, self.token.newest());
@@ -305,13 +315,15 @@ impl Backend {
         if let Some(surplus) = self.kept.keep(slot, used, turn.now) {
             self.slots.close(surplus);
         }
-        let next = self.dialing.iter().find_map(|id| {
-            let endpoint = self.pending.get(id)?.call.endpoint();
-            Some((*id, self.kept.take(endpoint, turn.now)?))
-        });
-        if let Some((id, slot)) = next {
-            self.close_attempts(id);
-            self.begin(id, slot, turn);
+        let dialing = self
+            .dialing
+            .iter()
+            .filter_map(|id| Some((*id, self.pending.get(id)?.call.endpoint())));
+        for (id, endpoint) in dialing.collect::<Vec<_>>() {
+            if let Some(slot) = self.take_kept(endpoint, turn.now) {
+                self.close_attempts(id);
+                return self.begin(id, slot, turn);
+            }
         }
     }
 

@@ -90,6 +90,11 @@ impl TokenReader {
         self.newest.as_ref()?.as_ref().ok()?.as_ref()
     }
 
+    /// Whether there is one now, or none is needed.
+    pub(in crate::daemon) fn is_there(&self) -> bool {
+        matches!(self.newest, Some(Ok(_)))
+    }
+
     /// Whether a request can have it.
     pub(in crate::daemon) fn state(&mut self, now: Moment) -> TokenState {
         let is_fresh = self.asked_at.is_none() && self.asked >= self.needed && self.read_at.elapsed(now) < FRESH_LIMIT;

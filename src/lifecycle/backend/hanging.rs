@@ -220,6 +220,7 @@ impl Lifecycle {
         let firsts = self.calls.general().filter(is_heartbeat).map(|(call, _)| call);
         let open: Vec<CallId> = firsts.flat_map(|first| self.hedges.siblings.open(first)).collect();
         for call in open {
+            self.hedges.done_about(call);
             self.order(Effect::AbandonCall(call));
         }
     }

@@ -285,8 +285,8 @@ impl Lifecycle {
         }
     }
 
-    /// Sends an ACK again beside one that hangs, or looks again when it may be said to hang. Only an ACK may be
-    /// repeated like that.
+    /// Sends an ACK again beside one that hangs, or comes back when it may be said to hang. Only an ACK may be repeated like
+    /// that: of a FAIL that hangs the connection is closed, see `look_for_hanging`.
     fn hedge_at_the_end(&mut self, claim: Claim, call: CallId, sent_at: Moment, now: Moment) {
         let is_ack = |report: &mut Report| report.what.is_ack();
         if !self.jobs.report_mut(claim).is_some_and(is_ack) || self.hedges.siblings.sent(call) >= MOST_ACKS_AT_ONCE {

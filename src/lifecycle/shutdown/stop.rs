@@ -189,6 +189,8 @@ impl Lifecycle {
         }
         self.hurry_reports(now);
         self.hurry_looks(now);
+        // What hangs since before has less time from now on.
+        self.look_for_hanging(now);
     }
 
     /// Nobody waits any longer for processes that got SIGKILL; what is said of them is what is known.
