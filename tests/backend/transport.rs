@@ -3,6 +3,7 @@
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -139,6 +140,24 @@ fn an_abandoned_request_is_answered_once_as_it_is_true_and_its_connection_closed
     assert!(matches!(rig.ask(beat()), Reply::HeartbeatOk { .. }));
     assert!(rig.answers.try_recv().is_err(), "each is answered once");
     assert_eq!(server.asked().len(), 2, "what waited was never sent");
+}
+
+#[test]
+fn the_connection_of_a_request_that_is_given_up_is_reset_so_that_nothing_arrives_later() {
+    let (told, ends) = mpsc::channel();
+    let server = RawServer::start(move |stream, _| {
+        let end = io::copy(stream, &mut io::sink());
+        told.send(end.map_err(|error| error.kind())).map_err(io::Error::other)?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    });
+    let mut rig = Rig::new(settings(&server.url()));
+    let id = rig.send(fetch(1), PATIENCE);
+    assert!(wait::wait_until(PATIENCE, || server.asked().len() == 1));
+    rig.abandon(id);
+    assert_eq!(
+        ends.recv_timeout(PATIENCE).unwrap(),
+        Err(io::ErrorKind::ConnectionReset)
+    );
 }
 
 #[test]
