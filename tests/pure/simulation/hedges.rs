@@ -27,18 +27,15 @@ impl Talk {
         Ok(())
     }
 
-    /// It does, beside the oldest that is the same and went out once.
+    /// It does, beside the oldest that is the same and went out once; at the end also beside one whose first is answered badly.
     pub fn hedged(&mut self, id: CallId, call: &Call, give_up: Duration, state: WorkerState, now: Duration) -> Kept {
         let is_end = state == WorkerState::Terminate;
         let is_alone = |first: CallId| self.calls.values().all(|pending| pending.first != Some(first));
         let is_same = |(first, pending): &(&CallId, &Pending)| {
-            pending.call == *call && pending.first.is_none() && (is_end || is_alone(**first))
+            pending.call == *call && (is_end || pending.first.is_none() && is_alone(**first))
         };
-        let first = self
-            .calls
-            .iter()
-            .find(is_same)
-            .map(|(first, pending)| (*first, pending.clone()));
+        let found = self.calls.iter().find(is_same);
+        let first = found.map(|(id, pending)| (pending.first.unwrap_or(*id), pending.clone()));
         let Some((first, pending)) = first else {
             promise!("only what is on its way goes out twice", false, "{call:?}");
             return Ok(());
