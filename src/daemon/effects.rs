@@ -33,6 +33,8 @@ impl EventLoop {
                     let registry = self.poll.registry();
                     self.workers.tell(connection, &word, registry, &mut self.inbox);
                 }
+                // Nobody who is let in here asks for jobs.
+                Effect::AnswerPull { holder, pull, .. } => debug!("holder {holder}: pull {pull} has no reader"),
                 Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => {

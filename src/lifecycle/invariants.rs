@@ -5,6 +5,7 @@ use crate::lifecycle::api::{Phase, Timer};
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::worker::holder::Holder;
 
 /// Most jobs and holders with which debug builds look after each event. It takes a walk: with thousands of them a debug build would
 /// do nothing else, and what goes wrong with thousands goes wrong with a few.
@@ -32,6 +33,7 @@ impl Lifecycle {
         self.holders.check(&self.jobs)?;
         self.calls.check()?;
         self.check_holders()?;
+        self.check_pulls()?;
         self.check_reports()?;
         self.check_deadlines()?;
         self.check_credit()
@@ -41,6 +43,26 @@ impl Lifecycle {
     fn check_holders(&self) -> Result<(), String> {
         let stranger = self.jobs.holders().find(|id| self.holders.get(*id).is_none());
         stranger.map_or(Ok(()), |id| Err(format!("holder {id} has jobs and is not there")))
+    }
+
+    /// Whoever wants jobs is there and is answered in time; and nothing waits that somebody wants.
+    fn check_pulls(&self) -> Result<(), String> {
+        self.pulls.check()?;
+        if !self.is_taking_jobs() && !self.pulls.is_empty() {
+            return Err("somebody is kept waiting for jobs outside running".to_owned());
+        }
+        for (id, pull) in self.pulls.iter() {
+            let is_there = self.holders.get(pull.holder).is_some_and(Holder::is_there);
+            let is_due = self.timers.deadline_of(Timer::Pull(id)).is_some();
+            let wanted = self.jobs.waiting().oldest_from(pull.queues.as_deref());
+            if !is_there || !is_due || pull.left == 0 || wanted.is_some() {
+                return Err(format!(
+                    "pull {id} is not served: {is_there} {is_due} {} {wanted:?}",
+                    pull.left
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// An outcome that is on its way has a request that is.
@@ -91,6 +113,7 @@ impl Lifecycle {
             Timer::Stalled(holder) => self.holders.hears(holder),
             Timer::HungUp(process) | Timer::KillProcess(process) => self.holders.process(process).is_some(),
             Timer::Client(client) => self.operators.knows(client),
+            Timer::Pull(pull) => self.pulls.get(pull).is_some(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Call(_)
             | Timer::Hanging

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `jobs` | `dispatch` | which job goes to which holder |
 //! | | `moves` | a job changes hands, and the credit of its holders with it |
+//! | | `pulled` | jobs for those who ask for them, and what becomes of jobs that nobody has asked for |
 //! | | `unhandled` | what becomes of jobs whose type nobody takes |
 //! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
 //! | | `reports` | outcomes on their way to the backend |
@@ -60,6 +61,7 @@ use crate::lifecycle::view::health_state::HealthState;
 use crate::lifecycle::view::operator_state::Operators;
 use crate::lifecycle::worker::capacity::Capacity;
 use crate::lifecycle::worker::holders::Holders;
+use crate::lifecycle::worker::pulls::Pulls;
 use crate::lifecycle::worker::supervision::Supervision;
 
 /// How long after its `give_up` a request that was not answered counts as unanswered: the shell should have said so.
@@ -74,6 +76,7 @@ pub struct Lifecycle {
     pub(super) effects: VecDeque<Effect>,
     pub(super) jobs: Ledger,
     pub(super) holders: Holders,
+    pub(super) pulls: Pulls,
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
@@ -98,6 +101,7 @@ impl Lifecycle {
             effects: VecDeque::new(),
             jobs: Ledger::default(),
             holders: Holders::default(),
+            pulls: Pulls::default(),
             capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
@@ -232,6 +236,7 @@ impl Lifecycle {
             Timer::Outage => self.outage_goes_on(now),
             Timer::Heartbeat => self.heartbeat_now(now),
             Timer::Register => self.register(now),
+            Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
             Timer::StartAnyway | Timer::Fetch | Timer::FetchAgain => {}
@@ -244,6 +249,7 @@ impl Lifecycle {
         while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
+            self.end_pulls();
             self.return_surplus(now);
             self.look_at_redelivered(now);
             self.hand_over(now);

@@ -270,6 +270,7 @@ fn worst() -> Metrics {
         &|| Call::Fetch {
             worker: worker(),
             count: 1,
+            queues: None,
             visibility: Duration::from_secs(120),
             form: crate::lifecycle::api::FetchForm::Full,
         },

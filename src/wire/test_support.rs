@@ -70,6 +70,7 @@ pub(super) fn fetch(count: u32) -> Call {
     Call::Fetch {
         worker: worker(),
         count,
+        queues: None,
         visibility: Duration::from_secs(120),
         form: FetchForm::Full,
     }

@@ -273,6 +273,7 @@ pub fn fetch(count: u32) -> Call {
     Call::Fetch {
         worker: worker(),
         count,
+        queues: None,
         visibility: Duration::from_secs(120),
         form: FetchForm::Full,
     }

@@ -385,6 +385,7 @@ impl Player {
                 | Effect::Close(..)
                 | Effect::Answer(..)
                 | Effect::Show(..)
+                | Effect::AnswerPull { .. }
                 | Effect::DropClient(_)
                 | Effect::Notify(_)
                 | Effect::WriteTerminationLog(_) => {}
@@ -427,6 +428,7 @@ impl Player {
             | Effect::Answer(..)
             | Effect::Show(..)
             | Effect::AbandonCall(_)
+            | Effect::AnswerPull { .. }
             | Effect::DropClient(_)
             | Effect::Exit(_) => true,
         }

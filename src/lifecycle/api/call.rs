@@ -29,6 +29,8 @@ pub enum Call {
         worker: WorkerId,
         /// Most jobs to bring, at least 1.
         count: u32,
+        /// From these queues; none: from those that are configured.
+        queues: Option<Vec<Text>>,
         /// How long they shall be reserved, from now.
         visibility: Duration,
         form: FetchForm,

@@ -3,8 +3,8 @@
 use crate::lifecycle::api::answer::{OperatorAnswer, ShownToOperator};
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::end_report::EndReport;
-use crate::lifecycle::api::frames::ToWorker;
-use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId};
+use crate::lifecycle::api::frames::{GivenJob, ToWorker};
+use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId, PullId};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
 use crate::signal::Signal;
@@ -27,6 +27,16 @@ pub enum Effect {
     KillEverything,
     /// Tell a holder this, without waiting.
     Tell(HolderId, ToWorker),
+    /// Answer this request of a holder for jobs, with these; none: there are none for it now. Each is answered once, unless the holder
+    /// is gone before.
+    AnswerPull {
+        /// Who asked.
+        holder: HolderId,
+        /// Which request.
+        pull: PullId,
+        /// The jobs, which it holds from now on.
+        jobs: Vec<GivenJob>,
+    },
     /// The process at the other end is gone: read what it left, then `HungUp`.
     ReadToEnd(HolderId),
     /// Let this holder go, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or

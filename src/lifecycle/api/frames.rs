@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{JobId, Text, WorkerId};
+use crate::lifecycle::api::ids::{JobId, PullId, Text, WorkerId};
 use crate::lifecycle::api::job::JobError;
 use crate::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
 
@@ -11,6 +11,9 @@ use crate::lifecycle::api::words::{About, CancelReason, Reason, WorkerState};
 pub enum FromWorker {
     /// It takes jobs, on these conditions.
     Ready(Ready),
+    /// It wants jobs, and waits for the answer: pulled credit. It is answered once, with jobs or with none, and what is left of it
+    /// lapses with the answer.
+    Wants(Wants),
     Ack {
         job: JobId,
         /// Its result, as JSON.
@@ -64,6 +67,28 @@ pub struct Ready {
     pub ping: bool,
     /// Name and version of the client library, for the log.
     pub client: Option<Text>,
+}
+
+/// A request of a holder for jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Wants {
+    /// Its number.
+    pub pull: PullId,
+    /// Most jobs.
+    pub count: u32,
+    /// From these queues; none: from those that are configured.
+    pub queues: Option<Vec<Text>>,
+    /// It is answered within this time, with none if there are none; and sooner where that would be long.
+    pub within: Duration,
+}
+
+/// A job as it is given to a holder that asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GivenJob {
+    /// The envelope.
+    pub envelope: Text,
+    /// Where an earlier attempt wants this one to go on.
+    pub checkpoint: Option<Text>,
 }
 
 /// How far a job is.

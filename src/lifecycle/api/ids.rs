@@ -23,6 +23,8 @@ macro_rules! numbers {
 numbers! {
     /// Whoever gets jobs and answers them: a connection to the worker socket. Never used again after it is gone.
     HolderId(u64);
+    /// One request of a holder for jobs, later ones with larger numbers. Never used again.
+    PullId(u64);
     /// One request to the backend.
     CallId(u64);
     /// One connection to the control socket; never used again after it was closed.

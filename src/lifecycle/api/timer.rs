@@ -1,6 +1,6 @@
 //! What can become due, each with the question that it answers.
 
-use crate::lifecycle::api::ids::{CallId, Claim, ClientId, HolderId, ProcessId};
+use crate::lifecycle::api::ids::{CallId, Claim, ClientId, HolderId, ProcessId, PullId};
 
 /// What can become due. The one that comes first here goes first when two are due at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +75,8 @@ pub enum Timer {
     Fetch,
     /// When is a FETCH that failed tried again?
     FetchAgain,
+    /// When is a holder that wants jobs told that there are none?
+    Pull(PullId),
     /// When has a program on the control socket had its time to ask, or to wait?
     Client(ClientId),
 }

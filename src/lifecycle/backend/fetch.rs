@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Call, Failure, FetchForm, Moment, Notice, Phase, Reply, Timer, WorkerId};
+use crate::lifecycle::api::{Call, Failure, FetchForm, Moment, Notice, Phase, Reply, Text, Timer, WorkerId};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::retry_state::{RetryState, asked_for, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::jobs::job::LookStep;
@@ -15,6 +15,9 @@ const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Within this time after an outage what it held up is tried again.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
+
+/// Most queues that a FETCH for pulls names.
+const MOST_QUEUES: usize = 64;
 
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
@@ -36,6 +39,7 @@ impl Lifecycle {
             let call = Call::Fetch {
                 worker,
                 count,
+                queues: self.queues_to_ask_for(),
                 visibility: self.options.visibility_timeout,
                 form: self.agent.fetch_forms.next(),
             };
@@ -49,7 +53,20 @@ impl Lifecycle {
             return 0;
         }
         let room = self.most_active().saturating_sub(self.jobs.reserved());
-        room.min(self.holders.free().saturating_sub(self.jobs.waiting().len()))
+        room.min(self.pushed_credit() + self.pulls.wanted())
+    }
+
+    /// Jobs that holders are ready for which did not ask for each.
+    fn pushed_credit(&self) -> usize {
+        self.holders.free().saturating_sub(self.jobs.waiting().len())
+    }
+
+    /// A FETCH that is made for pulls alone asks for their queues.
+    fn queues_to_ask_for(&self) -> Option<Vec<Text>> {
+        if self.pushed_credit() > 0 {
+            return None;
+        }
+        self.pulls.queues(MOST_QUEUES)
     }
 
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {

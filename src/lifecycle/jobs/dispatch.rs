@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
 use crate::lifecycle::api::{
-    CancelReason, Delivery, Effect, EndCause, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES, Moment, Notice,
-    Outcome, Phase, Timer, ToWorker,
+    CancelReason, Delivery, Effect, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES,
+    Moment, Notice, Outcome, Phase, Timer, ToWorker,
 };
 use crate::lifecycle::jobs::job::{Handover, Held, Place};
 use crate::lifecycle::machine::Lifecycle;
@@ -103,7 +103,12 @@ impl Lifecycle {
     /// Gives back what nobody can be given: outside running everything that waits, else what is more than all
     /// holders together take.
     pub(in crate::lifecycle) fn return_surplus(&mut self, now: Moment) {
-        let keep = if self.is_taking_jobs() { self.holders.free() } else { 0 };
+        let keep = match (self.is_taking_jobs(), self.holders.pull()) {
+            (false, _) => 0,
+            (true, false) => self.holders.free(),
+            // Somebody may ask for them; see `unasked`.
+            (true, true) => usize::MAX,
+        };
         let waiting = self.jobs.waiting();
         for claim in waiting.newest(waiting.len().saturating_sub(keep)) {
             self.requeue(claim, "not started: no worker can take it now", now);
@@ -120,6 +125,7 @@ impl Lifecycle {
         if are_new_offers {
             self.jobs.waiting_mut().all_are_fresh();
         }
+        self.give_to_pulls(now);
         let untaken = self.ask_who_takes(now);
         while let Some((claim, holder)) = self.next_to_give() {
             self.give(claim, holder, now);
@@ -165,26 +171,42 @@ impl Lifecycle {
     }
 
     fn give(&mut self, claim: Claim, holder: HolderId, now: Moment) {
-        let Some(job) = self.jobs.get_mut(claim) else { return };
+        let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, now) else {
+            return;
+        };
+        self.holders.serve(holder);
+        self.order(Effect::Tell(holder, ToWorker::Job { envelope, checkpoint }));
+        self.tell_of_handover(claim, holder);
+        self.outbound(holder, true, now);
+    }
+
+    /// From here on the holder has the job: what it is given of it.
+    pub(super) fn hand_to(&mut self, claim: Claim, holder: HolderId, now: Moment) -> Option<GivenJob> {
+        let job = self.jobs.get_mut(claim)?;
         let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
         let checkpoint = job.delivery.checkpoint.take();
         job.handover = Some(Handover {
             at: now,
             is_measured: false,
         });
-        let (subject, timeout) = (job.subject(), job.delivery.timeout);
+        let timeout = job.delivery.timeout;
         let held = Held {
             holder,
             cancelled: None,
             is_told_of_shutdown: false,
         };
         self.place(claim, Place::Held(held));
-        self.holders.serve(holder);
-        self.order(Effect::Tell(holder, ToWorker::Job { envelope, checkpoint }));
-        self.notify(Notice::HandedOver(subject, holder));
-        self.outbound(holder, true, now);
+        self.timers.cancel(Timer::NoHandler(claim));
         if let Some(timeout) = timeout {
             self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
+        }
+        Some(GivenJob { envelope, checkpoint })
+    }
+
+    pub(super) fn tell_of_handover(&mut self, claim: Claim, holder: HolderId) {
+        if let Some(job) = self.jobs.get(claim) {
+            let subject = job.subject();
+            self.notify(Notice::HandedOver(subject, holder));
         }
     }
 

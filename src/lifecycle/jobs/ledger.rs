@@ -191,7 +191,7 @@ impl Ledger {
 
     fn list(&mut self, claim: Claim, marks: &Marks) {
         if marks.is_waiting {
-            self.waiting.enters(claim, marks.line.as_ref());
+            self.waiting.enters(claim, marks.line.as_deref());
         }
         if let Some(holder) = marks.holder {
             self.with_holders += 1;
@@ -215,7 +215,7 @@ impl Ledger {
 
     fn unlist(&mut self, claim: Claim, marks: &Marks) {
         if marks.is_waiting {
-            self.waiting.leaves(claim, marks.line.as_ref());
+            self.waiting.leaves(claim, marks.line.as_deref());
         }
         if let Some(holder) = marks.holder {
             self.with_holders -= 1;

@@ -1,6 +1,9 @@
 //! Which of the ledger's lists a job belongs to. It follows from the job alone, so that the lists can be checked.
 
-use crate::lifecycle::api::ids::{HolderId, Text};
+use std::sync::Arc;
+
+use crate::lifecycle::api::Subject;
+use crate::lifecycle::api::ids::HolderId;
 use crate::lifecycle::jobs::job::{Job, LookStep, Place};
 use crate::lifecycle::jobs::stages::ReportStage;
 
@@ -11,8 +14,8 @@ pub(super) struct Marks {
     pub(super) holder: Option<HolderId>,
     /// It waits in our buffer.
     pub(super) is_waiting: bool,
-    /// The line that it waits in; none while it is to be looked at first.
-    pub(super) line: Option<Text>,
+    /// What says in which lines it waits; none while it is to be looked at first.
+    pub(super) line: Option<Arc<Subject>>,
     /// Its outcome can be sent.
     pub(super) is_due: bool,
     /// Its outcome could be sent but for a checkpoint that is on its way.
@@ -42,7 +45,7 @@ impl Marks {
         Self {
             holder: job.holder(),
             is_waiting,
-            line: (is_waiting && job.again.is_none()).then(|| job.delivery.subject.kind.clone()),
+            line: (is_waiting && job.again.is_none()).then(|| job.subject()),
             is_due: is_sendable && !awaits_checkpoint,
             awaits_checkpoint: is_sendable && awaits_checkpoint,
             is_to_look: job.again.as_ref().is_some_and(|again| again.step == LookStep::Due),

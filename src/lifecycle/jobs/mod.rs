@@ -9,6 +9,7 @@ pub(super) mod losses;
 mod marks;
 mod moves;
 pub(super) mod progress;
+pub(super) mod pulled;
 pub(super) mod redelivery;
 pub(super) mod reports;
 pub mod stages;

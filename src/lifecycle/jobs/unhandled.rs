@@ -11,6 +11,9 @@ impl Lifecycle {
     /// all that nobody takes is failed instead. The others wait until `worker.type_wait` after they were found to be without a
     /// taker, which is their delivery or the end of the last holder that took them.
     pub(super) fn nobody_takes(&mut self, news: &[Claim], now: Moment) {
+        if self.holders.pull() {
+            return self.nobody_asked(news, now);
+        }
         let newest = self.jobs.waiting().untaken().last().copied();
         let given_up = newest.filter(|_| self.holds_last_credit());
         for claim in news.iter().copied().filter(|claim| given_up != Some(*claim)) {
@@ -62,7 +65,9 @@ impl Lifecycle {
 
     /// Its time is over.
     pub(in crate::lifecycle) fn no_handler(&mut self, claim: Claim, now: Moment) {
-        if self.is_unhandled(claim) {
+        if self.is_unhandled(claim) && self.holders.pull() {
+            self.give_back_unasked(claim, now);
+        } else if self.is_unhandled(claim) {
             self.fail_for_type(claim, now);
         }
     }

@@ -1,8 +1,9 @@
-//! The jobs in our buffer, in lines by their type: who looks for the next job of a holder looks at the heads of the lines that it
-//! takes, however many jobs wait.
+//! The jobs in our buffer, in lines by their type and by their queue: who looks for the next job of a holder looks at the heads of the
+//! lines that it takes, however many jobs wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::lifecycle::api::Subject;
 use crate::lifecycle::api::ids::{Claim, Text};
 
 /// All of them.
@@ -12,7 +13,9 @@ pub struct Waiting {
     /// Those that can be given to somebody; the others are looked at first.
     in_line: BTreeSet<Claim>,
     /// The same by type.
-    lines: BTreeMap<Text, BTreeSet<Claim>>,
+    by_type: BTreeMap<Text, BTreeSet<Claim>>,
+    /// The same by queue.
+    by_queue: BTreeMap<Text, BTreeSet<Claim>>,
     /// Those that stand in a line since a moment ago: whether anybody takes them was not asked yet.
     fresh: BTreeSet<Claim>,
     /// Those that no holder takes.
@@ -20,29 +23,26 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// A job is in the buffer; with its type it stands in line.
-    pub(super) fn enters(&mut self, claim: Claim, kind: Option<&Text>) {
+    /// A job is in the buffer; where it is known of what kind it is, it stands in line.
+    pub(super) fn enters(&mut self, claim: Claim, job: Option<&Subject>) {
         self.all.insert(claim);
-        if let Some(kind) = kind {
+        if let Some(job) = job {
             self.in_line.insert(claim);
             self.fresh.insert(claim);
-            self.lines.entry(kind.clone()).or_default().insert(claim);
+            self.by_type.entry(job.kind.clone()).or_default().insert(claim);
+            self.by_queue.entry(job.queue.clone()).or_default().insert(claim);
         }
     }
 
-    /// It is not any more, or not with that type.
-    pub(super) fn leaves(&mut self, claim: Claim, kind: Option<&Text>) {
+    /// It is not any more, or not in that line.
+    pub(super) fn leaves(&mut self, claim: Claim, job: Option<&Subject>) {
         self.all.remove(&claim);
         self.fresh.remove(&claim);
         self.untaken.remove(&claim);
-        if let Some(kind) = kind {
+        if let Some(job) = job {
             self.in_line.remove(&claim);
-            if let Some(line) = self.lines.get_mut(kind) {
-                line.remove(&claim);
-                if line.is_empty() {
-                    self.lines.remove(kind);
-                }
-            }
+            leave_line(&mut self.by_type, &job.kind, claim);
+            leave_line(&mut self.by_queue, &job.queue, claim);
         }
     }
 
@@ -66,6 +66,12 @@ impl Waiting {
         }
     }
 
+    /// The same, to look at.
+    #[must_use]
+    pub fn fresh(&self) -> &BTreeSet<Claim> {
+        &self.fresh
+    }
+
     /// Those that no holder takes.
     #[must_use]
     pub fn untaken(&self) -> &BTreeSet<Claim> {
@@ -75,10 +81,25 @@ impl Waiting {
     /// The oldest job of one of these types, or of any, that fits.
     #[must_use]
     pub fn oldest(&self, types: Option<&[Text]>, fits: impl Fn(Claim) -> bool) -> Option<Claim> {
+        self.first_of(&self.by_type, types, fits)
+    }
+
+    /// The oldest job of one of these queues, or of any.
+    #[must_use]
+    pub fn oldest_from(&self, queues: Option<&[Text]>) -> Option<Claim> {
+        self.first_of(&self.by_queue, queues, |_| true)
+    }
+
+    fn first_of(
+        &self,
+        lines: &BTreeMap<Text, BTreeSet<Claim>>,
+        names: Option<&[Text]>,
+        fits: impl Fn(Claim) -> bool,
+    ) -> Option<Claim> {
         let first = |line: &BTreeSet<Claim>| line.iter().copied().find(|claim| fits(*claim));
-        match types {
+        match names {
             None => first(&self.in_line),
-            Some(types) => types.iter().filter_map(|kind| first(self.lines.get(kind)?)).min(),
+            Some(names) => names.iter().filter_map(|name| first(lines.get(name)?)).min(),
         }
     }
 
@@ -113,13 +134,25 @@ impl Waiting {
         let of_those = [&self.fresh, &self.untaken];
         self.all == other.all
             && self.in_line == other.in_line
-            && self.lines == other.lines
+            && self.by_type == other.by_type
+            && self.by_queue == other.by_queue
             && of_those.iter().all(|some| some.is_subset(&self.in_line))
+    }
+}
+
+fn leave_line(lines: &mut BTreeMap<Text, BTreeSet<Claim>>, name: &Text, claim: Claim) {
+    if let Some(line) = lines.get_mut(name) {
+        line.remove(&claim);
+        if line.is_empty() {
+            lines.remove(name);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::lifecycle::api::ids::JobId;
+
     use super::*;
 
     fn any(_: Claim) -> bool {
@@ -130,11 +163,23 @@ mod tests {
         name.into()
     }
 
+    /// A job of this type, from a queue of the same name in capitals.
+    fn job(name: &str) -> Subject {
+        Subject {
+            id: JobId("1".into()),
+            kind: kind(name),
+            queue: name.to_uppercase().into(),
+            attempt: None,
+            max_attempts: None,
+            trace: None,
+        }
+    }
+
     /// Claims 1 and 3 are of type a, 2 is of type b, 4 is to be looked at first.
     fn four() -> Waiting {
         let mut waiting = Waiting::default();
         for (claim, name) in [(1, "a"), (2, "b"), (3, "a")] {
-            waiting.enters(Claim(claim), Some(&kind(name)));
+            waiting.enters(Claim(claim), Some(&job(name)));
         }
         waiting.enters(Claim(4), None);
         waiting
@@ -147,10 +192,12 @@ mod tests {
         assert_eq!(waiting.oldest(Some(&[kind("b"), kind("a")]), any), Some(Claim(1)));
         assert_eq!(waiting.oldest(Some(&[kind("c"), kind("b")]), any), Some(Claim(2)));
         assert_eq!(waiting.oldest(None, |claim| claim.0 > 2), Some(Claim(3)));
-        waiting.leaves(Claim(1), Some(&kind("a")));
+        waiting.leaves(Claim(1), Some(&job("a")));
         assert_eq!(waiting.oldest(Some(&[kind("a")]), any), Some(Claim(3)));
-        waiting.leaves(Claim(3), Some(&kind("a")));
+        waiting.leaves(Claim(3), Some(&job("a")));
         assert_eq!(waiting.oldest(Some(&[kind("a")]), any), None);
+        assert_eq!(waiting.oldest_from(Some(&[kind("A"), kind("B")])), Some(Claim(2)));
+        assert_eq!(waiting.oldest_from(None), Some(Claim(2)));
     }
 
     #[test]

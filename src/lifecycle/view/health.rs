@@ -46,7 +46,7 @@ impl Lifecycle {
             Some(Unhealthy::WorkerNotRunning)
         } else if self.holders.ready() == 0 {
             Some(Unhealthy::WorkerNotReady)
-        } else if self.holders.concurrency() == 0 {
+        } else if self.holders.concurrency() == 0 && !self.holders.pull() {
             Some(Unhealthy::WorkerPaused)
         } else {
             None

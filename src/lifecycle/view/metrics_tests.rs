@@ -191,6 +191,7 @@ fn requests_are_counted_by_endpoint_and_status_and_each_answer_once() {
     let fetch = || Call::Fetch {
         worker: worker(),
         count: 1,
+        queues: None,
         visibility: Duration::from_secs(120),
         form: crate::lifecycle::api::FetchForm::Full,
     };

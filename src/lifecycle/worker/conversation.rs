@@ -85,6 +85,7 @@ impl Lifecycle {
                 }
             }
             FromWorker::Pong { .. } => {}
+            FromWorker::Wants(wants) => self.wants(id, wants, now),
             FromWorker::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
         }
         self.expect_life(id, now);
@@ -171,6 +172,7 @@ impl Lifecycle {
         {
             let (was_ready, process) = (holder.takes_jobs(), holder.process);
             self.holders.change(id, |holder| holder.is_given_up = true);
+            self.forget_pulls(id);
             self.order(Effect::Close(id, why));
             if was_ready {
                 self.capacity_is_lost(id, process, now);
@@ -261,6 +263,7 @@ impl Lifecycle {
         let Some(holder) = self.holders.get(id) else { return };
         let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
         self.holders.change(id, |holder| holder.is_closed = true);
+        self.forget_pulls(id);
         if was_ready {
             self.capacity_is_lost(id, process, now);
         }
@@ -318,6 +321,7 @@ impl Lifecycle {
         let ready: Vec<HolderId> = ready.map(|(holder, _)| holder).collect();
         self.holders.give_up_on(id);
         for holder in ready {
+            self.end_pulls_of(holder);
             self.capacity_is_lost(holder, id, now);
         }
     }

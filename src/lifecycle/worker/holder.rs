@@ -16,6 +16,8 @@ pub struct Holder {
     pub manners: Manners,
     /// Its conditions; none before it has said ready.
     pub ready: Option<Ready>,
+    /// It has asked for jobs itself: it needs no conditions.
+    pub has_pulled: bool,
     /// Something that we wrote was not taken yet.
     pub is_busy: bool,
     /// The job that it got last is among that.
@@ -48,6 +50,7 @@ impl Holder {
             process,
             manners,
             ready: None,
+            has_pulled: false,
             is_busy: false,
             has_unread_job: false,
             is_reading_paused: false,
@@ -85,10 +88,10 @@ impl Holder {
         !self.is_closed && !self.is_given_up
     }
 
-    /// Whether it is ready and can be talked to. One that pauses, with a concurrency of 0, is.
+    /// Whether it is ready, or has asked for jobs, and can be talked to. One that pauses, with a concurrency of 0, is.
     #[must_use]
     pub fn takes_jobs(&self) -> bool {
-        self.ready.is_some() && self.is_there()
+        (self.ready.is_some() || self.has_pulled) && self.is_there()
     }
 
     /// Whether it has to answer a ping with the jobs that it has: it has nothing else to do, or said that it answers anyway.
@@ -102,6 +105,7 @@ impl Holder {
         let ready = self.ready.as_ref().filter(|_| takes_jobs);
         Share {
             is_ready: takes_jobs,
+            pulls: self.has_pulled && takes_jobs,
             concurrency: ready.map_or(0, |ready| u64::from(ready.concurrency)),
             free,
             limit: self.is_there().then_some(self.manners.frame_limit),
@@ -120,6 +124,7 @@ impl Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) is_ready: bool,
+    pub(super) pulls: bool,
     pub(super) concurrency: u64,
     pub(super) free: usize,
     pub(super) limit: Option<Option<usize>>,

@@ -23,6 +23,8 @@ pub struct Holders {
     /// How many there are with each limit of a frame that can be talked to.
     limits: BTreeMap<Option<usize>, usize>,
     ready: usize,
+    /// Those among them that ask for jobs themselves.
+    pulling: usize,
     concurrency: u64,
     free: usize,
     /// Those that have jobs, and have not come to their end with their process.
@@ -85,6 +87,7 @@ impl Holders {
 
     fn counts(&mut self, id: HolderId, process: ProcessId, share: Share) {
         self.ready += usize::from(share.is_ready);
+        self.pulling += usize::from(share.pulls);
         self.concurrency += share.concurrency;
         self.free += share.free;
         if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
@@ -110,6 +113,7 @@ impl Holders {
 
     fn counts_no_more(&mut self, id: HolderId, process: ProcessId, share: Share) {
         self.ready -= usize::from(share.is_ready);
+        self.pulling -= usize::from(share.pulls);
         self.concurrency -= share.concurrency;
         self.free -= share.free;
         if let Some((offer, turn)) = share.offer.zip(share.turn(id)) {
@@ -332,7 +336,13 @@ impl Holders {
             .filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
-    /// Holders that have said ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
+    /// Whether anybody is there who asks for jobs itself.
+    #[must_use]
+    pub fn pull(&self) -> bool {
+        self.pulling > 0
+    }
+
+    /// Holders that are ready and can be talked to. One that pauses, with a concurrency of 0, is one of them.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready
@@ -425,6 +435,7 @@ impl Holders {
             ("offers", self.offers.are_like(&right.offers)),
             ("limits", self.limits == right.limits),
             ("the ready ones", self.ready == right.ready),
+            ("those that pull", self.pulling == right.pulling),
             ("concurrency", self.concurrency == right.concurrency),
             ("free credit", self.free == right.free),
             ("those at work", self.at_work == right.at_work),

@@ -7,5 +7,6 @@ pub(super) mod conversation;
 pub(super) mod holder;
 pub(super) mod holders;
 pub(super) mod offers;
+pub(super) mod pulls;
 pub(super) mod supervise;
 pub(super) mod supervision;

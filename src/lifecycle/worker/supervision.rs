@@ -149,7 +149,7 @@ impl Supervision {
         self.refused_with
     }
 
-    pub(super) fn said_ready(&mut self, now: Moment) {
+    pub(in crate::lifecycle) fn said_ready(&mut self, now: Moment) {
         self.ready_since.get_or_insert(now);
     }
 

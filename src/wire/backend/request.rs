@@ -100,13 +100,17 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
         Call::Fetch {
             worker,
             count,
+            queues,
             visibility,
             form,
         } => post(
             "workers/fetch",
             &FetchBody {
                 worker_id: Some(&*worker.0).filter(|_| *form != FetchForm::Bare),
-                queues: &us.queues,
+                queues: match queues {
+                    Some(queues) => queues.iter().map(|queue| &**queue).collect(),
+                    None => us.queues.iter().map(String::as_str).collect(),
+                },
                 count: *count,
                 visibility_timeout_ms: Some(milliseconds((*visibility).max(SHORTEST_VISIBILITY)))
                     .filter(|_| *form == FetchForm::Full),
@@ -322,7 +326,7 @@ impl<'a> Heartbeat<'a> {
 struct FetchBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<&'a str>,
-    queues: &'a [String],
+    queues: Vec<&'a str>,
     count: u32,
     /// Without it backends reserve a job for 30 s, or for what its own envelope says, until the first heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -153,6 +153,7 @@ fn a_fetch_names_its_visibility_timeout_unless_the_backend_refuses_that() {
         let call = Call::Fetch {
             worker: worker(),
             count: 2,
+            queues: None,
             visibility,
             form,
         };

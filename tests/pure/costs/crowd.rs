@@ -161,6 +161,7 @@ impl Crowd {
                 | Effect::Answer(..)
                 | Effect::Show(..)
                 | Effect::AbandonCall(_)
+                | Effect::AnswerPull { .. }
                 | Effect::DropClient(_)
                 | Effect::Notify(_)
                 | Effect::WriteTerminationLog(_)

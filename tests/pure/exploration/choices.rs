@@ -1,6 +1,6 @@
 //! What may happen next in a world.
 
-use ojs_init::lifecycle::api::{Call, Failure, Phase};
+use ojs_init::lifecycle::api::{Call, Failure, JobState, JobView, Phase, Reply, Reservation};
 use ojs_init::signal::Signal;
 
 use super::promises::Kind;
@@ -83,6 +83,10 @@ impl World {
                     actions.push(Action::Worker(*connection, job.clone(), kind));
                 }
             }
+            let asks = self.pulls.values().any(|(holder, _)| holder == connection);
+            if self.left.pulls > 0 && !asks && self.is_pulling() && !link.is_awaited {
+                actions.push(Action::Wants(*connection));
+            }
             if link.is_awaited || self.left.hang_ups > 0 {
                 actions.push(Action::HangsUp(*connection));
             }
@@ -92,5 +96,22 @@ impl World {
                 actions.push(Action::Ends(*process));
             }
         }
+    }
+}
+
+/// The answer to a look.
+pub fn looked(state: JobState) -> Reply {
+    Reply::JobSeen(JobView {
+        state,
+        worker: None,
+        reservation: Reservation::default(),
+    })
+}
+
+/// A heartbeat is accepted, and asks for nothing.
+pub fn beaten() -> Reply {
+    Reply::HeartbeatOk {
+        directive: None,
+        extended: None,
     }
 }

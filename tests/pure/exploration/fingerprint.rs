@@ -9,7 +9,7 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::Moment;
 
 /// Names of numbers that are compared, never computed with.
-const RANKED: [&str; 2] = ["CallId(", "Claim("];
+const RANKED: [&str; 3] = ["CallId(", "Claim(", "PullId("];
 
 /// Fields that count what has been, and are compared with nothing: `served` only orders connections.
 const IGNORED: [&str; 4] = ["next_call: ", "next: ", "Jitter(", "served: "];

@@ -12,6 +12,7 @@
 mod choices;
 mod fingerprint;
 mod promises;
+mod pulls;
 mod world;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -32,6 +33,7 @@ const NOTHING: Budget = Budget {
     failures: 0,
     deaths: 0,
     hang_ups: 0,
+    pulls: 0,
     waits: 0,
 };
 
@@ -42,6 +44,8 @@ struct Setting {
     budget: Budget,
     connections: u8,
     each: u32,
+    /// The holders ask for jobs themselves.
+    pulls: bool,
     most_states: usize,
 }
 
@@ -66,7 +70,13 @@ struct Step {
     reason = "how far it came is half of the result: `-- --nocapture` shows it"
 )]
 fn explore(setting: &Setting) {
-    let first = World::new(&setting.options, setting.budget, setting.connections, setting.each);
+    let first = World::new(
+        &setting.options,
+        setting.budget,
+        setting.connections,
+        setting.each,
+        setting.pulls,
+    );
     let mut steps = vec![Step {
         from: None,
         action: Action::Starts,
@@ -140,7 +150,13 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
     }
     way.reverse();
     let mut text = format!("{}: {}\n", setting.name, broken.broken.as_deref().unwrap_or_default());
-    let mut world = World::new(&setting.options, setting.budget, setting.connections, setting.each);
+    let mut world = World::new(
+        &setting.options,
+        setting.budget,
+        setting.connections,
+        setting.each,
+        setting.pulls,
+    );
     for action in way {
         world.seen.clear();
         world.take(&action);
@@ -179,6 +195,7 @@ fn world_up_to(most: usize, name: &'static str, options: Options, budget: Budget
         budget,
         connections,
         each,
+        pulls: budget.pulls > 0,
         most_states: asked.unwrap_or(most),
     });
 }
@@ -313,4 +330,32 @@ fn leftovers_that_are_requeued() {
         ..NOTHING
     };
     world("leftovers go back", options, budget, 1, 1);
+}
+
+#[test]
+fn a_holder_that_asks_for_its_jobs() {
+    let budget = Budget {
+        sigterm: 1,
+        jobs: 2,
+        pulls: 2,
+        waits: 2,
+        ..NOTHING
+    };
+    world("one that asks, two jobs", options(2), budget, 1, 2);
+}
+
+#[test]
+fn two_that_ask_a_death_and_a_quiet() {
+    let budget = Budget {
+        sigterm: 1,
+        sigtstp: 1,
+        sigcont: 1,
+        jobs: 2,
+        deaths: 1,
+        hang_ups: 1,
+        pulls: 1,
+        waits: 1,
+        ..NOTHING
+    };
+    world("two that ask, one death, one hang-up, quiet", options(2), budget, 2, 1);
 }

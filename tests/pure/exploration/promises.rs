@@ -158,6 +158,10 @@ impl World {
         if self.exited.is_some() {
             return self.check_exit();
         }
+        let of_the_living = self.pulls.values().filter(|(holder, _)| !self.is_gone(*holder));
+        if seen.phase != Phase::Running && of_the_living.count() > 0 {
+            self.break_promise("somebody waits for jobs outside running");
+        }
         if self.gone_by.is_some_and(|end| self.now >= end) {
             self.break_promise("not gone at the limit");
         }

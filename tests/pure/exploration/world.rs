@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
-use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, WorkerId};
+use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use ojs_init::lifecycle::api::{
-    BackendTraits, Call, Delivery, Effect, Event, Failure, FromWorker, JobError, JobState, JobView, Moment, NotStarted,
-    Notice, OperatorRequest, Options, Phase, Ready, Reply, Reservation, Subject, ToWorker,
+    BackendTraits, Call, Delivery, Effect, Event, Failure, FromWorker, JobError, JobState, Moment, NotStarted, Notice,
+    OperatorRequest, Options, Phase, Ready, Reply, Reservation, Subject, ToWorker,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
 
+use super::choices::{beaten, looked};
 use super::promises::{Fate, Kind};
 
 /// How often each kind of thing may happen on one path.
@@ -32,6 +33,8 @@ pub struct Budget {
     pub deaths: u8,
     /// Connections that close while their process lives.
     pub hang_ups: u8,
+    /// Times that a holder which asks for jobs itself asks again.
+    pub pulls: u8,
     /// Timers that become due before the end begins; from then on time is free.
     pub waits: u8,
 }
@@ -46,6 +49,7 @@ pub enum Action {
     Worker(HolderId, JobId, Kind),
     Ends(ProcessId),
     HangsUp(HolderId),
+    Wants(HolderId),
     Starts,
 }
 
@@ -89,6 +93,11 @@ pub struct World {
     pub start_is_ordered: bool,
     pub processes: BTreeMap<ProcessId, Process>,
     pub links: BTreeMap<HolderId, Link>,
+    /// Requests for jobs that were not answered, with whose they are and how many they may be.
+    pub pulls: BTreeMap<PullId, (HolderId, usize)>,
+    pub next_pull: u64,
+    /// How many jobs a holder asks for by itself; none: it says that it is ready for them.
+    pub asks_for: Option<u32>,
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
     is_fetch_given_up: bool,
@@ -105,7 +114,7 @@ pub struct World {
 
 impl World {
     /// A worker that runs, with one process for each of `connections`, all of them ready for `each` jobs.
-    pub fn new(options: &Options, left: Budget, connections: u8, each: u32) -> Self {
+    pub fn new(options: &Options, left: Budget, connections: u8, each: u32, pulls: bool) -> Self {
         let now = Moment::new(Duration::ZERO);
         let mut world = Self {
             machine: Lifecycle::new(options.clone(), now),
@@ -118,6 +127,9 @@ impl World {
             start_is_ordered: false,
             processes: BTreeMap::new(),
             links: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            next_pull: 0,
+            asks_for: pulls.then_some(each),
             jobs: BTreeMap::new(),
             is_fetch_given_up: false,
             hook: None,
@@ -157,7 +169,7 @@ impl World {
             self.left,
             self.asked.clone(),
             format!("{place:?}"),
-            self.jobs.clone(),
+            (self.jobs.clone(), self.pulls.clone()),
             end,
         )
     }
@@ -188,6 +200,10 @@ impl World {
                 process: Some(process),
                 manners: OF_A_CONNECTION,
             });
+            if self.asks_for.is_some() {
+                self.wants(connection);
+                continue;
+            }
             let ready = Ready {
                 concurrency: each,
                 types: None,
@@ -216,7 +232,12 @@ impl World {
                     self.left.hang_ups -= u8::from(!link.is_awaited);
                     link.is_over = true;
                 }
+                self.pulls.retain(|_, (holder, _)| holder != connection);
                 self.happen(Event::HungUp(*connection));
+            }
+            Action::Wants(holder) => {
+                self.left.pulls -= 1;
+                self.wants(*holder);
             }
             Action::Starts if self.incarnations < 2 => self.start(1, 1),
             Action::Starts => {
@@ -280,10 +301,7 @@ impl World {
     }
 
     fn answer(&mut self, id: CallId, answer: Answer) {
-        let Some(position) = self.asked.iter().position(|(asked, ..)| *asked == id) else {
-            return;
-        };
-        let (_, call, _) = self.asked.remove(position);
+        let Some(call) = self.take_asked(id) else { return };
         self.note_answer(&call, answer);
         let reply = match answer {
             Answer::Jobs(number) => Reply::Fetched((0..number).map(|_| self.deliver()).collect()),
@@ -299,10 +317,7 @@ impl World {
                     longest_interval: None,
                 },
                 Call::Manifest => Reply::Manifest(BackendTraits::default()),
-                Call::Heartbeat { .. } => Reply::HeartbeatOk {
-                    directive: None,
-                    extended: None,
-                },
+                Call::Heartbeat { .. } => beaten(),
                 Call::Fetch { .. }
                 | Call::Report { .. }
                 | Call::GetJob { .. }
@@ -381,7 +396,7 @@ impl World {
         self.happen(Event::Reaped { children_left });
     }
 
-    fn happen(&mut self, event: Event) {
+    pub fn happen(&mut self, event: Event) {
         let was_terminating = self.machine.snapshot().phase.is_terminating();
         self.machine.handle(event, self.now);
         self.drain();
@@ -418,7 +433,10 @@ impl World {
                 self.check_handover(*connection, &JobId(envelope.clone()));
                 self.machine.handle(Event::OutboundEmptied(*connection), self.now);
             }
+            Effect::AnswerPull { holder, pull, jobs } => self.pull_is_answered(*holder, *pull, jobs),
             Effect::ReadToEnd(connection) | Effect::Close(connection, _) => {
+                let is_closed = matches!(effect, Effect::Close(..));
+                self.pulls.retain(|_, (holder, _)| !is_closed || holder != connection);
                 if let Some(link) = self.links.get_mut(connection) {
                     link.is_awaited = true;
                 }
@@ -442,13 +460,15 @@ impl World {
 
     /// Nobody waits for its answer, or it is answered now.
     fn abandoned(&mut self, id: CallId) {
-        let Some(position) = self.asked.iter().position(|(asked, ..)| *asked == id) else {
-            return;
-        };
-        let (_, call, _) = self.asked.remove(position);
+        let Some(call) = self.take_asked(id) else { return };
         self.note_answer(&call, Answer::Fails(Failure::Unanswered));
         let nothing = Reply::Failed(Failure::Unanswered);
         self.machine.handle(Event::BackendReplied(id, nothing), self.now);
+    }
+
+    fn take_asked(&mut self, id: CallId) -> Option<Call> {
+        let position = self.asked.iter().position(|(asked, ..)| *asked == id)?;
+        Some(self.asked.remove(position).1)
     }
 
     fn asked_for(&mut self, id: CallId, call: &Call, give_up: Moment) {
@@ -456,11 +476,7 @@ impl World {
         // Heartbeats are answered at once while that makes no difference; the last one may hang.
         let is_late = matches!(self.machine.snapshot().phase, Phase::EndGame | Phase::Stop);
         if matches!(call, Call::Heartbeat { .. }) && !is_late {
-            let good = Reply::HeartbeatOk {
-                directive: None,
-                extended: None,
-            };
-            self.machine.handle(Event::BackendReplied(id, good), self.now);
+            self.machine.handle(Event::BackendReplied(id, beaten()), self.now);
         } else {
             self.asked.push((id, call.clone(), give_up));
         }
@@ -476,20 +492,9 @@ impl World {
 
     /// Whether nobody can do anything any more who had this connection, and all that they wrote was read.
     pub fn is_gone(&self, connection: HolderId) -> bool {
-        self.links.get(&connection).is_none_or(|link| {
-            link.is_over
-                && !self
-                    .processes
-                    .get(&link.process)
-                    .is_some_and(|process| process.is_alive)
-        })
+        let is_alive = |process: &ProcessId| self.processes.get(process).is_some_and(|process| process.is_alive);
+        self.links
+            .get(&connection)
+            .is_none_or(|link| link.is_over && !is_alive(&link.process))
     }
-}
-
-fn looked(state: JobState) -> Reply {
-    Reply::JobSeen(JobView {
-        state,
-        worker: None,
-        reservation: Reservation::default(),
-    })
 }

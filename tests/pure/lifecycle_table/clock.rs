@@ -276,6 +276,7 @@ fn step(effect: &Effect) -> Option<Step> {
         | Effect::Answer(..)
         | Effect::Show(..)
         | Effect::AbandonCall(_)
+        | Effect::AnswerPull { .. }
         | Effect::DropClient(_)
         | Effect::Notify(_)
         | Effect::WriteTerminationLog(_) => None,

@@ -9,7 +9,8 @@ use ojs_init::lifecycle::api::{
 };
 use ojs_init::signal::Signal;
 
-use super::ledger::{Ledger, Link};
+use super::ledger::Ledger;
+use super::links::Link;
 use super::promise::{Kept, promise};
 
 /// How long after its grace the end of one process may bring about that of its parent.
@@ -92,6 +93,7 @@ impl Blame {
             | Effect::Answer(..)
             | Effect::Show(..)
             | Effect::AbandonCall(_)
+            | Effect::AnswerPull { .. }
             | Effect::DropClient(_)
             | Effect::WriteTerminationLog(_)
             | Effect::Exit(_) => Ok(()),

@@ -373,6 +373,7 @@ impl Course {
             | Effect::ReadToEnd(_)
             | Effect::Close(..)
             | Effect::AbandonCall(_)
+            | Effect::AnswerPull { .. }
             | Effect::WriteTerminationLog(_)
             | Effect::Notify(_) => {}
         }

@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::{
-    Call, CallId, ClientId, Event, FromWorker, HolderId, JobId, JobState, Manners, OperatorRequest, Phase, Reply,
-    WorkerId,
+    Call, CallId, ClientId, Event, FromWorker, HolderId, JobId, JobState, Manners, OperatorRequest, Phase, PullId,
+    Reply, Wants, WorkerId,
 };
 use ojs_init::signal::Signal;
 
 use super::looks::Shown;
 use super::plan::{Act, Answer, Fault, Life, LinkPlan, ProcessPlan, Twist};
 use super::promise::Kept;
-use super::scene::{Proc, Socket, chatter, garbage, process_id, ready};
+use super::scene::{Handler, Proc, Socket, chatter, garbage, process_id, ready};
 use super::world::{Item, World};
 
 /// Pid of the first process.
@@ -57,8 +57,10 @@ impl World {
             Item::Connect(connection) => self.connect(connection),
             Item::Ready(connection) => {
                 let plan = self.scene.sockets.get(&connection).map(|socket| socket.plan.clone());
-                if let Some(plan) = plan {
-                    self.say(connection, ready(&plan));
+                match plan {
+                    Some(plan) if plan.pulls() => self.want(connection, &plan),
+                    Some(plan) => self.say(connection, ready(&plan)),
+                    None => {}
                 }
                 Ok(())
             }
@@ -182,6 +184,24 @@ impl World {
         }
     }
 
+    /// It has room for so many more, and waits for them for a moment.
+    fn want(&mut self, connection: HolderId, plan: &LinkPlan) {
+        self.pulls += 1;
+        let of_this = |handler: &&Handler| handler.connection == connection && handler.wrote.is_none();
+        let busy = self.scene.handlers.iter().filter(of_this).count();
+        let count = plan.concurrency.saturating_sub(u32::try_from(busy).unwrap());
+        let wants = Wants {
+            pull: PullId(self.pulls),
+            count,
+            queues: self
+                .pulls
+                .is_multiple_of(3)
+                .then(|| vec!["default".into(), "other".into()]),
+            within: super::plan::ms(self.pulls % 4 * 400),
+        };
+        self.say(connection, FromWorker::Wants(wants));
+    }
+
     fn answer(&mut self, frame: usize, answer: Answer) {
         if self.scene.answer(frame, answer) {
             let connection = self.scene.handlers[frame].connection;
@@ -236,7 +256,7 @@ impl World {
             }
             Act::Pause => {
                 let plan = self.scene.sockets.get(&connection).map(|socket| socket.plan.clone());
-                if let Some(plan) = plan {
+                if let Some(plan) = plan.filter(|plan| !plan.pulls()) {
                     let paused = LinkPlan {
                         concurrency: 0,
                         ..plan.clone()

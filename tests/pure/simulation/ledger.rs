@@ -1,11 +1,13 @@
 //! The reference for jobs and connections: a list of claims, searched from its start each time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ojs_init::lifecycle::api::ids::{HolderId, JobId, ProcessId, Text, WorkerId};
-use ojs_init::lifecycle::api::{Delivery, Event, FromWorker, JobEnd, Notice, Ready, WorkerState};
+use ojs_init::lifecycle::api::{Delivery, Event, FromWorker, JobEnd, Notice, WorkerState};
 
 use super::backend::{PADDING, serial_of};
+use super::links::Link;
 use super::looks::Shown;
 use super::plan::Answer;
 use super::promise::{Broken, Kept, promise};
@@ -61,18 +63,6 @@ impl Claim {
     }
 }
 
-/// A connection as the shell has told about it.
-#[derive(Debug, Clone)]
-pub struct Link {
-    pub process: ProcessId,
-    pub ready: Option<Ready>,
-    pub is_busy: bool,
-    pub is_hung_up: bool,
-    pub is_closing: bool,
-    /// The state that it was told last.
-    pub told: Option<WorkerState>,
-}
-
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -109,7 +99,7 @@ impl Ledger {
         self.claims.iter_mut().find(is_it)
     }
 
-    pub fn event(&mut self, event: &Event) -> Kept {
+    pub fn event(&mut self, event: &Event, now: Duration) -> Kept {
         match event {
             Event::WorkerStarted { process, .. } => self.main = Some(*process),
             Event::WorkerEnded(_) => {
@@ -143,10 +133,11 @@ impl Ledger {
                     is_hung_up: false,
                     is_closing: false,
                     told: None,
+                    pulls: BTreeMap::new(),
                 };
                 self.links.insert(*connection, link);
             }
-            Event::Said(connection, said) => self.said(*connection, said),
+            Event::Said(connection, said) => self.said(*connection, said, now),
             Event::OutboundFilled(connection) => self.busy(*connection, true),
             Event::OutboundEmptied(connection) => self.busy(*connection, false),
             Event::HungUp(connection) => self.hung_up(*connection),
@@ -178,6 +169,7 @@ impl Ledger {
     pub fn hung_up(&mut self, connection: HolderId) {
         if let Some(link) = self.links.get_mut(&connection) {
             link.is_hung_up = true;
+            link.pulls.clear();
         }
         for claim in &mut self.claims {
             // Nobody waits for the outcome of a lost one.
@@ -185,11 +177,18 @@ impl Ledger {
         }
     }
 
-    fn said(&mut self, connection: HolderId, said: &FromWorker) {
+    fn said(&mut self, connection: HolderId, said: &FromWorker, now: Duration) {
         let (job, answer) = match said {
             FromWorker::Ready(ready) => {
                 if let Some(link) = self.links.get_mut(&connection) {
                     link.ready = Some(ready.clone());
+                }
+                return;
+            }
+            FromWorker::Wants(wants) => {
+                if let Some(link) = self.links.get_mut(&connection) {
+                    let count = usize::try_from(wants.count).unwrap();
+                    link.pulls.insert(wants.pull, (count, now + wants.within));
                 }
                 return;
             }
@@ -263,16 +262,6 @@ impl Ledger {
         self.claims.iter().filter(is_first).count()
     }
 
-    /// Jobs that the connections may still get.
-    pub fn credit(&self) -> usize {
-        self.links
-            .iter()
-            .filter(|(_, link)| !link.is_hung_up && !link.is_closing)
-            .filter_map(|(id, link)| Some((id, usize::try_from(link.ready.as_ref()?.concurrency).unwrap())))
-            .map(|(id, most)| most.saturating_sub(self.held_by(*id)))
-            .sum()
-    }
-
     /// Whether no job is left; a lost one may still be with its handler.
     pub fn is_idle(&self) -> bool {
         let is_over = |claim: &Claim| !claim.is_open && (!claim.is_lost || claim.answer.is_some());
@@ -297,7 +286,14 @@ impl Ledger {
     }
 
     /// A job frame is written.
-    pub fn hand_over(&mut self, connection: HolderId, envelope: &Text, state: WorkerState, most: usize) -> Kept {
+    pub fn hand_over(
+        &mut self,
+        connection: HolderId,
+        envelope: &Text,
+        state: WorkerState,
+        most: usize,
+        is_pulled: bool,
+    ) -> Kept {
         let id = JobId(envelope.split(' ').next().unwrap().into());
         let held = self.held_by(connection);
         let link = self.links.get(&connection).cloned();
@@ -319,7 +315,11 @@ impl Ledger {
             "{id} in {state:?}"
         );
         promise!("jobs come from claims", claim.is_waiting(), "{id} is {claim:?}");
-        promise!("a job goes to an empty buffer", !link.is_busy, "{id} on {connection}");
+        promise!(
+            "a job goes to an empty buffer",
+            is_pulled || !link.is_busy,
+            "{id} on {connection}"
+        );
         promise!(
             "a job goes to an open connection",
             !link.is_hung_up && !link.is_closing,
@@ -335,20 +335,9 @@ impl Ledger {
             main.is_some(),
             "{id} on {connection}"
         );
-        let Some(ready) = link.ready else {
-            return Err(broken(
-                "a job goes to a ready connection",
-                format!("{id} on {connection}"),
-            ));
-        };
-        let takes = ready.types.as_ref().is_none_or(|types| types.contains(&claim.kind));
-        promise!("a job goes where its type is taken", takes, "{id} on {connection}");
-        let room = usize::try_from(ready.concurrency).unwrap();
-        promise!(
-            "a connection's concurrency",
-            held < room,
-            "{id} on {connection}: {held} of {room} held"
-        );
+        if !is_pulled {
+            link.takes(connection, claim, held)?;
+        }
         promise!("the concurrency", before < most, "{before} of {most} are with workers");
         claim.is_seen("what came again is started when it is seen to be ours", shown, true)?;
         claim.holder = Some(connection);

@@ -16,6 +16,7 @@ mod farewells;
 mod happen;
 mod hedges;
 mod ledger;
+mod links;
 mod looks;
 mod outcomes;
 mod plan;

@@ -198,6 +198,13 @@ pub struct LinkPlan {
     pub pings: bool,
 }
 
+impl LinkPlan {
+    /// Whether it asks for its jobs itself. No chance of its own: the worlds of all seeds stay what they are.
+    pub fn pulls(&self) -> bool {
+        self.connect.is_multiple_of(4) && !self.is_picky
+    }
+}
+
 impl Plan {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);

@@ -33,8 +33,15 @@ impl World {
                 }
                 if let ToWorker::Job { envelope, .. } = word {
                     let most = usize::try_from(self.plan.options.concurrency).unwrap();
-                    self.ledger.hand_over(*connection, envelope, self.course.state, most)?;
+                    self.ledger
+                        .hand_over(*connection, envelope, self.course.state, most, false)?;
                 }
+            }
+            Effect::AnswerPull { holder, pull, jobs } => {
+                self.hold_up_connection(*holder, effect)?;
+                let most = usize::try_from(self.plan.options.concurrency).unwrap();
+                self.ledger
+                    .pull_is_answered(*holder, *pull, jobs, self.course.state, most)?;
             }
             Effect::ReadToEnd(connection) => {
                 self.hold_up_connection(*connection, effect)?;
@@ -159,6 +166,15 @@ impl World {
                 }
             }
             Effect::Tell(connection, word) => self.write(connection, &word),
+            Effect::AnswerPull { holder, jobs, .. } => {
+                for job in &jobs {
+                    self.begin_handler(holder, &job.envelope);
+                }
+                let is_deaf = self.scene.sockets.get(&holder).is_none_or(|socket| socket.is_deaf);
+                if !is_deaf {
+                    self.soon(if jobs.is_empty() { 200 } else { 20 }, Item::Ready(holder));
+                }
+            }
             Effect::ReadToEnd(connection) => self.soon(1, Item::ReadAll(connection)),
             Effect::Close(connection, _) => self.close(connection),
             Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
@@ -201,19 +217,9 @@ impl World {
         let is_deaf = socket.is_deaf;
         match word {
             ToWorker::Job { envelope, .. } => {
-                let job = JobId(envelope.split(' ').next().unwrap().into());
-                let frame = self.scene.handlers.len();
-                let habit = self.habit(frame);
-                let after = habit.after;
-                self.scene.handlers.push(Handler {
-                    connection,
-                    job,
-                    habit,
-                    wrote: None,
-                });
+                self.begin_handler(connection, envelope);
                 if !is_deaf {
                     self.soon(1, Item::Emptied(connection));
-                    self.soon(after, Item::Act(frame));
                 }
             }
             ToWorker::Cancel { job, .. } if !is_deaf => {
@@ -246,6 +252,25 @@ impl World {
             | ToWorker::Ok { .. }
             | ToWorker::Error { .. }
             | ToWorker::Ping { .. } => {}
+        }
+    }
+
+    fn begin_handler(&mut self, connection: HolderId, envelope: &str) {
+        let Some(is_deaf) = self.scene.sockets.get(&connection).map(|socket| socket.is_deaf) else {
+            return;
+        };
+        let job = JobId(envelope.split(' ').next().unwrap().into());
+        let frame = self.scene.handlers.len();
+        let habit = self.habit(frame);
+        let after = habit.after;
+        self.scene.handlers.push(Handler {
+            connection,
+            job,
+            habit,
+            wrote: None,
+        });
+        if !is_deaf {
+            self.soon(after, Item::Act(frame));
         }
     }
 

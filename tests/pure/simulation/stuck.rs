@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::{CancelReason, Effect, EndCause, HolderId, JobId, Notice, ProcessId};
 
-use super::ledger::{Claim, Ledger, Link};
+use super::ledger::{Claim, Ledger};
+use super::links::Link;
 use super::promise::{Kept, promise};
 
 /// Longest stall of the shell.

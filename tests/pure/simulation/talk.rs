@@ -377,11 +377,11 @@ impl Talk {
             "{count} asked for, {open} of {most} are there"
         );
         let waiting = ledger.waiting();
-        let credit = ledger.credit();
+        let (credit, pulled) = (ledger.credit(), ledger.pulled_credit());
         promise!(
             "a FETCH within the credit",
-            count + waiting <= credit,
-            "{count} asked for, {waiting} wait, credit {credit}"
+            count <= credit.saturating_sub(waiting) + pulled,
+            "{count} asked for, {waiting} wait, credit {credit}, pulled {pulled}"
         );
         Ok(())
     }

@@ -86,6 +86,8 @@ pub struct World {
     pub requests: BTreeMap<CallId, Exchange>,
     pub lives: u64,
     pub clients: u64,
+    /// Requests of holders for jobs, so far.
+    pub pulls: u64,
     pub terminated: BTreeSet<u64>,
     pub course: Course,
     accounts: Accounts,
@@ -111,6 +113,7 @@ impl World {
             requests: BTreeMap::new(),
             lives: 0,
             clients: 0,
+            pulls: 0,
             terminated: BTreeSet::new(),
             accounts: Accounts::default(),
             blame: Blame::default(),
@@ -251,7 +254,7 @@ impl World {
         if let Event::WorkerStarted { worker, .. } = &event {
             self.talk.started(worker);
         }
-        self.ledger.event(&event)?;
+        self.ledger.event(&event, self.now)?;
         self.course.event(&event, self.now);
         let phase = self.machine.snapshot().phase;
         self.blame.event(&event, phase, &self.plan.options, self.now);
@@ -327,6 +330,7 @@ impl World {
             | Effect::Answer(..)
             | Effect::Show(..)
             | Effect::AbandonCall(_)
+            | Effect::AnswerPull { .. }
             | Effect::DropClient(_)
             | Effect::Exit(_) => Ok(()),
         }
@@ -376,6 +380,7 @@ impl World {
             !(owes_quiet_beat && self.talk.can_beat()),
             "there is none"
         );
+        self.ledger.nobody_is_kept_waiting(self.course.state, self.now)?;
         if self.course.t0.is_none() || self.course.delay_is_over(self.now) {
             self.ledger.is_told(self.course.state)?;
         }

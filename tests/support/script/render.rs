@@ -21,6 +21,13 @@ pub fn effect(effect: &Effect) -> String {
         Effect::KillDescendants => "kill the descendants".to_owned(),
         Effect::KillEverything => "kill everything".to_owned(),
         Effect::Tell(connection, told) => format!("tell {connection}: {}", word(told)),
+        Effect::AnswerPull { holder, pull, jobs } if jobs.is_empty() => {
+            format!("answer pull {pull} of {holder}: no jobs")
+        }
+        Effect::AnswerPull { holder, pull, jobs } => {
+            let jobs: Vec<&str> = jobs.iter().map(|job| &*job.envelope).collect();
+            format!("answer pull {pull} of {holder}: {}", jobs.join(", "))
+        }
         Effect::ReadToEnd(connection) => format!("read {connection} to the end"),
         Effect::Close(connection, _) => format!("close {connection}"),
         Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
@@ -230,16 +237,20 @@ pub fn call(call: &Call) -> String {
         Call::Fetch {
             worker,
             count,
+            queues,
             visibility,
             form,
         } => {
+            let from = queues
+                .as_ref()
+                .map_or(String::new(), |queues| format!(" from {}", queues.join(" ")));
             let form = match (form, visibility.as_secs_f64()) {
                 (FetchForm::Full, 120.0) => String::new(),
                 (FetchForm::Full, other) => format!(", for {other} s"),
                 (FetchForm::WithoutVisibility, _) => ", without visibility timeout".to_owned(),
                 (FetchForm::Bare, _) => ", bare form".to_owned(),
             };
-            format!("fetch {worker}, at most {count}{form}")
+            format!("fetch {worker}, at most {count}{from}{form}")
         }
         Call::Report {
             worker,

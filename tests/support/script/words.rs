@@ -5,8 +5,8 @@ use std::time::Duration;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::{
     BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
-    JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, Ready, Reply, Reservation, Subject,
-    Text, WorkerId,
+    JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply, Reservation,
+    Subject, Text, Wants, WorkerId,
 };
 use ojs_init::signal::Signal;
 
@@ -183,6 +183,7 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
         },
         "heartbeat" => FromWorker::Heartbeat { job: job(name) },
         "pong" => FromWorker::Pong { id: number(rest)? },
+        "wants" => FromWorker::Wants(wants(rest)?),
         "garbage" => FromWorker::Garbage {
             code: ErrorCode::NotJson,
             message: "not a JSON object".into(),
@@ -195,6 +196,28 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
         },
         other => return Err(wrong("not a frame", other)),
     })
+}
+
+/// `2 as pull 7, from mail sms, within 5s`
+fn wants(text: &str) -> Result<Wants, Wrong> {
+    let (count, rest) = text
+        .split_once(" as pull ")
+        .ok_or_else(|| wrong("how many, as which pull", text))?;
+    let mut parts = rest.split(", ");
+    let mut wants = Wants {
+        pull: PullId(number(parts.next().unwrap_or_default())?),
+        count: number(count)?,
+        queues: None,
+        within: Duration::from_secs(5),
+    };
+    for part in parts {
+        match part.split_once(' ').unwrap_or((part, "")) {
+            ("from", queues) => wants.queues = Some(queues.split(' ').map(Text::from).collect()),
+            ("within", time) => wants.within = period(time)?,
+            (other, _) => return Err(wrong("not a condition", other)),
+        }
+    }
+    Ok(wants)
 }
 
 /// `for 2, types mail sms, ping`
@@ -375,6 +398,7 @@ fn delivery(name: &str, conditions: &str) -> Result<Delivery, Wrong> {
         let (key, value) = condition.split_once(' ').unwrap_or((condition, ""));
         match key {
             "type" => subject.kind = value.into(),
+            "queue" => subject.queue = value.into(),
             "visibility" => delivery.visibility = Some(period(value)?),
             "attempt" if value == "unknown" => delivery.reservation.attempt = None,
             "timeout" => delivery.timeout = Some(period(value)?),

@@ -1,0 +1,154 @@
+//! Jobs for holders that ask for them: a pull is answered once, with what waits or the next FETCH brings, the oldest pull first. What
+//! comes after its pull has lapsed waits for another one, for a while.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::{Claim, HolderId, PullId};
+use crate::lifecycle::api::{Effect, GivenJob, Moment, Timer, Wants};
+use crate::lifecycle::machine::Lifecycle;
+use crate::lifecycle::worker::holder::Holder;
+use crate::lifecycle::worker::pulls::Pull;
+
+/// Longest time that a pull waits for jobs, whatever it says.
+const LONGEST_PULL: Duration = Duration::from_secs(30);
+
+/// Most pulls that wait at the same time; further ones are told at once that there are no jobs.
+const MOST_PULLS: usize = 10_000;
+
+impl Lifecycle {
+    /// A holder asks for jobs. Outside running there are none, and nobody is asked.
+    pub(in crate::lifecycle) fn wants(&mut self, id: HolderId, wants: Wants, now: Moment) {
+        let Wants {
+            pull,
+            count,
+            queues,
+            within,
+        } = wants;
+        let Some(is_there) = self.holders.get(id).map(Holder::is_there) else {
+            return;
+        };
+        if self.pulls.get(pull).is_some() {
+            return;
+        }
+        if is_there {
+            self.holders.change(id, |holder| holder.has_pulled = true);
+            self.timers.cancel(Timer::Ready);
+            self.worker.said_ready(now);
+        }
+        let left = usize::try_from(count).map_or(self.most_active(), |count| count.min(self.most_active()));
+        let is_in_vain = !is_there || !self.is_taking_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;
+        self.pulls.add(
+            pull,
+            Pull {
+                holder: id,
+                left,
+                queues,
+            },
+        );
+        if is_in_vain {
+            self.answer_pull(pull, Vec::new());
+        } else {
+            self.timers.arm(Timer::Pull(pull), now.after(within.min(LONGEST_PULL)));
+            self.give_what_waits(pull, now);
+        }
+    }
+
+    /// What waits was asked for by nobody until now.
+    fn give_what_waits(&mut self, id: PullId, now: Moment) {
+        let mut given = Vec::new();
+        while let Some(pull) = self.pulls.get(id).filter(|pull| pull.left > 0)
+            && let Some(claim) = self.jobs.waiting().oldest_from(pull.queues.as_deref())
+        {
+            given.extend(self.give_to_pull(claim, id, now));
+        }
+        if !given.is_empty() {
+            self.answer_pull(id, given);
+        }
+    }
+
+    /// Gives jobs that have just come to the oldest pulls that take them, and answers these.
+    pub(super) fn give_to_pulls(&mut self, now: Moment) {
+        if self.pulls.is_empty() {
+            return;
+        }
+        let mut given: BTreeMap<PullId, Vec<(Claim, GivenJob)>> = BTreeMap::new();
+        for claim in self.jobs.waiting().fresh().clone() {
+            let Some(job) = self.jobs.get(claim) else { continue };
+            if let Some(pull) = self.pulls.oldest_for(&job.delivery.subject.queue) {
+                let job = self.give_to_pull(claim, pull, now);
+                given.entry(pull).or_default().extend(job);
+            }
+        }
+        for (pull, jobs) in given {
+            self.answer_pull(pull, jobs);
+        }
+    }
+
+    fn give_to_pull(&mut self, claim: Claim, pull: PullId, now: Moment) -> Option<(Claim, GivenJob)> {
+        let holder = self.pulls.get(pull)?.holder;
+        self.pulls.spend(pull);
+        Some((claim, self.hand_to(claim, holder, now)?))
+    }
+
+    /// Its time is over.
+    pub(in crate::lifecycle) fn pull_lapses(&mut self, id: PullId) {
+        self.answer_pull(id, Vec::new());
+    }
+
+    /// The one answer to a pull; what is left of it lapses.
+    fn answer_pull(&mut self, id: PullId, given: Vec<(Claim, GivenJob)>) {
+        let Some(pull) = self.pulls.take(id) else { return };
+        self.timers.cancel(Timer::Pull(id));
+        let holder = pull.holder;
+        let (claims, jobs): (Vec<Claim>, Vec<GivenJob>) = given.into_iter().unzip();
+        self.order(Effect::AnswerPull { holder, pull: id, jobs });
+        for claim in claims {
+            self.tell_of_handover(claim, holder);
+        }
+    }
+
+    /// Outside running, and without a worker, there are no jobs to wait for.
+    pub(in crate::lifecycle) fn end_pulls(&mut self) {
+        if self.is_taking_jobs() {
+            return;
+        }
+        let waiting: Vec<PullId> = self.pulls.iter().map(|(id, _)| id).collect();
+        for pull in waiting {
+            self.answer_pull(pull, Vec::new());
+        }
+    }
+
+    /// A holder gets no more jobs, and is told so.
+    pub(in crate::lifecycle) fn end_pulls_of(&mut self, holder: HolderId) {
+        for pull in self.pulls.of(holder) {
+            self.answer_pull(pull, Vec::new());
+        }
+    }
+
+    /// A holder is gone: whatever it asked for, it spends nothing.
+    pub(in crate::lifecycle) fn forget_pulls(&mut self, holder: HolderId) {
+        for pull in self.pulls.of(holder) {
+            self.pulls.take(pull);
+            self.timers.cancel(Timer::Pull(pull));
+        }
+    }
+
+    /// Of these it is news that they came when nobody asked for them any more. They wait for as long as one would for a taker of
+    /// their type; but not in the place of jobs that somebody asks for.
+    pub(super) fn nobody_asked(&mut self, news: &[Claim], now: Moment) {
+        for claim in news {
+            self.timers
+                .arm(Timer::NoHandler(*claim), now.after(self.options.type_wait));
+        }
+        let is_full = self.jobs.reserved() >= self.most_active() && self.pulls.wanted() > 0;
+        let newest = self.jobs.waiting().untaken().last().copied();
+        if let Some(claim) = newest.filter(|_| is_full) {
+            self.give_back_unasked(claim, now);
+        }
+    }
+
+    pub(super) fn give_back_unasked(&mut self, claim: Claim, now: Moment) {
+        self.requeue(claim, "not started: it came when nobody asked for it any more", now);
+    }
+}

@@ -1,0 +1,219 @@
+//! Pulled credit: requests of holders for jobs, each of which is answered once. The oldest comes first; which take a job of some queue
+//! is found by its queue, however many there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::lifecycle::api::ids::{HolderId, PullId, Text};
+
+/// A holder wants jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pull {
+    /// Who.
+    pub holder: HolderId,
+    /// How many more it can be given with its answer.
+    pub left: usize,
+    /// From which queues; none: from those that are configured.
+    pub queues: Option<Vec<Text>>,
+}
+
+/// All that were not answered yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Pulls {
+    all: BTreeMap<PullId, Pull>,
+    /// Those that can be given more, by each queue that they name.
+    by_queue: BTreeMap<Text, BTreeSet<PullId>>,
+    /// Those that name none.
+    of_any_queue: BTreeSet<PullId>,
+    by_holder: BTreeMap<HolderId, BTreeSet<PullId>>,
+    /// How many jobs all of them can be given.
+    wanted: usize,
+}
+
+impl Pulls {
+    /// A holder wants jobs.
+    pub fn add(&mut self, id: PullId, pull: Pull) {
+        self.take(id);
+        self.wanted += pull.left;
+        self.by_holder.entry(pull.holder).or_default().insert(id);
+        match &pull.queues {
+            None => {
+                self.of_any_queue.insert(id);
+            }
+            Some(queues) => {
+                for queue in queues {
+                    self.by_queue.entry(queue.clone()).or_default().insert(id);
+                }
+            }
+        }
+        self.all.insert(id, pull);
+    }
+
+    /// It is given one more job. One that has all that it asked for takes no other.
+    pub fn spend(&mut self, id: PullId) {
+        let Some(pull) = self.all.get_mut(&id).filter(|pull| pull.left > 0) else {
+            return;
+        };
+        pull.left -= 1;
+        self.wanted -= 1;
+        if pull.left == 0 {
+            let queues = pull.queues.clone();
+            self.takes_no_more(id, queues.as_deref());
+        }
+    }
+
+    fn takes_no_more(&mut self, id: PullId, queues: Option<&[Text]>) {
+        self.of_any_queue.remove(&id);
+        for queue in queues.unwrap_or_default() {
+            if let Some(pulls) = self.by_queue.get_mut(queue) {
+                pulls.remove(&id);
+                if pulls.is_empty() {
+                    self.by_queue.remove(queue);
+                }
+            }
+        }
+    }
+
+    /// It is answered, or whoever asked is gone: what is left of it lapses.
+    pub fn take(&mut self, id: PullId) -> Option<Pull> {
+        let pull = self.all.remove(&id)?;
+        self.wanted -= pull.left;
+        self.takes_no_more(id, pull.queues.as_deref());
+        if let Some(theirs) = self.by_holder.get_mut(&pull.holder) {
+            theirs.remove(&id);
+            if theirs.is_empty() {
+                self.by_holder.remove(&pull.holder);
+            }
+        }
+        Some(pull)
+    }
+
+    /// The oldest that takes a job of this queue.
+    #[must_use]
+    pub fn oldest_for(&self, queue: &Text) -> Option<PullId> {
+        let named = self.by_queue.get(queue).and_then(BTreeSet::first);
+        named.into_iter().chain(self.of_any_queue.first()).min().copied()
+    }
+
+    /// The queues that they name, no more than so many, those of the oldest among them in any case; none where one of them names none.
+    #[must_use]
+    pub fn queues(&self, most: usize) -> Option<Vec<Text>> {
+        if !self.of_any_queue.is_empty() {
+            return None;
+        }
+        let (_, oldest) = self.all.first_key_value()?;
+        let first: BTreeSet<&Text> = oldest.queues.iter().flatten().take(most).collect();
+        let others = self.by_queue.keys().filter(|queue| !first.contains(queue));
+        Some(first.iter().copied().chain(others).take(most).cloned().collect())
+    }
+
+    /// Those of one holder.
+    #[must_use]
+    pub fn of(&self, holder: HolderId) -> Vec<PullId> {
+        self.by_holder.get(&holder).into_iter().flatten().copied().collect()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, id: PullId) -> Option<&Pull> {
+        self.all.get(&id)
+    }
+
+    /// All of them, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (PullId, &Pull)> {
+        self.all.iter().map(|(id, pull)| (*id, pull))
+    }
+
+    /// How many jobs they can be given, together.
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether each is found where it is looked for, and they are counted rightly.
+    ///
+    /// # Errors
+    ///
+    /// That they are not.
+    pub fn check(&self) -> Result<(), String> {
+        let mut right = Self::default();
+        for (id, pull) in self.iter() {
+            right.add(id, pull.clone());
+            if pull.left == 0 {
+                right.takes_no_more(id, pull.queues.as_deref());
+            }
+        }
+        if *self == right {
+            Ok(())
+        } else {
+            Err("the pulls are listed wrongly".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pull(holder: u64, left: usize, queues: &[&str]) -> Pull {
+        Pull {
+            holder: HolderId(holder),
+            left,
+            queues: (!queues.is_empty()).then(|| queues.iter().map(|queue| Text::from(*queue)).collect()),
+        }
+    }
+
+    fn text(name: &str) -> Text {
+        name.into()
+    }
+
+    #[test]
+    fn the_oldest_that_takes_the_queue_comes_first_until_it_has_all_that_it_asked_for() {
+        let mut pulls = Pulls::default();
+        pulls.add(PullId(1), pull(1, 1, &["mail", "sms"]));
+        pulls.add(PullId(2), pull(2, 2, &["mail"]));
+        assert_eq!(pulls.oldest_for(&text("mail")), Some(PullId(1)));
+        pulls.spend(PullId(1));
+        assert_eq!(pulls.oldest_for(&text("mail")), Some(PullId(2)));
+        assert_eq!(pulls.oldest_for(&text("sms")), None);
+        assert_eq!(pulls.wanted(), 2);
+        assert_eq!(pulls.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_queues_of_the_oldest_are_asked_for_in_any_case_and_none_where_one_names_none() {
+        let mut pulls = Pulls::default();
+        assert_eq!(pulls.queues(2), None);
+        pulls.add(PullId(1), pull(1, 1, &["z"]));
+        pulls.add(PullId(2), pull(2, 1, &["a", "b"]));
+        assert_eq!(pulls.queues(2), Some(vec![text("z"), text("a")]));
+        pulls.add(PullId(3), pull(2, 1, &[]));
+        assert_eq!(pulls.queues(2), None);
+        assert_eq!(pulls.oldest_for(&text("c")), Some(PullId(3)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_pull_lapses_with_its_answer() {
+        let mut pulls = Pulls::default();
+        pulls.add(PullId(1), pull(7, 5, &["mail"]));
+        pulls.add(PullId(2), pull(7, 5, &[]));
+        assert_eq!(pulls.of(HolderId(7)), [PullId(1), PullId(2)]);
+        pulls.spend(PullId(1));
+        assert_eq!(pulls.take(PullId(1)).map(|pull| pull.left), Some(4));
+        assert!(pulls.take(PullId(1)).is_none());
+        assert_eq!(pulls.wanted(), 5);
+        pulls.take(PullId(2));
+        assert_eq!(pulls, Pulls::default());
+    }
+}

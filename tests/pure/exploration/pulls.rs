@@ -1,0 +1,41 @@
+//! Holders that ask for their jobs, and the promise that each request is answered once.
+
+use std::time::Duration;
+
+use ojs_init::lifecycle::api::{Event, FromWorker, GivenJob, HolderId, JobId, PullId, Wants};
+
+use super::world::World;
+
+impl World {
+    pub fn wants(&mut self, holder: HolderId) {
+        self.next_pull += 1;
+        let (pull, count) = (PullId(self.next_pull), self.asks_for.unwrap_or(0));
+        self.pulls.insert(pull, (holder, usize::try_from(count).unwrap()));
+        let wants = Wants {
+            pull,
+            count,
+            queues: Some(vec!["default".into()]),
+            within: Duration::from_millis(700),
+        };
+        self.happen(Event::Said(holder, FromWorker::Wants(wants)));
+    }
+
+    /// A request for jobs is answered, once, with no more than it asked for.
+    pub fn pull_is_answered(&mut self, holder: HolderId, pull: PullId, jobs: &[GivenJob]) {
+        match self.pulls.remove(&pull) {
+            Some((asked, most)) if asked == holder && jobs.len() <= most => {}
+            other => self.break_promise(&format!(
+                "{pull} of {holder} is answered with {}: {other:?}",
+                jobs.len()
+            )),
+        }
+        for job in jobs {
+            self.check_handover(holder, &JobId(job.envelope.clone()));
+        }
+    }
+
+    /// Whether its holders ask for jobs themselves.
+    pub fn is_pulling(&self) -> bool {
+        self.asks_for.is_some()
+    }
+}

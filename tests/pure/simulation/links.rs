@@ -1,0 +1,106 @@
+//! The reference for credit: what each connection takes, and what it has asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ojs_init::lifecycle::api::{GivenJob, HolderId, ProcessId, PullId, Ready, WorkerState};
+
+use super::ledger::{Claim, Ledger, broken};
+use super::promise::{Kept, promise};
+
+/// Longest stall of the shell.
+const SLACK: Duration = Duration::from_millis(60);
+
+/// A connection as the shell has told about it.
+#[derive(Debug, Clone)]
+pub struct Link {
+    pub process: ProcessId,
+    pub ready: Option<Ready>,
+    pub is_busy: bool,
+    pub is_hung_up: bool,
+    pub is_closing: bool,
+    /// The state that it was told last.
+    pub told: Option<WorkerState>,
+    /// What it asked for and was not answered: how many jobs, and until when it waits.
+    pub pulls: BTreeMap<PullId, (usize, Duration)>,
+}
+
+impl Link {
+    /// Whether such a job can be given to it unasked.
+    pub fn takes(&self, connection: HolderId, claim: &Claim, held: usize) -> Kept {
+        let id = &claim.id;
+        let Some(ready) = &self.ready else {
+            return Err(broken(
+                "a job goes to a ready connection",
+                format!("{id} on {connection}"),
+            ));
+        };
+        let takes = ready.types.as_ref().is_none_or(|types| types.contains(&claim.kind));
+        promise!("a job goes where its type is taken", takes, "{id} on {connection}");
+        let room = usize::try_from(ready.concurrency).unwrap();
+        promise!(
+            "a connection's concurrency",
+            held < room,
+            "{id} on {connection}: {held} of {room} held"
+        );
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// Jobs that the connections may still get.
+    pub fn credit(&self) -> usize {
+        self.links
+            .iter()
+            .filter(|(_, link)| !link.is_hung_up && !link.is_closing)
+            .filter_map(|(id, link)| Some((id, usize::try_from(link.ready.as_ref()?.concurrency).unwrap())))
+            .map(|(id, most)| most.saturating_sub(self.held_by(*id)))
+            .sum()
+    }
+
+    /// The same of those that asked for each.
+    pub fn pulled_credit(&self) -> usize {
+        let open = self.links.values().filter(|link| !link.is_hung_up && !link.is_closing);
+        open.flat_map(|link| link.pulls.values()).map(|(count, _)| count).sum()
+    }
+
+    /// Whoever asks for jobs is answered in time, and at once where there are none.
+    pub fn nobody_is_kept_waiting(&self, state: WorkerState, now: Duration) -> Kept {
+        for (connection, link) in &self.links {
+            let is_late = |(_, until): &&(usize, Duration)| *until + SLACK < now || state != WorkerState::Running;
+            let late = link.pulls.values().find(is_late);
+            let is_open = !link.is_hung_up && !link.is_closing;
+            promise!(
+                "each pull is answered",
+                late.is_none() || !is_open,
+                "{connection} waits: {late:?} in {state:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// The answer to a pull, of which there is one.
+    pub fn pull_is_answered(
+        &mut self,
+        connection: HolderId,
+        pull: PullId,
+        jobs: &[GivenJob],
+        state: WorkerState,
+        most: usize,
+    ) -> Kept {
+        let asked = self
+            .links
+            .get_mut(&connection)
+            .and_then(|link| link.pulls.remove(&pull));
+        promise!(
+            "a pull is answered once, with no more than it asked for",
+            asked.is_some_and(|(count, _)| jobs.len() <= count),
+            "{pull} of {connection}: {} for {asked:?}",
+            jobs.len()
+        );
+        for job in jobs {
+            self.hand_over(connection, &job.envelope, state, most, true)?;
+        }
+        Ok(())
+    }
+}
