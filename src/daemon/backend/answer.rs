@@ -64,7 +64,7 @@ pub(in crate::daemon) struct Received {
 }
 
 /// How far it is.
-enum Stage {
+enum AnswerStage {
     Head(Engine<RecvResponse>),
     Body(Engine<RecvBody>),
     /// Everything came that is read.
@@ -76,7 +76,7 @@ enum Stage {
 
 /// Reads one answer.
 pub(in crate::daemon) struct AnswerReader {
-    stage: Stage,
+    stage: AnswerStage,
     /// Bytes that wait for what follows them.
     rest: Vec<u8>,
     /// Bytes of interim answers and of the head so far.
@@ -96,7 +96,7 @@ impl AnswerReader {
     /// The engine fails.
     pub(in crate::daemon) fn new(limit: usize) -> Result<Self, Fault> {
         Ok(Self {
-            stage: Stage::Head(engine()?),
+            stage: AnswerStage::Head(engine()?),
             rest: Vec::new(),
             bytes_before_body: 0,
             limit,
@@ -116,7 +116,7 @@ impl AnswerReader {
             self.keep(bytes.get(used..).unwrap_or_default())?;
         } else {
             // A head is looked at again only when there may be an end in it.
-            let is_worth_it = !matches!(self.stage, Stage::Head(_)) || bytes.contains(&b'\n');
+            let is_worth_it = !matches!(self.stage, AnswerStage::Head(_)) || bytes.contains(&b'\n');
             self.rest.extend_from_slice(bytes);
             if is_worth_it || self.rest.len() > MOST_HEAD_BYTES {
                 let all = std::mem::take(&mut self.rest);
@@ -124,7 +124,7 @@ impl AnswerReader {
                 self.keep(all.get(used..).unwrap_or_default())?;
             }
         }
-        Ok(matches!(self.stage, Stage::Over { .. }))
+        Ok(matches!(self.stage, AnswerStage::Over { .. }))
     }
 
     /// The other side has closed; `is_clean`: in the way in which it should.
@@ -133,12 +133,12 @@ impl AnswerReader {
     /// There was no answer.
     pub(in crate::daemon) fn end(&mut self, is_clean: bool) -> Result<(), Fault> {
         let is_whole = match &self.stage {
-            Stage::Head(_) => return Err(Fault::Closed),
-            Stage::Body(engine) => {
+            AnswerStage::Head(_) => return Err(Fault::Closed),
+            AnswerStage::Body(engine) => {
                 let is_to_the_end = matches!(engine.body_mode(), BodyMode::CloseDelimited);
                 (is_to_the_end && is_clean) || engine.is_ended_chunked()
             }
-            Stage::Over { .. } => return Ok(()),
+            AnswerStage::Over { .. } => return Ok(()),
         };
         self.stage = over(is_whole, false);
         Ok(())
@@ -147,11 +147,11 @@ impl AnswerReader {
     /// What there is of an answer that broke off; `None`: not even its head.
     pub(in crate::daemon) fn cut_off(self) -> Option<Received> {
         let (is_whole, leaves_connection_open) = match self.stage {
-            Stage::Over {
+            AnswerStage::Over {
                 is_whole,
                 leaves_connection_open,
             } => (is_whole, leaves_connection_open),
-            Stage::Head(_) | Stage::Body(_) => (false, false),
+            AnswerStage::Head(_) | AnswerStage::Body(_) => (false, false),
         };
         Some(Received {
             head: self.head?,
@@ -163,15 +163,15 @@ impl AnswerReader {
 
     fn keep(&mut self, rest: &[u8]) -> Result<(), Fault> {
         let most = match self.stage {
-            Stage::Head(_) if self.bytes_before_body.saturating_add(rest.len()) > MOST_BYTES_BEFORE_BODY => {
+            AnswerStage::Head(_) if self.bytes_before_body.saturating_add(rest.len()) > MOST_BYTES_BEFORE_BODY => {
                 return Err(Fault::EndlessHead);
             }
-            Stage::Head(_) if rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
-            Stage::Head(_) => usize::MAX,
-            Stage::Body(_) if rest.len() > MOST_CHUNK_LINE_BYTES => return Err(Fault::NotHttp),
-            Stage::Body(_) => usize::MAX,
+            AnswerStage::Head(_) if rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
+            AnswerStage::Head(_) => usize::MAX,
+            AnswerStage::Body(_) if rest.len() > MOST_CHUNK_LINE_BYTES => return Err(Fault::NotHttp),
+            AnswerStage::Body(_) => usize::MAX,
             // Whatever follows is nothing that was asked for: one byte of it says so.
-            Stage::Over { .. } => 1,
+            AnswerStage::Over { .. } => 1,
         };
         self.rest
             .extend_from_slice(rest.get(..most.min(rest.len())).unwrap_or_default());
@@ -184,9 +184,9 @@ impl AnswerReader {
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
             let step = match self.stage {
-                Stage::Head(_) => self.take_head(rest)?,
-                Stage::Body(_) => self.take_body(rest)?,
-                Stage::Over { .. } => 0,
+                AnswerStage::Head(_) => self.take_head(rest)?,
+                AnswerStage::Body(_) => self.take_body(rest)?,
+                AnswerStage::Over { .. } => 0,
             };
             if step == 0 {
                 return Ok(used);
@@ -196,7 +196,7 @@ impl AnswerReader {
     }
 
     fn take_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
-        let Stage::Head(engine) = &mut self.stage else {
+        let AnswerStage::Head(engine) = &mut self.stage else {
             return Ok(0);
         };
         let (used, response) = match engine.try_response(bytes, false) {
@@ -228,12 +228,12 @@ impl AnswerReader {
             keep_alive: text(headers, "keep-alive").as_deref().and_then(keep_alive),
         });
         let no_body = over(true, false);
-        let Stage::Head(engine) = std::mem::replace(&mut self.stage, no_body) else {
+        let AnswerStage::Head(engine) = std::mem::replace(&mut self.stage, no_body) else {
             return Ok(());
         };
         let is_other_protocol = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         self.stage = match engine.proceed() {
-            Some(RecvResponseResult::RecvBody(engine)) => Stage::Body(engine),
+            Some(RecvResponseResult::RecvBody(engine)) => AnswerStage::Body(engine),
             Some(RecvResponseResult::Redirect(engine)) => {
                 over(true, !engine.must_close_connection() && !self.is_ambiguous)
             }
@@ -247,7 +247,7 @@ impl AnswerReader {
     }
 
     fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
-        let Stage::Body(engine) = &mut self.stage else {
+        let AnswerStage::Body(engine) = &mut self.stage else {
             return Ok(0);
         };
         let before = self.body.len();
@@ -264,7 +264,7 @@ impl AnswerReader {
             self.stage = over(false, false);
         } else if engine.can_proceed() && !matches!(engine.body_mode(), BodyMode::CloseDelimited) {
             let whole = over(true, false);
-            let Stage::Body(engine) = std::mem::replace(&mut self.stage, whole) else {
+            let AnswerStage::Body(engine) = std::mem::replace(&mut self.stage, whole) else {
                 return Ok(used);
             };
             let must_close = match engine.proceed() {
@@ -278,8 +278,8 @@ impl AnswerReader {
     }
 }
 
-fn over(is_whole: bool, leaves_connection_open: bool) -> Stage {
-    Stage::Over {
+fn over(is_whole: bool, leaves_connection_open: bool) -> AnswerStage {
+    AnswerStage::Over {
         is_whole,
         leaves_connection_open,
     }

@@ -16,12 +16,12 @@ use rustls::ClientConfig;
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::head::{Place, RequestWriter};
+use crate::daemon::backend::head::{RequestWriter, UrlParts};
 use crate::daemon::backend::kept::KeptConnections;
 use crate::daemon::backend::names::{Names, Wake};
 pub use crate::daemon::backend::outcome::Heard;
 use crate::daemon::backend::outcome::Outcomes;
-use crate::daemon::backend::pending::{Pending, Stage};
+use crate::daemon::backend::pending::{Pending, RequestStage};
 use crate::daemon::backend::rooms::{LaneRooms, Room};
 use crate::daemon::backend::settings::{BackendError, BackendSettings};
 use crate::daemon::backend::slots::Slots;
@@ -46,7 +46,7 @@ pub type BackendAnswer = (CallId, Reply, Heard);
 
 /// What has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::daemon::backend) enum Due {
+pub(in crate::daemon::backend) enum BackendTimer {
     /// Nobody waits for the answer any more.
     GiveUp(CallId),
     /// The connection is not there yet.
@@ -59,7 +59,7 @@ pub(in crate::daemon::backend) enum Due {
 
 /// A turn: where new connections are registered, and when it is.
 #[derive(Clone, Copy)]
-pub(in crate::daemon::backend) struct Turn<'a> {
+pub(in crate::daemon::backend) struct BackendTurn<'a> {
     /// Where the loop is told of connections.
     pub(in crate::daemon::backend) registry: &'a Registry,
     /// Now.
@@ -86,7 +86,7 @@ pub struct Backend {
     pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<CallId>,
     /// Requests to which nobody has answered yet where they connect to, and which may have any connection.
     pub(in crate::daemon::backend) dialing: BTreeSet<CallId>,
-    pub(in crate::daemon::backend) deadlines: Timers<Due>,
+    pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
     pub(in crate::daemon::backend) answers: Vec<BackendAnswer>,
     pub(in crate::daemon::backend) buffers: Buffers,
 }
@@ -110,7 +110,7 @@ impl Backend {
             // Without a loop there is nobody to tell.
             let _ = waker.wake();
         });
-        let place = Place::of(url.as_str());
+        let place = UrlParts::of(url.as_str());
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
             writer: RequestWriter::new(&settings, &place),
@@ -137,19 +137,19 @@ impl Backend {
     pub fn send(&mut self, id: CallId, call: Call, give_up: Moment) {
         let lane = call.endpoint().lane();
         let stage = match self.rooms.enter(lane, id) {
-            Room::Now => Stage::Ready,
-            Room::Later => Stage::Waiting,
+            Room::Now => RequestStage::Ready,
+            Room::Later => RequestStage::Waiting,
             Room::None => {
                 log::debug!("backend: no room for another request of this kind ({lane:?})");
                 let overloaded = Reply::Failed(Failure::Overloaded);
                 return self.answers.push((id, overloaded, Heard::default()));
             }
         };
-        if matches!(stage, Stage::Ready) {
+        if matches!(stage, RequestStage::Ready) {
             self.ready.push_back(id);
         }
         self.pending.insert(id, Pending::new(call, lane, give_up, stage));
-        self.deadlines.arm(Due::GiveUp(id), give_up);
+        self.deadlines.arm(BackendTimer::GiveUp(id), give_up);
     }
 
     /// Others go instead of reports that hang. Asked for only while some wait.
@@ -159,7 +159,7 @@ impl Backend {
         };
         let slow = self.pending.values().filter(is_slow).count();
         while let Some(next) = self.rooms.stand_in(slow) {
-            self.set_stage(next, Stage::Ready);
+            self.set_stage(next, RequestStage::Ready);
             self.ready.push_back(next);
         }
     }
@@ -184,7 +184,7 @@ impl Backend {
 
     /// Goes on with everything that can go on, and hands over what was answered.
     pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, Reply, Heard)) {
-        let turn = Turn { registry, now };
+        let turn = BackendTurn { registry, now };
         // Both, always: what nobody waits for is newer all the same.
         let (has_names, has_token) = (self.names.take(now), self.token.take());
         if has_names || has_token {
@@ -193,8 +193,8 @@ impl Backend {
         let mut overdue = Vec::new();
         while let Some(due) = self.deadlines.take_due(now) {
             match due {
-                Due::Step(id) => self.ready.push_back(id),
-                Due::GiveUp(_) | Due::Connect(_) | Due::Room => overdue.push(due),
+                BackendTimer::Step(id) => self.ready.push_back(id),
+                BackendTimer::GiveUp(_) | BackendTimer::Connect(_) | BackendTimer::Room => overdue.push(due),
             }
         }
         for slot in self.kept.outdated(now) {
@@ -222,7 +222,7 @@ impl Backend {
             self.overdue(due, now);
         }
         if self.rooms.has_waiting_reports() {
-            self.deadlines.arm_at_latest(Due::Room, now.after(SLOW_AFTER));
+            self.deadlines.arm_at_latest(BackendTimer::Room, now.after(SLOW_AFTER));
         }
         for (id, reply, heard) in self.answers.drain(..) {
             take(id, reply, heard);
@@ -262,8 +262,12 @@ impl Backend {
         }
         let slots = &mut self.slots;
         let mut has_no_connection = |pending: &Pending| match &pending.stage {
-            Stage::Exchanging(exchange) => slots.get(exchange.slot).is_none(),
-            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) => false,
+            RequestStage::Exchanging(exchange) => slots.get(exchange.slot).is_none(),
+            RequestStage::Waiting
+            | RequestStage::Ready
+            | RequestStage::NeedsToken
+            | RequestStage::NeedsAddress
+            | RequestStage::Dialing(_) => false,
         };
         let others = self.pending.iter().filter(|(_, pending)| has_no_connection(pending));
         // Another request may just have got the connection.
@@ -273,19 +277,19 @@ impl Backend {
         }
     }
 
-    fn overdue(&mut self, due: Due, now: Moment) {
+    fn overdue(&mut self, due: BackendTimer, now: Moment) {
         let id = match due {
-            Due::GiveUp(id) => id,
-            Due::Connect(id) => return self.fail(id, &Fault::NoConnectionInTime),
-            Due::Step(id) => return self.ready.push_back(id),
-            Due::Room => return self.look_for_slow_reports(now),
+            BackendTimer::GiveUp(id) => id,
+            BackendTimer::Connect(id) => return self.fail(id, &Fault::NoConnectionInTime),
+            BackendTimer::Step(id) => return self.ready.push_back(id),
+            BackendTimer::Room => return self.look_for_slow_reports(now),
         };
         let Some(pending) = self.pending.get(&id) else { return };
         let fault = match pending.stage {
-            Stage::NeedsToken => return self.fail_without_token(id),
-            Stage::Waiting | Stage::Ready => Fault::TooLate,
-            Stage::NeedsAddress => Fault::NameTooSlow,
-            Stage::Dialing(_) | Stage::Exchanging(_) => Fault::NoAnswerInTime,
+            RequestStage::NeedsToken => return self.fail_without_token(id),
+            RequestStage::Waiting | RequestStage::Ready => Fault::TooLate,
+            RequestStage::NeedsAddress => Fault::NameTooSlow,
+            RequestStage::Dialing(_) | RequestStage::Exchanging(_) => Fault::NoAnswerInTime,
         };
         self.fail(id, &fault);
     }
@@ -328,27 +332,33 @@ impl Backend {
             return;
         };
         let has_served = match &pending.stage {
-            Stage::Exchanging(exchange) => self
+            RequestStage::Exchanging(exchange) => self
                 .slots
                 .get(exchange.slot)
                 .is_some_and(|connection| connection.has_served),
-            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) => false,
+            RequestStage::Waiting
+            | RequestStage::Ready
+            | RequestStage::NeedsToken
+            | RequestStage::NeedsAddress
+            | RequestStage::Dialing(_) => false,
         };
         // Whoever refuses a connection has taken nothing on it; who ends one that it has used may have.
         let is_refused = !has_served && fault.is_refusal(&self.outcomes.settings().backend);
         let is_sent = pending.is_sent() && (!is_refused || pending.first_was_sent);
         let stage = match pending.stage {
             // It stays with those that wait, until it is answered.
-            Stage::Waiting => Stage::Waiting,
-            Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) | Stage::Exchanging(_) => {
-                Stage::Ready
-            }
+            RequestStage::Waiting => RequestStage::Waiting,
+            RequestStage::Ready
+            | RequestStage::NeedsToken
+            | RequestStage::NeedsAddress
+            | RequestStage::Dialing(_)
+            | RequestStage::Exchanging(_) => RequestStage::Ready,
         };
         let is_new = !has_served;
         match std::mem::replace(&mut pending.stage, stage) {
-            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress => {}
-            Stage::Dialing(dial) => dial.attempts().iter().for_each(|slot| self.slots.close(*slot)),
-            Stage::Exchanging(exchange) => {
+            RequestStage::Waiting | RequestStage::Ready | RequestStage::NeedsToken | RequestStage::NeedsAddress => {}
+            RequestStage::Dialing(dial) => dial.attempts().iter().for_each(|slot| self.slots.close(*slot)),
+            RequestStage::Exchanging(exchange) => {
                 if let Some(connection) = self.slots.get(exchange.slot) {
                     connection.reset_at_close();
                 }
@@ -384,22 +394,26 @@ impl Backend {
         let Some(pending) = self.pending.remove(&id) else {
             return;
         };
-        for due in [Due::GiveUp(id), Due::Connect(id), Due::Step(id)] {
+        for due in [
+            BackendTimer::GiveUp(id),
+            BackendTimer::Connect(id),
+            BackendTimer::Step(id),
+        ] {
             self.deadlines.cancel(due);
         }
         self.waiting_for_thread.remove(&id);
         self.dialing.remove(&id);
-        if matches!(pending.stage, Stage::Waiting) {
+        if matches!(pending.stage, RequestStage::Waiting) {
             self.rooms.forget(pending.lane, id);
         } else if let Some(next) = self.rooms.leave(pending.lane) {
-            self.set_stage(next, Stage::Ready);
+            self.set_stage(next, RequestStage::Ready);
             self.ready.push_back(next);
         }
         self.answers.push((id, reply, heard));
     }
 
     /// It is so far.
-    pub(in crate::daemon::backend) fn set_stage(&mut self, id: CallId, stage: Stage) {
+    pub(in crate::daemon::backend) fn set_stage(&mut self, id: CallId, stage: RequestStage) {
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.stage = stage;
         }

@@ -44,7 +44,7 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
     }
     let mut events = Events::with_capacity(16);
     let is_under_way = |backend: &Backend| {
-        let exchanging = |pending: &Pending| matches!(pending.stage, Stage::Exchanging(_));
+        let exchanging = |pending: &Pending| matches!(pending.stage, RequestStage::Exchanging(_));
         backend.pending.values().filter(|pending| exchanging(pending)).count() == 2
     };
     while !is_under_way(&backend) {

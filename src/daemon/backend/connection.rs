@@ -42,7 +42,7 @@ impl Default for Buffers {
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::daemon) enum Phase {
+pub(in crate::daemon) enum ConnectionPhase {
     /// The other side has not answered yet.
     Connecting,
     /// TLS begins.
@@ -80,7 +80,7 @@ pub(in crate::daemon) struct Connection {
     pub(in crate::daemon) stream: TcpStream,
     tls: Option<Box<TlsSession>>,
     /// How far it is.
-    pub(in crate::daemon) phase: Phase,
+    pub(in crate::daemon) phase: ConnectionPhase,
     /// The request that it belongs to; none when it is kept for another one.
     pub(in crate::daemon) owner: Option<CallId>,
     /// Since when it is there.
@@ -108,7 +108,7 @@ impl Connection {
         Ok(Self {
             stream: TcpStream::connect(address)?,
             tls: None,
-            phase: Phase::Connecting,
+            phase: ConnectionPhase::Connecting,
             owner: Some(owner),
             since: now,
             has_served: false,
@@ -165,7 +165,11 @@ impl Connection {
 
     /// It can be used, once TLS is there where that is wanted.
     pub(in crate::daemon) fn begin(&mut self, tls: Option<TlsSession>) {
-        self.phase = if tls.is_some() { Phase::Handshake } else { Phase::Open };
+        self.phase = if tls.is_some() {
+            ConnectionPhase::Handshake
+        } else {
+            ConnectionPhase::Open
+        };
         self.tls = tls.map(Box::new);
     }
 
@@ -177,7 +181,7 @@ impl Connection {
         for _ in 0..STEPS_OF_HANDSHAKE {
             self.flush().map_err(|error| Fault::from(error).in_handshake())?;
             if self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()) {
-                self.phase = Phase::Open;
+                self.phase = ConnectionPhase::Open;
                 return Ok(true);
             }
             match self.receive(buffers) {

@@ -21,7 +21,7 @@ pub(in crate::daemon) struct Exchange {
 
 /// What came of a step.
 #[derive(Debug)]
-pub(in crate::daemon) enum Step {
+pub(in crate::daemon) enum ExchangeStep {
     /// The kernel will tell of what follows.
     Waits,
     /// There is more to do, and others have their turn first.
@@ -52,7 +52,7 @@ impl Exchange {
     }
 
     /// Goes as far as it can in one turn.
-    pub(in crate::daemon) fn step(&mut self, connection: &mut Connection, buffers: &mut Buffers) -> Step {
+    pub(in crate::daemon) fn step(&mut self, connection: &mut Connection, buffers: &mut Buffers) -> ExchangeStep {
         let mut is_paused = false;
         if !self.is_sent && self.broken.is_none() {
             match connection.send(&self.request, &mut self.sent) {
@@ -72,9 +72,9 @@ impl Exchange {
             let over = match connection.receive(buffers) {
                 Ok(Got::Nothing) => {
                     return match self.broken.take() {
-                        Some(fault) => Step::Over(Some(fault)),
-                        None if is_paused => Step::Paused,
-                        None => Step::Waits,
+                        Some(fault) => ExchangeStep::Over(Some(fault)),
+                        None if is_paused => ExchangeStep::Paused,
+                        None => ExchangeStep::Waits,
                     };
                 }
                 Ok(Got::Bytes(bytes)) => match self.answer.push(bytes) {
@@ -86,10 +86,10 @@ impl Exchange {
                 Err(fault) => Some(Some(fault)),
             };
             if let Some(fault) = over {
-                return Step::Over(fault);
+                return ExchangeStep::Over(fault);
             }
         }
-        Step::Paused
+        ExchangeStep::Paused
     }
 
     /// What there is of the answer; `None`: not even its head.

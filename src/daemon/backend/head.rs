@@ -15,7 +15,7 @@ const USUAL_HEAD_BYTES: usize = 512;
 
 /// Where the backend is, as its URL says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::daemon) struct Place {
+pub(in crate::daemon) struct UrlParts {
     /// Host without brackets.
     pub(in crate::daemon) host: String,
     /// Port.
@@ -26,7 +26,7 @@ pub(in crate::daemon) struct Place {
     authority: String,
 }
 
-impl Place {
+impl UrlParts {
     /// Takes a URL apart that the configuration has accepted.
     pub(in crate::daemon) fn of(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
@@ -62,7 +62,7 @@ pub(in crate::daemon) struct RequestWriter {
 
 impl RequestWriter {
     /// What the user set goes before what we would say, but for the token and the request's id.
-    pub(in crate::daemon) fn new(settings: &BackendSettings, place: &Place) -> Self {
+    pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
         let backend = &settings.backend;
         let has_token = backend.auth_token.is_some() || backend.auth_token_file.is_some();
         let mut common = Vec::new();
@@ -169,13 +169,13 @@ mod tests {
             ("http://10.0.0.1:443", "10.0.0.1", 443, "", "10.0.0.1:443"),
             ("http://b:", "b", 80, "", "b"),
         ] {
-            let expected = Place {
+            let expected = UrlParts {
                 host: host.to_owned(),
                 port,
                 prefix: prefix.to_owned(),
                 authority: authority.to_owned(),
             };
-            assert_eq!(Place::of(url), expected, "{url}");
+            assert_eq!(UrlParts::of(url), expected, "{url}");
         }
     }
 

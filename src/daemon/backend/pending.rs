@@ -5,7 +5,7 @@ use crate::daemon::backend::exchange::Exchange;
 use crate::lifecycle::api::{Call, Lane, Moment};
 
 /// How far a request is.
-pub(in crate::daemon) enum Stage {
+pub(in crate::daemon) enum RequestStage {
     /// Others of its kind go first.
     Waiting,
     /// It has its turn soon.
@@ -29,7 +29,7 @@ pub(in crate::daemon) struct Pending {
     /// When nobody waits for the answer any more.
     pub(in crate::daemon) give_up: Moment,
     /// How far it is.
-    pub(in crate::daemon) stage: Stage,
+    pub(in crate::daemon) stage: RequestStage,
     /// When it had its turn.
     pub(in crate::daemon) began: Option<Moment>,
     /// A kept connection was closed under it: it gets a fresh one.
@@ -40,7 +40,7 @@ pub(in crate::daemon) struct Pending {
 
 impl Pending {
     /// A new request.
-    pub(in crate::daemon) fn new(call: Call, lane: Lane, give_up: Moment, stage: Stage) -> Self {
+    pub(in crate::daemon) fn new(call: Call, lane: Lane, give_up: Moment, stage: RequestStage) -> Self {
         Self {
             call,
             lane,
@@ -55,8 +55,12 @@ impl Pending {
     /// Whether the backend may have got it.
     pub(in crate::daemon) fn is_sent(&self) -> bool {
         let is_sent = match &self.stage {
-            Stage::Exchanging(exchange) => exchange.is_sent(),
-            Stage::Waiting | Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress | Stage::Dialing(_) => false,
+            RequestStage::Exchanging(exchange) => exchange.is_sent(),
+            RequestStage::Waiting
+            | RequestStage::Ready
+            | RequestStage::NeedsToken
+            | RequestStage::NeedsAddress
+            | RequestStage::Dialing(_) => false,
         };
         is_sent || self.first_was_sent
     }

@@ -8,14 +8,14 @@ use mio::Interest;
 use nix::errno::Errno;
 
 use crate::daemon::backend::answer::body_limit;
-use crate::daemon::backend::client::{Backend, Due, Turn};
-use crate::daemon::backend::connection::{Connection, Got, Phase};
+use crate::daemon::backend::client::{Backend, BackendTimer, BackendTurn};
+use crate::daemon::backend::connection::{Connection, ConnectionPhase, Got};
 use crate::daemon::backend::dial::Dial;
-use crate::daemon::backend::exchange::{Exchange, Step};
+use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
 use crate::daemon::backend::fault::Fault;
 use crate::daemon::backend::kept::Used;
 use crate::daemon::backend::names::Lookup;
-use crate::daemon::backend::pending::{Pending, Stage};
+use crate::daemon::backend::pending::{Pending, RequestStage};
 use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::token_reader::TokenState;
 use crate::daemon::tokens::TokenOwner;
@@ -36,22 +36,22 @@ fn is_shortage(error: &io::Error) -> bool {
 
 impl Backend {
     /// The next step of a request that is on no connection yet.
-    pub(in crate::daemon::backend) fn advance(&mut self, id: CallId, turn: Turn<'_>) {
+    pub(in crate::daemon::backend) fn advance(&mut self, id: CallId, turn: BackendTurn<'_>) {
         let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
         pending.began.get_or_insert(turn.now);
         match pending.stage {
-            Stage::Ready | Stage::NeedsToken | Stage::NeedsAddress => {}
-            Stage::Dialing(_) => return self.dial(id, turn),
-            Stage::Waiting | Stage::Exchanging(_) => return,
+            RequestStage::Ready | RequestStage::NeedsToken | RequestStage::NeedsAddress => {}
+            RequestStage::Dialing(_) => return self.dial(id, turn),
+            RequestStage::Waiting | RequestStage::Exchanging(_) => return,
         }
         if pending.give_up <= turn.now {
             return self.fail(id, &Fault::TooLate);
         }
         match self.token.state(turn.now) {
             TokenState::Ready => {}
-            TokenState::Wait(until) => return self.wait_for_thread(id, Stage::NeedsToken, until),
+            TokenState::Wait(until) => return self.wait_for_thread(id, RequestStage::NeedsToken, until),
             TokenState::Missing => return self.fail_without_token(id),
         }
         let (endpoint, is_second) = (pending.call.endpoint(), pending.is_second);
@@ -60,15 +60,15 @@ impl Backend {
         }
         match self.names.addresses(turn.now) {
             Lookup::Known(addresses) => {
-                self.set_stage(id, Stage::Dialing(Dial::new(&addresses, turn.now)));
+                self.set_stage(id, RequestStage::Dialing(Dial::new(&addresses, turn.now)));
                 let limit = self.outcomes.settings().backend.connect_timeout;
-                self.deadlines.arm(Due::Connect(id), turn.now.after(limit));
+                self.deadlines.arm(BackendTimer::Connect(id), turn.now.after(limit));
                 if !is_second {
                     self.dialing.insert(id);
                 }
                 self.dial(id, turn);
             }
-            Lookup::Wait(until) => self.wait_for_thread(id, Stage::NeedsAddress, until),
+            Lookup::Wait(until) => self.wait_for_thread(id, RequestStage::NeedsAddress, until),
             Lookup::Failed(fault) => self.fail(id, &fault),
         }
     }
@@ -90,19 +90,19 @@ impl Backend {
     }
 
     /// It goes on when a thread has brought something, or at this time.
-    fn wait_for_thread(&mut self, id: CallId, stage: Stage, until: Option<Moment>) {
+    fn wait_for_thread(&mut self, id: CallId, stage: RequestStage, until: Option<Moment>) {
         self.set_stage(id, stage);
         self.waiting_for_thread.insert(id);
         if let Some(until) = until {
-            self.deadlines.arm(Due::Step(id), until);
+            self.deadlines.arm(BackendTimer::Step(id), until);
         }
     }
 
     /// Connects to the next address, if it is time for that; there may be no further one.
-    fn dial(&mut self, id: CallId, turn: Turn<'_>) {
+    fn dial(&mut self, id: CallId, turn: BackendTurn<'_>) {
         loop {
             let Some(Pending {
-                stage: Stage::Dialing(dial),
+                stage: RequestStage::Dialing(dial),
                 ..
             }) = self.pending.get_mut(&id)
             else {
@@ -113,13 +113,13 @@ impl Backend {
             }
             let Some(address) = dial.next(turn.now) else {
                 if let Some(at) = dial.next_at() {
-                    self.deadlines.arm(Due::Step(id), at);
+                    self.deadlines.arm(BackendTimer::Step(id), at);
                 }
                 return;
             };
             let attempt = self.connect(id, address, turn);
             let Some(Pending {
-                stage: Stage::Dialing(dial),
+                stage: RequestStage::Dialing(dial),
                 ..
             }) = self.pending.get_mut(&id)
             else {
@@ -133,7 +133,7 @@ impl Backend {
     }
 
     /// Opens a connection; the kernel tells when it is there.
-    fn connect(&mut self, id: CallId, address: SocketAddr, turn: Turn<'_>) -> Result<usize, Fault> {
+    fn connect(&mut self, id: CallId, address: SocketAddr, turn: BackendTurn<'_>) -> Result<usize, Fault> {
         let start = || Connection::start(address, id, turn.now);
         let mut connection = match start() {
             Err(error) if is_shortage(&error) && self.close_oldest_kept() => start()?,
@@ -162,7 +162,7 @@ impl Backend {
     }
 
     /// The next step on a connection.
-    pub(in crate::daemon::backend) fn serve(&mut self, slot: usize, turn: Turn<'_>) {
+    pub(in crate::daemon::backend) fn serve(&mut self, slot: usize, turn: BackendTurn<'_>) {
         let Some(connection) = self.slots.get(slot) else { return };
         connection.is_queued = false;
         let Some(id) = connection.owner else {
@@ -173,23 +173,23 @@ impl Backend {
             return;
         };
         let result = match connection.phase {
-            Phase::Open => return self.exchange(id, slot, turn),
-            Phase::Connecting => connection.is_connected(),
-            Phase::Handshake => connection.shake_hands(&mut self.buffers),
+            ConnectionPhase::Open => return self.exchange(id, slot, turn),
+            ConnectionPhase::Connecting => connection.is_connected(),
+            ConnectionPhase::Handshake => connection.shake_hands(&mut self.buffers),
         };
         match result {
             Ok(false) if connection.may_read() => self.enqueue(slot),
             Ok(false) => {}
-            Ok(true) if connection.phase == Phase::Connecting => self.connected(id, slot, turn),
+            Ok(true) if connection.phase == ConnectionPhase::Connecting => self.connected(id, slot, turn),
             Ok(true) => self.begin(id, slot, turn),
             Err(fault) => self.attempt_failed(id, slot, fault, turn),
         }
     }
 
-    fn attempt_failed(&mut self, id: CallId, slot: usize, fault: Fault, turn: Turn<'_>) {
+    fn attempt_failed(&mut self, id: CallId, slot: usize, fault: Fault, turn: BackendTurn<'_>) {
         self.slots.close(slot);
         if let Some(Pending {
-            stage: Stage::Dialing(dial),
+            stage: RequestStage::Dialing(dial),
             ..
         }) = self.pending.get_mut(&id)
         {
@@ -199,9 +199,9 @@ impl Backend {
     }
 
     /// The first address that answers is the one.
-    fn connected(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+    fn connected(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
         let Some(Pending {
-            stage: Stage::Dialing(dial),
+            stage: RequestStage::Dialing(dial),
             ..
         }) = self.pending.get_mut(&id)
         else {
@@ -210,7 +210,7 @@ impl Backend {
         for other in dial.settle(slot) {
             self.slots.close(other);
         }
-        self.deadlines.cancel(Due::Step(id));
+        self.deadlines.cancel(BackendTimer::Step(id));
         let tls = self
             .tls
             .as_ref()
@@ -221,7 +221,7 @@ impl Backend {
         };
         let Some(connection) = self.slots.get(slot) else { return };
         connection.begin(tls);
-        if connection.phase == Phase::Open {
+        if connection.phase == ConnectionPhase::Open {
             self.begin(id, slot, turn);
         } else {
             self.enqueue(slot);
@@ -229,9 +229,9 @@ impl Backend {
     }
 
     /// The request goes out on this connection.
-    fn begin(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
-        self.deadlines.cancel(Due::Connect(id));
-        self.deadlines.cancel(Due::Step(id));
+    fn begin(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
+        self.deadlines.cancel(BackendTimer::Connect(id));
+        self.deadlines.cancel(BackendTimer::Step(id));
         self.dialing.remove(&id);
         let (Some(pending), Some(connection)) = (self.pending.get_mut(&id), self.slots.get(slot)) else {
             return;
@@ -247,7 +247,7 @@ impl Backend {
         let bytes = self.writer.write(&request, self.token.newest());
         match Exchange::new(slot, bytes, body_limit(&pending.call, settings.max_frame)) {
             Ok(exchange) => {
-                pending.stage = Stage::Exchanging(Box::new(exchange));
+                pending.stage = RequestStage::Exchanging(Box::new(exchange));
                 self.exchange(id, slot, turn);
             }
             Err(fault) => {
@@ -257,10 +257,10 @@ impl Backend {
         }
     }
 
-    fn exchange(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+    fn exchange(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
         let (
             Some(Pending {
-                stage: Stage::Exchanging(exchange),
+                stage: RequestStage::Exchanging(exchange),
                 ..
             }),
             Some(connection),
@@ -269,19 +269,19 @@ impl Backend {
             return;
         };
         match exchange.step(connection, &mut self.buffers) {
-            Step::Waits => {}
-            Step::Paused => self.enqueue(slot),
-            Step::Over(None) => self.finish(id, slot, turn),
-            Step::Over(Some(fault)) => self.fail(id, &fault),
+            ExchangeStep::Waits => {}
+            ExchangeStep::Paused => self.enqueue(slot),
+            ExchangeStep::Over(None) => self.finish(id, slot, turn),
+            ExchangeStep::Over(Some(fault)) => self.fail(id, &fault),
         }
     }
 
     /// The answer is there.
-    fn finish(&mut self, id: CallId, slot: usize, turn: Turn<'_>) {
+    fn finish(&mut self, id: CallId, slot: usize, turn: BackendTurn<'_>) {
         let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
-        let Stage::Exchanging(exchange) = std::mem::replace(&mut pending.stage, Stage::Ready) else {
+        let RequestStage::Exchanging(exchange) = std::mem::replace(&mut pending.stage, RequestStage::Ready) else {
             return;
         };
         let Some(received) = exchange.received() else {
@@ -303,7 +303,7 @@ impl Backend {
     }
 
     /// Keeps a connection for the next request. Who waits for a connection gets it at once: it may be the only one to be had.
-    fn keep(&mut self, slot: usize, used: Used, turn: Turn<'_>) {
+    fn keep(&mut self, slot: usize, used: Used, turn: BackendTurn<'_>) {
         let Some(connection) = self.slots.get(slot) else { return };
         connection.owner = None;
         connection.has_served = true;
@@ -330,14 +330,14 @@ impl Backend {
     /// It has a connection, so it needs no other.
     fn close_attempts(&mut self, id: CallId) {
         let Some(Pending {
-            stage: Stage::Dialing(dial),
+            stage: RequestStage::Dialing(dial),
             ..
         }) = self.pending.get(&id)
         else {
             return;
         };
         dial.attempts().iter().for_each(|slot| self.slots.close(*slot));
-        self.set_stage(id, Stage::Ready);
+        self.set_stage(id, RequestStage::Ready);
     }
 
     /// Whether the other side says nothing on a connection that has no request. What it says is no answer to the next one.
