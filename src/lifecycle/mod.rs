@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod backend;
+pub mod groups;
 mod invariants;
 pub mod jobs;
 pub mod machine;

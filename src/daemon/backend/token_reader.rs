@@ -99,13 +99,14 @@ impl TokenReader {
     pub(in crate::daemon) fn state(&mut self, now: Moment) -> TokenState {
         let is_fresh = self.asked_at.is_none() && self.asked >= self.needed && self.read_at.elapsed(now) < FRESH_LIMIT;
         if is_fresh || self.source.is_none() {
-            return match self.newest {
-                Some(Ok(_)) => TokenState::Ready,
-                Some(Err(NoToken)) | None => TokenState::Missing,
+            return if self.is_there() {
+                TokenState::Ready
+            } else {
+                TokenState::Missing
             };
         }
         let asked_at = self.ask(now);
-        let has_one = matches!(self.newest, Some(Ok(_)));
+        let has_one = self.is_there();
         match asked_at.map(|asked| asked.after(PATIENCE)) {
             Some(until) if has_one && until > now => TokenState::Wait(Some(until)),
             Some(_) if !has_one => TokenState::Wait(None),

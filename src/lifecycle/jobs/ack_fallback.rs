@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{Claim, ErrorCode, Moment, Notice, Outcome, Timer};
-use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -28,7 +27,7 @@ impl Lifecycle {
     /// The backend will never accept this request as it is: the bare form may do, or a smaller result.
     pub(super) fn report_is_refused(&mut self, claim: Claim, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Reporting(report) = &job.place else { return };
+        let Some(report) = job.report() else { return };
         let (id, listener) = (job.id().clone(), report.listener);
         match report.what {
             Outcome::Acked { .. } | Outcome::Failed { .. } if !report.is_bare => {

@@ -208,7 +208,7 @@ impl Lifecycle {
 
     pub(in crate::lifecycle) fn looked_before_repeat(&mut self, claim: Claim, reply: Reply, now: Moment) {
         let Some(job) = self.jobs.get(claim) else { return };
-        let Place::Reporting(report) = &job.place else { return };
+        let Some(report) = job.report() else { return };
         let ReportStage::Looking(_, asked_at) = report.step else {
             return;
         };

@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::ids::{CallId, Claim, HolderId, JobId, Text, WorkerId};
 use crate::lifecycle::api::{Delivery, Moment};
+use crate::lifecycle::groups::Groups;
 use crate::lifecycle::jobs::job::{Again, Job, LookStep, News, Place, Report, Suspicion};
 use crate::lifecycle::jobs::marks::Marks;
 use crate::lifecycle::jobs::stages::ReportStage;
 use crate::lifecycle::jobs::waiting::Waiting;
-
-static NO_CLAIMS: BTreeSet<Claim> = BTreeSet::new();
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -22,11 +21,11 @@ pub struct Ledger {
     /// How many were claimed on behalf of each incarnation.
     by_worker: BTreeMap<WorkerId, usize>,
     waiting: Waiting,
-    held: BTreeMap<HolderId, BTreeSet<Claim>>,
+    held: Groups<HolderId, Claim>,
     /// How many these are.
     with_holders: usize,
     /// Those among them that are lost and whose handlers have had their time to answer.
-    overdue: BTreeMap<HolderId, BTreeSet<Claim>>,
+    overdue: Groups<HolderId, Claim>,
     due: BTreeSet<Claim>,
     awaiting_checkpoint: BTreeSet<Claim>,
     to_look: BTreeSet<Claim>,
@@ -195,20 +194,13 @@ impl Ledger {
         }
         if let Some(holder) = marks.holder {
             self.with_holders += 1;
-            self.held.entry(holder).or_default().insert(claim);
+            self.held.insert(holder, claim);
             if marks.is_overdue {
-                self.overdue.entry(holder).or_default().insert(claim);
+                self.overdue.insert(holder, claim);
             }
         }
-        for (list, is_member) in [
-            (&mut self.due, marks.is_due),
-            (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
-            (&mut self.to_look, marks.is_to_look),
-            (&mut self.lost, marks.is_lost),
-        ] {
-            if is_member {
-                list.insert(claim);
-            }
+        for list in self.lists(marks) {
+            list.insert(claim);
         }
         self.surplus += usize::from(marks.is_surplus);
     }
@@ -219,22 +211,27 @@ impl Ledger {
         }
         if let Some(holder) = marks.holder {
             self.with_holders -= 1;
-            let_go(&mut self.held, holder, claim);
+            self.held.remove(&holder, &claim);
             if marks.is_overdue {
-                let_go(&mut self.overdue, holder, claim);
+                self.overdue.remove(&holder, &claim);
             }
         }
-        for (list, is_member) in [
+        for list in self.lists(marks) {
+            list.remove(&claim);
+        }
+        self.surplus -= usize::from(marks.is_surplus);
+    }
+
+    /// The lists of claims that a job with these marks is in.
+    fn lists(&mut self, marks: &Marks) -> impl Iterator<Item = &mut BTreeSet<Claim>> {
+        let all = [
             (&mut self.due, marks.is_due),
             (&mut self.awaiting_checkpoint, marks.awaits_checkpoint),
             (&mut self.to_look, marks.is_to_look),
             (&mut self.lost, marks.is_lost),
-        ] {
-            if is_member {
-                list.remove(&claim);
-            }
-        }
-        self.surplus -= usize::from(marks.is_surplus);
+        ];
+        all.into_iter()
+            .filter_map(|(list, is_member)| is_member.then_some(list))
     }
 }
 
@@ -305,13 +302,13 @@ impl Ledger {
     /// The jobs that this holder has not answered.
     #[must_use]
     pub fn held_by(&self, holder: HolderId) -> &BTreeSet<Claim> {
-        self.held.get(&holder).unwrap_or(&NO_CLAIMS)
+        self.held.of(&holder)
     }
 
     /// Those among them that are lost, and whose handlers have had their time to answer.
     #[must_use]
     pub fn overdue_of(&self, holder: HolderId) -> &BTreeSet<Claim> {
-        self.overdue.get(&holder).unwrap_or(&NO_CLAIMS)
+        self.overdue.of(&holder)
     }
 
     /// How many jobs somebody holds whose reservations are ours.
@@ -322,7 +319,7 @@ impl Ledger {
 
     /// Whoever holds jobs.
     pub fn holders(&self) -> impl Iterator<Item = HolderId> {
-        self.held.keys().copied()
+        self.held.names().copied()
     }
 
     /// The next report that can be sent, also one whose job has a checkpoint on its way if that does not count any more.
@@ -353,7 +350,7 @@ impl Ledger {
     /// How many of the lost ones have handlers that have had their time to answer, and have not.
     #[must_use]
     pub fn unanswered(&self) -> usize {
-        self.overdue.values().map(BTreeSet::len).sum()
+        self.overdue.members()
     }
 
     /// Jobs that count against the concurrency: all but those that go straight back, and those that are lost.
@@ -414,14 +411,5 @@ impl Ledger {
         wrong.map_or(Ok(()), |(list, _)| {
             Err(format!("the ledger's list of jobs is wrong: {list}"))
         })
-    }
-}
-
-fn let_go(lists: &mut BTreeMap<HolderId, BTreeSet<Claim>>, holder: HolderId, claim: Claim) {
-    if let Some(list) = lists.get_mut(&holder) {
-        list.remove(&claim);
-        if list.is_empty() {
-            lists.remove(&holder);
-        }
     }
 }

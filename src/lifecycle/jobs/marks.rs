@@ -33,10 +33,7 @@ pub(super) struct Marks {
 impl Marks {
     pub(super) fn of(job: &Job) -> Self {
         let is_waiting = job.place == Place::Waiting;
-        let report = match &job.place {
-            Place::Reporting(report) => Some(report),
-            Place::Waiting | Place::Held(_) => None,
-        };
+        let report = job.report();
         // As long as an earlier outcome of the same job is on its way, a second one could only undo it.
         let is_sendable = report.is_some_and(|report| report.step == ReportStage::Due) && job.again.is_none();
         // A checkpoint is for the next attempt: that must not begin before it is saved. After an ACK there is none.

@@ -1,10 +1,11 @@
 //! The jobs in our buffer, in lines by their type and by their queue: who looks for the next job of a holder looks at the heads of the
 //! lines that it takes, however many jobs wait.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::lifecycle::api::Subject;
 use crate::lifecycle::api::ids::{Claim, Text};
+use crate::lifecycle::groups::Groups;
 
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -13,9 +14,9 @@ pub struct Waiting {
     /// Those that can be given to somebody; the others are looked at first.
     in_line: BTreeSet<Claim>,
     /// The same by type.
-    by_type: BTreeMap<Text, BTreeSet<Claim>>,
+    by_type: Groups<Text, Claim>,
     /// The same by queue.
-    by_queue: BTreeMap<Text, BTreeSet<Claim>>,
+    by_queue: Groups<Text, Claim>,
     /// Those that stand in a line since a moment ago: whether anybody takes them was not asked yet.
     fresh: BTreeSet<Claim>,
     /// Those that no holder takes.
@@ -29,8 +30,8 @@ impl Waiting {
         if let Some(job) = job {
             self.in_line.insert(claim);
             self.fresh.insert(claim);
-            self.by_type.entry(job.kind.clone()).or_default().insert(claim);
-            self.by_queue.entry(job.queue.clone()).or_default().insert(claim);
+            self.by_type.insert(job.kind.clone(), claim);
+            self.by_queue.insert(job.queue.clone(), claim);
         }
     }
 
@@ -41,8 +42,8 @@ impl Waiting {
         self.untaken.remove(&claim);
         if let Some(job) = job {
             self.in_line.remove(&claim);
-            leave_line(&mut self.by_type, &job.kind, claim);
-            leave_line(&mut self.by_queue, &job.queue, claim);
+            self.by_type.remove(&job.kind, &claim);
+            self.by_queue.remove(&job.queue, &claim);
         }
     }
 
@@ -92,14 +93,14 @@ impl Waiting {
 
     fn first_of(
         &self,
-        lines: &BTreeMap<Text, BTreeSet<Claim>>,
+        lines: &Groups<Text, Claim>,
         names: Option<&[Text]>,
         fits: impl Fn(Claim) -> bool,
     ) -> Option<Claim> {
         let first = |line: &BTreeSet<Claim>| line.iter().copied().find(|claim| fits(*claim));
         match names {
             None => first(&self.in_line),
-            Some(names) => names.iter().filter_map(|name| first(lines.get(name)?)).min(),
+            Some(names) => names.iter().filter_map(|name| first(lines.of(name))).min(),
         }
     }
 
@@ -137,15 +138,6 @@ impl Waiting {
             && self.by_type == other.by_type
             && self.by_queue == other.by_queue
             && of_those.iter().all(|some| some.is_subset(&self.in_line))
-    }
-}
-
-fn leave_line(lines: &mut BTreeMap<Text, BTreeSet<Claim>>, name: &Text, claim: Claim) {
-    if let Some(line) = lines.get_mut(name) {
-        line.remove(&claim);
-        if line.is_empty() {
-            lines.remove(name);
-        }
     }
 }
 

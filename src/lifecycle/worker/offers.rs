@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::ids::{HolderId, Text};
+use crate::lifecycle::groups::Groups;
 
 /// What some holders take.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +48,7 @@ pub struct Offers {
     numbers: BTreeMap<Offer, OfferNumber>,
     made: BTreeMap<OfferNumber, (Offer, Takers)>,
     /// The offers that name a type.
-    by_type: BTreeMap<Text, BTreeSet<OfferNumber>>,
+    by_type: Groups<Text, OfferNumber>,
     /// The offers to take every type.
     of_any_type: BTreeSet<OfferNumber>,
     /// The offers with somebody who can be given a job now.
@@ -77,7 +78,7 @@ impl Offers {
             }
             Some(types) => {
                 for kind in types {
-                    self.by_type.entry(kind.clone()).or_default().insert(number);
+                    self.by_type.insert(kind.clone(), number);
                 }
             }
         }
@@ -101,12 +102,7 @@ impl Offers {
         self.numbers.remove(&offer);
         self.of_any_type.remove(&number);
         for kind in offer.types.iter().flatten() {
-            if let Some(offers) = self.by_type.get_mut(kind) {
-                offers.remove(&number);
-                if offers.is_empty() {
-                    self.by_type.remove(kind);
-                }
-            }
+            self.by_type.remove(kind, &number);
         }
     }
 
@@ -144,7 +140,7 @@ impl Offers {
 
     /// The offers to take such a job, in a frame of so many bytes.
     fn to_take(&self, kind: &Text, bytes: usize) -> impl Iterator<Item = &Takers> {
-        let named = self.by_type.get(kind).into_iter().flatten();
+        let named = self.by_type.of(kind).iter();
         let made = named
             .chain(&self.of_any_type)
             .filter_map(|number| self.made.get(number));
@@ -176,12 +172,12 @@ impl Offers {
     pub fn are_like(&self, other: &Self) -> bool {
         let by_content = |offers: &Self| -> BTreeMap<Offer, Takers> { offers.made.values().cloned().collect() };
         let is_found = |(number, (offer, takers)): (&OfferNumber, &(Offer, Takers))| {
-            let is_listed = |offers: Option<&BTreeSet<OfferNumber>>| offers.is_some_and(|them| them.contains(number));
+            let is_listed = |offers: &BTreeSet<OfferNumber>| offers.contains(number);
             let is_by_type = match &offer.types {
-                None => is_listed(Some(&self.of_any_type)),
-                Some(types) => types.iter().all(|kind| is_listed(self.by_type.get(kind))),
+                None => is_listed(&self.of_any_type),
+                Some(types) => types.iter().all(|kind| is_listed(self.by_type.of(kind))),
             };
-            let is_idle = is_listed(Some(&self.idle));
+            let is_idle = is_listed(&self.idle);
             self.numbers.get(offer) == Some(number) && is_by_type && is_idle != takers.idle.is_empty()
         };
         by_content(self) == by_content(other) && self.made.iter().all(is_found)

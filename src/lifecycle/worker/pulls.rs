@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lifecycle::api::ids::{HolderId, PullId, Text};
+use crate::lifecycle::groups::Groups;
 
 /// A holder wants jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,10 +22,10 @@ pub struct Pull {
 pub struct Pulls {
     all: BTreeMap<PullId, Pull>,
     /// Those that can be given more, by each queue that they name.
-    by_queue: BTreeMap<Text, BTreeSet<PullId>>,
+    by_queue: Groups<Text, PullId>,
     /// Those that name none.
     of_any_queue: BTreeSet<PullId>,
-    by_holder: BTreeMap<HolderId, BTreeSet<PullId>>,
+    by_holder: Groups<HolderId, PullId>,
     /// How many jobs all of them can be given.
     wanted: usize,
 }
@@ -34,14 +35,14 @@ impl Pulls {
     pub fn add(&mut self, id: PullId, pull: Pull) {
         self.take(id);
         self.wanted += pull.left;
-        self.by_holder.entry(pull.holder).or_default().insert(id);
+        self.by_holder.insert(pull.holder, id);
         match &pull.queues {
             None => {
                 self.of_any_queue.insert(id);
             }
             Some(queues) => {
                 for queue in queues {
-                    self.by_queue.entry(queue.clone()).or_default().insert(id);
+                    self.by_queue.insert(queue.clone(), id);
                 }
             }
         }
@@ -64,12 +65,7 @@ impl Pulls {
     fn takes_no_more(&mut self, id: PullId, queues: Option<&[Text]>) {
         self.of_any_queue.remove(&id);
         for queue in queues.unwrap_or_default() {
-            if let Some(pulls) = self.by_queue.get_mut(queue) {
-                pulls.remove(&id);
-                if pulls.is_empty() {
-                    self.by_queue.remove(queue);
-                }
-            }
+            self.by_queue.remove(queue, &id);
         }
     }
 
@@ -78,19 +74,14 @@ impl Pulls {
         let pull = self.all.remove(&id)?;
         self.wanted -= pull.left;
         self.takes_no_more(id, pull.queues.as_deref());
-        if let Some(theirs) = self.by_holder.get_mut(&pull.holder) {
-            theirs.remove(&id);
-            if theirs.is_empty() {
-                self.by_holder.remove(&pull.holder);
-            }
-        }
+        self.by_holder.remove(&pull.holder, &id);
         Some(pull)
     }
 
     /// The oldest that takes a job of this queue.
     #[must_use]
     pub fn oldest_for(&self, queue: &Text) -> Option<PullId> {
-        let named = self.by_queue.get(queue).and_then(BTreeSet::first);
+        let named = self.by_queue.of(queue).first();
         named.into_iter().chain(self.of_any_queue.first()).min().copied()
     }
 
@@ -102,14 +93,14 @@ impl Pulls {
         }
         let (_, oldest) = self.all.first_key_value()?;
         let first: BTreeSet<&Text> = oldest.queues.iter().flatten().take(most).collect();
-        let others = self.by_queue.keys().filter(|queue| !first.contains(queue));
+        let others = self.by_queue.names().filter(|queue| !first.contains(queue));
         Some(first.iter().copied().chain(others).take(most).cloned().collect())
     }
 
     /// Those of one holder.
     #[must_use]
     pub fn of(&self, holder: HolderId) -> Vec<PullId> {
-        self.by_holder.get(&holder).into_iter().flatten().copied().collect()
+        self.by_holder.of(&holder).iter().copied().collect()
     }
 
     /// One of them.
