@@ -13,7 +13,14 @@ use crate::operation::Operation;
 pub(crate) const MAX_EVENT_JOBS: usize = 1_000;
 
 /// What the server does by itself.
-const OCCURRENCES: [&str; 5] = ["visibility_timeout", "worker_death", "expired", "refusing", "listening"];
+const OCCURRENCES: [&str; 6] = [
+    "visibility_timeout",
+    "worker_death",
+    "expired",
+    "refusing",
+    "listening",
+    "freezing",
+];
 
 /// A name that the program itself has. Were the reference spelled out, serde would want to borrow it from what it reads.
 type KnownName = &'static str;
@@ -37,7 +44,7 @@ pub struct Event {
     #[serde(default)]
     pub time: String,
     /// The operation of a request, or what the server did: `visibility_timeout`, `worker_death`, `expired`, `refusing`,
-    /// `listening`.
+    /// `listening`, `freezing`.
     #[serde(deserialize_with = "operation")]
     pub operation: KnownName,
     /// The method and path of a request.

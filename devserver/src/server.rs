@@ -256,6 +256,13 @@ impl Server {
         self.shared.wait_listening(true, GATE_PATIENCE)
     }
 
+    /// Stops every connection that is there: what comes on it is neither read nor answered, and it stays open. Whoever
+    /// connects from here on is served. After `lasts` they go on, with what was sent on them meanwhile by clients that still
+    /// wait; `None`: never.
+    pub fn freeze_connections(&self, lasts: Option<Duration>) {
+        self.shared.freeze(lasts);
+    }
+
     /// Waits until something is so, looking whenever anything has changed; whether it was so in time.
     pub fn wait(&self, patience: Duration, condition: impl Fn(&Self) -> bool) -> bool {
         /// What changes by time alone is looked at this often.

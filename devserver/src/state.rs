@@ -28,6 +28,15 @@ pub(crate) enum Gate {
     Over,
 }
 
+/// The connections that are there stop, as if nothing that is sent on them arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Freeze {
+    /// How often that was ordered.
+    pub number: u64,
+    /// When they go on; `None`: never.
+    pub until: Option<Moment>,
+}
+
 /// What the server's thread and its owner both see.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -35,6 +44,8 @@ pub(crate) struct Shared {
     pub options: Options,
     /// Tells the server's thread whether somebody may connect.
     pub gate: watch::Sender<Gate>,
+    /// Tells the connections that are there to stop.
+    pub freeze: watch::Sender<Freeze>,
     /// The number of the newest change of a job: whoever streams waits for the next one.
     pub newest_change: watch::Sender<u64>,
     state: Mutex<State>,
@@ -70,6 +81,7 @@ impl Shared {
             clock,
             options,
             gate,
+            freeze: watch::Sender::new(Freeze { number: 0, until: None }),
             newest_change: watch::Sender::new(0),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -142,6 +154,16 @@ impl Shared {
     pub fn set_listening(&self, is_listening: bool) {
         self.lock().is_listening = is_listening;
         self.record(Event::new(if is_listening { "listening" } else { "refusing" }));
+    }
+
+    /// Stops the connections that are there, for this long or for good. Those that come from here on are served.
+    pub fn freeze(&self, lasts: Option<Duration>) {
+        let until = lasts.map(|lasts| self.clock.now() + lasts);
+        self.freeze.send_modify(|freeze| {
+            freeze.number += 1;
+            freeze.until = until;
+        });
+        self.record(Event::new("freezing"));
     }
 
     /// Waits until somebody can connect, or until nobody can; whether it came to that in time.

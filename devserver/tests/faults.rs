@@ -55,6 +55,41 @@ fn a_request_that_hangs_is_neither_answered_nor_carried_out() {
 }
 
 #[test]
+fn connections_that_are_there_stop_and_others_are_served() {
+    let bench = plain();
+    bench.put_job("j", "");
+    bench.fetch("w");
+    let stopped = TcpStream::connect(bench.server.address()).unwrap();
+    let ask = |mut stream: &TcpStream, path: &str, body: &str| {
+        let length = body.len();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}");
+        std::io::Write::write_all(&mut stream, format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+    };
+    let is_answered = |mut stream: &TcpStream, patience| {
+        stream.set_read_timeout(Some(patience)).unwrap();
+        std::io::Read::read(&mut stream, &mut [0; 4096]).is_ok_and(|read| read > 0)
+    };
+    ask(&stopped, "/ojs/v1/workers/heartbeat", r#"{"worker_id":"w"}"#);
+    assert!(is_answered(&stopped, PATIENCE));
+    bench.server.freeze_connections(Some(NOTHING * 3));
+    ask(&stopped, "/ojs/v1/workers/ack", ACK);
+    assert_eq!(
+        bench.worker("heartbeat", r#"{"worker_id":"w"}"#).status,
+        200,
+        "a new one is served"
+    );
+    assert_eq!(bench.state("j"), "active", "it was not read");
+    assert!(is_answered(&stopped, PATIENCE), "what was sent meanwhile is read then");
+    assert_eq!(bench.state("j"), "completed");
+    let for_good = TcpStream::connect(bench.server.address()).unwrap();
+    assert_eq!(bench.worker("heartbeat", r#"{"worker_id":"w"}"#).status, 200);
+    bench.server.freeze_connections(None);
+    ask(&for_good, "/ojs/v1/workers/heartbeat", r#"{"worker_id":"w"}"#);
+    assert!(!is_answered(&for_good, NOTHING));
+}
+
+#[test]
 fn a_lost_reply_was_carried_out_all_the_same() {
     let bench = plain();
     bench.put_job("j", "");

@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::exchange::answer;
-use crate::state::{Gate, Shared};
+use crate::moment::Moment;
+use crate::state::{Freeze, Gate, Shared};
 
 /// How often the server looks whether something is due when nobody asks for anything.
 const TICK: Duration = Duration::from_millis(20);
@@ -126,8 +127,9 @@ async fn accept(
                 Ok((stream, _)) => {
                     let shared = Arc::clone(shared);
                     let gate = gate.clone();
+                    let freeze = shared.freeze.subscribe();
                     connections.spawn(async move {
-                        connection(shared, stream, gate).await;
+                        connection(shared, stream, gate, freeze).await;
                         drop(place);
                     });
                 }
@@ -145,17 +147,46 @@ async fn no_longer_open(gate: &mut watch::Receiver<Gate>) {
     let _ = gate.wait_for(|gate| *gate != Gate::Open).await;
 }
 
-async fn connection(shared: Arc<Shared>, stream: TcpStream, mut gate: watch::Receiver<Gate>) {
+async fn connection(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    mut gate: watch::Receiver<Gate>,
+    mut freeze: watch::Receiver<Freeze>,
+) {
     // Small answers to small requests: none of them waits for another one.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| answer(&shared, request));
     let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        // A connection that breaks is the other side's business, or was meant to.
-        _ = connection.as_mut() => {}
-        () = no_longer_open(&mut gate) => {
-            connection.as_mut().graceful_shutdown();
-            let _ = timeout(CLOSE_PATIENCE, connection).await;
+    loop {
+        tokio::select! {
+            biased;
+            () = no_longer_open(&mut gate) => {
+                connection.as_mut().graceful_shutdown();
+                let _ = timeout(CLOSE_PATIENCE, connection).await;
+                return;
+            }
+            Ok(()) = freeze.changed() => {
+                let until = freeze.borrow_and_update().until;
+                frozen(&shared, until, &mut gate, &mut freeze).await;
+            }
+            // A connection that breaks is the other side's business, or was meant to.
+            _ = connection.as_mut() => return,
         }
+    }
+}
+
+/// Waits until the connection may go on, or something else is to become of it.
+async fn frozen(
+    shared: &Shared,
+    until: Option<Moment>,
+    gate: &mut watch::Receiver<Gate>,
+    freeze: &mut watch::Receiver<Freeze>,
+) {
+    let left = until.map(|until| until.saturating_sub(shared.clock.now()));
+    tokio::select! {
+        () = sleep(left.unwrap_or_default()), if left.is_some() => {}
+        () = no_longer_open(gate) => {}
+        // It is frozen for another time.
+        Ok(()) = freeze.changed() => freeze.mark_changed(),
     }
 }
