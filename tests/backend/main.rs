@@ -393,26 +393,34 @@ fn the_only_threads_are_those_for_names_and_the_token_and_they_take_no_signal() 
     for (_, call) in one_of_each() {
         rig.ask(call);
     }
-    let mut names = Vec::new();
-    for task in std::fs::read_dir("/proc/self/task").unwrap() {
-        // A thread of another test may end meanwhile.
-        let Ok(status) = std::fs::read_to_string(task.unwrap().path().join("status")) else {
-            continue;
-        };
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.unwrap_or_default().trim().to_owned()
-        };
-        let name = field("Name:");
-        if ["resolve", "token"].contains(&name.as_str()) {
-            // All but KILL and STOP, which nobody can block.
-            assert_eq!(field("SigBlk:"), "fffffffffffbfeff", "{name}");
-            names.push(name);
-        }
-    }
+    // To take none is the first thing that it does, and those of other tests may just have started.
+    let take_none = |name: &str| {
+        let masks = signal_masks(name);
+        !masks.is_empty() && masks.iter().all(|mask| mask == NO_SIGNAL)
+    };
     for name in ["resolve", "token"] {
-        assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
+        assert!(
+            wait::wait_until(PATIENCE, || take_none(name)),
+            "{name}: {:?}",
+            signal_masks(name)
+        );
     }
+}
+
+/// The mask of a thread that takes none but KILL and STOP, which nobody can block.
+const NO_SIGNAL: &str = "fffffffffffbfeff";
+
+/// What the threads of this name block, in this process: also those of other tests.
+fn signal_masks(name: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    // A thread of another test may end meanwhile.
+    let statuses = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+    let of_name = statuses.filter(|status| field(status, "Name:") == name);
+    of_name.map(|status| field(&status, "SigBlk:")).collect()
 }
 
 #[test]

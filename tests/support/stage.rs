@@ -98,8 +98,13 @@ impl Stage {
 
     /// Waits until every job has an outcome, which must be one only.
     pub fn wait_for_outcomes(&self) {
+        self.wait_for_outcomes_for(PATIENCE);
+    }
+
+    /// The same, where all of them together may take longer than anything else does.
+    pub fn wait_for_outcomes_for(&self, patience: Duration) {
         let all = || self.backend.outcomes().values().all(|outcomes| !outcomes.is_empty());
-        assert!(wait_until(PATIENCE, all), "{:?}", self.backend.outcomes());
+        assert!(wait_until(patience, all), "{:?}", self.backend.outcomes());
         self.backend.assert_one_outcome_each();
     }
 

@@ -1,5 +1,7 @@
 //! Waiting: always for a condition and always with a deadline, never for a fixed time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two looks at a condition.
@@ -50,5 +52,45 @@ pub fn spin(duration: Duration) {
     let end = now() + duration;
     while now() < end {
         std::hint::spin_loop();
+    }
+}
+
+/// How much later than it should be woken whoever sleeps for [`LOOK`] counts as kept waiting by the machine.
+const KEPT_WAITING: Duration = Duration::from_millis(5);
+
+/// Measures how long the machine kept whoever wanted to run from running: what has to be over by some time cannot be asked
+/// of processes that do not get the processor. On a machine that has nothing else to do it is nothing.
+pub struct Withheld {
+    micros: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Withheld {
+    /// From now on.
+    pub fn measure() -> Self {
+        let (micros, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (theirs, ends) = (Arc::clone(&micros), Arc::clone(&is_over));
+        std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                let began = now();
+                pause(LOOK);
+                let late = began.elapsed().saturating_sub(LOOK);
+                if late >= KEPT_WAITING {
+                    theirs.fetch_add(u64::try_from(late.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                }
+            }
+        });
+        Self { micros, is_over }
+    }
+
+    /// All of it so far.
+    pub fn so_far(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 }

@@ -133,7 +133,8 @@ fn system_calls(host: &str, at_once: u32) -> BTreeMap<String, u32> {
     let summary = stage.at("strace");
     let strace = attached(&init, &summary);
     stage.enqueue(WARM_UP..WARM_UP + JOBS);
-    stage.wait_for_outcomes();
+    // Each call stops the init for strace, which has to get the processor: a busy machine makes some seconds a minute.
+    stage.wait_for_outcomes_for(PATIENCE * 6);
     // It lets go of the init and writes what it has counted.
     sys::send(strace, libc::SIGINT).unwrap();
     sys::reap(strace, true).unwrap();

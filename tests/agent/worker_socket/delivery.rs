@@ -134,7 +134,8 @@ link.ready(2)
 first = link.job()
 note('first', first)
 # The other one stays in the socket: the kernel then resets the connection.
-time.sleep(0.1)
+while not os.path.exists(os.environ['NOTES'] + '.go'):
+    time.sleep(0.005)
 link.ack(first)
 die()";
     for _ in 0..5 {
@@ -143,6 +144,8 @@ die()";
         let mut init = stage.worker(script).start();
         init.notes_line("first j1");
         stage.enqueue([2]);
+        init.logs("Job given to the worker [job j2, ");
+        std::fs::write(stage.at("init.notes.go"), "").unwrap();
         init.ends_with(137);
         stage.wait_for_outcomes();
         assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)], "{}", init.story());
