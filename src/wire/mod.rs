@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod frame;
+pub mod gateway;
 mod health;
 pub mod http;
 mod json;

@@ -1,5 +1,9 @@
-//! HTTP/1.1 as a server: heads of requests, responses, and on top of both what probes ask and are answered.
+//! HTTP/1.1 as a server. For connections of one request: its head, the response, and on top of both what probes ask and are
+//! answered. For connections that are kept: heads, bodies, and one request after the other.
 
+pub mod body;
 pub mod head;
+pub mod message;
 pub mod probe;
+pub mod request_reader;
 pub mod response;

@@ -17,7 +17,7 @@
 
 mod decode;
 mod encode;
-mod error;
+pub(in crate::wire) mod error;
 mod limits;
 mod values;
 

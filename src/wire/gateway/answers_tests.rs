@@ -1,0 +1,126 @@
+#![allow(clippy::unwrap_used, reason = "a test without its answer has failed")]
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const KEPT: AnswerForm = AnswerForm {
+    wants_body: true,
+    is_kept: true,
+    is_kept_by_itself: true,
+};
+
+fn parts(answer: Vec<u8>) -> (String, String) {
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn job(envelope: &str) -> GivenJob {
+    GivenJob {
+        envelope: envelope.into(),
+        checkpoint: None,
+    }
+}
+
+#[test]
+fn envelopes_are_in_the_answer_byte_for_byte_and_the_first_one_twice() {
+    let (_, body) = parts(fetched(&[job("{\"a\" :1e400}"), job("{\"b\":\"\\u00e4\"}")], KEPT));
+    assert_eq!(
+        body,
+        "{\"jobs\":[{\"a\" :1e400},{\"b\":\"\\u00e4\"}],\"job\":{\"a\" :1e400}}"
+    );
+    assert_eq!(parts(fetched(&[], KEPT)).1, "{\"jobs\":[]}");
+}
+
+#[test]
+fn every_answer_says_that_it_is_ours_in_a_type_that_every_sdk_takes() {
+    let error = GatewayError::of_message(BadMessage::HeadTooLarge);
+    for answer in [
+        fetched(&[], KEPT),
+        failed(&error, KEPT),
+        beat(WorkerState::Running, &[], "", KEPT),
+    ] {
+        let (head, body) = parts(answer);
+        assert!(
+            head.contains(concat!("\r\nServer: ojs-init/", env!("CARGO_PKG_VERSION"), "\r\n")),
+            "{head}"
+        );
+        assert!(
+            head.contains("\r\nContent-Type: application/openjobspec+json; alias=\"application/json\"\r\n"),
+            "{head}"
+        );
+        assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+    }
+}
+
+#[test]
+fn what_becomes_of_the_connection_is_said_where_it_has_to_be() {
+    let of = |is_kept, is_kept_by_itself| {
+        AnswerForm {
+            wants_body: true,
+            is_kept,
+            is_kept_by_itself,
+        }
+        .connection()
+    };
+    assert_eq!(
+        [of(true, true), of(true, false), of(false, true), of(false, false)],
+        [
+            "",
+            "Connection: keep-alive\r\n",
+            "Connection: close\r\n",
+            "Connection: close\r\n"
+        ]
+    );
+}
+
+#[test]
+fn head_gets_the_head_that_get_would_get() {
+    let without = AnswerForm {
+        wants_body: false,
+        ..KEPT
+    };
+    assert_eq!(parts(fetched(&[], KEPT)).0, parts(fetched(&[], without)).0);
+    assert_eq!(parts(fetched(&[], without)).1, "");
+}
+
+#[test]
+fn an_outcome_and_a_heartbeat_are_answered_in_both_vocabularies() {
+    let (_, body) = parts(outcome(&JobId("j\"1".into()), "completed", KEPT));
+    assert_eq!(
+        serde_json::from_str::<Value>(&body).unwrap(),
+        json!({"acknowledged": true, "id": "j\"1", "job_id": "j\"1", "state": "completed"})
+    );
+    let (_, body) = parts(beat(
+        WorkerState::Running,
+        &[JobId("a".into())],
+        "2026-01-01T00:00:00Z",
+        KEPT,
+    ));
+    assert_eq!(
+        serde_json::from_str::<Value>(&body).unwrap(),
+        json!({"state": "running", "directive": "continue", "jobs_extended": ["a"], "server_time": "2026-01-01T00:00:00Z"})
+    );
+    assert!(
+        parts(beat(WorkerState::Quiet, &[], "", KEPT))
+            .1
+            .contains("\"directive\":\"quiet\"")
+    );
+}
+
+#[test]
+fn an_outcome_that_is_not_taken_says_why() {
+    for (code, status, name, retryable) in [
+        (ErrorCode::Lost, "409 ", "gateway_lost", false),
+        (ErrorCode::Refused, "422 ", "gateway_refused", false),
+        (ErrorCode::Unavailable, "503 ", "gateway_unavailable", true),
+    ] {
+        let (head, body) = parts(refused_by_backend(code, "why", KEPT));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&body).unwrap(),
+            json!({"error": {"code": name, "message": "why", "retryable": retryable}})
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! What a worker that was built on an OJS SDK asks over HTTP, and how it is answered.
+//!
+//! Requests are read more leniently than any backend reads them: a field of the wrong type is a missing field, and a failure whose
+//! error makes no sense is a failure. Answers have the words of every generation of backends, so that each SDK finds what it
+//! looks for.
+
+mod answers;
+mod bodies;
+mod route;
+
+pub use answers::{
+    AnswerForm, CONTINUE, GatewayError, Status, beat, failed, fetched, left, outcome, refused_by_backend, registered,
+};
+pub use bodies::{BadBody, BeatBody, FetchBody, OutcomeBody, read_beat, read_fetch, read_outcome, read_worker};
+pub use route::{Route, route};
