@@ -34,6 +34,7 @@ impl EventLoop {
                     self.workers.tell(connection, &word, registry, &mut self.inbox);
                 }
                 // Nobody who is let in here asks for jobs.
+                Effect::AnswerBeat { holder, .. } => debug!("holder {holder}: its heartbeat has no reader"),
                 Effect::AnswerPull { holder, pull, .. } => debug!("holder {holder}: pull {pull} has no reader"),
                 Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),

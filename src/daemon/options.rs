@@ -6,7 +6,7 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config};
-use crate::lifecycle::api::{LimitSource, Options, ShutdownTimes, Surroundings};
+use crate::lifecycle::api::{LimitSource, Options, Queues, ShutdownTimes, Surroundings};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;
@@ -41,6 +41,9 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
     let shutdown = &config.shutdown;
     Options {
         concurrency: worker.concurrency,
+        queues: Queues::Configured,
+        tell_worker: false,
+        enforce_timeouts: false,
         restart: worker.restart,
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,

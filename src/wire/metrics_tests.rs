@@ -265,7 +265,10 @@ fn worst() -> Metrics {
     let id = || JobId("j".into());
     let calls: [&dyn Fn() -> Call; 4] = [
         &|| Call::Manifest,
-        &|| Call::Register { worker: worker() },
+        &|| Call::Register {
+            worker: worker(),
+            queues: None,
+        },
         &|| Call::GetJob { job: id() },
         &|| Call::Fetch {
             worker: worker(),

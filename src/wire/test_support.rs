@@ -87,7 +87,10 @@ pub(super) fn beat() -> Call {
 }
 
 pub(super) fn register() -> Call {
-    Call::Register { worker: worker() }
+    Call::Register {
+        worker: worker(),
+        queues: None,
+    }
 }
 
 pub(super) fn deregister() -> Call {

@@ -364,7 +364,10 @@ pub fn checkpoint(id: &str) -> Call {
 }
 
 pub fn register() -> Call {
-    Call::Register { worker: worker() }
+    Call::Register {
+        worker: worker(),
+        queues: None,
+    }
 }
 
 pub fn deregister() -> Call {

@@ -386,6 +386,7 @@ impl Player {
                 | Effect::Answer(..)
                 | Effect::Show(..)
                 | Effect::AnswerPull { .. }
+                | Effect::AnswerBeat { .. }
                 | Effect::DropClient(_)
                 | Effect::Notify(_)
                 | Effect::WriteTerminationLog(_) => {}
@@ -429,6 +430,7 @@ impl Player {
             | Effect::Show(..)
             | Effect::AbandonCall(_)
             | Effect::AnswerPull { .. }
+            | Effect::AnswerBeat { .. }
             | Effect::DropClient(_)
             | Effect::Exit(_) => true,
         }

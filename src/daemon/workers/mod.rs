@@ -138,6 +138,7 @@ mod tests {
                 hears: true,
                 answers_pings: true,
                 frame_limit: Some(1024),
+                answer_within: None,
             },
         };
         assert_eq!(events, [connected]);

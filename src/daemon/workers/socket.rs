@@ -246,6 +246,7 @@ const fn manners(max_frame: usize) -> Manners {
         hears: true,
         answers_pings: true,
         frame_limit: Some(max_frame),
+        answer_within: None,
     }
 }
 

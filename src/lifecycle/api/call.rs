@@ -13,7 +13,11 @@ use crate::lifecycle::api::words::WorkerState;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Worker protocol 3.1.
-    Register { worker: WorkerId },
+    Register {
+        worker: WorkerId,
+        /// The queues that it takes jobs from; none: those that are configured.
+        queues: Option<Vec<Text>>,
+    },
     /// Worker protocol 4.2.
     Heartbeat {
         worker: WorkerId,

@@ -4,9 +4,10 @@ use crate::lifecycle::api::answer::{OperatorAnswer, ShownToOperator};
 use crate::lifecycle::api::call::Call;
 use crate::lifecycle::api::end_report::EndReport;
 use crate::lifecycle::api::frames::{GivenJob, ToWorker};
-use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId, PullId};
+use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId};
 use crate::lifecycle::api::notice::Notice;
 use crate::lifecycle::api::time::Moment;
+use crate::lifecycle::api::words::WorkerState;
 use crate::signal::Signal;
 
 /// Something to do.
@@ -36,6 +37,14 @@ pub enum Effect {
         pull: PullId,
         /// The jobs, which it holds from now on.
         jobs: Vec<GivenJob>,
+    },
+    /// Answer the heartbeat of a holder that said `Beats`: each is answered once, in their order, unless the holder is gone before.
+    AnswerBeat {
+        holder: HolderId,
+        /// What it is to know of our state.
+        state: WorkerState,
+        /// Those of the jobs that it named which it has, and whose reservations are ours; where it named none, all that it has.
+        jobs: Vec<JobId>,
     },
     /// The process at the other end is gone: read what it left, then `HungUp`.
     ReadToEnd(HolderId),

@@ -14,6 +14,10 @@ pub enum FromWorker {
     /// It wants jobs, and waits for the answer: pulled credit. It is answered once, with jobs or with none, and what is left of it
     /// lapses with the answer.
     Wants(Wants),
+    /// Whoever waited for the answer to this request for jobs is gone. Where it has its answer already, what is in that is released.
+    WantsNoMore {
+        pull: PullId,
+    },
     Ack {
         job: JobId,
         /// Its result, as JSON.
@@ -41,6 +45,11 @@ pub enum FromWorker {
     /// The handler is alive.
     Heartbeat {
         job: JobId,
+    },
+    /// It is there, and tells what it has. It is answered at once.
+    Beats {
+        /// All of its jobs; none where it does not say which they are.
+        jobs: Option<Vec<JobId>>,
     },
     Pong {
         /// Which ping.

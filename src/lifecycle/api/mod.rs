@@ -51,7 +51,7 @@ pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, PullId, Text,
 pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};
 pub use manners::Manners;
 pub use notice::Notice;
-pub use options::{FinalState, Leftovers, MAX_CONCURRENCY, Options, Restart, StopSignal, TransitionSignals};
+pub use options::{FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals};
 pub use outage::Outage;
 pub use outcome::{JobEnd, Outcome};
 pub use phase::Phase;

@@ -8,7 +8,7 @@ use crate::lifecycle::api::budget::ShutdownTimes;
 use crate::lifecycle::api::ids::Text;
 use crate::signal::Signal;
 
-/// Most jobs that one worker may hold at once.
+/// Most jobs that one worker may hold at once. As a concurrency it means that nobody has set one: each holder gets what it asks for.
 pub const MAX_CONCURRENCY: u32 = 10_000;
 
 /// The configuration of one lifecycle.
@@ -16,6 +16,13 @@ pub const MAX_CONCURRENCY: u32 = 10_000;
 pub struct Options {
     /// Most jobs active at once, over all holders (`worker.concurrency`), up to [`MAX_CONCURRENCY`].
     pub concurrency: u32,
+    /// The queues that jobs are taken from.
+    pub queues: Queues,
+    /// Whether a holder that tells what it has is told our real state, and not always `running` (`gateway.tell_worker`).
+    pub tell_worker: bool,
+    /// Whether the process of a holder that hears nothing is ended for a job whose timeout is over, or that is lost
+    /// (`gateway.enforce_timeouts`). That of one that hears always is.
+    pub enforce_timeouts: bool,
     /// Whether a worker that ended is started again.
     pub restart: Restart,
     /// Warn when nobody has said ready by then.
@@ -64,6 +71,17 @@ pub struct Options {
     pub shutdown_error_code: Text,
     /// Where pseudo-random pauses start. The same seed and the same events give the same effects.
     pub seed: u64,
+}
+
+/// The queues that jobs are taken from (`worker.queues`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Queues {
+    /// Those that are configured, which only the shell knows: whatever takes jobs takes them from there.
+    Configured,
+    /// Those that holders ask for.
+    AsAsked,
+    /// Those that holders ask for, as far as they are among these, which are configured.
+    Only(Vec<Text>),
 }
 
 /// Whether a worker that ended is started again (`worker.restart`).

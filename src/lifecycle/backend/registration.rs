@@ -31,7 +31,12 @@ impl Lifecycle {
             return;
         }
         let purpose = Purpose::Register(worker.clone());
-        self.call(Call::Register { worker }, purpose, self.options.request_timeout, now);
+        self.call(
+            Call::Register { worker, queues: None },
+            purpose,
+            self.options.request_timeout,
+            now,
+        );
     }
 
     /// The backend has accepted something from this incarnation, perhaps a former one by now.

@@ -126,6 +126,14 @@ impl Lifecycle {
         }
     }
 
+    /// Whoever waited for the answer to this pull is gone.
+    pub(in crate::lifecycle) fn wants_no_more(&mut self, holder: HolderId, id: PullId) {
+        if self.pulls.get(id).is_some_and(|pull| pull.holder == holder) {
+            self.pulls.take(id);
+            self.timers.cancel(Timer::Pull(id));
+        }
+    }
+
     /// A holder is gone: whatever it asked for, it spends nothing.
     pub(in crate::lifecycle) fn forget_pulls(&mut self, holder: HolderId) {
         for pull in self.pulls.of(holder) {

@@ -86,6 +86,8 @@ impl Lifecycle {
             }
             FromWorker::Pong { .. } => {}
             FromWorker::Wants(wants) => self.wants(id, wants, now),
+            FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull),
+            FromWorker::Beats { jobs } => self.beats(id, jobs),
             FromWorker::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
         }
         self.expect_life(id, now);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, WorkerId, WorkerState,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Text, WorkerId, WorkerState,
 };
 
 pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
@@ -81,7 +81,11 @@ pub struct HttpRequest {
 #[must_use]
 pub fn request(call: &Call, us: &Identity) -> HttpRequest {
     match call {
-        Call::Register { worker } => post("workers/register", &registration(worker, us)),
+        Call::Register { worker, queues } => {
+            let registration = registration(worker, us);
+            let queues = names(queues.as_deref(), us);
+            post("workers/register", &Registration { queues, ..registration })
+        }
         Call::Heartbeat {
             worker,
             state,
@@ -107,10 +111,7 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
             "workers/fetch",
             &FetchBody {
                 worker_id: Some(&*worker.0).filter(|_| *form != FetchForm::Bare),
-                queues: match queues {
-                    Some(queues) => queues.iter().map(|queue| &**queue).collect(),
-                    None => us.queues.iter().map(String::as_str).collect(),
-                },
+                queues: names(queues.as_deref(), us),
                 count: *count,
                 visibility_timeout_ms: Some(milliseconds((*visibility).max(SHORTEST_VISIBILITY)))
                     .filter(|_| *form == FetchForm::Full),
@@ -226,12 +227,20 @@ impl Serialize for Json<'_> {
     }
 }
 
+/// These queues, else those that are configured.
+fn names<'a>(queues: Option<&'a [Text]>, us: &'a Identity) -> Vec<&'a str> {
+    match queues {
+        Some(queues) => queues.iter().map(|queue| &**queue).collect(),
+        None => us.queues.iter().map(String::as_str).collect(),
+    }
+}
+
 #[derive(Serialize)]
 struct Registration<'a> {
     worker_id: &'a str,
     hostname: &'a str,
     pid: u32,
-    queues: &'a [String],
+    queues: Vec<&'a str>,
     concurrency: u32,
     labels: &'a [String],
     started_at: &'a str,
@@ -242,7 +251,7 @@ fn registration<'a>(worker: &'a WorkerId, us: &'a Identity) -> Registration<'a> 
         worker_id: &worker.0,
         hostname: &us.hostname,
         pid: us.pid,
-        queues: &us.queues,
+        queues: names(None, us),
         concurrency: us.concurrency,
         labels: &us.labels,
         started_at: &us.started_at,

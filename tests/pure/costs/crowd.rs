@@ -162,6 +162,7 @@ impl Crowd {
                 | Effect::Show(..)
                 | Effect::AbandonCall(_)
                 | Effect::AnswerPull { .. }
+                | Effect::AnswerBeat { .. }
                 | Effect::DropClient(_)
                 | Effect::Notify(_)
                 | Effect::WriteTerminationLog(_)

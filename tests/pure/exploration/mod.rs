@@ -13,6 +13,7 @@ mod choices;
 mod fingerprint;
 mod promises;
 mod pulls;
+mod requests;
 mod world;
 
 use std::collections::{BTreeSet, VecDeque};

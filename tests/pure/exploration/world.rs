@@ -8,13 +8,12 @@ use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use ojs_init::lifecycle::api::{
-    BackendTraits, Call, Delivery, Effect, Event, Failure, FromWorker, JobError, JobState, Moment, NotStarted, Notice,
-    OperatorRequest, Options, Phase, Ready, Reply, Reservation, Subject, ToWorker,
+    Call, Effect, Event, Failure, FromWorker, JobError, Moment, NotStarted, Notice, OperatorRequest, Options, Ready,
+    ToWorker,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
 
-use super::choices::{beaten, looked};
 use super::promises::{Fate, Kind};
 
 /// How often each kind of thing may happen on one path.
@@ -100,7 +99,7 @@ pub struct World {
     pub asks_for: Option<u32>,
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
-    is_fetch_given_up: bool,
+    pub is_fetch_given_up: bool,
     /// When a SIGTSTP came, and no SIGTERM since.
     hook: Option<Moment>,
     /// When we have to be gone.
@@ -300,61 +299,6 @@ impl World {
         self.is_abandoned |= self.left.sigterm == 0 && signal == Signal::TERM && self.exited.is_some_and(|s| s > 128);
     }
 
-    fn answer(&mut self, id: CallId, answer: Answer) {
-        let Some(call) = self.take_asked(id) else { return };
-        self.note_answer(&call, answer);
-        let reply = match answer {
-            Answer::Jobs(number) => Reply::Fetched((0..number).map(|_| self.deliver()).collect()),
-            Answer::Fails(failure) => {
-                self.left.failures -= 1;
-                Reply::Failed(failure)
-            }
-            Answer::StillOurs => looked(JobState::Active),
-            Answer::NoLongerOurs => looked(JobState::Elsewhere),
-            Answer::Good => match call {
-                Call::Register { .. } => Reply::Registered {
-                    heartbeat_interval: None,
-                    longest_interval: None,
-                },
-                Call::Manifest => Reply::Manifest(BackendTraits::default()),
-                Call::Heartbeat { .. } => beaten(),
-                Call::Fetch { .. }
-                | Call::Report { .. }
-                | Call::GetJob { .. }
-                | Call::Progress { .. }
-                | Call::Checkpoint { .. }
-                | Call::Deregister { .. } => Reply::Accepted,
-            },
-        };
-        self.happen(Event::BackendReplied(id, reply));
-    }
-
-    fn deliver(&mut self) -> Delivery {
-        let id = JobId(format!("job-{}", self.jobs.len() + 1).into());
-        self.left.jobs -= 1;
-        let fate = Fate {
-            is_let_go: self.is_fetch_given_up,
-            ..Fate::default()
-        };
-        self.jobs.insert(id.clone(), fate);
-        Delivery {
-            envelope: id.0.clone(),
-            subject: Subject {
-                id,
-                kind: "mail".into(),
-                queue: "default".into(),
-                attempt: None,
-                max_attempts: None,
-                trace: None,
-            }
-            .into(),
-            checkpoint: None,
-            timeout: None,
-            reservation: Reservation::default(),
-            visibility: None,
-        }
-    }
-
     fn worker_answers(&mut self, connection: HolderId, job: &JobId, kind: Kind) {
         if let Some(fate) = self.jobs.get_mut(job) {
             fate.said = Some(kind);
@@ -454,31 +398,11 @@ impl World {
                 self.machine.handle(Event::OperatorLeft(*client), self.now)
             }
             Effect::AbandonCall(id) => self.abandoned(*id),
-            Effect::Tell(..) | Effect::DropClient(_) | Effect::Notify(_) | Effect::WriteTerminationLog(_) => {}
-        }
-    }
-
-    /// Nobody waits for its answer, or it is answered now.
-    fn abandoned(&mut self, id: CallId) {
-        let Some(call) = self.take_asked(id) else { return };
-        self.note_answer(&call, Answer::Fails(Failure::Unanswered));
-        let nothing = Reply::Failed(Failure::Unanswered);
-        self.machine.handle(Event::BackendReplied(id, nothing), self.now);
-    }
-
-    fn take_asked(&mut self, id: CallId) -> Option<Call> {
-        let position = self.asked.iter().position(|(asked, ..)| *asked == id)?;
-        Some(self.asked.remove(position).1)
-    }
-
-    fn asked_for(&mut self, id: CallId, call: &Call, give_up: Moment) {
-        self.check_call(call, give_up);
-        // Heartbeats are answered at once while that makes no difference; the last one may hang.
-        let is_late = matches!(self.machine.snapshot().phase, Phase::EndGame | Phase::Stop);
-        if matches!(call, Call::Heartbeat { .. }) && !is_late {
-            self.machine.handle(Event::BackendReplied(id, beaten()), self.now);
-        } else {
-            self.asked.push((id, call.clone(), give_up));
+            Effect::Tell(..)
+            | Effect::AnswerBeat { .. }
+            | Effect::DropClient(_)
+            | Effect::Notify(_)
+            | Effect::WriteTerminationLog(_) => {}
         }
     }
 

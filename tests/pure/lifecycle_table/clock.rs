@@ -277,6 +277,7 @@ fn step(effect: &Effect) -> Option<Step> {
         | Effect::Show(..)
         | Effect::AbandonCall(_)
         | Effect::AnswerPull { .. }
+        | Effect::AnswerBeat { .. }
         | Effect::DropClient(_)
         | Effect::Notify(_)
         | Effect::WriteTerminationLog(_) => None,

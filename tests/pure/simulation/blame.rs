@@ -94,6 +94,7 @@ impl Blame {
             | Effect::Show(..)
             | Effect::AbandonCall(_)
             | Effect::AnswerPull { .. }
+            | Effect::AnswerBeat { .. }
             | Effect::DropClient(_)
             | Effect::WriteTerminationLog(_)
             | Effect::Exit(_) => Ok(()),

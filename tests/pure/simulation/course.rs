@@ -374,6 +374,7 @@ impl Course {
             | Effect::Close(..)
             | Effect::AbandonCall(_)
             | Effect::AnswerPull { .. }
+            | Effect::AnswerBeat { .. }
             | Effect::WriteTerminationLog(_)
             | Effect::Notify(_) => {}
         }

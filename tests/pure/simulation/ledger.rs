@@ -192,12 +192,19 @@ impl Ledger {
                 }
                 return;
             }
+            FromWorker::WantsNoMore { pull } => {
+                if let Some(link) = self.links.get_mut(&connection) {
+                    link.pulls.remove(pull);
+                }
+                return;
+            }
             FromWorker::Ack { job, .. } => (job, Answer::Ack),
             FromWorker::Fail { job, .. } => (job, Answer::Fail),
             FromWorker::Release { job, .. } => (job, Answer::Release),
             FromWorker::Progress { .. }
             | FromWorker::Checkpoint { .. }
             | FromWorker::Heartbeat { .. }
+            | FromWorker::Beats { .. }
             | FromWorker::Pong { .. }
             | FromWorker::Garbage { .. } => return,
         };

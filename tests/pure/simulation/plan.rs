@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ojs_init::exit::{Ended, RemapExit};
 use ojs_init::lifecycle::api::{
-    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Restart, ShutdownTimes,
-    StopSignal, TransitionSignals, stop_margin,
+    Directive, FinalState, Leftovers, LimitSource, NotStarted, OperatorRequest, Options, Queues, Restart,
+    ShutdownTimes, StopSignal, TransitionSignals, stop_margin,
 };
 use ojs_init::signal::Signal;
 
@@ -274,6 +274,9 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
     remap_exit.insert(7);
     Options {
         concurrency: *chance.pick(&[1, 2, 3, 5]),
+        queues: Queues::Configured,
+        tell_worker: false,
+        enforce_timeouts: true,
         restart: *chance.pick(&[
             Restart::Never,
             Restart::Hung,

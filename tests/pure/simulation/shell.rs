@@ -43,6 +43,7 @@ impl World {
                 self.ledger
                     .pull_is_answered(*holder, *pull, jobs, self.course.state, most)?;
             }
+            Effect::AnswerBeat { holder, .. } => self.hold_up_connection(*holder, effect)?,
             Effect::ReadToEnd(connection) => {
                 self.hold_up_connection(*connection, effect)?;
                 let is_alive = self
@@ -182,7 +183,11 @@ impl World {
             // Some leave at once, others stay until they are sent away.
             Effect::Answer(client, _) | Effect::Show(client, _) if client.0.is_multiple_of(3) => {}
             Effect::Answer(client, _) | Effect::Show(client, _) => self.soon(client.0 % 5 * 40, Item::Leave(client)),
-            Effect::DropClient(_) | Effect::Notify(_) | Effect::WriteTerminationLog(_) | Effect::Exit(_) => {}
+            Effect::AnswerBeat { .. }
+            | Effect::DropClient(_)
+            | Effect::Notify(_)
+            | Effect::WriteTerminationLog(_)
+            | Effect::Exit(_) => {}
         }
     }
 

@@ -183,7 +183,7 @@ impl Talk {
             ledger.shown.insert(job.clone(), Shown::Nothing);
         }
         match &pending.call {
-            Call::Register { worker } => self.registered(worker, reply, state, now),
+            Call::Register { worker, .. } => self.registered(worker, reply, state, now),
             Call::Heartbeat { worker, .. } => {
                 if let Reply::HeartbeatOk { .. } = reply {
                     self.is_known_now(worker, state, now);

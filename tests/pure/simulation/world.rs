@@ -331,6 +331,7 @@ impl World {
             | Effect::Show(..)
             | Effect::AbandonCall(_)
             | Effect::AnswerPull { .. }
+            | Effect::AnswerBeat { .. }
             | Effect::DropClient(_)
             | Effect::Exit(_) => Ok(()),
         }

@@ -12,6 +12,7 @@ pub const OF_A_CONNECTION: Manners = Manners {
     hears: true,
     answers_pings: true,
     frame_limit: Some(MAX_FRAME),
+    answer_within: None,
 };
 
 /// One that is given jobs, and hears nothing else but answers.
@@ -19,6 +20,7 @@ const HEARS_NOTHING: Manners = Manners {
     hears: false,
     answers_pings: false,
     frame_limit: None,
+    answer_within: None,
 };
 
 /// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes with 102, hears nothing`,

@@ -28,6 +28,11 @@ pub fn effect(effect: &Effect) -> String {
             let jobs: Vec<&str> = jobs.iter().map(|job| &*job.envelope).collect();
             format!("answer pull {pull} of {holder}: {}", jobs.join(", "))
         }
+        Effect::AnswerBeat {
+            holder,
+            state: told,
+            jobs,
+        } => format!("answer the heartbeat of {holder}: {} {}", state(*told), list(jobs)),
         Effect::ReadToEnd(connection) => format!("read {connection} to the end"),
         Effect::Close(connection, _) => format!("close {connection}"),
         Effect::CallBackend { call: asked, .. } => format!("backend: {}", call(asked)),
@@ -214,7 +219,10 @@ fn code(code: ErrorCode) -> &'static str {
 /// A request to the backend.
 pub fn call(call: &Call) -> String {
     match call {
-        Call::Register { worker } => format!("register {worker}"),
+        Call::Register { worker, queues } => {
+            let queues = queues.as_deref().map(|queues| format!(" for {}", queues.join(" ")));
+            format!("register {worker}{}", queues.unwrap_or_default())
+        }
         Call::Heartbeat {
             worker,
             state: now,

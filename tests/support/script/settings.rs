@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::exit::RemapExit;
 use ojs_init::lifecycle::api::{
-    FinalState, Leftovers, LimitSource, Options, Restart, ShutdownTimes, StopSignal, TransitionSignals,
+    FinalState, Leftovers, LimitSource, Options, Queues, Restart, ShutdownTimes, StopSignal, TransitionSignals,
 };
 
 use super::words::{Wrong, number, period, signal};
@@ -14,6 +14,9 @@ use super::words::{Wrong, number, period, signal};
 pub fn defaults() -> Options {
     Options {
         concurrency: 10,
+        queues: Queues::Configured,
+        tell_worker: false,
+        enforce_timeouts: true,
         restart: Restart::Hung,
         ready_timeout: Duration::from_secs(60),
         type_wait: Duration::from_secs(5),

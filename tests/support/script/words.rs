@@ -183,7 +183,11 @@ fn said(text: &str) -> Result<FromWorker, Wrong> {
         },
         "heartbeat" => FromWorker::Heartbeat { job: job(name) },
         "pong" => FromWorker::Pong { id: number(rest)? },
+        "wants" if rest.starts_with("no more of pull ") => FromWorker::WantsNoMore {
+            pull: PullId(number(rest.trim_start_matches("no more of pull "))?),
+        },
         "wants" => FromWorker::Wants(wants(rest)?),
+        "beats" => FromWorker::Beats { jobs: beats(rest) },
         "garbage" => FromWorker::Garbage {
             code: ErrorCode::NotJson,
             message: "not a JSON object".into(),
@@ -218,6 +222,13 @@ fn wants(text: &str) -> Result<Wants, Wrong> {
         }
     }
     Ok(wants)
+}
+
+/// `with [1, 2]`, `with []`; nothing: it does not say which jobs it has
+fn beats(text: &str) -> Option<Vec<JobId>> {
+    let list = text.strip_prefix("with [")?.strip_suffix(']')?;
+    let names = list.split(", ").filter(|name| !name.is_empty());
+    Some(names.map(|name| JobId(name.into())).collect())
 }
 
 /// `for 2, types mail sms, ping`
