@@ -36,6 +36,12 @@ if [ "$want" = test ]; then
     need ps procps
     need node nodejs
     need strace strace
+    # The languages of the SDKs' workers.
+    need go golang-go
+    need ruby ruby
+    need javac default-jdk-headless
+    need php php-cli
+    php -m 2>/dev/null | grep -qx curl || missing="$missing php-curl"
     need dockerd docker.io
     need docker docker.io
     need docker-compose docker-compose
