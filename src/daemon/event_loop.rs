@@ -206,6 +206,7 @@ impl EventLoop {
                 // Asked each time, below.
                 TokenOwner::BackendThreads => {}
                 TokenOwner::Backend(slot) => self.backend.is_ready(slot, event),
+                TokenOwner::Tunnel(slot) => self.backend.tunnel_is_ready(slot, event),
                 TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::WorkerSocket => self.workers.is_acceptable(),
                 TokenOwner::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),

@@ -14,6 +14,10 @@ pub const CLIENT_SLOTS: usize = 16;
 /// request, and attempts at further addresses of its name.
 pub const BACKEND_SLOTS: usize = 240;
 
+/// Connections to the backend of requests that are somebody else's, each of which has a slot: those under way, those that are
+/// kept for the next one, and attempts at further addresses.
+pub const TUNNEL_SLOTS: usize = 192;
+
 /// The first token of a probe's connection. Those below are single ones.
 const FIRST_PROBE: usize = 16;
 
@@ -21,12 +25,15 @@ const FIRST_CLIENT: usize = FIRST_PROBE + PROBE_SLOTS;
 
 const FIRST_BACKEND: usize = FIRST_CLIENT + CLIENT_SLOTS;
 
+const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
+
 /// From here on there are workers: connections and processes take turns, for nobody knows how many come.
-const FIRST_WORKER: usize = FIRST_BACKEND + BACKEND_SLOTS;
+const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
 
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
 const LAST_CLIENT: usize = FIRST_BACKEND - 1;
-const LAST_BACKEND: usize = FIRST_WORKER - 1;
+const LAST_BACKEND: usize = FIRST_TUNNEL - 1;
+const LAST_TUNNEL: usize = FIRST_WORKER - 1;
 
 /// What the kernel tells us about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +53,8 @@ pub enum TokenOwner {
     Client(usize),
     /// A connection to the backend, in this slot.
     Backend(usize),
+    /// A connection to the backend for a request that is somebody else's, in this slot.
+    Tunnel(usize),
     Connection(HolderId),
     /// A process of the worker, by its number.
     Process(u64),
@@ -67,6 +76,7 @@ impl TokenOwner {
             Self::Probe(slot) => FIRST_PROBE + slot,
             Self::Client(slot) => FIRST_CLIENT + slot,
             Self::Backend(slot) => FIRST_BACKEND + slot,
+            Self::Tunnel(slot) => FIRST_TUNNEL + slot,
             Self::Connection(id) => of_worker(id.0, 0),
             Self::Process(number) => of_worker(number, 1),
         })
@@ -84,6 +94,7 @@ impl TokenOwner {
             slot @ FIRST_PROBE..=LAST_PROBE => Self::Probe(slot - FIRST_PROBE),
             slot @ FIRST_CLIENT..=LAST_CLIENT => Self::Client(slot - FIRST_CLIENT),
             slot @ FIRST_BACKEND..=LAST_BACKEND => Self::Backend(slot - FIRST_BACKEND),
+            slot @ FIRST_TUNNEL..=LAST_TUNNEL => Self::Tunnel(slot - FIRST_TUNNEL),
             worker @ FIRST_WORKER.. => {
                 let number = worker - FIRST_WORKER;
                 // Half of a token always fits.
@@ -125,6 +136,7 @@ mod tests {
             .chain((0..PROBE_SLOTS).map(TokenOwner::Probe))
             .chain((0..CLIENT_SLOTS).map(TokenOwner::Client))
             .chain((0..BACKEND_SLOTS).map(TokenOwner::Backend))
+            .chain((0..TUNNEL_SLOTS).map(TokenOwner::Tunnel))
             .chain(workers.map(|number| TokenOwner::Connection(HolderId(number))))
             .chain(workers.map(TokenOwner::Process))
             .collect();

@@ -23,6 +23,8 @@ mod tls;
 mod tokens;
 mod transport;
 mod trust;
+mod tunnel_rig;
+mod tunnels;
 
 use std::path::PathBuf;
 use std::time::Duration;

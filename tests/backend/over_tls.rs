@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ojs_init::daemon::backend::settings::BackendSettings;
+use ojs_init::daemon::backend::tunnel::TunnelFailureKind;
 use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_init::wire::http::tunnel::TunnelBody;
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 use crate::rig::*;
 use crate::support::temp::TempDir;
 use crate::support::wait::{self, wait_until};
 use crate::tls::{Authority, Certified, Manner, TlsServer, der};
+use crate::tunnel_rig::{TunnelRig, get, request};
 
 /// A key for RSA, which takes long to make.
 const RSA_KEY: &str = include_str!("rsa_key.pem");
@@ -79,6 +82,24 @@ fn a_private_ca_is_trusted_when_it_is_configured_and_the_connection_is_kept() {
     );
     let connections: Vec<usize> = server.seen().iter().map(|seen| seen.connection).collect();
     assert_eq!(connections, [1, 1, 2]);
+}
+
+#[test]
+fn what_passes_through_goes_over_tls_as_well() {
+    let (files, root) = (Files::new(), Authority::root("ours"));
+    let server = server_of(&root);
+    let mut rig = TunnelRig::new(files.settings(&server, &root));
+    let large = vec![b'x'; 1 << 20];
+    for _ in 0..2 {
+        let passed = rig.pass(request("POST", "/", TunnelBody::Length(1 << 20)), &large);
+        assert_eq!((passed.failure(), passed.body.as_slice()), (None, &b"{}"[..]));
+    }
+    let connections: Vec<usize> = server.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [1, 1]);
+    let stranger = server_of(&Authority::root("theirs"));
+    let passed = TunnelRig::new(files.settings(&stranger, &root)).pass(get("/"), b"");
+    assert_eq!(passed.failure(), Some(TunnelFailureKind::NotSent));
+    assert!(stranger.seen().is_empty());
 }
 
 #[test]

@@ -5,12 +5,13 @@ use ureq_proto::BodyMode;
 use ureq_proto::Error as ProtocolError;
 use ureq_proto::client::state::{RecvBody, RecvResponse};
 use ureq_proto::client::{Call as Engine, RecvBodyResult, RecvResponseResult, SendRequestResult};
-use ureq_proto::http::{HeaderMap, Request, Response, StatusCode};
+use ureq_proto::http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
 use crate::lifecycle::api::{AnswerSize, Call};
+use crate::wire::http::tunnel::{TunnelBody, TunnelHead};
 
 /// Longest head of an answer, in bytes.
 const MOST_HEAD_BYTES: usize = 32 << 10;
@@ -86,6 +87,10 @@ pub(in crate::daemon) struct AnswerReader {
     /// Its head names both a length and chunks: somebody may read it differently.
     is_ambiguous: bool,
     head: Option<AnswerHead>,
+    /// The bytes of the head, for whoever passes it on.
+    head_bytes: Option<Vec<u8>>,
+    /// What the head says of the length of the body.
+    body_length: TunnelBody,
     body: Vec<u8>,
 }
 
@@ -96,14 +101,44 @@ impl AnswerReader {
     /// The engine fails.
     pub(in crate::daemon) fn new(limit: usize) -> Result<Self, Fault> {
         Ok(Self {
-            stage: AnswerStage::Head(engine()?),
+            stage: AnswerStage::Head(engine(Method::GET)?),
             rest: Vec::new(),
             bytes_before_body: 0,
             limit,
             is_ambiguous: false,
             head: None,
+            head_bytes: None,
+            body_length: TunnelBody::None,
             body: Vec::new(),
         })
+    }
+
+    /// The reader of an answer that is passed on as it comes, to a request of this kind.
+    ///
+    /// # Errors
+    /// The engine fails.
+    pub(in crate::daemon) fn of_tunnel(asks_for_head_alone: bool) -> Result<Self, Fault> {
+        let method = if asks_for_head_alone { Method::HEAD } else { Method::GET };
+        Ok(Self {
+            stage: AnswerStage::Head(engine(method)?),
+            head_bytes: Some(Vec::new()),
+            ..Self::new(usize::MAX)?
+        })
+    }
+
+    /// The head to pass on, once it is there, and only once; an error: it cannot be passed on.
+    pub(in crate::daemon) fn take_tunnel_head(&mut self) -> Option<Result<TunnelHead, Fault>> {
+        self.head.as_ref()?;
+        let bytes = self.head_bytes.take()?;
+        let head = TunnelHead::read(&bytes, self.body_length);
+        // Whoever changes to another protocol was not asked to.
+        let head = head.filter(|head| head.status != StatusCode::SWITCHING_PROTOCOLS.as_u16());
+        Some(head.ok_or(Fault::NotHttp))
+    }
+
+    /// The body since the last time.
+    pub(in crate::daemon) fn take_new_body(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.body)
     }
 
     /// Takes what came; true: nothing more is to be read.
@@ -213,6 +248,9 @@ impl AnswerReader {
             return Err(Fault::EndlessHead);
         }
         if let Some(response) = response {
+            if let Some(kept) = &mut self.head_bytes {
+                kept.extend_from_slice(bytes.get(..used).unwrap_or_default());
+            }
             self.begin_body(&response)?;
         }
         Ok(used)
@@ -233,7 +271,14 @@ impl AnswerReader {
         };
         let is_other_protocol = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         self.stage = match engine.proceed() {
-            Some(RecvResponseResult::RecvBody(engine)) => AnswerStage::Body(engine),
+            Some(RecvResponseResult::RecvBody(engine)) => {
+                self.body_length = match engine.body_mode() {
+                    BodyMode::NoBody => TunnelBody::None,
+                    BodyMode::LengthDelimited(length) => TunnelBody::Length(length),
+                    BodyMode::Chunked | BodyMode::CloseDelimited => TunnelBody::Chunked,
+                };
+                AnswerStage::Body(engine)
+            }
             Some(RecvResponseResult::Redirect(engine)) => {
                 over(true, !engine.must_close_connection() && !self.is_ambiguous)
             }
@@ -286,9 +331,11 @@ fn over(is_whole: bool, leaves_connection_open: bool) -> AnswerStage {
 }
 
 /// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way: so it is shown the shortest
-/// request that there is, and ours are written by ourselves.
-fn engine() -> Result<Engine<RecvResponse>, Fault> {
-    let engine = Engine::new(Request::new(())).map_err(|_| Fault::Internal)?;
+/// request of its method that there is, and ours are written by ourselves.
+fn engine(method: Method) -> Result<Engine<RecvResponse>, Fault> {
+    let mut request = Request::new(());
+    *request.method_mut() = method;
+    let engine = Engine::new(request).map_err(|_| Fault::Internal)?;
     let mut engine = engine.proceed();
     engine.write(&mut [0; SHOWN_HEAD_BYTES]).map_err(|_| Fault::Internal)?;
     match engine.proceed() {

@@ -16,7 +16,7 @@ use rustls::ClientConfig;
 use crate::daemon::backend::answer::Received;
 use crate::daemon::backend::connection::Buffers;
 use crate::daemon::backend::fault::Fault;
-use crate::daemon::backend::head::{RequestWriter, UrlParts};
+use crate::daemon::backend::head::{RequestWriter, UrlParts, own_lines};
 use crate::daemon::backend::kept::KeptConnections;
 use crate::daemon::backend::names::{Names, Wake};
 pub use crate::daemon::backend::outcome::Heard;
@@ -27,6 +27,8 @@ use crate::daemon::backend::settings::{BackendError, BackendSettings};
 use crate::daemon::backend::slots::Slots;
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token_reader::TokenReader;
+use crate::daemon::backend::tunnels::Tunnels;
+use crate::daemon::tokens::{BACKEND_SLOTS, TokenOwner};
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Call, Failure, Lane, Moment, Reply};
 use crate::lifecycle::timers::Timers;
@@ -78,6 +80,8 @@ pub struct Backend {
     pub(in crate::daemon::backend) pending: BTreeMap<CallId, Pending>,
     pub(in crate::daemon::backend) slots: Slots,
     pub(in crate::daemon::backend) kept: KeptConnections,
+    /// Requests of somebody else.
+    pub(in crate::daemon::backend) tunnels: Tunnels,
     /// Requests that have their turn.
     pub(in crate::daemon::backend) ready: VecDeque<CallId>,
     /// Connections that have their turn.
@@ -114,6 +118,7 @@ impl Backend {
         let concurrency = usize::try_from(settings.identity.concurrency).unwrap_or(usize::MAX);
         Ok(Self {
             writer: RequestWriter::new(&settings, &place),
+            tunnels: Tunnels::new(own_lines(&settings, &place)),
             tls,
             names: Names::new(&place.host, place.port, Arc::clone(&wake)),
             host: place.host,
@@ -121,7 +126,7 @@ impl Backend {
             outcomes: Outcomes::new(settings, url.as_str().to_owned(), url.is_https()),
             rooms: LaneRooms::new(concurrency),
             pending: BTreeMap::new(),
-            slots: Slots::default(),
+            slots: Slots::new(BACKEND_SLOTS, TokenOwner::Backend),
             kept: KeptConnections::default(),
             ready: VecDeque::new(),
             ready_slots: VecDeque::new(),
@@ -189,6 +194,7 @@ impl Backend {
         let (has_names, has_token) = (self.names.take(now), self.token.take());
         if has_names || has_token {
             self.ready.extend(std::mem::take(&mut self.waiting_for_thread));
+            self.tunnels.thread_has_news();
         }
         let mut overdue = Vec::new();
         while let Some(due) = self.deadlines.take_due(now) {
@@ -221,6 +227,8 @@ impl Backend {
         for due in overdue {
             self.overdue(due, now);
         }
+        // After ours.
+        self.turn_tunnels(turn);
         if self.rooms.has_waiting_reports() {
             self.deadlines.arm_at_latest(BackendTimer::Room, now.after(SLOW_AFTER));
         }
@@ -231,12 +239,13 @@ impl Backend {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        !(self.ready.is_empty() && self.ready_slots.is_empty() && self.answers.is_empty())
+        !(self.ready.is_empty() && self.ready_slots.is_empty() && self.answers.is_empty()) || self.tunnels.has_more()
     }
 
     /// When the next thing is due.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.deadlines.next().map(|(due, _)| due)
+        let of_ours = self.deadlines.next().map(|(due, _)| due);
+        of_ours.into_iter().chain(self.tunnels.next_deadline()).min()
     }
 
     /// A panic costs this one answer and its connection.

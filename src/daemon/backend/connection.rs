@@ -24,6 +24,9 @@ const WRITTEN_PER_TURN: usize = 256 << 10;
 /// Most steps of a handshake in a turn; a usual one has two or three.
 const STEPS_OF_HANDSHAKE: usize = 8;
 
+/// Most buffers of what only TLS itself has to know that are read of a connection without a request. Tickets fit into one.
+const MOST_READS_OF_NOTHING: usize = 8;
+
 /// What all connections read with.
 #[derive(Debug)]
 pub(in crate::daemon) struct Buffers {
@@ -75,14 +78,14 @@ pub(in crate::daemon) enum Got<'a> {
 
 /// One connection.
 #[derive(Debug)]
-pub(in crate::daemon) struct Connection {
+pub(in crate::daemon) struct Connection<O = CallId> {
     /// The socket.
     pub(in crate::daemon) stream: TcpStream,
     tls: Option<Box<TlsSession>>,
     /// How far it is.
     pub(in crate::daemon) phase: ConnectionPhase,
     /// The request that it belongs to; none when it is kept for another one.
-    pub(in crate::daemon) owner: Option<CallId>,
+    pub(in crate::daemon) owner: Option<O>,
     /// Since when it is there.
     pub(in crate::daemon) since: Moment,
     /// Whether it has served a request.
@@ -99,12 +102,12 @@ pub(in crate::daemon) struct Connection {
     broken: Option<Fault>,
 }
 
-impl Connection {
+impl<O> Connection<O> {
     /// Starts to connect.
     ///
     /// # Errors
     /// What the system says.
-    pub(in crate::daemon) fn start(address: SocketAddr, owner: CallId, now: Moment) -> io::Result<Self> {
+    pub(in crate::daemon) fn start(address: SocketAddr, owner: O, now: Moment) -> io::Result<Self> {
         Ok(Self {
             stream: TcpStream::connect(address)?,
             tls: None,
@@ -285,6 +288,19 @@ impl Connection {
         }
         self.may_read |= self.is_ended || self.broken.is_some();
         Ok(Got::Bytes(&buffers.plain))
+    }
+
+    /// Whether the other side says nothing while there is no request. What it says is no answer to the next one.
+    pub(in crate::daemon) fn is_quiet(&mut self, buffers: &mut Buffers) -> bool {
+        for _ in 0..MOST_READS_OF_NOTHING {
+            match self.receive(buffers) {
+                Ok(Got::Nothing) => return true,
+                // TLS has told itself something.
+                Ok(Got::Bytes([])) => {}
+                Ok(Got::Bytes(_) | Got::End { .. }) | Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// What was not taken by the other side yet shall not arrive: the kernel would go on delivering it for minutes after the

@@ -9,6 +9,7 @@ use crate::config::{Header, Secret};
 use crate::daemon::backend::settings::BackendSettings;
 use crate::os::clock;
 use crate::wire::backend::request::{CONTENT_TYPE, HttpRequest, OJS_VERSION};
+use crate::wire::http::tunnel::OwnLines;
 
 /// What the head of a request has, besides the headers that all have in common, in bytes.
 const USUAL_HEAD_BYTES: usize = 512;
@@ -24,6 +25,25 @@ pub(in crate::daemon) struct UrlParts {
     prefix: String,
     /// The host as it is spelled in the header of that name.
     authority: String,
+}
+
+/// What we add to requests of somebody else.
+pub(in crate::daemon) fn own_lines(settings: &BackendSettings, place: &UrlParts) -> OwnLines {
+    let backend = &settings.backend;
+    let has_token = has_token(settings);
+    let is_ours = |header: &&Header| !(has_token && header.name.eq_ignore_ascii_case("Authorization"));
+    let headers = backend.headers.iter().filter(is_ours);
+    OwnLines {
+        prefix: place.prefix.clone(),
+        host: place.authority.clone(),
+        headers: headers
+            .map(|header| (header.name.clone(), header.value.clone()))
+            .collect(),
+    }
+}
+
+fn has_token(settings: &BackendSettings) -> bool {
+    settings.backend.auth_token.is_some() || settings.backend.auth_token_file.is_some()
 }
 
 impl UrlParts {
@@ -64,7 +84,7 @@ impl RequestWriter {
     /// What the user set goes before what we would say, but for the token and the request's id.
     pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
         let backend = &settings.backend;
-        let has_token = backend.auth_token.is_some() || backend.auth_token_file.is_some();
+        let has_token = has_token(settings);
         let mut common = Vec::new();
         let mut line = |name: &str, value: &str| {
             common.extend_from_slice(name.as_bytes());

@@ -82,10 +82,15 @@ impl KeptConnections {
         }
     }
 
-    /// One for a request to this endpoint. What may not come twice gets none that the backend may just be closing.
+    /// One for a request to this endpoint.
     pub(in crate::daemon) fn take(&mut self, endpoint: Endpoint, now: Moment) -> Option<usize> {
-        let is_beat = endpoint.lane() == Lane::Beat;
-        let is_safe = |kept: &KeptConnection| endpoint.may_come_twice() || now < kept.safe_until;
+        self.take_for(endpoint.may_come_twice(), endpoint.lane(), now)
+    }
+
+    /// One for a request of this kind. What may not come twice gets none that the backend may just be closing.
+    pub(in crate::daemon) fn take_for(&mut self, may_come_twice: bool, lane: Lane, now: Moment) -> Option<usize> {
+        let is_beat = lane == Lane::Beat;
+        let is_safe = |kept: &KeptConnection| may_come_twice || now < kept.safe_until;
         let fits = |kept: &KeptConnection| now < kept.old_at && is_safe(kept) && kept.is_reserved == is_beat;
         let mut index = self.kept.iter().rposition(fits);
         if is_beat && index.is_none() {

@@ -22,3 +22,7 @@ pub(super) mod tls_words;
 pub(super) mod token;
 pub(super) mod token_reader;
 pub(super) mod trust;
+pub mod tunnel;
+pub(super) mod tunnel_face;
+pub(super) mod tunnel_steps;
+pub mod tunnels;

@@ -1,37 +1,88 @@
 //! Where connections are: each has a number, by which the kernel tells of it. There is a bound.
 
-use crate::daemon::backend::connection::Connection;
-use crate::daemon::tokens::BACKEND_SLOTS;
+use std::io;
+use std::net::SocketAddr;
 
-/// The connections by their slots.
-#[derive(Debug, Default)]
-pub(in crate::daemon) struct Slots {
-    connections: Vec<Option<Connection>>,
+use mio::{Interest, Registry};
+use nix::errno::Errno;
+
+use crate::daemon::backend::connection::Connection;
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::tokens::TokenOwner;
+use crate::lifecycle::api::Moment;
+use crate::lifecycle::api::ids::CallId;
+
+/// The connections by their slots, each of which may belong to an `O`.
+#[derive(Debug)]
+pub(in crate::daemon) struct Slots<O = CallId> {
+    connections: Vec<Option<Connection<O>>>,
     free: Vec<usize>,
+    most: usize,
+    owner: fn(usize) -> TokenOwner,
 }
 
-impl Slots {
+impl<O> Slots<O> {
+    /// At most so many slots; `owner` tells what the kernel calls them.
+    pub(in crate::daemon) fn new(most: usize, owner: fn(usize) -> TokenOwner) -> Self {
+        Self {
+            connections: Vec::new(),
+            free: Vec::new(),
+            most,
+            owner,
+        }
+    }
+
+    /// Opens a connection; the kernel tells when it is there. Where there is no slot or no descriptor left, `make_room` may
+    /// close a connection that nobody uses, and says whether there was one.
+    ///
+    /// # Errors
+    /// There is no room, or what the system says.
+    pub(in crate::daemon) fn connect(
+        &mut self,
+        address: SocketAddr,
+        owner: O,
+        (registry, now): (&Registry, Moment),
+        mut make_room: impl FnMut(&mut Self) -> bool,
+    ) -> Result<usize, Fault>
+    where
+        O: Copy,
+    {
+        let start = || Connection::start(address, owner, now);
+        let mut connection = match start() {
+            Err(error) if is_shortage(&error) && make_room(self) => start()?,
+            result => result?,
+        };
+        let slot = match self.reserve() {
+            None if make_room(self) => self.reserve(),
+            slot => slot,
+        };
+        let slot = slot.ok_or(Fault::NoSocket)?;
+        let token = (self.owner)(slot).token();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = registry.register(&mut connection.stream, token, interest) {
+            self.free(slot);
+            return Err(error.into());
+        }
+        if let Some(place) = self.connections.get_mut(slot) {
+            *place = Some(connection);
+        }
+        Ok(slot)
+    }
+
     /// The slot for another connection; `None`: there are too many.
-    pub(in crate::daemon) fn reserve(&mut self) -> Option<usize> {
+    fn reserve(&mut self) -> Option<usize> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
         }
         let slot = self.connections.len();
-        (slot < BACKEND_SLOTS).then(|| {
+        (slot < self.most).then(|| {
             self.connections.push(None);
             slot
         })
     }
 
-    /// Puts a connection into the slot that was reserved for it.
-    pub(in crate::daemon) fn fill(&mut self, slot: usize, connection: Connection) {
-        if let Some(place) = self.connections.get_mut(slot) {
-            *place = Some(connection);
-        }
-    }
-
     /// The slot is not needed. Whoever is in it is closed.
-    pub(in crate::daemon) fn free(&mut self, slot: usize) {
+    fn free(&mut self, slot: usize) {
         if let Some(place) = self.connections.get_mut(slot) {
             *place = None;
             self.free.push(slot);
@@ -46,13 +97,21 @@ impl Slots {
     }
 
     /// The connection in this slot.
-    pub(in crate::daemon) fn get(&mut self, slot: usize) -> Option<&mut Connection> {
+    pub(in crate::daemon) fn get(&mut self, slot: usize) -> Option<&mut Connection<O>> {
         self.connections.get_mut(slot)?.as_mut()
     }
 
     /// Those that there are.
-    pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
+    pub(in crate::daemon) fn iter(&self) -> impl Iterator<Item = (usize, &Connection<O>)> {
         let places = self.connections.iter().enumerate();
         places.filter_map(|(slot, place)| Some((slot, place.as_ref()?)))
     }
+}
+
+/// Whether there was no descriptor.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EMFILE | Errno::ENFILE)
+    )
 }

@@ -1,15 +1,11 @@
 //! The steps of a request: a token, a connection that is kept or a new one, the exchange, and what becomes of the connection.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mio::Interest;
-use nix::errno::Errno;
-
 use crate::daemon::backend::answer::body_limit;
 use crate::daemon::backend::client::{Backend, BackendTimer, BackendTurn};
-use crate::daemon::backend::connection::{Connection, ConnectionPhase, Got};
+use crate::daemon::backend::connection::ConnectionPhase;
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::exchange::{Exchange, ExchangeStep};
 use crate::daemon::backend::fault::Fault;
@@ -18,21 +14,9 @@ use crate::daemon::backend::names::Lookup;
 use crate::daemon::backend::pending::{Pending, RequestStage};
 use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::token_reader::TokenState;
-use crate::daemon::tokens::TokenOwner;
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Endpoint, Moment};
 use crate::wire::backend::request;
-
-/// Most buffers of what only TLS itself has to know that are read of a connection without a request. Tickets fit into one.
-const MOST_READS_OF_NOTHING: usize = 8;
-
-/// Whether there was no descriptor.
-fn is_shortage(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error().map(Errno::from_raw),
-        Some(Errno::EMFILE | Errno::ENFILE)
-    )
-}
 
 impl Backend {
     /// The next step of a request that is on no connection yet.
@@ -134,31 +118,17 @@ impl Backend {
 
     /// Opens a connection; the kernel tells when it is there.
     fn connect(&mut self, id: CallId, address: SocketAddr, turn: BackendTurn<'_>) -> Result<usize, Fault> {
-        let start = || Connection::start(address, id, turn.now);
-        let mut connection = match start() {
-            Err(error) if is_shortage(&error) && self.close_oldest_kept() => start()?,
-            result => result?,
-        };
-        let slot = match self.slots.reserve() {
-            None if self.close_oldest_kept() => self.slots.reserve(),
-            slot => slot,
-        };
-        let slot = slot.ok_or(Fault::NoSocket)?;
-        let token = TokenOwner::Backend(slot).token();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = turn.registry.register(&mut connection.stream, token, interest) {
-            self.slots.free(slot);
-            return Err(error.into());
-        }
-        self.slots.fill(slot, connection);
-        Ok(slot)
-    }
-
-    /// One that nobody uses makes room for one that somebody needs. Whether there was one.
-    fn close_oldest_kept(&mut self) -> bool {
-        let oldest = self.kept.oldest();
-        oldest.into_iter().for_each(|slot| self.slots.close(slot));
-        oldest.is_some()
+        let Self {
+            slots, kept, tunnels, ..
+        } = self;
+        // One that nobody uses makes room for one that somebody needs.
+        slots.connect(address, id, (turn.registry, turn.now), |slots| match kept.oldest() {
+            Some(oldest) => {
+                slots.close(oldest);
+                true
+            }
+            None => tunnels.close_oldest_kept(),
+        })
     }
 
     /// The next step on a connection.
@@ -342,18 +312,8 @@ impl Backend {
 
     /// Whether the other side says nothing on a connection that has no request. What it says is no answer to the next one.
     fn is_quiet(&mut self, slot: usize) -> bool {
-        let Some(connection) = self.slots.get(slot) else {
-            return false;
-        };
-        for _ in 0..MOST_READS_OF_NOTHING {
-            match connection.receive(&mut self.buffers) {
-                Ok(Got::Nothing) => return true,
-                // TLS has told itself something.
-                Ok(Got::Bytes([])) => {}
-                Ok(Got::Bytes(_) | Got::End { .. }) | Err(_) => return false,
-            }
-        }
-        false
+        let connection = self.slots.get(slot);
+        connection.is_some_and(|connection| connection.is_quiet(&mut self.buffers))
     }
 
     /// The same, for what may not come twice: the kernel may know more by now than it has told.

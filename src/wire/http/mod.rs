@@ -7,3 +7,4 @@ pub mod message;
 pub mod probe;
 pub mod request_reader;
 pub mod response;
+pub mod tunnel;

@@ -1,0 +1,403 @@
+//! One request of somebody else on its way through us to the backend, and the answer on its way back. Neither is ever here as
+//! a whole: whoever sends faster than the other side takes has to wait.
+
+use crate::daemon::backend::answer::{AnswerReader, Received};
+use crate::daemon::backend::connection::{Buffers, Connection, Got, Sent};
+use crate::daemon::backend::dial::Dial;
+use crate::daemon::backend::fault::Fault;
+use crate::lifecycle::api::Moment;
+use crate::wire::http::tunnel::{
+    AROUND_CHUNK, LAST_CHUNK, OwnLines, TunnelBody, TunnelHead, TunnelRequest, push_chunk,
+};
+
+/// Most bytes of a request that wait for the backend to take them.
+const REQUEST_ROOM_BYTES: usize = 64 << 10;
+
+/// With so many bytes of an answer that wait to be taken, no more is read of it: at most one buffer more is here.
+const ANSWER_ROOM_BYTES: usize = 64 << 10;
+
+/// Most buffers that are read of one connection in a turn; then the others get theirs.
+const READS_PER_TURN: usize = 4;
+
+/// A request of somebody else. Whoever opens a tunnel chooses its number, and none twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TunnelId(pub u64);
+
+/// What there is to know of a tunnel. After `Done` and `Failed` it is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TunnelNews {
+    /// The backend answers; comes once, before everything else of the answer.
+    Head(TunnelHead),
+    /// There are bytes of the answer's body where there were none.
+    HasBytes,
+    /// There is room again for the request's body, after an offer that was not taken whole.
+    HasRoom,
+    /// All of the answer has been taken. What is left of the request's body is not wanted.
+    Done,
+    /// There will be no answer, or no more of it.
+    Failed(TunnelFailure),
+}
+
+/// Why a tunnel ends without its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelFailure {
+    pub kind: TunnelFailureKind,
+    /// The reason, for a person. No secret is in it.
+    pub text: String,
+}
+
+/// What whoever made the request has to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelFailureKind {
+    /// There are too many others; the backend has not got it.
+    Overloaded,
+    /// The backend could not be reached or asked; it has not got it.
+    NotSent,
+    /// The backend may have got it, and did not begin to answer.
+    Unanswered,
+    /// The same, and the time was over.
+    TooLate,
+    /// The answer began and broke off: its client must see that it is not whole.
+    BrokenOff,
+    /// The client's body is shorter than it said.
+    NotWhole,
+}
+
+/// How far a tunnel is.
+#[derive(Debug)]
+pub(in crate::daemon) enum TunnelStage {
+    /// Others go first.
+    Waiting,
+    /// It has its turn soon, or waits for what a thread brings.
+    Ready,
+    /// It opens a connection.
+    Dialing(Dial),
+    /// It is on the connection in this slot.
+    Open(usize),
+    /// All of the answer is here.
+    Answered,
+}
+
+/// What came of a step on a connection.
+pub(in crate::daemon) enum TunnelStep {
+    /// The kernel, or whoever made the request, will tell of what follows.
+    Waits,
+    /// There is more to do, and others have their turn first.
+    Paused,
+    /// The answer is all there.
+    Over(Received),
+    /// There is none, or it broke off.
+    Broken(Fault),
+}
+
+/// What a tunnel waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum TunnelSilence {
+    /// The backend, to take or to answer.
+    Backend,
+    /// The backend, which tells of events when there are some.
+    Events,
+    /// Whoever made the request, to send or to take.
+    Client,
+}
+
+/// A tunnel.
+pub(in crate::daemon) struct Tunnel {
+    request: TunnelRequest,
+    /// How far it is.
+    pub(in crate::daemon) stage: TunnelStage,
+    /// It waits for its turn.
+    pub(in crate::daemon) is_queued: bool,
+    /// A kept connection was closed under it: it gets a fresh one.
+    pub(in crate::daemon) is_second: bool,
+    /// When the last byte went in either direction.
+    pub(in crate::daemon) moved_at: Moment,
+    /// Whoever made the request has sent or taken something since.
+    client_moved: bool,
+    /// Bytes for the backend that wait, from `sent` on.
+    outgoing: Vec<u8>,
+    sent: usize,
+    /// Whether the head is among them, or among those before them.
+    has_head: bool,
+    /// Bytes that the connection has taken.
+    written: u64,
+    /// Bytes of a body of known length that are still to come.
+    left: u64,
+    is_body_done: bool,
+    wants_room: bool,
+    answer: Option<AnswerReader>,
+    has_answer_head: bool,
+    is_event_stream: bool,
+    /// Bytes of the answer's body that wait to be taken, from `taken` on.
+    incoming: Vec<u8>,
+    taken: usize,
+    broken: Option<Fault>,
+}
+
+impl Tunnel {
+    /// For this request, of which no byte of the body is here yet.
+    pub(in crate::daemon) fn new(request: TunnelRequest, stage: TunnelStage, now: Moment) -> Self {
+        let left = match request.body {
+            TunnelBody::Length(length) => length,
+            TunnelBody::None | TunnelBody::Chunked => 0,
+        };
+        Self {
+            stage,
+            is_queued: false,
+            is_second: false,
+            moved_at: now,
+            client_moved: false,
+            outgoing: Vec::new(),
+            sent: 0,
+            has_head: false,
+            written: 0,
+            left,
+            is_body_done: left == 0 && request.body != TunnelBody::Chunked,
+            wants_room: false,
+            answer: None,
+            has_answer_head: false,
+            is_event_stream: false,
+            incoming: Vec::new(),
+            taken: 0,
+            broken: None,
+            request,
+        }
+    }
+
+    /// Whether the backend may get it twice.
+    pub(in crate::daemon) fn may_come_twice(&self) -> bool {
+        self.request.may_come_twice()
+    }
+
+    /// Takes as much of the request's body as there is room for; how much that was.
+    pub(in crate::daemon) fn offer(&mut self, bytes: &[u8]) -> usize {
+        if matches!(self.stage, TunnelStage::Answered) || self.is_body_done {
+            return 0;
+        }
+        let room = REQUEST_ROOM_BYTES.saturating_sub(self.outgoing.len() - self.sent);
+        let most = match self.request.body {
+            TunnelBody::None => 0,
+            TunnelBody::Length(_) => room.min(usize::try_from(self.left).unwrap_or(usize::MAX)),
+            TunnelBody::Chunked => room.saturating_sub(AROUND_CHUNK),
+        };
+        let taken = bytes.get(..most.min(bytes.len())).unwrap_or_default();
+        self.client_moved |= !taken.is_empty();
+        self.forget_sent();
+        if self.request.body == TunnelBody::Chunked {
+            push_chunk(&mut self.outgoing, taken);
+        } else {
+            self.outgoing.extend_from_slice(taken);
+            self.left -= taken.len() as u64;
+            self.is_body_done = self.left == 0;
+        }
+        self.wants_room = taken.len() < bytes.len() && !self.is_body_done;
+        taken.len()
+    }
+
+    /// Nothing follows of the request's body. Whether it is as long as it said.
+    pub(in crate::daemon) fn body_done(&mut self) -> bool {
+        if !self.is_body_done && self.request.body == TunnelBody::Chunked {
+            self.outgoing.extend_from_slice(LAST_CHUNK);
+        }
+        self.is_body_done = true;
+        self.left == 0
+    }
+
+    /// What there is of the answer's body.
+    pub(in crate::daemon) fn body(&self) -> &[u8] {
+        self.incoming.get(self.taken..).unwrap_or_default()
+    }
+
+    /// So much of it was taken.
+    pub(in crate::daemon) fn took(&mut self, count: usize) {
+        self.client_moved = true;
+        self.taken = self.taken.saturating_add(count).min(self.incoming.len());
+        if self.taken == self.incoming.len() {
+            self.incoming = Vec::new();
+            self.taken = 0;
+        }
+    }
+
+    /// Nothing may be left behind of what is written: the room is for what waits.
+    fn forget_sent(&mut self) {
+        self.outgoing.drain(..self.sent);
+        self.sent = 0;
+    }
+
+    /// Its connection is there: the head goes before what is here of the body.
+    ///
+    /// # Errors
+    /// The reader of the answer fails.
+    pub(in crate::daemon) fn begin(&mut self, slot: usize, own: &OwnLines, bearer: Option<&str>) -> Result<(), Fault> {
+        self.answer = Some(AnswerReader::of_tunnel(self.request.asks_for_head_alone())?);
+        if !std::mem::replace(&mut self.has_head, true) {
+            let mut bytes = self.request.head(own, bearer);
+            bytes.append(&mut self.outgoing);
+            self.outgoing = bytes;
+        }
+        self.stage = TunnelStage::Open(slot);
+        Ok(())
+    }
+
+    /// Whether it can go out once more on another connection, after `fault` on one that had served others. Then it is as it
+    /// was before the first one.
+    pub(in crate::daemon) fn begin_again(&mut self, fault: &Fault) -> bool {
+        let is_harmless = self.written == 0 || self.may_come_twice();
+        if self.is_second || self.has_answer_head || !fault.is_hang_up() || !is_harmless {
+            return false;
+        }
+        self.is_second = true;
+        if self.written > 0 {
+            self.outgoing.clear();
+            self.sent = 0;
+            self.written = 0;
+            self.has_head = false;
+        }
+        self.broken = None;
+        self.stage = TunnelStage::Ready;
+        true
+    }
+
+    /// What to tell of a fault.
+    pub(in crate::daemon) fn failure_kind(&self, fault: &Fault) -> TunnelFailureKind {
+        if self.has_answer_head {
+            TunnelFailureKind::BrokenOff
+        } else if self.written == 0 {
+            TunnelFailureKind::NotSent
+        } else if matches!(fault, Fault::NoAnswerInTime) {
+            TunnelFailureKind::TooLate
+        } else {
+            TunnelFailureKind::Unanswered
+        }
+    }
+
+    /// What has to happen for it to go on.
+    pub(in crate::daemon) fn silence(&self) -> TunnelSilence {
+        let waits_to_be_taken = !self.body().is_empty();
+        let waits_for_body = !self.is_body_done && self.sent == self.outgoing.len() && !self.has_answer_head;
+        if waits_to_be_taken || waits_for_body {
+            TunnelSilence::Client
+        } else if self.is_event_stream {
+            TunnelSilence::Events
+        } else {
+            TunnelSilence::Backend
+        }
+    }
+
+    /// Goes on in both directions, as far as it can in one turn.
+    pub(in crate::daemon) fn step<O>(
+        &mut self,
+        connection: &mut Connection<O>,
+        buffers: &mut Buffers,
+        now: Moment,
+        news: &mut Vec<TunnelNews>,
+    ) -> TunnelStep {
+        if std::mem::take(&mut self.client_moved) {
+            self.moved_at = now;
+        }
+        let is_paused = self.write(connection, now);
+        if self.wants_room && self.outgoing.len() - self.sent <= REQUEST_ROOM_BYTES / 2 {
+            self.wants_room = false;
+            news.push(TunnelNews::HasRoom);
+        }
+        for _ in 0..READS_PER_TURN {
+            if self.body().len() >= ANSWER_ROOM_BYTES {
+                return TunnelStep::Waits;
+            }
+            let Some(answer) = &mut self.answer else {
+                return TunnelStep::Broken(Fault::Internal);
+            };
+            let is_over = match connection.receive(buffers) {
+                Ok(Got::Nothing) => {
+                    return match self.broken.take() {
+                        Some(fault) => TunnelStep::Broken(fault),
+                        None if is_paused => TunnelStep::Paused,
+                        None => TunnelStep::Waits,
+                    };
+                }
+                Ok(Got::Bytes(bytes)) => {
+                    self.moved_at = now;
+                    answer.push(bytes)
+                }
+                Ok(Got::End { is_clean }) => answer.end(is_clean).map(|()| true),
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = self.absorb(news) {
+                return TunnelStep::Broken(fault);
+            }
+            match is_over {
+                Ok(true) => return self.finish(),
+                Ok(false) => {}
+                Err(fault) => return TunnelStep::Broken(fault),
+            }
+        }
+        TunnelStep::Paused
+    }
+
+    /// Writes what waits; true: there is room for more, and others have their turn first.
+    fn write<O>(&mut self, connection: &mut Connection<O>, now: Moment) -> bool {
+        if self.broken.is_some() {
+            return false;
+        }
+        let before = self.sent;
+        let result = connection.send(&self.outgoing, &mut self.sent);
+        if self.sent > before {
+            self.moved_at = now;
+            self.written += (self.sent - before) as u64;
+        }
+        match result {
+            Ok(Sent::All) => {
+                self.outgoing = Vec::new();
+                self.sent = 0;
+                false
+            }
+            Ok(Sent::Some) => false,
+            Ok(Sent::Paused) => true,
+            Err(fault) => {
+                // What the other side had said before may still be there.
+                self.broken = Some(fault);
+                connection.look_again();
+                false
+            }
+        }
+    }
+
+    /// What has come of the answer is for whoever made the request.
+    fn absorb(&mut self, news: &mut Vec<TunnelNews>) -> Result<(), Fault> {
+        let Some(answer) = &mut self.answer else { return Ok(()) };
+        if let Some(head) = answer.take_tunnel_head() {
+            let head = head?;
+            self.has_answer_head = true;
+            self.is_event_stream = head.is_event_stream();
+            news.push(TunnelNews::Head(head));
+        }
+        let body = answer.take_new_body();
+        if body.is_empty() {
+            return Ok(());
+        }
+        if self.incoming.is_empty() {
+            self.incoming = body;
+            news.push(TunnelNews::HasBytes);
+        } else {
+            self.incoming.drain(..self.taken);
+            self.taken = 0;
+            self.incoming.extend_from_slice(&body);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> TunnelStep {
+        let received = self.answer.take().and_then(AnswerReader::cut_off);
+        match received {
+            Some(received) if received.is_whole => TunnelStep::Over(Received {
+                // Who answers early may not have read the request to its end.
+                leaves_connection_open: received.leaves_connection_open
+                    && self.is_body_done
+                    && self.sent == self.outgoing.len(),
+                ..received
+            }),
+            Some(_) => TunnelStep::Broken(Fault::Closed),
+            None => TunnelStep::Broken(Fault::Internal),
+        }
+    }
+}

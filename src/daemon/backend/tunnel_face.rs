@@ -1,0 +1,69 @@
+//! What the loop and the gateway do with tunnels.
+
+use mio::event::Event;
+
+use crate::daemon::backend::client::{Backend, BackendTurn};
+use crate::daemon::backend::tunnel::{Tunnel, TunnelId, TunnelNews};
+use crate::daemon::backend::tunnels::TunnelTurn;
+use crate::lifecycle::api::Moment;
+use crate::wire::http::tunnel::TunnelRequest;
+
+impl Backend {
+    /// Takes a request of somebody else, which goes out in the next turn. `id` belongs to no other tunnel. Everything that
+    /// there is to know of it comes from [`Backend::tunnel_news`], one of its ends at last: done or failed.
+    pub fn open_tunnel(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
+        self.tunnels.open(id, request, now);
+    }
+
+    /// Offers bytes of the body of the request; how many were taken. The rest may be offered again when there is
+    /// [`TunnelNews::HasRoom`]. A tunnel that is over takes nothing.
+    pub fn tunnel_offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
+        self.tunnels.offer(id, bytes)
+    }
+
+    /// All of the body was taken, and nothing follows. Where its length was told and is not reached, the tunnel fails.
+    pub fn tunnel_body_done(&mut self, id: TunnelId) {
+        self.tunnels.body_done(id);
+    }
+
+    /// What there is of the body of the answer. It stays until it is told how much of it was taken.
+    #[must_use]
+    pub fn tunnel_body(&self, id: TunnelId) -> &[u8] {
+        self.tunnels.get(id).map_or(&[], Tunnel::body)
+    }
+
+    /// So many bytes of the body of the answer were taken: there is room for more.
+    pub fn tunnel_took(&mut self, id: TunnelId, count: usize) {
+        self.tunnels.took(id, count);
+    }
+
+    /// Whoever made the request is gone: its connection to the backend is reset, and nothing more is told of it.
+    pub fn close_tunnel(&mut self, id: TunnelId) {
+        self.tunnels.close(id);
+    }
+
+    /// The next thing to know of a tunnel.
+    pub fn tunnel_news(&mut self) -> Option<(TunnelId, TunnelNews)> {
+        self.tunnels.next_news()
+    }
+
+    /// The kernel says that something happened on the connection of a tunnel, in this slot.
+    pub fn tunnel_is_ready(&mut self, slot: usize, event: &Event) {
+        self.tunnels.is_ready(slot, event);
+    }
+
+    /// The tunnels have their turn.
+    pub(in crate::daemon::backend) fn turn_tunnels(&mut self, turn: BackendTurn<'_>) {
+        let mut turn = TunnelTurn {
+            registry: turn.registry,
+            now: turn.now,
+            names: &mut self.names,
+            token: &mut self.token,
+            tls: self.tls.as_ref(),
+            host: &self.host,
+            outcomes: &self.outcomes,
+            buffers: &mut self.buffers,
+        };
+        self.tunnels.turn(&mut turn);
+    }
+}

@@ -1,0 +1,354 @@
+//! The requests of somebody else that go through us to the backend. They have a room, slots and kept connections of their own:
+//! however many there are, and whatever hangs on them, no heartbeat, report or FETCH of ours waits for one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::Registry;
+use mio::event::Event;
+use rustls::ClientConfig;
+
+use crate::daemon::backend::connection::Buffers;
+use crate::daemon::backend::dial::Dial;
+use crate::daemon::backend::fault::Fault;
+use crate::daemon::backend::kept::KeptConnections;
+use crate::daemon::backend::names::{Lookup, Names};
+use crate::daemon::backend::outcome::Outcomes;
+use crate::daemon::backend::slots::Slots;
+use crate::daemon::backend::token_reader::{TokenReader, TokenState};
+use crate::daemon::backend::tunnel::{
+    Tunnel, TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews, TunnelSilence, TunnelStage,
+};
+use crate::daemon::tokens::{TUNNEL_SLOTS, TokenOwner};
+use crate::lifecycle::api::{Lane, Moment};
+use crate::lifecycle::timers::Timers;
+use crate::wire::http::tunnel::{OwnLines, TunnelRequest};
+
+/// Most tunnels under way at once.
+pub const MOST_TUNNELS: usize = 64;
+
+/// Most that wait for one of those to end.
+pub const MOST_WAITING_TUNNELS: usize = 256;
+
+/// How long one waits for that: shorter than clients wait for an answer, which is 30 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// How long the backend may be silent on a tunnel before it counts as gone.
+pub(in crate::daemon::backend) const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
+/// The same for a stream of events, which has something to say when something happens.
+const LONGEST_SILENCE_OF_EVENTS: Duration = Duration::from_secs(30 * 60);
+
+/// How long whoever made the request may leave us waiting in the middle of it.
+const LONGEST_SILENCE_OF_CLIENT: Duration = Duration::from_secs(10 * 60);
+
+/// Most steps in one turn: then the loop has its own.
+const STEPS_PER_TURN: usize = 256;
+
+/// What has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::daemon::backend) enum TunnelTimer {
+    /// It has waited for its turn for long enough.
+    Room(TunnelId),
+    /// There is no connection yet.
+    Connect(TunnelId),
+    /// There may be a next step without anything having happened.
+    Step(TunnelId),
+    /// Nothing may have moved for too long.
+    Silence(TunnelId),
+}
+
+/// What tunnels share with our own requests, in a turn.
+pub(in crate::daemon) struct TunnelTurn<'a> {
+    /// Where the loop is told of connections.
+    pub(in crate::daemon) registry: &'a Registry,
+    /// Now.
+    pub(in crate::daemon) now: Moment,
+    /// The addresses of the backend.
+    pub(in crate::daemon) names: &'a mut Names,
+    /// The token.
+    pub(in crate::daemon) token: &'a mut TokenReader,
+    /// How TLS is spoken, where it is.
+    pub(in crate::daemon) tls: Option<&'a Arc<ClientConfig>>,
+    /// Whose certificate the backend has to have.
+    pub(in crate::daemon) host: &'a str,
+    /// The configuration, and words for faults.
+    pub(in crate::daemon) outcomes: &'a Outcomes,
+    /// What is read with.
+    pub(in crate::daemon) buffers: &'a mut Buffers,
+}
+
+/// All of them.
+pub(in crate::daemon) struct Tunnels {
+    pub(in crate::daemon::backend) own: OwnLines,
+    pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Tunnel>,
+    /// Those that count against the bound.
+    pub(in crate::daemon::backend) under_way: usize,
+    pub(in crate::daemon::backend) waiting: VecDeque<TunnelId>,
+    pub(in crate::daemon::backend) slots: Slots<TunnelId>,
+    pub(in crate::daemon::backend) kept: KeptConnections,
+    ready: VecDeque<TunnelId>,
+    /// Kept connections on which something happened.
+    stirred: Vec<usize>,
+    pub(in crate::daemon::backend) waiting_for_thread: BTreeSet<TunnelId>,
+    pub(in crate::daemon::backend) deadlines: Timers<TunnelTimer>,
+    /// At most a handful for each tunnel: each kind comes anew only after what it told was dealt with.
+    pub(in crate::daemon::backend) news: VecDeque<(TunnelId, TunnelNews)>,
+}
+
+impl fmt::Debug for Tunnels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tunnels").finish_non_exhaustive()
+    }
+}
+
+impl Tunnels {
+    /// To a backend that is told this of us.
+    pub(in crate::daemon) fn new(own: OwnLines) -> Self {
+        Self {
+            own,
+            tunnels: BTreeMap::new(),
+            under_way: 0,
+            waiting: VecDeque::new(),
+            slots: Slots::new(TUNNEL_SLOTS, TokenOwner::Tunnel),
+            kept: KeptConnections::default(),
+            ready: VecDeque::new(),
+            stirred: Vec::new(),
+            waiting_for_thread: BTreeSet::new(),
+            deadlines: Timers::default(),
+            news: VecDeque::new(),
+        }
+    }
+
+    /// Takes a request, which goes out in the next turn, or when others have ended.
+    pub(in crate::daemon) fn open(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
+        let stage = if self.under_way < MOST_TUNNELS {
+            self.under_way += 1;
+            TunnelStage::Ready
+        } else if self.waiting.len() < MOST_WAITING_TUNNELS {
+            self.waiting.push_back(id);
+            self.deadlines.arm(TunnelTimer::Room(id), now.after(LONGEST_WAIT));
+            TunnelStage::Waiting
+        } else {
+            return self.news.push_back((id, TunnelNews::Failed(overloaded())));
+        };
+        self.tunnels.insert(id, Tunnel::new(request, stage, now));
+        self.enqueue(id);
+    }
+
+    /// The tunnel of this number.
+    pub(in crate::daemon) fn get(&self, id: TunnelId) -> Option<&Tunnel> {
+        self.tunnels.get(&id)
+    }
+
+    /// Offers bytes of the request's body; how many were taken. What is left is offered again after [`TunnelNews::HasRoom`].
+    pub(in crate::daemon) fn offer(&mut self, id: TunnelId, bytes: &[u8]) -> usize {
+        let taken = self.tunnels.get_mut(&id).map_or(0, |tunnel| tunnel.offer(bytes));
+        self.enqueue(id);
+        taken
+    }
+
+    /// Nothing follows of the request's body.
+    pub(in crate::daemon) fn body_done(&mut self, id: TunnelId) {
+        if self.tunnels.get_mut(&id).is_some_and(|tunnel| !tunnel.body_done()) {
+            let text = "the body of the request is shorter than it says".to_owned();
+            let kind = TunnelFailureKind::NotWhole;
+            return self.end(id, TunnelNews::Failed(TunnelFailure { kind, text }));
+        }
+        self.enqueue(id);
+    }
+
+    /// So much of the answer's body was taken.
+    pub(in crate::daemon) fn took(&mut self, id: TunnelId, count: usize) {
+        let Some(tunnel) = self.tunnels.get_mut(&id) else {
+            return;
+        };
+        tunnel.took(count);
+        self.enqueue(id);
+    }
+
+    /// Nobody wants the answer any more.
+    pub(in crate::daemon) fn close(&mut self, id: TunnelId) {
+        self.remove(id);
+        self.news.retain(|(other, _)| *other != id);
+    }
+
+    /// The next thing to know.
+    pub(in crate::daemon) fn next_news(&mut self) -> Option<(TunnelId, TunnelNews)> {
+        self.news.pop_front()
+    }
+
+    /// The kernel says that something happened on the connection in this slot.
+    pub(in crate::daemon) fn is_ready(&mut self, slot: usize, event: &Event) {
+        let Some(connection) = self.slots.get(slot) else { return };
+        connection.is_ready(event);
+        match connection.owner {
+            Some(id) => self.enqueue(id),
+            None => self.stirred.push(slot),
+        }
+    }
+
+    /// What waits for a thread has something to look at.
+    pub(in crate::daemon) fn thread_has_news(&mut self) {
+        for id in std::mem::take(&mut self.waiting_for_thread) {
+            self.enqueue(id);
+        }
+    }
+
+    /// One that nobody uses makes room. Whether there was one.
+    pub(in crate::daemon) fn close_oldest_kept(&mut self) -> bool {
+        let oldest = self.kept.oldest();
+        oldest.into_iter().for_each(|slot| self.slots.close(slot));
+        oldest.is_some()
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub(in crate::daemon) fn has_more(&self) -> bool {
+        !(self.ready.is_empty() && self.stirred.is_empty() && self.news.is_empty())
+    }
+
+    /// When the next thing is due.
+    pub(in crate::daemon) fn next_deadline(&self) -> Option<Moment> {
+        self.deadlines.next().map(|(due, _)| due)
+    }
+
+    /// Goes on with everything that can go on.
+    pub(in crate::daemon) fn turn(&mut self, turn: &mut TunnelTurn<'_>) {
+        for slot in std::mem::take(&mut self.stirred) {
+            let connection = self.slots.get(slot).filter(|connection| connection.owner.is_none());
+            if connection.is_some_and(|connection| !connection.is_quiet(turn.buffers)) {
+                self.kept.forget(slot);
+                self.slots.close(slot);
+            }
+        }
+        for slot in self.kept.outdated(turn.now) {
+            self.slots.close(slot);
+        }
+        while let Some(due) = self.deadlines.take_due(turn.now) {
+            self.due(due, turn);
+        }
+        // Those that come again have more to do than fits into a turn.
+        for _ in 0..STEPS_PER_TURN.min(self.ready.len()) {
+            let Some(id) = self.ready.pop_front() else { return };
+            self.guarded(id, |tunnels| tunnels.advance(id, turn));
+        }
+    }
+
+    /// A panic costs this one tunnel and its connections.
+    fn guarded(&mut self, id: TunnelId, work: impl FnOnce(&mut Self)) {
+        if panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_ok() {
+            return;
+        }
+        log::error!("internal error in a request that passes through to the backend: it counts as unanswered");
+        let of_it = self.slots.iter().filter(|(_, connection)| connection.owner == Some(id));
+        for slot in of_it.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.slots.close(slot);
+        }
+        let (kind, text) = (TunnelFailureKind::Unanswered, "an internal error".to_owned());
+        self.end(id, TunnelNews::Failed(TunnelFailure { kind, text }));
+    }
+
+    fn due(&mut self, due: TunnelTimer, turn: &TunnelTurn<'_>) {
+        match due {
+            TunnelTimer::Room(id) => self.end(id, TunnelNews::Failed(overloaded())),
+            TunnelTimer::Connect(id) => self.fail(id, &Fault::NoConnectionInTime, turn),
+            TunnelTimer::Step(id) => self.enqueue(id),
+            TunnelTimer::Silence(id) => {
+                let Some(tunnel) = self.tunnels.get(&id) else { return };
+                let limit = match tunnel.silence() {
+                    TunnelSilence::Backend => LONGEST_SILENCE,
+                    TunnelSilence::Events => LONGEST_SILENCE_OF_EVENTS,
+                    TunnelSilence::Client => LONGEST_SILENCE_OF_CLIENT,
+                };
+                let silent_until = tunnel.moved_at.after(limit);
+                if silent_until > turn.now {
+                    // What it waits for may change meanwhile, and the shortest limit with it.
+                    let look_at = turn.now.after(LONGEST_SILENCE).min(silent_until);
+                    self.deadlines.arm(TunnelTimer::Silence(id), look_at);
+                } else {
+                    self.fail(id, &Fault::NoAnswerInTime, turn);
+                }
+            }
+        }
+    }
+
+    /// It has its turn soon.
+    pub(in crate::daemon::backend) fn enqueue(&mut self, id: TunnelId) {
+        if let Some(tunnel) = self.tunnels.get_mut(&id)
+            && !std::mem::replace(&mut tunnel.is_queued, true)
+        {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The next step.
+    fn advance(&mut self, id: TunnelId, turn: &mut TunnelTurn<'_>) {
+        let Some(tunnel) = self.tunnels.get_mut(&id) else {
+            return;
+        };
+        tunnel.is_queued = false;
+        match tunnel.stage {
+            TunnelStage::Waiting => {}
+            TunnelStage::Ready => self.find_connection(id, turn),
+            TunnelStage::Dialing(_) => self.go_on_dialing(id, turn),
+            TunnelStage::Open(slot) => self.exchange(id, slot, turn),
+            TunnelStage::Answered if tunnel.body().is_empty() => self.end(id, TunnelNews::Done),
+            TunnelStage::Answered => {}
+        }
+    }
+
+    fn find_connection(&mut self, id: TunnelId, turn: &mut TunnelTurn<'_>) {
+        let limit = turn.outcomes.settings().backend.connect_timeout;
+        if self.deadlines.deadline_of(TunnelTimer::Connect(id)).is_none() {
+            self.deadlines.arm(TunnelTimer::Connect(id), turn.now.after(limit));
+        }
+        let Some(tunnel) = self.tunnels.get(&id) else { return };
+        let (may_come_twice, is_second) = (tunnel.may_come_twice(), tunnel.is_second);
+        match turn.token.state(turn.now) {
+            TokenState::Ready => {}
+            TokenState::Wait(until) => return self.wait_for_thread(id, until),
+            TokenState::Missing => return self.fail_without_token(id),
+        }
+        while !is_second && let Some(slot) = self.kept.take_for(may_come_twice, Lane::Side, turn.now) {
+            let Some(connection) = self.slots.get(slot) else {
+                continue;
+            };
+            if !may_come_twice {
+                // The kernel may know more by now than it has told.
+                connection.look_again();
+            }
+            if connection.is_quiet(turn.buffers) {
+                connection.owner = Some(id);
+                return self.begin(id, slot, turn);
+            }
+            self.slots.close(slot);
+        }
+        match turn.names.addresses(turn.now) {
+            Lookup::Known(addresses) => {
+                if let Some(tunnel) = self.tunnels.get_mut(&id) {
+                    tunnel.stage = TunnelStage::Dialing(Dial::new(&addresses, turn.now));
+                }
+                self.dial(id, turn);
+            }
+            Lookup::Wait(until) => self.wait_for_thread(id, until),
+            Lookup::Failed(fault) => self.fail(id, &fault, turn),
+        }
+    }
+
+    fn wait_for_thread(&mut self, id: TunnelId, until: Option<Moment>) {
+        self.waiting_for_thread.insert(id);
+        if let Some(until) = until {
+            self.deadlines.arm(TunnelTimer::Step(id), until);
+        }
+    }
+}
+
+fn overloaded() -> TunnelFailure {
+    TunnelFailure {
+        kind: TunnelFailureKind::Overloaded,
+        text: format!("{MOST_TUNNELS} requests to the backend are under way, and others wait already"),
+    }
+}

@@ -1,0 +1,323 @@
+//! Requests of somebody else that go through us to the backend, and what is answered to them: which header lines go on.
+
+use httparse::Header;
+
+/// Most header lines of an answer: as many as the reader of answers takes.
+const MOST_HEADER_LINES: usize = 128;
+
+/// What concerns one connection alone (RFC 9110 7.6.1), or is said anew for the next one. Names that begin with
+/// [`PROXY_PREFIX`] and those that `Connection` names belong to them.
+const OF_ONE_CONNECTION: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "content-length",
+    "http2-settings",
+];
+
+const PROXY_PREFIX: &str = "proxy-";
+
+/// What only we tell the backend: where it is, and that we may.
+const OURS: [&str; 2] = ["host", "authorization"];
+
+/// Requests that may go out a second time: they change nothing (RFC 9110 9.2.1).
+const MAY_COME_TWICE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+
+/// Methods whose request has a body, even if it is an empty one.
+const HAVE_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
+
+/// A header line: its name and its value, as they were sent.
+pub type HeaderLine = (String, Vec<u8>);
+
+/// A request of somebody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelRequest {
+    pub method: String,
+    /// Path and query, without the host.
+    pub target: String,
+    /// Every header line in its order. What does not go on is left out when the head is written.
+    pub headers: Vec<HeaderLine>,
+    pub body: TunnelBody,
+}
+
+/// How long the body of a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelBody {
+    None,
+    /// So many bytes.
+    Length(u64),
+    /// Nobody knows before its end.
+    Chunked,
+}
+
+impl TunnelRequest {
+    /// Whether the backend may get it twice, as far as its method and body say.
+    #[must_use]
+    pub fn may_come_twice(&self) -> bool {
+        let has_body = !matches!(self.body, TunnelBody::None | TunnelBody::Length(0));
+        !has_body && MAY_COME_TWICE.contains(&self.method.as_str())
+    }
+
+    /// Whether its answer has no body whatever its head says.
+    #[must_use]
+    pub fn asks_for_head_alone(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    /// Its head as the backend gets it.
+    #[must_use]
+    pub fn head(&self, own: &OwnLines, bearer: Option<&str>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for part in [&self.method, " ", &own.prefix, &self.target, " HTTP/1.1\r\n"] {
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        let is_own = |name: &str| own.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        line(&mut bytes, "Host", own.host.as_bytes());
+        for (name, value) in end_to_end(&self.headers) {
+            let is_ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+            if !is_ours && !is_own(name) {
+                line(&mut bytes, name, value);
+            }
+        }
+        for (name, value) in &own.headers {
+            line(&mut bytes, name, value.as_bytes());
+        }
+        if let Some(bearer) = bearer {
+            line(&mut bytes, "Authorization", format!("Bearer {bearer}").as_bytes());
+        }
+        match self.body {
+            TunnelBody::None if HAVE_BODY.contains(&self.method.as_str()) => line(&mut bytes, "Content-Length", b"0"),
+            TunnelBody::None => {}
+            TunnelBody::Length(length) => line(&mut bytes, "Content-Length", length.to_string().as_bytes()),
+            TunnelBody::Chunked => line(&mut bytes, "Transfer-Encoding", b"chunked"),
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes
+    }
+}
+
+/// What we add to the head of each request, and what goes before its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnLines {
+    /// The path of the backend's URL; empty, or with a slash at its beginning and none at its end.
+    pub prefix: String,
+    /// The header Host.
+    pub host: String,
+    /// Further lines. The same ones of somebody else do not go on.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The head of what the backend answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelHead {
+    pub status: u16,
+    /// The words behind the status, perhaps none.
+    pub reason: String,
+    /// The header lines that go on. A Content-Length is among them only where there is no body: it says what there would be.
+    pub headers: Vec<HeaderLine>,
+    pub body: TunnelBody,
+}
+
+impl TunnelHead {
+    /// Reads a head that is known to be whole; `None`: it is none. `body` is what is known of its body.
+    #[must_use]
+    pub fn read(bytes: &[u8], body: TunnelBody) -> Option<Self> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
+        let mut response = httparse::Response::new(&mut headers);
+        response.parse(bytes).ok().filter(httparse::Status::is_complete)?;
+        let lines: Vec<HeaderLine> = response.headers.iter().map(owned).collect();
+        let length = lines
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length = length.filter(|_| body == TunnelBody::None).cloned();
+        let onward = end_to_end(&lines).map(|(name, value)| (name.to_owned(), value.to_vec()));
+        Some(Self {
+            status: response.code?,
+            reason: response.reason.unwrap_or_default().to_owned(),
+            headers: onward.chain(length).collect(),
+            body,
+        })
+    }
+
+    /// Whether its body tells of events as they happen, and nothing for as long as nothing does.
+    #[must_use]
+    pub fn is_event_stream(&self) -> bool {
+        let is_type = |(name, _): &&HeaderLine| name.eq_ignore_ascii_case("content-type");
+        let value = self.headers.iter().find(is_type).map(|(_, value)| value.as_slice());
+        let essence = value.and_then(|value| value.split(|byte| *byte == b';').next());
+        essence.is_some_and(|essence| essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
+    }
+}
+
+fn owned(header: &Header<'_>) -> HeaderLine {
+    (header.name.to_owned(), header.value.to_vec())
+}
+
+/// The lines that are for whoever is at the end of the way.
+fn end_to_end(lines: &[HeaderLine]) -> impl Iterator<Item = (&str, &[u8])> {
+    let named = lines.iter().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
+    let named: Vec<&[u8]> = named
+        .flat_map(|(_, value)| value.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    let goes_on = move |name: &str| {
+        let is_proxy = name
+            .get(..PROXY_PREFIX.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(PROXY_PREFIX));
+        let is_named = named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()));
+        !(is_proxy || is_named || OF_ONE_CONNECTION.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    };
+    let lines = lines.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+    lines.filter(move |(name, _)| goes_on(name))
+}
+
+fn line(bytes: &mut Vec<u8>, name: &str, value: &[u8]) {
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(b": ");
+    bytes.extend_from_slice(value);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+/// So many bytes at most are around the payload of a chunk: its length in hexadecimal, and two line breaks.
+pub const AROUND_CHUNK: usize = 20;
+
+/// The last chunk, and that nothing follows it.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Adds a chunk. One without payload would be the last one: there is none.
+pub fn push_chunk(bytes: &mut Vec<u8>, payload: &[u8]) {
+    if payload.is_empty() {
+        return;
+    }
+    bytes.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
+    bytes.extend_from_slice(payload);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot get at its answer has failed")]
+mod tests {
+    use super::*;
+
+    fn lines(lines: &[(&str, &str)]) -> Vec<HeaderLine> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+        lines.iter().map(owned).collect()
+    }
+
+    fn own() -> OwnLines {
+        OwnLines {
+            prefix: "/prefix".to_owned(),
+            host: "b:8080".to_owned(),
+            headers: vec![("X-OJS-Tenant".to_owned(), "acme".to_owned())],
+        }
+    }
+
+    fn head(method: &str, headers: &[(&str, &str)], body: TunnelBody, bearer: Option<&str>) -> String {
+        let request = TunnelRequest {
+            method: method.to_owned(),
+            target: "/ojs/v1/jobs?a=b".to_owned(),
+            headers: lines(headers),
+            body,
+        };
+        String::from_utf8(request.head(&own(), bearer)).unwrap()
+    }
+
+    #[test]
+    fn what_is_for_the_backend_goes_on_as_it_was_sent_and_what_is_ours_is_said_by_us() {
+        let sent = [
+            ("host", "127.0.0.1:4711"),
+            ("AUTHORIZATION", "Bearer of-the-worker"),
+            ("X-Request-ID", "r1"),
+            ("x-ojs-tenant", "somebody-else"),
+            ("X-Twice", "1"),
+            ("X-Twice", "2"),
+            ("Content-Type", "application/json"),
+        ];
+        let expected = "POST /prefix/ojs/v1/jobs?a=b HTTP/1.1\r\nHost: b:8080\r\nX-Request-ID: r1\r\nX-Twice: 1\r\n\
+                        X-Twice: 2\r\nContent-Type: application/json\r\nX-OJS-Tenant: acme\r\n\
+                        Authorization: Bearer real\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(head("POST", &sent, TunnelBody::Length(5), Some("real")), expected);
+        let without = head("GET", &sent, TunnelBody::None, None).to_ascii_lowercase();
+        assert!(
+            !without.contains("authorization") && !without.contains("content-length"),
+            "{without}"
+        );
+    }
+
+    #[test]
+    fn what_concerns_one_connection_ends_with_it() {
+        let sent = [
+            ("Connection", "X-Of-This-One, close"),
+            ("x-of-this-one", "1"),
+            ("Keep-Alive", "timeout=5"),
+            ("TE", "trailers"),
+            ("Trailer", "X"),
+            ("Transfer-Encoding", "gzip"),
+            ("Upgrade", "websocket"),
+            ("Expect", "100-continue"),
+            ("Content-Length", "7"),
+            ("Proxy-Authorization", "Basic x"),
+            ("X-Kept", "1"),
+        ];
+        let expected = "PUT /prefix/ojs/v1/jobs?a=b HTTP/1.1\r\nHost: b:8080\r\nX-Kept: 1\r\nX-OJS-Tenant: acme\r\n\
+                        Transfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(head("PUT", &sent, TunnelBody::Chunked, None), expected);
+    }
+
+    #[test]
+    fn a_post_without_a_body_says_so() {
+        assert!(head("POST", &[], TunnelBody::None, None).ends_with("Content-Length: 0\r\n\r\n"));
+    }
+
+    #[test]
+    fn only_what_changes_nothing_and_has_no_body_may_come_twice() {
+        for (method, body, is_so) in [
+            ("GET", TunnelBody::None, true),
+            ("HEAD", TunnelBody::Length(0), true),
+            ("OPTIONS", TunnelBody::None, true),
+            ("GET", TunnelBody::Length(1), false),
+            ("GET", TunnelBody::Chunked, false),
+            ("POST", TunnelBody::None, false),
+            ("DELETE", TunnelBody::None, false),
+        ] {
+            let request = TunnelRequest {
+                method: method.to_owned(),
+                target: "/".to_owned(),
+                headers: Vec::new(),
+                body,
+            };
+            assert_eq!(request.may_come_twice(), is_so, "{method} {body:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_on_but_for_what_concerns_its_connection() {
+        let bytes = b"HTTP/1.1 201 Created Now\r\nContent-Length: 5\r\nConnection: keep-alive, X-A\r\nX-A: 1\r\n\
+                      Keep-Alive: timeout=5\r\nx-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
+        let head = TunnelHead::read(bytes, TunnelBody::Length(5)).unwrap();
+        assert_eq!((head.status, head.reason.as_str()), (201, "Created Now"));
+        let names: Vec<&str> = head.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["x-B", "Content-Type"]);
+        assert!(head.is_event_stream());
+        let without_body = TunnelHead::read(bytes, TunnelBody::None).unwrap();
+        assert!(
+            without_body
+                .headers
+                .contains(&("Content-Length".to_owned(), b"5".to_vec()))
+        );
+        assert_eq!(TunnelHead::read(b"HTTP/1.1 200 OK\r\n", TunnelBody::None), None);
+    }
+
+    #[test]
+    fn chunks_say_how_long_they_are_and_none_is_the_last_by_accident() {
+        let mut bytes = Vec::new();
+        push_chunk(&mut bytes, &[b'x'; 16]);
+        push_chunk(&mut bytes, b"");
+        bytes.extend_from_slice(LAST_CHUNK);
+        assert_eq!(bytes, b"10\r\nxxxxxxxxxxxxxxxx\r\n0\r\n\r\n");
+    }
+}
