@@ -27,7 +27,7 @@ use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
-use crate::lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Restart, StopSignal};
+use crate::lifecycle::api::{FinalState, LEAST_LIMIT, Leftovers, MAX_CONCURRENCY, Restart, StopSignal, Wake};
 use crate::signal::Signal;
 
 /// Longest duration that any setting takes: 7 days. More is a wrong unit, not a wish.
@@ -197,6 +197,9 @@ keys! {
         POLL_INTERVAL: Duration [PERIOD] = secs(1);
             "worker.poll_interval", "poll-interval", ["OJS_POLL_INTERVAL"];
             "Pause after a fetch that brought no job";
+        WAKE: Wake = Wake::Auto;
+            "worker.wake", "wake", ["OJS_WAKE"];
+            "Where the backend streams events, a job that becomes available ends the pause: auto, or off";
         HEARTBEAT_INTERVAL: Option<Duration> [PERIOD] = None, "5s, or as registered";
             "worker.heartbeat_interval", "heartbeat-interval", ["OJS_HEARTBEAT_INTERVAL"];
             "Time between heartbeats; at most a third of the visibility timeout";

@@ -14,8 +14,7 @@ fn said(name: &str) -> Vec<String> {
 }
 
 /// Names of the contract that no version has had yet.
-const LATER: [&str; 11] = [
-    "OJS_WAKE",
+const LATER: [&str; 10] = [
     "OJS_WORKER_MAX_JOBS",
     "OJS_WORKER_MAX_MEMORY",
     "OJS_WORKER_MAX_AGE",

@@ -16,7 +16,7 @@ use super::values::lists::Rewrites;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
-use crate::lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals};
+use crate::lifecycle::api::{FinalState, Leftovers, Limits, Restart, StopSignal, TransitionSignals, Wake};
 use crate::signal::Signal;
 
 /// Sections, each with a function that fills every field with the value behind its `=`.
@@ -120,6 +120,7 @@ sections! {
         concurrency: u32 = settings.value(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
+        wake: Wake = settings.value(&keys::WAKE),
         /// It holds until registration recommends another, and is never above a third of `visibility_timeout`.
         heartbeat_interval: Duration = heartbeat_interval(settings),
         /// Whether somebody set `heartbeat_interval`: then no recommendation changes it.

@@ -10,7 +10,7 @@ use log::{debug, trace, warn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use crate::daemon::backend::client::Backend;
+use crate::daemon::backend::client::{Backend, BackendSays};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
 use crate::daemon::log::narrate::Narrator;
@@ -262,10 +262,13 @@ impl EventLoop {
             inbox,
             ..
         } = self;
-        backend.turn(poll.registry(), now(), |call, reply, heard| {
-            metrics.answered(call, &reply, heard.status, now());
-            narrator.answers.heard(call, heard.words);
-            inbox.push_back(Event::BackendReplied(call, reply));
+        backend.turn(poll.registry(), now(), |call, says| match says {
+            BackendSays::Answer(reply, heard) => {
+                metrics.answered(call, &reply, heard.status, now());
+                narrator.answers.heard(call, heard.words);
+                inbox.push_back(Event::BackendReplied(call, reply));
+            }
+            BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),
         });
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config};
-use crate::lifecycle::api::{LimitSource, Options, Queues, ShutdownTimes, Surroundings};
+use crate::lifecycle::api::{LimitSource, Options, Queues, ShutdownTimes, Surroundings, Wake};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;
@@ -48,6 +48,10 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,
         timeout_grace: worker.timeout_grace,
+        listen_to: match worker.wake {
+            Wake::Auto => worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
+            Wake::Off => Vec::new(),
+        },
         poll_interval: worker.poll_interval,
         heartbeat_interval: worker.heartbeat_interval,
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,

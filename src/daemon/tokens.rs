@@ -11,8 +11,8 @@ pub const PROBE_SLOTS: usize = 64;
 pub const CLIENT_SLOTS: usize = 16;
 
 /// Connections to the backend, each of which has a slot: twice 64 reports, some others, those that are kept for the next
-/// request, and attempts at further addresses of its name.
-pub const BACKEND_SLOTS: usize = 240;
+/// request, attempts at further addresses of its name, and streams of events.
+pub const BACKEND_SLOTS: usize = 260;
 
 /// Connections to the backend of requests that are somebody else's, each of which has a slot: those under way, those that are
 /// kept for the next one, and attempts at further addresses.

@@ -113,6 +113,7 @@ impl Lifecycle {
             Timer::Stalled(holder) => self.holders.hears(holder),
             Timer::HungUp(process) | Timer::KillProcess(process) => self.holders.process(process).is_some(),
             Timer::Client(client) => self.operators.knows(client),
+            Timer::Listen(index) => self.streams.is_closed(index),
             Timer::Pull(pull) => self.pulls.get(pull).is_some(),
             // Whoever struck out its request does not wait for the answer either; it has the time of a request.
             Timer::Call(_)

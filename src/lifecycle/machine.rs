@@ -23,6 +23,7 @@
 //! | | `registration` | who we are to the backend: registered, known, gone |
 //! | | `heartbeats` | what they say, and what their answers mean |
 //! | | `hanging` | what is done about a request that hangs while others are answered |
+//! | | `wake` | streams of events: which are asked for, and what comes of what they tell |
 //! | | `resume` | what a resume waits for |
 //! | | `outage` | which lines an outage of the backend is told in |
 //! | `shutdown` | `phase` | which trigger moves which phase; the only file that does |
@@ -52,6 +53,7 @@ use crate::lifecycle::backend::calls::Calls;
 use crate::lifecycle::backend::hedges::Hedges;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::backend::streams::Streams;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::ledger::Ledger;
 use crate::lifecycle::jobs::stages::ReportEvent;
@@ -87,6 +89,7 @@ pub struct Lifecycle {
     pub(super) operators: Operators,
     pub(super) calls: Calls,
     pub(super) hedges: Hedges,
+    pub(super) streams: Streams,
     pub(super) next_call: u64,
     pub(super) jitter: Jitter,
 }
@@ -112,6 +115,7 @@ impl Lifecycle {
             operators: Operators::default(),
             calls: Calls::default(),
             hedges: Hedges::default(),
+            streams: Streams::new(&options.listen_to),
             next_call: 0,
             jitter: Jitter::new(options.seed),
             options,
@@ -149,6 +153,7 @@ impl Lifecycle {
             Event::HungUp(holder) => self.hung_up(holder, now),
             Event::ProcessGone(process) => self.process_gone(process, now),
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
+            Event::StreamSaid(call, news) => self.stream_said(call, news, now),
             Event::CredentialsChanged => self.credentials_changed(now),
         }
         self.converge(now);
@@ -192,6 +197,7 @@ impl Lifecycle {
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),
             free_credit: self.credit(),
+            streams: self.streams.open(),
             worker_is_alive: self.worker.is_alive(),
             heartbeat_interval: self.agent.heartbeats.interval(),
             terminating_since: self.shutdown.began(),
@@ -236,6 +242,7 @@ impl Lifecycle {
             Timer::Outage => self.outage_goes_on(now),
             Timer::Heartbeat => self.heartbeat_now(now),
             Timer::Register => self.register(now),
+            Timer::Listen(index) => self.listen(index, now),
             Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
@@ -255,6 +262,7 @@ impl Lifecycle {
             self.hand_over(now);
             self.send_reports(now);
             self.retire_workers(now);
+            self.watch_streams(now);
             self.fetch(now);
             self.answer_waits(now);
             // Each round moves a shutdown one step on, and there are only a few.
@@ -269,6 +277,9 @@ impl Lifecycle {
 
     fn backend_replied(&mut self, call: CallId, reply: Reply, now: Moment) {
         self.timers.cancel(Timer::Call(call));
+        if self.streams.find(call).is_some() {
+            return self.stream_ended(call, reply.failure(), now);
+        }
         let Some((call, reply)) = self.one_answer(call, reply, now) else {
             return;
         };

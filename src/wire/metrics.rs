@@ -205,6 +205,16 @@ impl Page {
             "Heartbeats that the backend did not accept.",
             metrics.heartbeats_failed,
         );
+        self.gauge(
+            "ojs_init_event_streams",
+            "Streams by which the backend tells of new jobs.",
+            observed.snapshot.streams,
+        );
+        self.counter(
+            "ojs_init_wakeups_total",
+            "FETCHes that such a stream brought forward.",
+            metrics.wakeups,
+        );
         let name = "ojs_init_requests_total";
         let help = "Requests to the backend, by the HTTP status of the answer; none where there was no answer.";
         self.family(name, Type::Counter, help);

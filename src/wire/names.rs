@@ -79,6 +79,7 @@ pub fn endpoint(endpoint: Endpoint) -> &'static str {
         Endpoint::Progress => "progress",
         Endpoint::Checkpoint => "checkpoint",
         Endpoint::Manifest => "manifest",
+        Endpoint::Events => "events",
         Endpoint::Deregister => "deregister",
     }
 }

@@ -80,6 +80,7 @@ fn fine(call: &Call) -> Reply {
             longest_interval: None,
         },
         Call::GetJob { .. } => UNANSWERED,
+        Call::Listen { .. } => Reply::Failed(Failure::NotFromBackend),
         Call::Manifest => Reply::Manifest(BackendTraits::default()),
         Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => {
             Reply::Accepted

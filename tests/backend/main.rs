@@ -19,6 +19,7 @@ mod hostile;
 mod over_tls;
 mod raw_server;
 mod rig;
+mod streams;
 mod tls;
 mod tokens;
 mod transport;

@@ -12,12 +12,12 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use ojs_init::config::{self, Environment, Flags};
-use ojs_init::daemon::backend::client::{Backend, Heard};
+use ojs_init::daemon::backend::client::{Backend, BackendSays, Heard};
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::tokens::TokenOwner;
 use ojs_init::lifecycle::api::{
     Call, CallId, Failure, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Moment, Outcome, Progress, Reply,
-    WorkerId, WorkerState,
+    StreamNews, WorkerId, WorkerState,
 };
 use ojs_init::os::clock;
 use ojs_init::os::file_watch::FileWatch;
@@ -68,6 +68,8 @@ enum Told {
 /// A loop and its answers. It ends when it is dropped.
 pub struct Rig {
     pub answers: Receiver<(u64, Reply, Instant)>,
+    /// What streams tell.
+    pub news: Receiver<(u64, StreamNews)>,
     heard: Receiver<Heard>,
     sent: u64,
     told: Option<Sender<Told>>,
@@ -86,6 +88,7 @@ struct Loop {
     told: Receiver<Told>,
     sender: Sender<(u64, Reply, Instant)>,
     listener: Sender<Heard>,
+    news: Sender<(u64, StreamNews)>,
 }
 
 impl Loop {
@@ -140,13 +143,23 @@ impl Loop {
             backend,
             sender,
             listener,
+            news,
             ..
         } = self;
-        backend.turn(poll.registry(), Moment::new(clock::monotonic()), |id, reply, heard| {
-            // A test that is over needs no answers.
-            let _ = listener.send(heard);
-            let _ = sender.send((id.0, reply, wait::now()));
-        });
+        // A test that is over needs no answers.
+        backend.turn(
+            poll.registry(),
+            Moment::new(clock::monotonic()),
+            |id, says| match says {
+                BackendSays::Answer(reply, heard) => {
+                    let _ = listener.send(heard);
+                    let _ = sender.send((id.0, reply, wait::now()));
+                }
+                BackendSays::News(told) => {
+                    let _ = news.send((id.0, told));
+                }
+            },
+        );
     }
 
     fn look_at_token_file(&mut self) {
@@ -175,6 +188,7 @@ impl Rig {
         let backend = Backend::start(settings, Arc::clone(&waker)).unwrap();
         let (sender, answers) = channel();
         let (listener, heard) = channel();
+        let (news, told_by_streams) = channel();
         let (teller, told) = channel();
         let looping = Loop {
             poll,
@@ -183,9 +197,11 @@ impl Rig {
             told,
             sender,
             listener,
+            news,
         };
         Self {
             answers,
+            news: told_by_streams,
             heard,
             sent: 0,
             told: Some(teller),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Waker};
 
-use ojs_init::daemon::backend::client::Backend;
+use ojs_init::daemon::backend::client::{Backend, BackendSays};
 use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::backend::tunnel::{TunnelFailureKind, TunnelId, TunnelNews};
 use ojs_init::daemon::tokens::TokenOwner;
@@ -110,8 +110,11 @@ impl TunnelRig {
         }
         let now = Moment::new(clock::monotonic());
         let replies = &mut self.replies;
-        self.backend
-            .turn(self.poll.registry(), now, |_, reply, _| replies.push(reply));
+        self.backend.turn(self.poll.registry(), now, |_, says| {
+            if let BackendSays::Answer(reply, _) = says {
+                replies.push(reply);
+            }
+        });
         while let Some((TunnelId(id), news)) = self.backend.tunnel_news() {
             let passed = self.passed.get_mut(&id).unwrap();
             assert!(passed.end.is_none(), "{news:?} after {:?}", passed.end);

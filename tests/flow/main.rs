@@ -26,6 +26,7 @@ mod dialects;
 mod heartbeats;
 mod outages;
 mod restarts;
+mod wake;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         &restarts::ALL,
         &dialects::ALL,
         &credentials::ALL,
+        &wake::ALL,
     ]
     .concat();
     let mut arguments = Arguments::from_args();

@@ -254,6 +254,8 @@ impl Player {
             let mut lines = Vec::new();
             self.handle_habits(&mut lines)?;
             lines
+        } else if let Some(told) = what.strip_prefix("stream ") {
+            self.told(told)?
         } else if let Some(answer) = what.strip_prefix("backend: ") {
             let (call, reply) = answer.split_once(" -> ").ok_or("what does it answer?")?;
             self.answer(call, reply)?
@@ -303,6 +305,18 @@ impl Player {
         let position = position.ok_or_else(|| format!("nobody has asked for `{call}`"))?;
         let asked = self.asked.remove(position);
         self.handle(Event::BackendReplied(asked.id, words::reply(reply)?))
+    }
+
+    /// `default: opens`: a stream that was asked for tells this.
+    fn told(&mut self, text: &str) -> Result<Vec<String>, Wrong> {
+        let (topic, news) = text.split_once(": ").ok_or("what does the stream tell?")?;
+        let request = format!("listen to {topic}");
+        let asked = self.asked.iter_mut().find(|asked| asked.text == request);
+        let asked = asked.ok_or_else(|| format!("nobody has asked for the stream of `{topic}`"))?;
+        // It goes on.
+        asked.give_up = Moment::new(LONGEST);
+        let id = asked.id;
+        self.handle(Event::StreamSaid(id, words::news(news)?))
     }
 
     fn handle(&mut self, mut event: Event) -> Result<Vec<String>, Wrong> {

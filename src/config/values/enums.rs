@@ -3,7 +3,7 @@
 use log::Level;
 
 use super::{Form, Notation, Problem, Value, only};
-use crate::lifecycle::api::{FinalState, Leftovers, Restart, StopSignal};
+use crate::lifecycle::api::{FinalState, Leftovers, Restart, StopSignal, Wake};
 
 /// Who talks to the backend, and how jobs reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,7 @@ words! {
     Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
     StopSignal { Graceful = "graceful", Stop = "stop", Exit = "exit" }
     Restart { Never = "never", Hung = "hung", OnFailure = "on-failure", Always = "always" }
+    Wake { Auto = "auto", Off = "off" }
     Leftovers { Fail = "fail", Requeue = "requeue" }
     FinalState { Terminate = "terminate", Terminated = "terminated", Both = "both" }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::daemon::backend::fault::Fault;
 use crate::lifecycle::api::{AnswerSize, Call};
+use crate::wire::backend::request::STREAM_TYPE;
 use crate::wire::http::tunnel::{TunnelBody, TunnelHead};
 
 /// Longest head of an answer, in bytes.
@@ -28,6 +29,9 @@ const USUAL_BODY_BYTES: u64 = 4 << 20;
 
 /// Most bytes of an answer to a report that we read: its status says nearly all.
 const REPORT_BODY_BYTES: u64 = 64 << 10;
+
+/// Most bytes of events that are kept until they are looked at, which is after each turn of a connection.
+const EVENT_BYTES: u64 = 512 << 10;
 
 /// Most bytes of an answer that we ever read. Jobs that are beyond it lapse.
 const MOST_BODY_BYTES: u64 = 256 << 20;
@@ -47,6 +51,8 @@ pub(in crate::daemon) struct AnswerHead {
     pub(in crate::daemon) retry_after: Option<String>,
     /// The header Location.
     pub(in crate::daemon) location: Option<String>,
+    /// Whether what follows are events as they happen.
+    pub(in crate::daemon) is_event_stream: bool,
     /// How long the backend keeps a connection that is not used, where it says so.
     pub(in crate::daemon) keep_alive: Option<Duration>,
 }
@@ -179,6 +185,11 @@ impl AnswerReader {
         Ok(())
     }
 
+    /// The head, once it is there.
+    pub(in crate::daemon) fn head(&self) -> Option<&AnswerHead> {
+        self.head.as_ref()
+    }
+
     /// What there is of an answer that broke off; `None`: not even its head.
     pub(in crate::daemon) fn cut_off(self) -> Option<Received> {
         let (is_whole, leaves_connection_open) = match self.stage {
@@ -263,6 +274,8 @@ impl AnswerReader {
             status: response.status().as_u16(),
             retry_after: text(headers, "retry-after"),
             location: text(headers, "location"),
+            is_event_stream: response.status() == StatusCode::OK
+                && text(headers, "content-type").is_some_and(|value| is_event_stream(&value)),
             keep_alive: text(headers, "keep-alive").as_deref().and_then(keep_alive),
         });
         let no_body = over(true, false);
@@ -359,6 +372,12 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
+/// `text/event-stream; charset=utf-8`.
+fn is_event_stream(value: &str) -> bool {
+    let essence = value.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(STREAM_TYPE)
+}
+
 /// `timeout=5, max=100`: the seconds.
 fn keep_alive(value: &str) -> Option<Duration> {
     value.split(',').find_map(|part| {
@@ -389,6 +408,7 @@ pub(in crate::daemon) fn body_limit(call: &Call, max_frame: u64) -> usize {
         AnswerSize::Fields => USUAL_BODY_BYTES,
         // What the body of a refusal says.
         AnswerSize::Nothing => REPORT_BODY_BYTES,
+        AnswerSize::Events => EVENT_BYTES,
     };
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

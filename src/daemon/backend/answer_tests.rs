@@ -177,8 +177,24 @@ fn what_the_head_says_is_kept() {
         status: 307,
         retry_after: Some("5".to_owned()),
         location: Some("/x".to_owned()),
+        is_event_stream: false,
         keep_alive: Some(Duration::from_secs(7)),
     };
     assert_eq!(received.head, expected);
     assert!(received.leaves_connection_open);
+}
+
+#[test]
+fn a_stream_of_events_is_known_by_its_status_and_its_type() {
+    for (status, kind, is_stream) in [
+        (200, "text/event-stream", true),
+        (200, "Text/Event-Stream; charset=utf-8", true),
+        (200, "text/html", false),
+        (200, "text/event-streams", false),
+        (404, "text/event-stream", false),
+    ] {
+        let answer = format!("HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: 0\r\n\r\n");
+        let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
+        assert_eq!(received.head.is_event_stream, is_stream, "{status} {kind}");
+    }
 }

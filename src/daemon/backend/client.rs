@@ -30,7 +30,7 @@ use crate::daemon::backend::token_reader::TokenReader;
 use crate::daemon::backend::tunnels::Tunnels;
 use crate::daemon::tokens::{BACKEND_SLOTS, TokenOwner};
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Call, Failure, Lane, Moment, Reply};
+use crate::lifecycle::api::{Call, Failure, Lane, Moment, Reply, StreamNews};
 use crate::lifecycle::timers::Timers;
 use crate::os::clock;
 
@@ -43,8 +43,14 @@ const REQUESTS_PER_TURN: usize = 256;
 /// A report that has no answer after this time does not count as one under way when others wait.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
 
-/// The answer to a request.
-pub type BackendAnswer = (CallId, Reply, Heard);
+/// What the backend says to a request.
+#[derive(Debug)]
+pub enum BackendSays {
+    /// This is the answer, or there is none.
+    Answer(Reply, Heard),
+    /// The answer is a stream, and this comes on it.
+    News(StreamNews),
+}
 
 /// What has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +97,7 @@ pub struct Backend {
     /// Requests to which nobody has answered yet where they connect to, and which may have any connection.
     pub(in crate::daemon::backend) dialing: BTreeSet<CallId>,
     pub(in crate::daemon::backend) deadlines: Timers<BackendTimer>,
-    pub(in crate::daemon::backend) answers: Vec<BackendAnswer>,
+    pub(in crate::daemon::backend) said: Vec<(CallId, BackendSays)>,
     pub(in crate::daemon::backend) buffers: Buffers,
 }
 
@@ -133,7 +139,7 @@ impl Backend {
             waiting_for_thread: BTreeSet::new(),
             dialing: BTreeSet::new(),
             deadlines: Timers::default(),
-            answers: Vec::new(),
+            said: Vec::new(),
             buffers: Buffers::default(),
         })
     }
@@ -147,7 +153,7 @@ impl Backend {
             Room::None => {
                 log::debug!("backend: no room for another request of this kind ({lane:?})");
                 let overloaded = Reply::Failed(Failure::Overloaded);
-                return self.answers.push((id, overloaded, Heard::default()));
+                return self.said.push((id, BackendSays::Answer(overloaded, Heard::default())));
             }
         };
         if matches!(stage, RequestStage::Ready) {
@@ -188,7 +194,7 @@ impl Backend {
     }
 
     /// Goes on with everything that can go on, and hands over what was answered.
-    pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, Reply, Heard)) {
+    pub fn turn(&mut self, registry: &Registry, now: Moment, mut take: impl FnMut(CallId, BackendSays)) {
         let turn = BackendTurn { registry, now };
         // Both, always: what nobody waits for is newer all the same.
         let (has_names, has_token) = (self.names.take(now), self.token.take());
@@ -232,14 +238,14 @@ impl Backend {
         if self.rooms.has_waiting_reports() {
             self.deadlines.arm_at_latest(BackendTimer::Room, now.after(SLOW_AFTER));
         }
-        for (id, reply, heard) in self.answers.drain(..) {
-            take(id, reply, heard);
+        for (id, says) in self.said.drain(..) {
+            take(id, says);
         }
     }
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        !(self.ready.is_empty() && self.ready_slots.is_empty() && self.answers.is_empty()) || self.tunnels.has_more()
+        !(self.ready.is_empty() && self.ready_slots.is_empty() && self.said.is_empty()) || self.tunnels.has_more()
     }
 
     /// When the next thing is due.
@@ -337,6 +343,9 @@ impl Backend {
     /// There is no answer, or not all of it. A backend may close a kept connection just when we use it again: then a fresh
     /// one gets the request, if that can do no harm.
     pub(in crate::daemon::backend) fn fail(&mut self, id: CallId, fault: &Fault) {
+        if self.is_open_stream(id) {
+            return self.end_stream(id, Failure::Unanswered, &self.outcomes.reason(fault, true));
+        }
         let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
@@ -399,7 +408,7 @@ impl Backend {
     }
 
     /// Every request ends here, and only once. Another one of its kind may go instead.
-    fn answer(&mut self, id: CallId, (reply, heard): (Reply, Heard)) {
+    pub(in crate::daemon::backend) fn answer(&mut self, id: CallId, (reply, heard): (Reply, Heard)) {
         let Some(pending) = self.pending.remove(&id) else {
             return;
         };
@@ -418,7 +427,7 @@ impl Backend {
             self.set_stage(next, RequestStage::Ready);
             self.ready.push_back(next);
         }
-        self.answers.push((id, reply, heard));
+        self.said.push((id, BackendSays::Answer(reply, heard)));
     }
 
     /// It is so far.

@@ -1,6 +1,7 @@
 //! What a bug of ours costs: one answer and its connection.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+use std::io::Write;
 use std::net::TcpListener;
 
 use mio::{Events, Poll};
@@ -8,6 +9,7 @@ use mio::{Events, Poll};
 use super::*;
 use crate::config::{Environment, Flags};
 use crate::daemon::tokens::TokenOwner;
+use crate::lifecycle::api::StreamTopic;
 use crate::wire::backend::request::Identity;
 
 fn settings(url: &str) -> BackendSettings {
@@ -48,7 +50,7 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
         backend.pending.values().filter(|pending| exchanging(pending)).count() == 2
     };
     while !is_under_way(&backend) {
-        backend.turn(poll.registry(), now(), |_, reply, _| panic!("{reply:?}"));
+        backend.turn(poll.registry(), now(), |_, says| panic!("{says:?}"));
         poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();
         for event in &events {
             if let TokenOwner::Backend(slot) = TokenOwner::of(event.token()) {
@@ -62,8 +64,55 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
     assert_eq!(left, [Some(CallId(2))]);
     let mut answers = Vec::new();
     for _ in 0..2 {
-        backend.turn(poll.registry(), now(), |id, reply, _| answers.push((id, reply)));
+        backend.turn(poll.registry(), now(), |id, says| {
+            if let BackendSays::Answer(reply, _) = says {
+                answers.push((id, reply));
+            }
+        });
     }
     assert_eq!(answers, [(CallId(1), Reply::Failed(Failure::Unanswered))]);
     assert!(!backend.has_more());
+}
+
+#[test]
+fn a_stream_that_is_silent_for_longer_than_comments_may_be_apart_is_closed_and_no_sooner() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut poll = Poll::new().unwrap();
+    let waker = Waker::new(poll.registry(), TokenOwner::BackendThreads.token()).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut backend = Backend::start(settings(&url), Arc::new(waker)).unwrap();
+    let topic = StreamTopic::Queue("default".into());
+    let began = now();
+    backend.send(CallId(1), Call::Listen { topic }, began.after(Duration::from_secs(10)));
+    backend.turn(poll.registry(), began, |_, says| panic!("{says:?}"));
+    let (mut server, _) = listener.accept().unwrap();
+    server
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        .unwrap();
+    let mut events = Events::with_capacity(16);
+    let mut is_open = false;
+    while !is_open {
+        poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();
+        for event in &events {
+            if let TokenOwner::Backend(slot) = TokenOwner::of(event.token()) {
+                backend.is_ready(slot, event);
+            }
+        }
+        backend.turn(poll.registry(), began, |_, says| {
+            is_open |= matches!(says, BackendSays::News(StreamNews::Opened));
+        });
+    }
+    let mut said = Vec::new();
+    for seconds in [11, 44, 46] {
+        let later = began.after(Duration::from_secs(seconds));
+        backend.turn(poll.registry(), later, |_, says| said.push((seconds, says)));
+    }
+    assert!(
+        matches!(
+            said.as_slice(),
+            [(46, BackendSays::Answer(Reply::Failed(Failure::Unanswered), _))]
+        ),
+        "{said:?}"
+    );
+    assert_eq!(backend.slots.iter().count(), 0);
 }

@@ -92,6 +92,12 @@ impl Exchange {
         ExchangeStep::Paused
     }
 
+    /// Of an answer that is a stream of events: what came of it since the last time.
+    pub(in crate::daemon) fn new_events(&mut self) -> Option<Vec<u8>> {
+        let is_stream = self.answer.head().is_some_and(|head| head.is_event_stream);
+        is_stream.then(|| self.answer.take_new_body())
+    }
+
     /// What there is of the answer; `None`: not even its head.
     pub(in crate::daemon) fn received(self) -> Option<Received> {
         let is_sent = self.is_sent;

@@ -93,7 +93,6 @@ impl RequestWriter {
             common.extend_from_slice(b"\r\n");
         };
         line("Host", &place.authority);
-        line("Accept", CONTENT_TYPE);
         let own = [
             ("User-Agent", concat!("ojs-init/", env!("CARGO_PKG_VERSION"))),
             ("OJS-Version", OJS_VERSION),
@@ -125,7 +124,7 @@ impl RequestWriter {
         // Writing to memory cannot fail.
         let _ = write!(bytes, "{} {}{} HTTP/1.1\r\n", request.method, self.prefix, request.path);
         bytes.extend_from_slice(&self.common);
-        let _ = write!(bytes, "X-Request-Id: {id}\r\n");
+        let _ = write!(bytes, "Accept: {}\r\nX-Request-Id: {id}\r\n", request.accept);
         if let Some(token) = token {
             let _ = write!(bytes, "Authorization: Bearer {}\r\n", token.reveal());
         }

@@ -2,6 +2,7 @@
 
 use crate::daemon::backend::dial::Dial;
 use crate::daemon::backend::exchange::Exchange;
+use crate::daemon::backend::open_stream::OpenStream;
 use crate::lifecycle::api::{Call, Lane, Moment};
 
 /// How far a request is.
@@ -30,6 +31,8 @@ pub(in crate::daemon) struct Pending {
     pub(in crate::daemon) give_up: Moment,
     /// How far it is.
     pub(in crate::daemon) stage: RequestStage,
+    /// What is known of the stream of events that its answer is.
+    pub(in crate::daemon) stream: Option<Box<OpenStream>>,
     /// When it had its turn.
     pub(in crate::daemon) began: Option<Moment>,
     /// A kept connection was closed under it: it gets a fresh one.
@@ -46,6 +49,7 @@ impl Pending {
             lane,
             give_up,
             stage,
+            stream: None,
             began: None,
             is_second: false,
             first_was_sent: false,

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use crate::lifecycle::api::Lane;
 use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{Lane, MOST_STREAMS};
 
 /// Most reports under way at once; as many again stand in for those that hang.
 const MOST_REPORTS: usize = 64;
@@ -19,6 +19,9 @@ const MOST_BEATS: usize = 8;
 /// Most of progress, checkpoints and the manifest, and of those that wait: they can.
 const MOST_SIDE: usize = 4;
 const MOST_WAITING_SIDE: usize = 256;
+
+/// Most streams of events: one for each queue, and one for all together.
+const MOST_STREAMS_AT_ONCE: usize = MOST_STREAMS + 1;
 
 /// Whether there is room for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,7 @@ pub(in crate::daemon) struct LaneRooms {
     fetch: LaneRoom,
     report: LaneRoom,
     side: LaneRoom,
+    stream: LaneRoom,
 }
 
 impl LaneRooms {
@@ -87,6 +91,7 @@ impl LaneRooms {
             fetch: LaneRoom::new(1, 1),
             report: LaneRoom::new(concurrency.saturating_mul(2).clamp(2, MOST_REPORTS), waiting_reports),
             side: LaneRoom::new(MOST_SIDE, MOST_WAITING_SIDE),
+            stream: LaneRoom::new(MOST_STREAMS_AT_ONCE, 0),
         }
     }
 
@@ -96,6 +101,7 @@ impl LaneRooms {
             Lane::Fetch => &mut self.fetch,
             Lane::Report => &mut self.report,
             Lane::Side => &mut self.side,
+            Lane::Stream => &mut self.stream,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::daemon::backend::pending::{Pending, RequestStage};
 use crate::daemon::backend::tls_session::TlsSession;
 use crate::daemon::backend::token_reader::TokenState;
 use crate::lifecycle::api::ids::CallId;
-use crate::lifecycle::api::{Endpoint, Moment};
+use crate::lifecycle::api::{Endpoint, Lane, Moment};
 use crate::wire::backend::request;
 
 impl Backend {
@@ -39,7 +39,9 @@ impl Backend {
             TokenState::Missing => return self.fail_without_token(id),
         }
         let (endpoint, is_second) = (pending.call.endpoint(), pending.is_second);
-        if !is_second && let Some(slot) = self.take_kept(endpoint, turn.now) {
+        // What lasts has a connection of its own.
+        let takes_any = !is_second && endpoint.lane() != Lane::Stream;
+        if takes_any && let Some(slot) = self.take_kept(endpoint, turn.now) {
             return self.begin(id, slot, turn);
         }
         match self.names.addresses(turn.now) {
@@ -47,7 +49,7 @@ impl Backend {
                 self.set_stage(id, RequestStage::Dialing(Dial::new(&addresses, turn.now)));
                 let limit = self.outcomes.settings().backend.connect_timeout;
                 self.deadlines.arm(BackendTimer::Connect(id), turn.now.after(limit));
-                if !is_second {
+                if takes_any {
                     self.dialing.insert(id);
                 }
                 self.dial(id, turn);
@@ -231,6 +233,7 @@ impl Backend {
         let (
             Some(Pending {
                 stage: RequestStage::Exchanging(exchange),
+                lane,
                 ..
             }),
             Some(connection),
@@ -238,9 +241,17 @@ impl Backend {
         else {
             return;
         };
-        match exchange.step(connection, &mut self.buffers) {
+        let step = exchange.step(connection, &mut self.buffers);
+        if *lane == Lane::Stream
+            && let Some(events) = exchange.new_events()
+            && !self.heard_events(id, &events, turn.now)
+        {
+            return;
+        }
+        match step {
             ExchangeStep::Waits => {}
             ExchangeStep::Paused => self.enqueue(slot),
+            ExchangeStep::Over(None) if self.is_open_stream(id) => self.fail(id, &Fault::Closed),
             ExchangeStep::Over(None) => self.finish(id, slot, turn),
             ExchangeStep::Over(Some(fault)) => self.fail(id, &fault),
         }
@@ -265,7 +276,8 @@ impl Backend {
         };
         // Before anybody else gets its connection, who is answered ends.
         self.interpret(id, &received);
-        if received.leaves_connection_open && self.is_quiet(slot) {
+        let is_kept = received.leaves_connection_open && used.lane != Lane::Stream;
+        if is_kept && self.is_quiet(slot) {
             self.keep(slot, used, turn);
         } else {
             self.slots.close(slot);

@@ -158,6 +158,9 @@ impl Narrator {
             Notice::QuietStays => warn(QUIET_STAYS),
             Notice::HeartbeatsRefused => narrate_forms::heartbeats_refused(self.answers.failure()),
             Notice::FetchForm(form) => narrate_forms::fetch(*form),
+            Notice::Listening => info(LISTENING),
+            Notice::NotListening(_) => not_listening(self.answers.failure()),
+            Notice::WokenUp => LogRecord::new(Level::Debug, "a stream tells of a job: the next FETCH goes out now"),
             Notice::HeartbeatIntervalCut { configured, used } => interval_cut(*configured, *used),
             Notice::BackendIsAway(outage) => self.outages.begins(outage, self.answers.failure()),
             Notice::BackendIsStillAway(outage) => self.outages.goes_on(outage),
@@ -363,6 +366,7 @@ fn hedged(endpoint: Endpoint) -> LogRecord {
         Endpoint::Progress => "progress",
         Endpoint::Checkpoint => "checkpoint",
         Endpoint::Manifest => "manifest",
+        Endpoint::Events => "stream of events",
         Endpoint::Deregister => "deregistration",
     };
     let text = format!("backend: no answer to the {what}, and others are answered: once more on another connection");
@@ -374,6 +378,17 @@ fn not_registered() -> LogRecord {
         Level::Debug,
         "the backend has no registration; the first heartbeat introduces the worker",
     )
+}
+
+/// What happens where the backend streams events.
+const LISTENING: &str = "the backend tells of new jobs as they come (worker.wake)";
+
+fn not_listening(words: Option<&str>) -> LogRecord {
+    let said = words.map_or(String::new(), |words| format!(" ({words})"));
+    let text = format!(
+        "the backend does not tell of new jobs as they come{said}: it is asked every worker.poll_interval, as ever"
+    );
+    LogRecord::new(Level::Debug, text)
 }
 
 fn interval_cut(configured: Duration, used: Duration) -> LogRecord {

@@ -205,6 +205,9 @@ fn about_the_backend() -> Vec<Notice> {
         Notice::FetchForm(FetchForm::Full),
         Notice::FetchForm(FetchForm::WithoutVisibility),
         Notice::FetchForm(FetchForm::Bare),
+        Notice::Listening,
+        Notice::NotListening(Failure::Unsupported),
+        Notice::WokenUp,
         Notice::HeartbeatIntervalCut {
             configured: soon,
             used: soon,

@@ -7,6 +7,7 @@ use crate::lifecycle::api::frames::Progress;
 use crate::lifecycle::api::ids::{JobId, Text, WorkerId};
 use crate::lifecycle::api::job::{Delivery, JobView};
 use crate::lifecycle::api::outcome::Outcome;
+use crate::lifecycle::api::stream::StreamTopic;
 use crate::lifecycle::api::words::WorkerState;
 
 /// A request to the backend. Each names the worker on whose behalf it is made.
@@ -59,6 +60,9 @@ pub enum Call {
     },
     /// What kind of backend is it (HTTP binding 21)?
     Manifest,
+    /// Tell us what happens. Unlike any other request it goes on once it is answered: the answer is `StreamSaid` with
+    /// `Opened`, and what comes as its reply is its end.
+    Listen { topic: StreamTopic },
     /// Worker protocol 3.4.
     Deregister { worker: WorkerId, way: Farewell },
 }
@@ -128,7 +132,8 @@ pub enum Directive {
 pub enum Failure {
     /// It never got there: no connection. It was certainly not carried out.
     NotSent,
-    /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend.
+    /// We ourselves had no room for it: certainly not sent, and nothing is said about the backend. Of a stream: it told more
+    /// than we listen to.
     Overloaded,
     /// We ourselves have no token for it at the moment: certainly not sent, and nothing is said about the backend.
     NoCredentials,

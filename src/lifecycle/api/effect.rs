@@ -51,7 +51,8 @@ pub enum Effect {
     /// Let this holder go, unread, then `HungUp`; why is for the log. The two sides do not understand each other, or
     /// nobody is expected there.
     Close(HolderId, &'static str),
-    /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest.
+    /// Send a request to the backend, and answer with `BackendReplied` at `give_up` at the latest; a stream with `StreamSaid` by
+    /// then, and with `BackendReplied` at its end, whenever that is.
     CallBackend {
         id: CallId,
         call: Call,

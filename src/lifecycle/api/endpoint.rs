@@ -15,6 +15,7 @@ pub enum Endpoint {
     Progress,
     Checkpoint,
     Manifest,
+    Events,
     Deregister,
 }
 
@@ -28,6 +29,8 @@ pub enum Lane {
     Report,
     /// What no job depends on.
     Side,
+    /// What lasts.
+    Stream,
 }
 
 /// What there is to read of the answer to a request that was carried out.
@@ -38,6 +41,8 @@ pub enum AnswerSize {
     Jobs,
     /// Nothing: that it was carried out says all. There may be hundreds of these at once.
     Nothing,
+    /// Events without an end.
+    Events,
 }
 
 /// What follows from what a request asks for.
@@ -49,7 +54,7 @@ struct Properties {
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Register,
         Self::Heartbeat,
         Self::Fetch,
@@ -59,6 +64,7 @@ impl Endpoint {
         Self::Progress,
         Self::Checkpoint,
         Self::Manifest,
+        Self::Events,
         Self::Deregister,
     ];
 
@@ -100,6 +106,7 @@ impl Endpoint {
             Self::Progress => row(Lane::Side, TWICE, AnswerSize::Nothing),
             Self::Checkpoint => row(Lane::Side, TWICE, AnswerSize::Nothing),
             Self::Manifest => row(Lane::Side, TWICE, AnswerSize::Fields),
+            Self::Events => row(Lane::Stream, TWICE, AnswerSize::Events),
         }
     }
 }
@@ -118,6 +125,7 @@ impl Call {
             Self::Progress { .. } => Endpoint::Progress,
             Self::Checkpoint { .. } => Endpoint::Checkpoint,
             Self::Manifest => Endpoint::Manifest,
+            Self::Listen { .. } => Endpoint::Events,
             Self::Deregister { .. } => Endpoint::Deregister,
         }
     }

@@ -8,6 +8,7 @@ use crate::lifecycle::api::frames::FromWorker;
 use crate::lifecycle::api::health::Probe;
 use crate::lifecycle::api::ids::{CallId, ClientId, HolderId, ProcessId, WorkerId};
 use crate::lifecycle::api::manners::Manners;
+use crate::lifecycle::api::stream::StreamNews;
 use crate::signal::Signal;
 
 /// Something happened.
@@ -67,6 +68,8 @@ pub enum Event {
     ProcessGone(ProcessId),
     /// A request was answered, or will never be.
     BackendReplied(CallId, Reply),
+    /// A stream that we asked for, and that is not over, tells this. It may be untrue, late, or the same again and again.
+    StreamSaid(CallId, StreamNews),
     /// The file with our credentials changed, or may have.
     CredentialsChanged,
 }

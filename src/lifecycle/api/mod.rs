@@ -25,6 +25,7 @@ pub mod phase;
 pub mod processes;
 pub mod snapshot;
 pub mod status;
+pub mod stream;
 pub mod tally;
 pub mod time;
 pub mod timer;
@@ -51,13 +52,16 @@ pub use ids::{CallId, Claim, ClientId, HolderId, JobId, ProcessId, PullId, Text,
 pub use job::{Delivery, JobError, JobState, JobView, Reservation, Subject, Trace};
 pub use manners::Manners;
 pub use notice::Notice;
-pub use options::{FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals};
+pub use options::{
+    FinalState, Leftovers, MAX_CONCURRENCY, Options, Queues, Restart, StopSignal, TransitionSignals, Wake,
+};
 pub use outage::Outage;
 pub use outcome::{JobEnd, Outcome};
 pub use phase::Phase;
 pub use processes::{KILL_RESCAN_AFTER, RESCAN_AFTER, SHORTAGE_WINDOW, shortage_pause};
 pub use snapshot::Snapshot;
 pub use status::{BackendStatus, Ending, JobPlace, JobStatus, NotRunningBecause, Status, WorkerStatus};
+pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
 pub use timer::Timer;

@@ -159,6 +159,12 @@ pub enum Notice {
     HeartbeatsRefused,
     /// The backend takes FETCHes in this form, and not in the one of before.
     FetchForm(FetchForm),
+    /// The backend tells of new jobs as they come.
+    Listening,
+    /// It does not: it is polled, as ever. Not said again before it did.
+    NotListening(Failure),
+    /// A stream told of a job: the next FETCH goes out before the poll would have sent it.
+    WokenUp,
     /// The heartbeat interval that was configured is too long for the backend.
     HeartbeatIntervalCut {
         configured: Duration,

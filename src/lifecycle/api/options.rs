@@ -31,6 +31,10 @@ pub struct Options {
     pub type_wait: Duration,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
+    /// The queues of whose events we ask to be told, at most [`MOST_STREAMS`] (`worker.wake`); none: nobody is asked.
+    ///
+    /// [`MOST_STREAMS`]: crate::lifecycle::api::MOST_STREAMS
+    pub listen_to: Vec<Text>,
     /// The longest pause after an empty FETCH.
     pub poll_interval: Duration,
     /// Time between heartbeats until the backend recommends another.
@@ -82,6 +86,14 @@ pub enum Queues {
     AsAsked,
     /// Those that holders ask for, as far as they are among these, which are configured.
     Only(Vec<Text>),
+}
+
+/// Whether the backend's events are listened to (`worker.wake`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wake {
+    /// Where it streams them.
+    Auto,
+    Off,
 }
 
 /// Whether a worker that ended is started again (`worker.restart`).

@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
     pub free_credit: usize,
+    /// Streams that tell us of new jobs.
+    pub streams: usize,
     pub worker_is_alive: bool,
     pub heartbeat_interval: Duration,
     pub terminating_since: Option<Moment>,

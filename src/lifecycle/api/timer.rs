@@ -75,6 +75,8 @@ pub enum Timer {
     Fetch,
     /// When is a FETCH that failed tried again?
     FetchAgain,
+    /// When is this stream of events asked for, by its number?
+    Listen(usize),
     /// When is a holder that wants jobs told that there are none?
     Pull(PullId),
     /// When has a program on the control socket had its time to ask, or to wait?

@@ -43,6 +43,7 @@ impl Lifecycle {
                 visibility: self.options.visibility_timeout,
                 form: self.agent.fetch_forms.next(),
             };
+            self.streams.takes_told_meanwhile();
             self.call(call, purpose, self.options.request_timeout, now);
         }
     }
@@ -96,6 +97,7 @@ impl Lifecycle {
                 self.agent.fetches = RetryState::default();
                 if !deliveries.is_empty() {
                     self.store_was_seen(asked_at);
+                    self.listen_to_queues_of(&deliveries, now);
                 }
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
                     self.notify(Notice::FetchForm(form));
@@ -103,6 +105,7 @@ impl Lifecycle {
                 if !self.claim(deliveries, worker.clone(), now) {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
                     self.pause_fetch(pause, now);
+                    self.fetch_was_in_vain(now);
                 } else if self.agent.fetch_forms.sent() != FetchForm::Full {
                     // They are reserved for as long as the backend likes, until a heartbeat names them.
                     self.heartbeat_for_worker(now);
@@ -152,6 +155,7 @@ impl Lifecycle {
     /// What was refused, or could not be sent for want of credentials, gets its next chance now.
     pub(in crate::lifecycle) fn credentials_changed(&mut self, now: Moment) {
         self.retry_now(is_of_credentials, Duration::ZERO, now);
+        self.listen_again(now);
     }
 
     /// A heartbeat got through again: so may what failed as the last ones did, but not from all workers at once.

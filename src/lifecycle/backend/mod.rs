@@ -18,3 +18,5 @@ pub(super) mod resume;
 pub(super) mod resumed;
 pub(super) mod retry_state;
 pub(super) mod siblings;
+pub(super) mod streams;
+pub(super) mod wake;

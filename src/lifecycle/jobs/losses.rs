@@ -18,6 +18,9 @@ use crate::lifecycle::worker::holder::Holder;
 /// Looks at jobs that a heartbeat did not extend, on their way at the same time; the next heartbeat finds the others.
 const MAX_LOOKS_IN_FLIGHT: usize = 8;
 
+/// Least time between a look at a job and one for which a stream of events is the only reason.
+const LOOK_FOR_STREAM_EVERY: Duration = Duration::from_secs(1);
+
 /// After this time a second look that finds no such job is believed. A store that is away for longer has lost more than this.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
 
@@ -67,6 +70,22 @@ impl Lifecycle {
             job.suspicion.look = Some(look);
             job.suspicion.looked_at = Some(now);
             job.suspicion.is_backed = is_backed;
+        }
+    }
+
+    /// A stream of events says that this job was cancelled: a look tells whether that is so. One that there is no room for is left to
+    /// the next heartbeat.
+    pub(in crate::lifecycle) fn is_said_to_be_cancelled(&mut self, id: &JobId, now: Moment) {
+        let room = MAX_LOOKS_IN_FLIGHT.saturating_sub(self.calls.checks());
+        let is_due = |last: Moment| last.elapsed(now) >= LOOK_FOR_STREAM_EVERY;
+        let may_be_looked_at = |job: &Job| {
+            let suspicion = &job.suspicion;
+            may_be_lost(job, now, true, now) && suspicion.looked_at.is_none_or(is_due)
+        };
+        let claims = self.jobs.claims_of(id);
+        let suspects = claims.filter(|claim| self.jobs.get(*claim).is_some_and(may_be_looked_at));
+        for claim in suspects.take(room).collect::<Vec<_>>() {
+            self.look_at_suspect(claim, false, now);
         }
     }
 

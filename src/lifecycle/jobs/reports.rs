@@ -37,6 +37,7 @@ impl Lifecycle {
         if is_requeue {
             // What went back must not come straight back to us.
             self.pause_fetch(self.options.poll_interval, now);
+            self.streams.hold_until(now.after(self.options.poll_interval));
         }
         let Some(job) = self.jobs.get(claim) else { return };
         if let Some(why) = job.why_not_requeue(self.agent.traits()).filter(|_| is_requeue) {

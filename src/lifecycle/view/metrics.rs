@@ -126,6 +126,8 @@ pub struct Metrics {
     pub heartbeats_failed: u64,
     /// Jobs that are done and whose result the backend did not take.
     pub results_dropped: u64,
+    /// FETCHes that a stream of events brought forward.
+    pub wakeups: u64,
     workers_started: u64,
     /// Processes that were reaped and are not the worker.
     pub orphans_reaped: u64,
@@ -144,6 +146,7 @@ impl Metrics {
             heartbeat_at: now,
             heartbeats_failed: 0,
             results_dropped: 0,
+            wakeups: 0,
             workers_started: 0,
             orphans_reaped: 0,
             started_at: since_1970,
@@ -167,6 +170,8 @@ impl Metrics {
             self.of(job).durations.entry(*end).or_default().observe(*took);
         } else if let Notice::TimedOut(job, _) = notice {
             self.of(job).timed_out += 1;
+        } else if let Notice::WokenUp = notice {
+            self.wakeups += 1;
         } else if let Notice::ResultDropped(_) = notice {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(notice) {

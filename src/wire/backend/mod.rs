@@ -4,5 +4,6 @@ pub(super) mod delivery;
 pub mod envelope;
 pub(super) mod reply;
 pub mod request;
+pub mod stream;
 pub(super) mod trace;
 pub(super) mod words;

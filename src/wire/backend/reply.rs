@@ -122,6 +122,8 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
         Call::Fetch { .. } => Reply::Fetched(Vec::new()).into(),
         Call::GetJob { .. } => looked(fields).into(),
         Call::Manifest => described(fields.as_ref()).into(),
+        // What was to come as it happens is all here, and over: it is no stream.
+        Call::Listen { .. } => Reply::Failed(Failure::NotFromBackend).into(),
         // The status says it all.
         Call::Report { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Answer {
             reply: Reply::Accepted,
@@ -144,14 +146,15 @@ fn foreign(call: &Call) -> Failure {
         | Endpoint::Info
         | Endpoint::Progress
         | Endpoint::Checkpoint
-        | Endpoint::Manifest => Failure::NotFromBackend,
+        | Endpoint::Manifest
+        | Endpoint::Events => Failure::NotFromBackend,
     }
 }
 
 /// A success of the backend that breaks off, or is longer than what we read: good where nothing has to be read of it.
 fn broken_off(call: &Call) -> Reply {
     match call.endpoint().answer() {
-        AnswerSize::Fields | AnswerSize::Jobs => Reply::Failed(Failure::Unanswered),
+        AnswerSize::Fields | AnswerSize::Jobs | AnswerSize::Events => Reply::Failed(Failure::Unanswered),
         AnswerSize::Nothing => Reply::Accepted,
     }
 }
@@ -320,6 +323,8 @@ fn refusal(call: &Call, answered: Answered<'_>) -> Reply {
         (404 | 410, Endpoint::Heartbeat | Endpoint::Deregister) if is_unknown_worker(answered.body) => {
             Failure::Unregistered
         }
+        // There is no such queue, or not yet: it comes with its first job.
+        (404 | 410, Endpoint::Events) if is_of_ojs(answered.body) => Failure::NotFound,
         (404 | 405 | 501, _) => Failure::Unsupported,
         (400 | 413 | 415 | 422, _) => Failure::Refused,
         (400..=499, _) => Failure::NotFromBackend,

@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Text, WorkerId, WorkerState,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, StreamTopic, Text, WorkerId,
+    WorkerState,
 };
 
 pub use crate::wire::backend::reply::{Answer, Answered, Words, read};
@@ -19,6 +20,9 @@ use crate::wire::text::milliseconds;
 
 /// The type of the bodies of requests and answers alike.
 pub const CONTENT_TYPE: &str = "application/openjobspec+json";
+
+/// The type of a stream of events.
+pub const STREAM_TYPE: &str = "text/event-stream";
 
 /// The version of the specification that we speak; the value of the header `OJS-Version`.
 pub const OJS_VERSION: &str = "1.0.0-rc.1";
@@ -73,6 +77,8 @@ pub struct HttpRequest {
     pub method: Method,
     /// Where, below the base URL.
     pub path: String,
+    /// The type of the answer that is wanted.
+    pub accept: &'static str,
     /// The body, as JSON.
     pub body: Option<Vec<u8>>,
 }
@@ -126,15 +132,21 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
         Call::GetJob { job } => get(path("jobs", &job.0, "")),
         Call::Progress { job, progress } => HttpRequest {
             method: Method::Put,
+            accept: CONTENT_TYPE,
             path: path("jobs", &job.0, "/progress"),
             body: Some(body(&progress_body(progress))),
         },
         Call::Checkpoint { job, state } => HttpRequest {
             method: Method::Post,
+            accept: CONTENT_TYPE,
             path: path("jobs", &job.0, "/checkpoint"),
             body: Some(body(&CheckpointBody { state: Json(state) })),
         },
         Call::Manifest => get("/ojs/manifest".to_owned()),
+        Call::Listen { topic } => HttpRequest {
+            accept: STREAM_TYPE,
+            ..get(events(topic))
+        },
         Call::Deregister { worker, way } => deregistration(worker, *way),
     }
 }
@@ -168,6 +180,7 @@ fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
         Farewell::Bare => post("workers/deregister", &content(None)),
         Farewell::Delete => HttpRequest {
             method: Method::Delete,
+            accept: CONTENT_TYPE,
             path: path("workers", &worker.0, ""),
             body: None,
         },
@@ -177,6 +190,7 @@ fn deregistration(worker: &WorkerId, way: Farewell) -> HttpRequest {
 fn get(path: String) -> HttpRequest {
     HttpRequest {
         method: Method::Get,
+        accept: CONTENT_TYPE,
         path,
         body: None,
     }
@@ -185,6 +199,7 @@ fn get(path: String) -> HttpRequest {
 fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
     HttpRequest {
         method: Method::Post,
+        accept: CONTENT_TYPE,
         path: format!("/ojs/v1/{operation}"),
         body: Some(body(content)),
     }
@@ -198,6 +213,12 @@ fn body(content: &impl Serialize) -> Vec<u8> {
 /// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any text.
 fn path(collection: &str, id: &str, below: &str) -> String {
     let mut path = format!("/ojs/v1/{collection}/");
+    push_encoded(&mut path, id);
+    path.push_str(below);
+    path
+}
+
+fn push_encoded(path: &mut String, id: &str) {
     for byte in id.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !is_dots(id)) {
             path.push(char::from(byte));
@@ -205,8 +226,21 @@ fn path(collection: &str, id: &str, below: &str) -> String {
             path.push_str(&format!("%{byte:02X}"));
         }
     }
-    path.push_str(below);
-    path
+}
+
+/// Where a stream of events is.
+fn events(topic: &StreamTopic) -> String {
+    match topic {
+        StreamTopic::Queue(queue) => path("queues", queue, "/events"),
+        StreamTopic::Queues(queues) => {
+            let mut path = "/ojs/v1/events?queues=".to_owned();
+            for (index, queue) in queues.iter().enumerate() {
+                path.push_str(if index == 0 { "" } else { "," });
+                push_encoded(&mut path, queue);
+            }
+            path
+        }
+    }
 }
 
 /// `.` and `..` would walk through the paths.

@@ -55,6 +55,7 @@ fn running() -> StatusReply {
             heartbeat_age_ms: Some(2_140),
             heartbeat_interval_ms: 5_000,
             requests: 1,
+            streams: 1,
         },
         ..StatusReply::default()
     }

@@ -81,6 +81,7 @@ struct PublicBackend {
     heartbeat_age_ms: Option<u64>,
     heartbeat_interval_ms: u64,
     requests: u64,
+    streams: u64,
 }
 
 /// What is shown on the control socket, as a line with its `\n`. `up` is since our start.
@@ -129,6 +130,7 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
             heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
             heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
             requests: count(backend.requests),
+            streams: count(snapshot.streams),
         },
     }
 }
@@ -180,6 +182,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
             heartbeat_age_ms: backend.heartbeat_age.map(milliseconds),
             heartbeat_interval_ms: milliseconds(snapshot.heartbeat_interval),
             requests: count(backend.requests),
+            streams: count(snapshot.streams),
         },
         ..StatusReply::default()
     }

@@ -46,6 +46,7 @@ fn everything() -> Status {
             ready_holders: 1,
             capacity: 7,
             free_credit: 0,
+            streams: 2,
             worker_is_alive: true,
             heartbeat_interval: ms(5_000),
             terminating_since: None,
@@ -105,7 +106,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""labels":["secret-label"],"worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
-        r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3},"log_records_dropped":12}"#,
+        r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2},"log_records_dropped":12}"#,
         "\n"
     );
     assert_eq!(text, expected.replace("VERSION", env!("CARGO_PKG_VERSION")));
@@ -199,6 +200,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
         },
         "backend": {
             "reachable": false, "heartbeat_age_ms": 700, "heartbeat_interval_ms": 5_000, "requests": 3,
+            "streams": 2,
         },
     });
     assert_eq!(body, expected);

@@ -130,6 +130,8 @@ pub struct BackendReport {
     pub heartbeat_interval_ms: u64,
     /// Requests without an answer yet.
     pub requests: u64,
+    /// Streams by which the backend tells of new jobs; 0: it is polled only.
+    pub streams: u64,
 }
 
 /// What `health` is answered.

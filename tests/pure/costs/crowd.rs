@@ -213,7 +213,7 @@ impl Crowd {
                 Reply::Accepted
             }
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Reply::Accepted,
-            Call::GetJob { .. } => Reply::Failed(Failure::Unsupported),
+            Call::GetJob { .. } | Call::Listen { .. } => Reply::Failed(Failure::Unsupported),
         }
     }
 

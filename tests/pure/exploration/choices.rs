@@ -1,6 +1,6 @@
 //! What may happen next in a world.
 
-use ojs_init::lifecycle::api::{Call, Failure, JobState, JobView, Phase, Reply, Reservation};
+use ojs_init::lifecycle::api::{BackendTraits, Call, Failure, JobState, JobView, Phase, Reply, Reservation};
 use ojs_init::signal::Signal;
 
 use super::promises::Kind;
@@ -35,6 +35,7 @@ impl World {
             actions.extend(self.answers(call).into_iter().map(|answer| Action::Answer(*id, answer)));
         }
         self.acts_of_workers(&mut actions);
+        self.news_of_streams(&mut actions);
         if self.start_is_ordered {
             actions.push(Action::Starts);
         }
@@ -60,6 +61,7 @@ impl World {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
+            | Call::Listen { .. }
             | Call::Deregister { .. } => vec![Answer::Good],
         };
         if self.left.failures > 0 && !matches!(call, Call::Heartbeat { .. } | Call::Manifest | Call::Deregister { .. })
@@ -106,6 +108,25 @@ pub fn looked(state: JobState) -> Reply {
         worker: None,
         reservation: Reservation::default(),
     })
+}
+
+/// The answer of a backend that does what is asked. A stream is over.
+pub fn good(call: &Call) -> Reply {
+    match call {
+        Call::Register { .. } => Reply::Registered {
+            heartbeat_interval: None,
+            longest_interval: None,
+        },
+        Call::Manifest => Reply::Manifest(BackendTraits::default()),
+        Call::Heartbeat { .. } => beaten(),
+        Call::Listen { .. } => Reply::Failed(Failure::Unanswered),
+        Call::Fetch { .. }
+        | Call::Report { .. }
+        | Call::GetJob { .. }
+        | Call::Progress { .. }
+        | Call::Checkpoint { .. }
+        | Call::Deregister { .. } => Reply::Accepted,
+    }
 }
 
 /// A heartbeat is accepted, and asks for nothing.

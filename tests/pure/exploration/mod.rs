@@ -14,6 +14,7 @@ mod fingerprint;
 mod promises;
 mod pulls;
 mod requests;
+mod streams;
 mod world;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -35,6 +36,7 @@ const NOTHING: Budget = Budget {
     deaths: 0,
     hang_ups: 0,
     pulls: 0,
+    news: 0,
     waits: 0,
 };
 
@@ -359,4 +361,35 @@ fn two_that_ask_a_death_and_a_quiet() {
         ..NOTHING
     };
     world("two that ask, one death, one hang-up, quiet", options(2), budget, 2, 1);
+}
+
+#[test]
+fn streams_that_tell_anything_at_any_time() {
+    let mut options = options(1);
+    options.listen_to = vec!["default".into()];
+    let budget = Budget {
+        sigterm: 1,
+        sigtstp: 1,
+        sigcont: 1,
+        jobs: 1,
+        news: 3,
+        waits: 2,
+        ..NOTHING
+    };
+    world("one job, a stream, quiet", options, budget, 1, 1);
+}
+
+#[test]
+fn streams_that_tell_anything_of_a_backend_that_fails() {
+    let mut options = options(1);
+    options.listen_to = vec!["default".into(), "mail".into()];
+    let budget = Budget {
+        sigterm: 1,
+        jobs: 1,
+        failures: 1,
+        news: 2,
+        waits: 2,
+        ..NOTHING
+    };
+    world("one job, two streams, one failure", options, budget, 1, 1);
 }

@@ -90,6 +90,7 @@ impl World {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
+            | Call::Listen { .. }
             | Call::Deregister { .. } => {}
         }
     }

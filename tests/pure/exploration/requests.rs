@@ -1,11 +1,9 @@
 //! Requests to the backend, and what it answers.
 
 use ojs_init::lifecycle::api::ids::{CallId, JobId};
-use ojs_init::lifecycle::api::{
-    BackendTraits, Call, Delivery, Event, Failure, JobState, Moment, Phase, Reply, Reservation, Subject,
-};
+use ojs_init::lifecycle::api::{Call, Delivery, Event, Failure, JobState, Moment, Phase, Reply, Reservation, Subject};
 
-use super::choices::{beaten, looked};
+use super::choices::{beaten, good, looked};
 use super::promises::Fate;
 use super::world::{Answer, World};
 
@@ -21,20 +19,7 @@ impl World {
             }
             Answer::StillOurs => looked(JobState::Active),
             Answer::NoLongerOurs => looked(JobState::Elsewhere),
-            Answer::Good => match call {
-                Call::Register { .. } => Reply::Registered {
-                    heartbeat_interval: None,
-                    longest_interval: None,
-                },
-                Call::Manifest => Reply::Manifest(BackendTraits::default()),
-                Call::Heartbeat { .. } => beaten(),
-                Call::Fetch { .. }
-                | Call::Report { .. }
-                | Call::GetJob { .. }
-                | Call::Progress { .. }
-                | Call::Checkpoint { .. }
-                | Call::Deregister { .. } => Reply::Accepted,
-            },
+            Answer::Good => good(&call),
         };
         self.happen(Event::BackendReplied(id, reply));
     }

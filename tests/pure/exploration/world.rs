@@ -9,7 +9,7 @@ use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use ojs_init::lifecycle::api::{
     Call, Effect, Event, Failure, FromWorker, JobError, Moment, NotStarted, Notice, OperatorRequest, Options, Ready,
-    ToWorker,
+    StreamNews, ToWorker,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
@@ -34,6 +34,8 @@ pub struct Budget {
     pub hang_ups: u8,
     /// Times that a holder which asks for jobs itself asks again.
     pub pulls: u8,
+    /// What streams of events tell.
+    pub news: u8,
     /// Timers that become due before the end begins; from then on time is free.
     pub waits: u8,
 }
@@ -49,6 +51,7 @@ pub enum Action {
     Ends(ProcessId),
     HangsUp(HolderId),
     Wants(HolderId),
+    Told(CallId, StreamNews),
     Starts,
 }
 
@@ -238,12 +241,14 @@ impl World {
                 self.left.pulls -= 1;
                 self.wants(*holder);
             }
+            Action::Told(stream, news) => self.told(*stream, news.clone()),
             Action::Starts if self.incarnations < 2 => self.start(1, 1),
             Action::Starts => {
                 self.start_is_ordered = false;
                 self.happen(Event::WorkerNotStarted(NotStarted::Refused(127)));
             }
         }
+        self.check_streams();
         self.check_state();
     }
 

@@ -234,6 +234,7 @@ impl Play {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
+            | Call::Listen { .. }
             | Call::Deregister { .. } => Some(Reply::Failed(Failure::Unsupported)),
         }
     }
@@ -262,7 +263,8 @@ fn step(effect: &Effect) -> Option<Step> {
             | Call::GetJob { .. }
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
-            | Call::Manifest => None,
+            | Call::Manifest
+            | Call::Listen { .. } => None,
         },
         Effect::Exit(_) => Some(Step::Exit),
         Effect::StartWorker

@@ -132,6 +132,8 @@ impl Backend {
             }
             Call::GetJob { job } => Reply::JobSeen(self.look(job)),
             Call::Manifest => Reply::Manifest(BackendTraits::default()),
+            // The world has them.
+            Call::Listen { .. } => Reply::Failed(Failure::Unsupported),
             Call::Progress { .. } | Call::Checkpoint { .. } | Call::Deregister { .. } => Reply::Accepted,
         }
     }
@@ -222,6 +224,7 @@ impl Backend {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
+            | Call::Listen { .. }
             | Call::Deregister { .. } => None,
         }
     }

@@ -146,6 +146,7 @@ impl Course {
             | Event::OperatorConnected(_)
             | Event::ProcessGone(_)
             | Event::BackendReplied(..)
+            | Event::StreamSaid(..)
             | Event::CredentialsChanged => {}
         }
     }

@@ -43,12 +43,11 @@ impl World {
                 Ok(())
             }
             Item::Offer(job) => {
-                self.backend.offer(job, self.now);
+                self.offer(job);
                 Ok(())
             }
             Item::Fate(job, fate) => {
-                self.note(&format!("   behind our back: j{job} {fate:?}"));
-                self.backend.fate(job, fate, self.now);
+                self.befalls(job, fate);
                 Ok(())
             }
             Item::SigtermAtLast if self.course.t0.is_none() => self.tell(Event::SignalArrived(Signal::TERM)),
@@ -96,6 +95,7 @@ impl World {
                 Ok(())
             }
             Item::Reply(id, reply) => self.reply(id, reply),
+            Item::News(id, news) => self.news(id, news),
         }
     }
 
@@ -428,6 +428,7 @@ fn other(call: &Call) -> Reply {
         | Call::Progress { .. }
         | Call::Checkpoint { .. }
         | Call::Manifest
+        | Call::Listen { .. }
         | Call::Deregister { .. } => Reply::HeartbeatOk {
             directive: None,
             extended: None,

@@ -155,6 +155,7 @@ impl Ledger {
             | Event::WorkerNotStarted(_)
             | Event::Reaped { .. }
             | Event::BackendReplied(..)
+            | Event::StreamSaid(..)
             | Event::CredentialsChanged => {}
         }
         Ok(())
@@ -365,11 +366,7 @@ impl Ledger {
 
     pub fn remark(&mut self, remark: &Notice) -> Kept {
         match remark {
-            Notice::OutcomeSent { job, .. } => {
-                let claim = self.find(&job.id);
-                let is_first = claim.is_some_and(|claim| claim.holder.is_some() && !claim.is_decided);
-                promise!("the time with a worker is told once", is_first, "{job}");
-            }
+            Notice::OutcomeSent { job, .. } => self.outcome_sent(&job.id)?,
             Notice::Settled { job, outcome, .. } => self.settled(&job.id, outcome.end())?,
             Notice::Abandoned(job, why) => self.abandoned(&job.id, why)?,
             Notice::Void(job, _) => self.void(&job.id)?,
@@ -430,6 +427,9 @@ impl Ledger {
             | Notice::Hedged(_)
             | Notice::Registered(_)
             | Notice::NotRegistered
+            | Notice::Listening
+            | Notice::NotListening(_)
+            | Notice::WokenUp
             | Notice::HeartbeatIntervalCut { .. }
             | Notice::Summary(_) => {}
         }

@@ -23,6 +23,7 @@ mod plan;
 mod promise;
 mod scene;
 mod shell;
+mod streams;
 mod stuck;
 mod talk;
 mod world;
@@ -95,7 +96,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 64] = [
+const KINDS: [&str; 67] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -123,6 +124,9 @@ const KINDS: [&str; 64] = [
     "Progress",
     "Checkpoint",
     "Deregister",
+    "Listen",
+    "Listening",
+    "WokenUp",
     "StateChanged",
     "Stayed",
     "DrainBegan",

@@ -1,8 +1,9 @@
 //! What an answer to an outcome says of the claim that it is about.
 
-use ojs_init::lifecycle::api::{Failure, Reply};
+use ojs_init::lifecycle::api::{Failure, JobId, Reply};
 
-use super::ledger::Claim;
+use super::ledger::{Claim, Ledger};
+use super::promise::{Kept, promise};
 
 pub fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
     match reply {
@@ -32,5 +33,15 @@ pub fn outcome_replied(claim: &mut Claim, is_ack: bool, reply: &Reply) {
         | Reply::Fetched(_)
         | Reply::JobSeen(_)
         | Reply::Manifest(_) => claim.needs_look |= !is_ack,
+    }
+}
+
+impl Ledger {
+    /// An outcome goes to the backend for the first time.
+    pub fn outcome_sent(&mut self, id: &JobId) -> Kept {
+        let claim = self.find(id);
+        let is_first = claim.is_some_and(|claim| claim.holder.is_some() && !claim.is_decided);
+        promise!("the time with a worker is told once", is_first, "{id}");
+        Ok(())
     }
 }

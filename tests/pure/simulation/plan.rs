@@ -12,6 +12,7 @@ use ojs_init::signal::Signal;
 
 use super::asks::asks;
 use super::chance::Chance;
+use super::streams;
 
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
 pub const INTERRUPTED: u8 = 75;
@@ -234,11 +235,12 @@ impl Plan {
 }
 
 /// What makes a run easier to read, each tried when one is made small.
-pub const SIMPLER: [fn(&mut Plan); 14] = [
+pub const SIMPLER: [fn(&mut Plan); 15] = [
     |plan| plan.horizon = 800,
     |plan| plan.horizon = plan.horizon.min(3_000),
     |plan| plan.horizon = plan.horizon.min(8_000),
     |plan| plan.options.poll_interval = ms(1_000),
+    |plan| plan.options.listen_to.clear(),
     |plan| plan.options.heartbeat_interval = ms(5_000),
     |plan| plan.backend.delay = 3,
     |plan| plan.backend.look_delay = None,
@@ -251,7 +253,7 @@ pub const SIMPLER: [fn(&mut Plan); 14] = [
     |plan| plan.options.restart = Restart::Never,
 ];
 
-pub fn ms(ms: u64) -> Duration {
+pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
@@ -287,6 +289,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         ready_timeout: ms(*chance.pick(&[300, 2_000, 60_000])),
         type_wait: ms(*chance.pick(&[0, 200, 3_000])),
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
+        listen_to: streams::queues(seed),
         poll_interval: ms(*chance.pick(&[100, 1_000])),
         heartbeat_interval: ms(*chance.pick(&[300, 1_000, 5_000])),
         heartbeat_interval_is_fixed: chance.one_in(3),

@@ -129,6 +129,7 @@ impl World {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
+            | Call::Listen { .. }
             | Call::Deregister { .. } => None,
         }
     }
@@ -178,6 +179,11 @@ impl World {
             }
             Effect::ReadToEnd(connection) => self.soon(1, Item::ReadAll(connection)),
             Effect::Close(connection, _) => self.close(connection),
+            Effect::CallBackend {
+                id,
+                call: call @ Call::Listen { .. },
+                give_up,
+            } => self.listen(id, call, since_start(give_up)),
             Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
             Effect::AbandonCall(id) => self.soon(0, Item::Reply(id, Some(Self::unanswered()))),
             // Some leave at once, others stay until they are sent away.
@@ -402,6 +408,7 @@ impl World {
             | Call::Progress { .. }
             | Call::Checkpoint { .. }
             | Call::Manifest
+            | Call::Listen { .. }
             | Call::Deregister { .. } => None,
         }
     }

@@ -216,7 +216,11 @@ impl Talk {
                 }
             }
             Call::Deregister { worker, way } => self.farewells.answered(worker, *way, reply),
-            Call::GetJob { .. } | Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
+            Call::GetJob { .. }
+            | Call::Progress { .. }
+            | Call::Checkpoint { .. }
+            | Call::Manifest
+            | Call::Listen { .. } => {}
         }
         None
     }
@@ -270,7 +274,7 @@ impl Talk {
                 self.unrepeatable(call, job, worker, ledger, holder)?;
             }
             Call::GetJob { job } => is_before_repeat = ledger.find(job).is_some_and(|claim| claim.needs_look),
-            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest => {}
+            Call::Progress { .. } | Call::Checkpoint { .. } | Call::Manifest | Call::Listen { .. } => {}
             Call::Deregister { worker, way } => {
                 self.farewells.said(worker, *way, now)?;
                 promise!(

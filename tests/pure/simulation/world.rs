@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId};
-use ojs_init::lifecycle::api::{Call, Directive, Effect, Event, Failure, Moment, Notice, OperatorRequest, Reply};
+use ojs_init::lifecycle::api::{
+    Call, Directive, Effect, Event, Failure, Moment, Notice, OperatorRequest, Reply, StreamNews,
+};
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::lifecycle::view::metrics::Metrics;
 use ojs_init::signal::Signal;
@@ -19,6 +21,7 @@ use super::ledger::Ledger;
 use super::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
 use super::promise::{Broken, Kept, promise};
 use super::scene::{Proc, Scene, ms};
+use super::streams::Streams;
 use super::stuck::Stuck;
 use super::talk::Talk;
 
@@ -63,6 +66,7 @@ pub enum Item {
     Reap(u64, Ended),
     CarryOut(CallId),
     Reply(CallId, Option<Reply>),
+    News(CallId, StreamNews),
 }
 
 /// A request on its way.
@@ -93,6 +97,7 @@ pub struct World {
     accounts: Accounts,
     blame: Blame,
     stuck: Stuck,
+    pub streams: Streams,
     figures: Metrics,
     pub ledger: Ledger,
     pub talk: Talk,
@@ -118,6 +123,7 @@ impl World {
             accounts: Accounts::default(),
             blame: Blame::default(),
             stuck: Stuck::default(),
+            streams: Streams::default(),
             figures: Metrics::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
@@ -243,6 +249,7 @@ impl World {
             self.note(&format!("-> {event:?}"));
         }
         if let Event::BackendReplied(call, reply) = &event {
+            self.streams.over(*call);
             self.figures.answered(*call, reply, None, Moment::new(self.now));
             let beaten = self
                 .talk
@@ -296,6 +303,11 @@ impl World {
         self.hold_up_names(effect)?;
         let state = self.course.state;
         match effect {
+            Effect::CallBackend {
+                id,
+                call: Call::Listen { .. },
+                ..
+            } => self.streams.asked(*id, state),
             Effect::CallBackend { id, call, give_up } => {
                 let holder = self.holder_of(call);
                 let give_up = since_start(*give_up);
@@ -308,6 +320,9 @@ impl World {
                 }
                 if let Notice::Void(job, _) = remark {
                     self.hold_up_void(&job.id)?;
+                }
+                if *remark == Notice::WokenUp {
+                    self.streams.wakes(state, self.now)?;
                 }
                 if *remark == Notice::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
@@ -329,11 +344,14 @@ impl World {
             | Effect::Close(..)
             | Effect::Answer(..)
             | Effect::Show(..)
-            | Effect::AbandonCall(_)
             | Effect::AnswerPull { .. }
             | Effect::AnswerBeat { .. }
             | Effect::DropClient(_)
             | Effect::Exit(_) => Ok(()),
+            Effect::AbandonCall(id) => {
+                self.streams.over(*id);
+                Ok(())
+            }
         }
     }
 
@@ -373,6 +391,7 @@ impl World {
                 "{count} of reservation {serial}"
             );
         }
+        self.streams.after(self.course.state)?;
         self.stuck
             .after(&self.ledger, self.plan.options.timeout_grace, self.now)?;
         let owes_quiet_beat = std::mem::take(&mut self.course.owes_quiet_beat);

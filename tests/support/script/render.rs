@@ -5,7 +5,7 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::{
     About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, EndedBy, ErrorCode, Failure, Farewell,
     FetchForm, Force, HeartbeatForm, JobError, JobId, JobPlace, Manner, Notice, OperatorAnswer, Outage, Outcome,
-    ShownToOperator, Status, StillThere, ToWorker, WorkerState,
+    ShownToOperator, Status, StillThere, StreamTopic, ToWorker, WorkerState,
 };
 use ojs_init::wire::termination_log;
 
@@ -278,6 +278,7 @@ pub fn call(call: &Call) -> String {
         Call::Progress { job, progress } => format!("progress {job} {}", progress.fraction),
         Call::Checkpoint { job, state } => format!("checkpoint {job} {state}"),
         Call::Manifest => "manifest".to_owned(),
+        Call::Listen { topic } => listen(topic),
         Call::Deregister { worker, way } => {
             let how = match way {
                 Farewell::Full => "",
@@ -286,6 +287,13 @@ pub fn call(call: &Call) -> String {
             };
             format!("deregister {worker}{how}")
         }
+    }
+}
+
+fn listen(topic: &StreamTopic) -> String {
+    match topic {
+        StreamTopic::Queue(queue) => format!("listen to {queue}"),
+        StreamTopic::Queues(queues) => format!("listen to all of {}", queues.join(", ")),
     }
 }
 
@@ -417,6 +425,9 @@ fn said(remark: &Notice) -> String {
         Notice::Unanswered(job, reason) => format!("the handler of {job} does not answer: {}", cancelled_by(*reason)),
         Notice::Hedged(endpoint) => format!("{endpoint:?} hangs: once more on another connection"),
         Notice::Registered(worker) => format!("{worker} is registered"),
+        Notice::Listening => "the backend tells of new jobs".to_owned(),
+        Notice::NotListening(failure) => format!("the backend does not tell of new jobs: {failure:?}"),
+        Notice::WokenUp => "woken up".to_owned(),
         Notice::NotRegistered => "there is no registration".to_owned(),
         Notice::TimedOut(job, _) => format!("{job} timed out"),
         Notice::ResultDropped(job) => format!("the result of {job} is dropped"),

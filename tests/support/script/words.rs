@@ -6,7 +6,7 @@ use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::{
     BackendTraits, ClientId, Delivery, Directive, ErrorCode, Event, Failure, FromWorker, HolderId, JobError, JobId,
     JobState, JobView, NotStarted, OperatorRequest, Probe, ProcessId, Progress, PullId, Ready, Reply, Reservation,
-    Subject, Text, Wants, WorkerId,
+    StreamNews, Subject, Text, Wants, WorkerId,
 };
 use ojs_init::signal::Signal;
 
@@ -66,6 +66,18 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
         )?)),
         other => Err(wrong("not an event", other)),
     }
+}
+
+/// What a stream tells: `opens`, `a job is available`, `job-1 is cancelled`.
+pub fn news(text: &str) -> Result<StreamNews, Wrong> {
+    Ok(match text {
+        "opens" => StreamNews::Opened,
+        "a job is available" => StreamNews::JobAvailable,
+        other => {
+            let cancelled = other.strip_suffix(" is cancelled");
+            StreamNews::JobCancelled(job(cancelled.ok_or_else(|| wrong("what does the stream tell", other))?))
+        }
+    })
 }
 
 /// One who asks, and leaves with the answer.

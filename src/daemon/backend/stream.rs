@@ -1,0 +1,79 @@
+//! Streams of events: a request whose answer goes on. What comes on it is handed over as it comes, and how long it may be silent has a
+//! bound.
+
+use std::time::Duration;
+
+use crate::daemon::backend::client::{Backend, BackendSays, BackendTimer};
+use crate::daemon::backend::outcome::Heard;
+use crate::daemon::backend::pending::RequestStage;
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{Call, Failure, Moment, Reply, StreamNews, StreamTopic};
+use crate::wire::backend::request::Words;
+
+/// A comment line comes every 15 s at least (real-time extension 2.4): who is silent for three times as long is not there.
+const LONGEST_SILENCE: Duration = Duration::from_secs(45);
+
+/// The stream of several queues has no comment lines.
+const LONGEST_SILENCE_OF_QUEUES: Duration = Duration::from_secs(10 * 60);
+
+/// What its answer gets as its status.
+const OK: u16 = 200;
+
+impl Backend {
+    /// The answer to this request is a stream, and this came on it. Whether it goes on.
+    pub(in crate::daemon::backend) fn heard_events(&mut self, id: CallId, bytes: &[u8], now: Moment) -> bool {
+        let Some(pending) = self.pending.get_mut(&id) else {
+            return false;
+        };
+        let Call::Listen { topic } = &pending.call else {
+            return true;
+        };
+        let silence = match topic {
+            StreamTopic::Queue(_) => LONGEST_SILENCE,
+            StreamTopic::Queues(_) => LONGEST_SILENCE_OF_QUEUES,
+        };
+        let is_new = pending.stream.is_none();
+        let told = pending.stream.get_or_insert_default().take(bytes, now);
+        if is_new {
+            self.said.push((id, BackendSays::News(StreamNews::Opened)));
+        }
+        let Some(told) = told else {
+            self.end_stream(id, Failure::Overloaded, "it tells of too much in too short a time");
+            return false;
+        };
+        if is_new || !bytes.is_empty() {
+            self.deadlines.arm(BackendTimer::GiveUp(id), now.after(silence));
+        }
+        let told = told.into_iter().map(|news| (id, BackendSays::News(news)));
+        self.said.extend(told);
+        true
+    }
+
+    /// Whether the answer to this request is a stream.
+    pub(in crate::daemon::backend) fn is_open_stream(&self, id: CallId) -> bool {
+        self.pending.get(&id).is_some_and(|pending| pending.stream.is_some())
+    }
+
+    /// It is over.
+    pub(in crate::daemon::backend) fn end_stream(&mut self, id: CallId, failure: Failure, why: &str) {
+        if let Some(pending) = self.pending.get(&id)
+            && let RequestStage::Exchanging(exchange) = &pending.stage
+        {
+            let slot = exchange.slot;
+            if let Some(connection) = self.slots.get(slot) {
+                connection.reset_at_close();
+            }
+            self.slots.close(slot);
+        }
+        log::debug!("backend: a stream of events ends: {why}");
+        let words = Words {
+            failure: Some(why.to_owned()),
+            ..Words::default()
+        };
+        let heard = Heard {
+            status: Some(OK),
+            words,
+        };
+        self.answer(id, (Reply::Failed(failure), heard));
+    }
+}

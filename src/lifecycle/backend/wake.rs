@@ -1,0 +1,153 @@
+//! Streams of events, and what comes of what they tell: a job that became available brings the next FETCH forward, and one that
+//! was cancelled is looked at. Nothing that they tell is believed: a stream that is silent, lies, floods, hangs or ends costs
+//! nothing but the wake-up, for the poll goes on as without them.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::ids::CallId;
+use crate::lifecycle::api::{Call, Delivery, Effect, Failure, FailureClass, Moment, Notice, StreamNews, Timer};
+use crate::lifecycle::machine::Lifecycle;
+
+/// A wake-up waits for up to this long, by chance: a thousand idle workers are told of one job at the same moment.
+const SPREAD: Duration = Duration::from_millis(10);
+
+/// Least time between two FETCHes that streams bring forward.
+const BETWEEN_WAKE_UPS: Duration = Duration::from_millis(200);
+
+/// What is not offered is asked for again within this time when the backend may be another one, or our credentials are.
+const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// A queue whose first job has come is asked for within this time.
+const ASK_NEW_QUEUE_WITHIN: Duration = Duration::from_millis(500);
+
+impl Lifecycle {
+    /// There are streams while jobs may be taken. At its end, and in quiet, they are the first that goes.
+    pub(in crate::lifecycle) fn watch_streams(&mut self, now: Moment) {
+        let are_wanted = self.is_taking_jobs() && self.agent.is_registration_answered();
+        if !self.streams.are_wanted(are_wanted) {
+            return;
+        }
+        for index in self.streams.numbers() {
+            if !are_wanted {
+                self.timers.cancel(Timer::Listen(index));
+                self.close_stream(index);
+            } else if Some(index) != self.streams.together() {
+                self.listen(index, now);
+            }
+        }
+    }
+
+    /// Asks for a stream; for that of all queues together only where there is no other.
+    pub(in crate::lifecycle) fn listen(&mut self, index: usize, now: Moment) {
+        let is_second = Some(index) == self.streams.together() && !self.streams.are_all_missing();
+        let Some(topic) = self.streams.topic(index).cloned().filter(|_| !is_second) else {
+            return;
+        };
+        let give_up = now.after(self.options.request_timeout);
+        let call = self.send_call(Call::Listen { topic }, give_up);
+        self.streams.asked(index, call);
+    }
+
+    fn close_stream(&mut self, index: usize) {
+        if let Some(call) = self.streams.close(index) {
+            self.timers.cancel(Timer::Call(call));
+            self.order(Effect::AbandonCall(call));
+        }
+    }
+
+    pub(in crate::lifecycle) fn stream_said(&mut self, call: CallId, news: StreamNews, now: Moment) {
+        let Some(index) = self.streams.find(call) else { return };
+        match news {
+            StreamNews::Opened => self.stream_opened(index, call, now),
+            StreamNews::JobAvailable => self.wake_up(now),
+            StreamNews::JobCancelled(job) => self.is_said_to_be_cancelled(&job, now),
+        }
+    }
+
+    fn stream_opened(&mut self, index: usize, call: CallId, now: Moment) {
+        self.timers.cancel(Timer::Call(call));
+        self.streams.opened(index, call, now);
+        if let Some(together) = self.streams.together().filter(|together| *together != index) {
+            self.timers.cancel(Timer::Listen(together));
+            self.close_stream(together);
+        }
+        if self.streams.are_offered(true) {
+            self.notify(Notice::Listening);
+        }
+    }
+
+    /// It is over, or was not to be had.
+    pub(in crate::lifecycle) fn stream_ended(&mut self, call: CallId, failure: Failure, now: Moment) {
+        let Some(index) = self.streams.find(call) else { return };
+        let pause = self.streams.ended(index, failure, &mut self.jitter, now);
+        self.timers.arm(Timer::Listen(index), now.after(pause));
+        if let Some(together) = self.streams.together().filter(|together| *together != index)
+            && self.streams.are_all_missing()
+            && self.streams.is_closed(together)
+            && self.timers.deadline_of(Timer::Listen(together)).is_none()
+        {
+            self.listen(together, now);
+        }
+        // That the backend is away is said by others.
+        let is_outage = matches!(failure.class(), FailureClass::Outage) && failure != Failure::NotFromBackend;
+        if self.streams.are_closed() && !is_outage && self.streams.are_offered(false) {
+            self.notify(Notice::NotListening(failure));
+        }
+    }
+
+    /// Jobs came. A queue that was not there is by now, and so may its stream be.
+    pub(super) fn listen_to_queues_of(&mut self, deliveries: &[Delivery], now: Moment) {
+        if !self.streams.await_jobs() {
+            return;
+        }
+        for delivery in deliveries {
+            if let Some(index) = self.streams.job_came(&delivery.subject.queue)
+                && self.timers.deadline_of(Timer::Listen(index)).is_some()
+            {
+                let soon = now.after(self.jitter.up_to(ASK_NEW_QUEUE_WITHIN));
+                self.timers.arm_at_latest(Timer::Listen(index), soon);
+            }
+        }
+    }
+
+    /// The backend may be another one by now, or take other credentials: what it does not offer is asked for again.
+    pub(in crate::lifecycle) fn listen_again(&mut self, now: Moment) {
+        if !self.streams.is_listening() {
+            return;
+        }
+        for index in self.streams.numbers() {
+            if self.timers.deadline_of(Timer::Listen(index)).is_some() {
+                let pause = self.jitter.poll_pause(ASK_AGAIN_WITHIN);
+                self.timers.arm_at_latest(Timer::Listen(index), now.after(pause));
+            }
+        }
+    }
+
+    /// A job became available, as somebody says: the pause after an empty FETCH ends. Whether there is room for a job is asked
+    /// when it has ended, and one that is shorter stays as it is.
+    fn wake_up(&mut self, now: Moment) {
+        if self.is_fetching() {
+            return self.streams.tells_meanwhile();
+        }
+        // Of a FETCH that is answered in quiet the news is old.
+        let due = self.timers.deadline_of(Timer::Fetch);
+        let Some(due) = due.filter(|_| self.streams.is_listening()) else {
+            return;
+        };
+        let at = now.after(self.jitter.up_to(SPREAD));
+        let at = self.streams.next_wake(at, BETWEEN_WAKE_UPS);
+        if at < due {
+            self.timers.arm(Timer::Fetch, at);
+            self.streams.wakes(at);
+            self.notify(Notice::WokenUp);
+        }
+    }
+
+    /// A FETCH brought no job, and the next one waits. One that became available while it was on its way may have come too late
+    /// for it.
+    pub(super) fn fetch_was_in_vain(&mut self, now: Moment) {
+        if self.streams.takes_told_meanwhile() {
+            self.wake_up(now);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a stream tells whose bytes come in these pieces.
+fn told<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<StreamNews> {
+    let mut reader = StreamReader::default();
+    let mut news = Vec::new();
+    for piece in pieces {
+        reader.push(piece, |one| news.push(one));
+    }
+    news
+}
+
+fn told_at_once(text: &str) -> Vec<StreamNews> {
+    told([text.as_bytes()])
+}
+
+fn change(job: &str, to: &str) -> String {
+    format!(
+        "id: 7\nevent: job.state_changed\ndata: {{\"job_id\":\"{job}\",\"queue\":\"default\",\"type\":\"mail\",\"from\":\"pending\",\
+         \"to\":\"{to}\",\"timestamp\":\"2026-01-01T00:00:00Z\"}}\n\n"
+    )
+}
+
+fn cancelled(job: &str) -> StreamNews {
+    StreamNews::JobCancelled(JobId(job.into()))
+}
+
+#[test]
+fn a_job_that_becomes_available_or_is_cancelled_is_news_and_no_other_change_is() {
+    for state in [
+        "pending",
+        "scheduled",
+        "active",
+        "completed",
+        "retryable",
+        "discarded",
+        "odd",
+    ] {
+        assert_eq!(told_at_once(&change("a", state)), []);
+    }
+    let text = change("a", "available") + &change("b", "cancelled");
+    assert_eq!(told_at_once(&text), [StreamNews::JobAvailable, cancelled("b")]);
+}
+
+#[test]
+fn the_event_of_the_one_backend_that_tells_of_queues_is_known() {
+    let text = "event: job_available\ndata: {\"queue\":\"a\"}\n\n";
+    assert_eq!(told_at_once(text), [StreamNews::JobAvailable]);
+}
+
+#[test]
+fn comments_retry_ids_and_events_without_data_are_no_news() {
+    for text in [
+        ":heartbeat\n\n",
+        "retry: 3000\n\n",
+        "id: 1\n\n",
+        "event: job_available\n\n",
+        "event: server.shutdown\ndata: {\"grace_period_ms\":1}\n\n",
+        "data: {\"to\":\"available\"}\n\n",
+    ] {
+        assert_eq!(told_at_once(text), [], "{text:?}");
+    }
+}
+
+#[test]
+fn lines_end_as_the_standard_has_it_and_a_byte_order_mark_is_passed_over() {
+    for end in ["\n", "\r", "\r\n"] {
+        let text = change("a", "available").replace('\n', end);
+        assert_eq!(told_at_once(&text), [StreamNews::JobAvailable], "{end:?}");
+        let text = format!("\u{feff}{}", "event:job_available\ndata:{}\n\n".replace('\n', end));
+        assert_eq!(told_at_once(&text), [StreamNews::JobAvailable], "{end:?}");
+    }
+}
+
+#[test]
+fn what_is_too_long_or_odd_costs_its_own_event_only() {
+    let long = "x".repeat(MOST_LINE_BYTES + 1);
+    for odd in [
+        format!("event: job_available\ndata: {long}\n\n"),
+        format!("event: job_available\n: {long}\ndata: {{}}\n\n"),
+        "event: job.state_changed\ndata: {\"to\":\"available\"\n\n".to_owned(),
+        "event: job.state_changed\ndata: [\"to\",\"available\"]\n\n".to_owned(),
+        "event: job.state_changed\ndata: {\"to\":7}\n\n".to_owned(),
+        "event: job.state_changed\ndata: {\"to\":\"cancelled\"}\n\n".to_owned(),
+        "event: job.state_changed\ndata: {\ndata: \"to\":\"available\"}\n\n".to_owned(),
+    ] {
+        assert_eq!(told_at_once(&odd), [], "{odd:.80}");
+        let followed = odd + &change("a", "available");
+        assert_eq!(told_at_once(&followed), [StreamNews::JobAvailable]);
+    }
+    let no_text = [b"event: job_available\ndata: \xff\n\n".as_slice()];
+    assert_eq!(told(no_text), []);
+}
+
+#[test]
+fn an_event_that_breaks_off_is_no_news() {
+    let whole = change("a", "available");
+    for length in 0..whole.len() {
+        assert_eq!(told_at_once(&whole[..length]), []);
+    }
+}
+
+#[test]
+fn nothing_makes_the_reader_keep_more_than_a_line_and_its_data() {
+    let mut reader = StreamReader::default();
+    let piece = [b'x'; 1 << 16];
+    for _ in 0..100 {
+        reader.push(&piece, |_| ());
+        reader.push(b"data:", |_| ());
+    }
+    assert!(reader.line.capacity() <= 2 * MOST_LINE_BYTES);
+}
+
+/// What the stream is made of: events, halves of events, and whatever else.
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(change("a", "available").into_bytes()),
+        Just(change("b", "cancelled").replace('\n', "\r\n").into_bytes()),
+        Just(b"event: job_available\rdata: {}\r\r".to_vec()),
+        Just(b":\n\n".to_vec()),
+        Just(b"\n".to_vec()),
+        Just(b"\r".to_vec()),
+        Just(b"event: job_available\n".to_vec()),
+        Just(b"data: {}\n".to_vec()),
+        Just(vec![b'x'; MOST_LINE_BYTES - 2]),
+        prop::collection::vec(any::<u8>(), 0..20),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn in_whatever_pieces_a_stream_comes_it_tells_the_same(text in text(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts {
+            pieces.push(&text[from..cut]);
+            from = cut;
+        }
+        pieces.push(&text[from..]);
+        let at_once = told([text.as_slice()]);
+        prop_assert_eq!(&told(pieces), &at_once);
+        prop_assert_eq!(&told(text.chunks(1)), &at_once);
+    }
+
+    #[test]
+    fn after_any_garbage_and_an_empty_line_an_event_is_understood(garbage in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut text = garbage;
+        text.extend_from_slice(b"\n\n");
+        text.extend_from_slice(change("a", "available").as_bytes());
+        let news = told([text.as_slice()]);
+        prop_assert_eq!(news.last(), Some(&StreamNews::JobAvailable));
+    }
+}
