@@ -11,6 +11,7 @@
 //!
 //! `_` stands for a name that the key does not have. What each type accepts is in [`super::values`].
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +22,9 @@ use log::Level;
 use super::key::{Group, Key, Row, Scope};
 use super::values::Value;
 use super::values::duration::Bytes;
-use super::values::enums::{LogFormat, Mode};
+use super::values::enums::{GatewayAllow, LogFormat, Mode};
 use super::values::lists::Rewrites;
+use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::scalars::{Count, Signals};
 use super::values::user::UserSpec;
@@ -227,9 +229,18 @@ keys! {
         MAX_FRAME: Bytes [FRAME_BYTES] = Bytes(4 << 20);
             "worker.max_frame", "max-frame", ["OJS_MAX_FRAME"];
             "Largest frame on the worker socket";
+        GATEWAY_LISTEN: Loopback = Loopback(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+            "gateway.listen", "gateway-listen", ["OJS_GATEWAY_LISTEN"];
+            "Gateway: where it listens, on the loopback alone; port 0 for any free one";
+        GATEWAY_ALLOW: GatewayAllow = GatewayAllow::Worker;
+            "gateway.allow", "gateway-allow", ["OJS_GATEWAY_ALLOW"];
+            "Gateway: who may use it: worker (COMMAND and its descendants), uid (whoever runs as the same user) or any";
         TELL_WORKER: bool = false;
             "gateway.tell_worker", "gateway-tell-worker", ["OJS_GATEWAY_TELL_WORKER"];
             "Gateway: let the worker's own heartbeats see quiet and terminate";
+        ENFORCE_TIMEOUTS: bool = false;
+            "gateway.enforce_timeouts", "gateway-enforce-timeouts", ["OJS_GATEWAY_ENFORCE_TIMEOUTS"];
+            "Gateway: end the process of a job that has used up its timeout, instead of a warning";
     }
 
     in Backend, Agent {

@@ -96,6 +96,8 @@ fn every_key_means_the_same_as_flag_as_variable_and_in_the_file() {
 fn the_defaults_in_the_help_are_the_defaults() {
     let implicit = |mut config: Config| {
         config.shutdown.limits.grace_period_is_explicit = false;
+        config.worker.queues_are_explicit = false;
+        config.worker.concurrency_is_explicit = false;
         typed(config)
     };
     let nothing = typed(Given::agent().config());

@@ -14,14 +14,11 @@ fn said(name: &str) -> Vec<String> {
 }
 
 /// Names of the contract that no version has had yet.
-const LATER: [&str; 10] = [
+const LATER: [&str; 7] = [
     "OJS_WORKER_MAX_JOBS",
     "OJS_WORKER_MAX_MEMORY",
     "OJS_WORKER_MAX_AGE",
     "OJS_WORKER_MEMORY_GATE",
-    "OJS_GATEWAY_LISTEN",
-    "OJS_GATEWAY_ALLOW",
-    "OJS_GATEWAY_ENFORCE_TIMEOUTS",
     "OJS_EXEC_TIMEOUT",
     "OJS_EXEC_INPUT",
     "OJS_EXEC_MAX_MEMORY",

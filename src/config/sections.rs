@@ -11,8 +11,9 @@ use log::Level;
 use super::environment::Environment;
 use super::keys;
 use super::settings::Settings;
-use super::values::enums::{LogFormat, Mode};
+use super::values::enums::{GatewayAllow, LogFormat, Mode};
 use super::values::lists::Rewrites;
+use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
 use super::values::user::UserSpec;
 use crate::exit::RemapExit;
@@ -46,6 +47,7 @@ sections! {
         log: Log = Log::of(&settings),
         backend: Backend = Backend::of(&settings),
         worker: Worker = Worker::of(&settings),
+        gateway: Gateway = Gateway::of(&settings),
         /// They are for a worker that knows signals but no protocol.
         signals: TransitionSignals = signals(&settings),
         health: Health = Health::of(&settings),
@@ -117,7 +119,11 @@ sections! {
     Worker(settings: &Settings) {
         /// There is at least one.
         queues: Vec<String> = settings.value(&keys::QUEUES),
+        /// Whether somebody set `queues`: in mode gateway only then they restrict what the worker asks for.
+        queues_are_explicit: bool = settings.is_set(&keys::QUEUES),
         concurrency: u32 = settings.value(&keys::CONCURRENCY),
+        /// Whether somebody set `concurrency`: in mode gateway only then it caps what the worker asks for.
+        concurrency_is_explicit: bool = settings.is_set(&keys::CONCURRENCY),
         labels: Vec<String> = settings.value(&keys::LABELS),
         poll_interval: Duration = settings.value(&keys::POLL_INTERVAL),
         wake: Wake = settings.value(&keys::WAKE),
@@ -134,7 +140,14 @@ sections! {
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
         /// Its unit is the byte.
         max_frame: u64 = settings.value(&keys::MAX_FRAME).0,
+    }
+
+    /// The gateway, for workers that were built on an SDK.
+    Gateway(settings: &Settings) {
+        listen: Loopback = settings.value(&keys::GATEWAY_LISTEN),
+        allow: GatewayAllow = settings.value(&keys::GATEWAY_ALLOW),
         tell_worker: bool = settings.value(&keys::TELL_WORKER),
+        enforce_timeouts: bool = settings.value(&keys::ENFORCE_TIMEOUTS),
     }
 
     /// The health endpoints.

@@ -56,7 +56,12 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 const SECRET_VARIABLES: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS"];
 
 /// Settings that mean something in a later version.
-static LATER: [&Row; 1] = [&keys::TELL_WORKER.row];
+static LATER: [&Row; 4] = [
+    &keys::GATEWAY_LISTEN.row,
+    &keys::GATEWAY_ALLOW.row,
+    &keys::TELL_WORKER.row,
+    &keys::ENFORCE_TIMEOUTS.row,
+];
 
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
@@ -310,6 +315,7 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
         url: config.backend.url.as_ref().map_or("", |url| url.as_str()).to_owned(),
         queues: config.worker.queues.clone(),
         labels: config.worker.labels.clone(),
+        caller_proof: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod control;
 mod descendants;
 mod effects;
 mod event_loop;
+pub mod gateway;
 pub mod log;
 pub mod options;
 pub mod plain_loop;

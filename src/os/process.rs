@@ -39,6 +39,9 @@ impl fmt::Display for Pid {
     }
 }
 
+/// Most parents that are asked for theirs.
+const MOST_GENERATIONS: usize = 256;
+
 /// Signals one process. Only for one that was not reaped: a reaped pid may belong to anybody.
 ///
 /// # Errors
@@ -85,8 +88,65 @@ fn send(target: i32, signal: Signal) -> io::Result<()> {
 ///
 /// `/proc` is missing, or shows another PID namespace: its numbers would name strangers.
 pub fn children() -> io::Result<Vec<Pid>> {
+    let own = Pid::own().0;
+    let living = living()?.into_iter();
+    Ok(living
+        .filter(|(_, parent)| *parent == own)
+        .map(|(pid, _)| pid)
+        .collect())
+}
+
+/// Our children and theirs, and so on, the nearest first, zombies not. A process whose
+/// parent has ended is our child if we adopt orphans, and nobody's descendant otherwise. At most so many.
+///
+/// # Errors
+///
+/// As for [`children`].
+pub fn descendants(most: usize) -> io::Result<Vec<Pid>> {
+    let living = living()?;
+    let mut found: Vec<Pid> = Vec::new();
+    let mut parent = Pid::own();
+    let mut next = 0;
+    loop {
+        let of_parent = living.iter().filter(|(_, of)| *of == parent.0).map(|(pid, _)| *pid);
+        found.extend(of_parent);
+        if found.len() >= most {
+            found.truncate(most);
+            return Ok(found);
+        }
+        match found.get(next) {
+            Some(pid) => parent = *pid,
+            None => return Ok(found),
+        }
+        next += 1;
+    }
+}
+
+/// Whether this process is a child of ours, or a child's child, and so on.
+///
+/// # Errors
+///
+/// As for [`children`].
+pub fn is_descendant(pid: Pid) -> io::Result<bool> {
     check_proc()?;
-    let own = Pid::own();
+    let mut pid = pid.0;
+    for _ in 0..MOST_GENERATIONS {
+        // Gone meanwhile: of nobody.
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
+            return Ok(false);
+        };
+        match Stat::parse(&stat).map(|stat| stat.parent) {
+            Some(parent) if parent == Pid::own().0 => return Ok(true),
+            Some(parent @ 1..) => pid = parent,
+            Some(_) | None => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// Everybody whom we see, zombies not, with the number of the parent.
+fn living() -> io::Result<Vec<(Pid, i32)>> {
+    check_proc()?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry
@@ -101,8 +161,8 @@ pub fn children() -> io::Result<Vec<Pid>> {
         let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
             continue;
         };
-        if Stat::parse(&stat).is_some_and(|stat| !stat.has_ended && stat.parent == own.0) {
-            found.push(Pid::new(pid));
+        if let Some(stat) = Stat::parse(&stat).filter(|stat| !stat.has_ended) {
+            found.push((Pid::new(pid), stat.parent));
         }
     }
     Ok(found)
@@ -145,7 +205,7 @@ fn exists(pid: Pid) -> bool {
 }
 
 /// Whether the numbers of `/proc` are ours.
-fn check_proc() -> io::Result<()> {
+pub(in crate::os) fn check_proc() -> io::Result<()> {
     if fs::read_link("/proc/self")?.to_str() == Some(Pid::own().to_string().as_str()) {
         Ok(())
     } else {
@@ -246,6 +306,23 @@ mod tests {
         assert!(start_time(Pid::own()).unwrap().unwrap() > 0);
         // Above the highest pid that a kernel gives (PID_MAX_LIMIT).
         assert_eq!(start_time(Pid::new(1 << 23)).unwrap(), None);
+    }
+
+    #[test]
+    fn our_descendants_are_those_that_we_started_and_not_ourselves_or_our_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::new(child.id().cast_signed());
+        assert!(descendants(100).unwrap().contains(&pid));
+        assert!(is_descendant(pid).unwrap());
+        assert!(descendants(0).unwrap().is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for other in [pid, Pid::own(), Pid::INIT] {
+            assert!(
+                !is_descendant(other).unwrap() && !descendants(100).unwrap().contains(&other),
+                "{other}"
+            );
+        }
     }
 
     #[test]

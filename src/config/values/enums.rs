@@ -18,6 +18,17 @@ pub enum Mode {
     None,
 }
 
+/// Who may use the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayAllow {
+    /// The worker and its descendants.
+    Worker,
+    /// Whoever runs as the worker's user.
+    Uid,
+    /// Whoever reaches the loopback.
+    Any,
+}
+
 /// Shape of the log records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -51,6 +62,7 @@ macro_rules! words {
 
 words! {
     Mode { Socket = "socket", Gateway = "gateway", Exec = "exec", None = "none" }
+    GatewayAllow { Worker = "worker", Uid = "uid", Any = "any" }
     LogFormat { Text = "text", Json = "json" }
     Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
     StopSignal { Graceful = "graceful", Stop = "stop", Exit = "exit" }

@@ -4,6 +4,7 @@
 pub mod duration;
 pub mod enums;
 pub mod lists;
+pub mod loopback;
 pub mod network;
 pub mod scalars;
 pub mod user;

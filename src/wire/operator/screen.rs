@@ -155,6 +155,9 @@ fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
             lines.push(field(word, &names.join(", "), screen));
         }
     }
+    if let Some(proof) = &report.caller_proof {
+        lines.push(field("gateway", &format!("callers are known by: {proof}"), screen));
+    }
     if report.log_records_dropped > 0 {
         let mut line = Line::begin("log", screen);
         let count = report.log_records_dropped;

@@ -35,6 +35,8 @@ pub struct InstanceInfo {
     pub queues: Vec<String>,
     /// What we told the backend of ourselves.
     pub labels: Vec<String>,
+    /// In mode gateway, by what callers are known.
+    pub caller_proof: Option<&'static str>,
 }
 
 /// `/status`: what may be shown to whoever reaches the port, and nothing else.
@@ -164,6 +166,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         jobs_not_shown: count(status.not_shown),
         queues: names(&facts.queues),
         labels: names(&facts.labels),
+        caller_proof: facts.caller_proof.map(str::to_owned),
         worker: WorkerReport {
             program: shortened(&facts.program, LONGEST_NAME),
             pid: worker.process.map(|process| process.pid()),

@@ -86,6 +86,7 @@ fn facts() -> InstanceInfo {
         url: "http://secret-host/".to_owned(),
         queues: vec!["secret-queue".to_owned()],
         labels: vec!["secret-label".to_owned()],
+        caller_proof: Some("secret-proof"),
     }
 }
 
@@ -103,7 +104,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
-        r#""labels":["secret-label"],"worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
+        r#""labels":["secret-label"],"caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2},"log_records_dropped":12}"#,
@@ -178,6 +179,7 @@ fn the_longest_answer_keeps_its_bound() {
         url: worst.clone(),
         queues: names(),
         labels: names(),
+        caller_proof: Some("uid and bearer"),
     };
     let text = text(status, &facts);
     assert!(text.len() <= MAX_ANSWER + 1, "{}", text.len());

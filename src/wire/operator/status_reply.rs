@@ -59,6 +59,9 @@ pub struct StatusReply {
     pub queues: Vec<String>,
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
+    /// In mode gateway, by what its callers are known: process, uid and bearer, uid, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller_proof: Option<String>,
     pub worker: WorkerReport,
     pub backend: BackendReport,
     /// Records of the log that standard error was too slow for.
