@@ -309,6 +309,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
     fn our_descendants_are_those_that_we_started_and_not_ourselves_or_our_parent() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::new(child.id().cast_signed());
