@@ -30,10 +30,10 @@ impl OpenStream {
             .charged_at
             .replace(now)
             .map_or(Duration::ZERO, |at| at.elapsed(now));
-        let made_up_for = u64::try_from(since.as_millis())
+        let made_up_for = u64::try_from(since.as_micros())
             .unwrap_or(u64::MAX)
             .saturating_mul(BYTES_PER_SECOND)
-            / 1000;
+            / 1_000_000;
         let brought = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.charged = self.charged.saturating_sub(made_up_for).saturating_add(brought);
         if self.charged > MOST_BYTES_AT_ONCE {
@@ -75,6 +75,11 @@ mod tests {
         let piece = vec![b'\n'; 32 << 10];
         for half in 0..1_000 {
             assert!(stream.take(&piece, at(half * 500)).is_some(), "{half}");
+        }
+        let mut stream = OpenStream::default();
+        for piece in 0..20_000 {
+            let now = Moment::new(Duration::from_micros(piece * 500));
+            assert!(stream.take(&[b'\n'; 32], now).is_some(), "{piece}");
         }
     }
 
