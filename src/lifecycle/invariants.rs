@@ -30,6 +30,7 @@ impl Lifecycle {
             return Ok(());
         }
         self.jobs.check()?;
+        self.memory.check()?;
         self.holders.check(&self.jobs)?;
         self.calls.check()?;
         self.check_holders()?;
@@ -99,11 +100,16 @@ impl Lifecycle {
     fn has_a_use(&self, timer: Timer) -> bool {
         let place = |claim| self.jobs.get(claim).map(|job| &job.place);
         match timer {
-            Timer::JobTimeout(claim) | Timer::JobGrace(claim) | Timer::LostGrace(claim) => {
+            Timer::JobTimeout(claim) | Timer::JobGrace(claim) | Timer::LostGrace(claim) | Timer::Silence(claim) => {
                 matches!(place(claim), Some(Place::Held(_)))
             }
             Timer::NoHandler(claim) => matches!(place(claim), Some(Place::Waiting)),
             Timer::WithoutResult(claim) | Timer::Report(claim) => matches!(place(claim), Some(Place::Reporting(_))),
+            Timer::AnswerBy(claim) => self
+                .jobs
+                .get(claim)
+                .and_then(|job| job.report())
+                .is_some_and(|report| report.listener.is_some()),
             Timer::LookAgain(claim) => self.jobs.get(claim).is_some_and(|job| job.again.is_some()),
             Timer::Progress(claim) | Timer::Checkpoint(claim) => place(claim).is_some(),
             Timer::Ping(holder) => self
@@ -137,6 +143,7 @@ impl Lifecycle {
             | Timer::Heartbeat
             | Timer::Register
             | Timer::Fetch
+            | Timer::FetchReturned
             | Timer::FetchAgain => true,
         }
     }

@@ -10,6 +10,7 @@
 //! | | `pulled` | jobs for those who ask for them, and what becomes of jobs that nobody has asked for |
 //! | | `unhandled` | what becomes of jobs whose type nobody takes |
 //! | | `stages` | how far an outcome is, and what leads on; the only file that knows |
+//! | | `answers` | outcomes of holders that wait for the answer: which of them counts, and when it is answered |
 //! | | `reports` | outcomes on their way to the backend |
 //! | | `redelivery` | what comes again while they are |
 //! | | `doubts` | answers to an outcome that leave open what became of the job |
@@ -44,8 +45,8 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, HolderId, JobId};
 use crate::lifecycle::api::{
-    About, Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Reply, ShutdownCounts, Snapshot,
-    Timer, ToWorker, WorkerState,
+    About, Call, Effect, ErrorCode, Event, Failure, Moment, Notice, Options, Phase, Queues, Reply, ShutdownCounts,
+    Snapshot, Timer, ToWorker, WorkerState,
 };
 use crate::lifecycle::backend::agent::Agent;
 use crate::lifecycle::backend::backoff::Jitter;
@@ -56,6 +57,7 @@ use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::streams::Streams;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::ledger::Ledger;
+use crate::lifecycle::jobs::memory::Memory;
 use crate::lifecycle::jobs::stages::ReportEvent;
 use crate::lifecycle::shutdown::state::Shutdown;
 use crate::lifecycle::timers::Timers;
@@ -79,6 +81,7 @@ pub struct Lifecycle {
     pub(super) jobs: Ledger,
     pub(super) holders: Holders,
     pub(super) pulls: Pulls,
+    pub(super) memory: Memory,
     pub(super) capacity: Capacity,
     pub(super) worker: Supervision,
     pub(super) agent: Agent,
@@ -105,6 +108,7 @@ impl Lifecycle {
             jobs: Ledger::default(),
             holders: Holders::default(),
             pulls: Pulls::default(),
+            memory: Memory::default(),
             capacity: Capacity::default(),
             worker: Supervision::new(now),
             agent: Agent::new(options.heartbeat_interval),
@@ -193,6 +197,7 @@ impl Lifecycle {
             waiting: self.jobs.waiting().len(),
             held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost(),
             unanswered: self.jobs.unanswered(),
+            past_their_time: count(|place| matches!(place, Place::Held(held) if held.is_past_its_time)),
             reporting: count(|place| matches!(place, Place::Reporting(_))),
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),
@@ -223,7 +228,10 @@ impl Lifecycle {
             Timer::GiveUpOnDescendants => self.give_up_on_descendants(now),
             Timer::Rescan => self.rescan(),
             Timer::Start => self.start_is_due(),
-            Timer::Ready => self.notify(Notice::NotReady),
+            Timer::Ready => self.notify(match self.options.queues {
+                Queues::Configured => Notice::NotReady,
+                Queues::AsAsked | Queues::Only(_) => Notice::NothingAskedFor,
+            }),
             Timer::Capacity => self.tell_capacity(now),
             Timer::Settled => self.compare_capacity(),
             Timer::HungUp(process) => self.lingered_after_hang_up(process, now),
@@ -233,8 +241,10 @@ impl Lifecycle {
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),
+            Timer::Silence(claim) => self.silence_is_over(claim, now),
             Timer::NoHandler(claim) => self.no_handler(claim, now),
             Timer::WithoutResult(claim) => self.report_event(claim, ReportEvent::NoOtherAnswer, now),
+            Timer::AnswerBy(claim) => self.outcome_is_ours(claim),
             Timer::Report(claim) => self.report_event(claim, ReportEvent::TimerDue, now),
             Timer::LookAgain(claim) => self.look_again_is_due(claim),
             Timer::Progress(claim) => self.send_progress(claim, now),
@@ -246,7 +256,7 @@ impl Lifecycle {
             Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),
             // Being due is all: `settle` looks whether it is armed.
-            Timer::StartAnyway | Timer::Fetch | Timer::FetchAgain => {}
+            Timer::StartAnyway | Timer::Fetch | Timer::FetchReturned | Timer::FetchAgain => {}
         }
     }
 
@@ -260,6 +270,7 @@ impl Lifecycle {
             self.return_surplus(now);
             self.look_at_redelivered(now);
             self.hand_over(now);
+            self.answer_asked_pulls();
             self.send_reports(now);
             self.retire_workers(now);
             self.watch_streams(now);
@@ -293,7 +304,7 @@ impl Lifecycle {
             Purpose::Register(worker) => self.register_replied(&worker, reply, now),
             Purpose::Heartbeat(heartbeat) => self.heartbeat_replied(&heartbeat, reply, now),
             Purpose::FinalHeartbeat { state, form } => self.final_heartbeat_replied(state, form, &reply, now),
-            Purpose::Fetch(worker, asked_at) => self.fetch_replied(worker, asked_at, reply, now),
+            Purpose::Fetch(fetch) => self.fetch_replied(fetch, reply, now),
             Purpose::Report(claim) => self.report_replied(claim, call, reply, now),
             Purpose::LookBeforeRepeat(claim) => self.looked_before_repeat(claim, reply, now),
             Purpose::LookAgain(claim) => self.looked_again(claim, reply, now),

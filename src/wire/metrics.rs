@@ -127,6 +127,11 @@ impl Page {
             snapshot.unanswered,
         );
         self.gauge(
+            "ojs_init_jobs_past_timeout",
+            "Jobs whose own timeout is over, and which go on since nobody is ended for that.",
+            snapshot.past_their_time,
+        );
+        self.gauge(
             "ojs_init_concurrency",
             "Most jobs that may be active at once.",
             snapshot.concurrency,
@@ -235,6 +240,11 @@ impl Page {
             "ojs_init_results_dropped_total",
             "Jobs that are done and whose result the backend did not take.",
             metrics.results_dropped,
+        );
+        self.counter(
+            "ojs_init_jobs_dropped_total",
+            "Jobs that the worker has no more, for all that can be told, without an outcome.",
+            metrics.jobs_dropped,
         );
         self.counter(
             "ojs_init_worker_restarts_total",

@@ -123,7 +123,7 @@ impl Narrator {
             Notice::RestartIn(pause) => restart_in(*pause),
             Notice::TooManyRestarts => LogRecord::new(Level::Error, TOO_MANY_RESTARTS),
             Notice::StartPostponed => self.last_words.start_postponed(),
-            Notice::NotReady => warn(NOT_READY),
+            Notice::NotReady | Notice::NothingAskedFor => nobody_is_ready(notice),
             Notice::HolderReady {
                 holder: connection,
                 concurrency,
@@ -143,6 +143,8 @@ impl Narrator {
             Notice::DoneTwice(job) => JobNarrator::done_twice(job, self.answers.failure()),
             Notice::Unanswered(job, reason) => JobNarrator::unanswered(job, *reason),
             Notice::TimedOut(job, elapsed) => JobNarrator::timed_out(job, *elapsed),
+            Notice::TimeoutPassed(job, elapsed) => JobNarrator::timeout_passed(job, *elapsed),
+            Notice::Dropped(job, why) => JobNarrator::dropped(job, *why),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
             Notice::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
             Notice::CallFailed {
@@ -232,8 +234,19 @@ impl Narrator {
 
 const TOO_MANY_RESTARTS: &str = "more than 10 restarts of the worker in 10 minutes: giving up";
 
+fn nobody_is_ready(notice: &Notice) -> LogRecord {
+    warn(if *notice == Notice::NotReady {
+        NOT_READY
+    } else {
+        NOTHING_ASKED_FOR
+    })
+}
+
 const NOT_READY: &str = "the worker has not said ready on the socket in OJS_SOCKET within worker.ready_timeout: it gets no jobs before it \
-                         does; one that talks to the backend by itself needs --no-agent (OJS_MODE=none)";
+                         does; one that talks to the backend by itself needs OJS_MODE=gateway, or --no-agent (OJS_MODE=none)";
+
+const NOTHING_ASKED_FOR: &str = "the worker has not asked for jobs within worker.ready_timeout: it has to take the backend's URL from OJS_URL, \
+                                 OJS_BACKEND_URL or OJS_SERVER_URL, which is ours; one that speaks our socket needs OJS_MODE=socket";
 
 const QUIET_STAYS: &str = "the backend still asks for quiet, and its word counts: it has to take that back, and where it cannot, a new worker process is needed (it has another worker id)";
 

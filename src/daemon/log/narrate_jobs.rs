@@ -8,7 +8,7 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::{CancelReason, HolderId, JobError, Outcome, Subject};
+use crate::lifecycle::api::{CancelReason, DropCause, HolderId, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 
@@ -135,6 +135,30 @@ impl JobNarrator {
         );
         let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
         LogRecord::new(Level::Error, message).about(fields)
+    }
+
+    /// Its own timeout is over, and nothing is made of that.
+    pub fn timeout_passed(job: &Subject, elapsed: Option<Duration>) -> LogRecord {
+        let after = elapsed.map(|elapsed| format!(" after {:.1}s", elapsed.as_secs_f64()));
+        let message = format!(
+            "Job goes on although its timeout is over{}; gateway.enforce_timeouts would end its process",
+            after.unwrap_or_default()
+        );
+        let fields = RecordFields::of_job(job, Some("active")).with_any("duration_ms", elapsed.map(milliseconds));
+        LogRecord::new(Level::Warn, message).about(fields)
+    }
+
+    /// Nobody has it any more.
+    pub fn dropped(job: &Subject, why: DropCause) -> LogRecord {
+        let message = match why {
+            DropCause::NotNamed => {
+                "Job is not named any more in the worker's heartbeats: no heartbeat of ours names it, and its place is free"
+            }
+            DropCause::Silent => {
+                "Job is with a worker that has said nothing for as long as it may take: no heartbeat of ours names it, and its place is free"
+            }
+        };
+        note(Level::Warn, job, None, message)
     }
 
     /// It is acked without its result.

@@ -13,8 +13,8 @@ use crate::config::LogFormat;
 use crate::daemon::log::record::Record;
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    CallId, CancelReason, EndReport, EndedBy, Event, FetchForm, HeartbeatForm, JobError, JobId, Manner, Outage,
-    Outcome, Reply, ShutdownCounts, Subject, WorkerEnd,
+    CallId, CancelReason, DropCause, EndReport, EndedBy, Event, FetchForm, HeartbeatForm, JobError, JobId, Manner,
+    Outage, Outcome, Reply, ShutdownCounts, Subject, WorkerEnd,
 };
 use crate::signal::Signal;
 use crate::wire::backend::request::Words;
@@ -161,6 +161,9 @@ fn about_jobs() -> Vec<Notice> {
         Notice::Claimed(Arc::clone(&job)),
         Notice::HandedOver(Arc::clone(&job), HolderId(1)),
         Notice::TimedOut(Arc::clone(&job), TOOK),
+        Notice::TimeoutPassed(Arc::clone(&job), TOOK),
+        Notice::Dropped(Arc::clone(&job), DropCause::NotNamed),
+        Notice::Dropped(Arc::clone(&job), DropCause::Silent),
         settled(3, Outcome::Acked { result: None }),
         Notice::ReservationLost(Arc::clone(&job), CancelReason::Cancelled),
         Notice::ReservationLost(Arc::clone(&job), CancelReason::Lost),
@@ -234,6 +237,7 @@ fn about_the_worker() -> Vec<Notice> {
             client: Some("c".into()),
         },
         Notice::NotReady,
+        Notice::NothingAskedFor,
         Notice::FetchAbandoned,
         Notice::StateChanged {
             state: WorkerState::Terminate,

@@ -65,5 +65,5 @@ pub use stream::{MOST_STREAMS, StreamNews, StreamTopic};
 pub use tally::ShutdownCounts;
 pub use time::Moment;
 pub use timer::Timer;
-pub use words::{About, CancelReason, Reason, WorkerState};
+pub use words::{About, CancelReason, DropCause, Reason, WorkerState};
 pub use worker_end::{Manner, StillThere, WorkerEnd};

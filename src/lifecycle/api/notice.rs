@@ -14,7 +14,7 @@ use crate::lifecycle::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::outage::Outage;
 use crate::lifecycle::api::outcome::{JobEnd, Outcome};
-use crate::lifecycle::api::words::{CancelReason, Reason, WorkerState};
+use crate::lifecycle::api::words::{CancelReason, DropCause, Reason, WorkerState};
 use crate::lifecycle::api::worker_end::{Manner, StillThere, WorkerEnd};
 
 /// What is worth a line in the log. The texts are the shell's.
@@ -75,7 +75,10 @@ pub enum Notice {
     TooManyRestarts,
     /// No process could be had; trying again.
     StartPostponed,
+    /// Nobody has said ready in time.
     NotReady,
+    /// The same where all holders ask for their jobs: nobody has.
+    NothingAskedFor,
     /// A holder takes jobs from here on.
     HolderReady {
         holder: HolderId,
@@ -129,6 +132,10 @@ pub enum Notice {
     DoneTwice(Arc<Subject>),
     /// Its own timeout is over, so long after it was given to a worker.
     TimedOut(Arc<Subject>, Option<Duration>),
+    /// The same of a job that nobody is ended for: it goes on.
+    TimeoutPassed(Arc<Subject>, Option<Duration>),
+    /// Whoever had it does not have it any more, for all that can be told: it is left to its visibility timeout.
+    Dropped(Arc<Subject>, DropCause),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
     NoHandler {

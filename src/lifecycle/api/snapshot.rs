@@ -24,7 +24,9 @@ pub struct Snapshot {
     pub held: usize,
     /// Jobs that were cancelled or lost and do not count any more, whose handlers have not answered in time.
     pub unanswered: usize,
-    /// Of these, on their way to the backend.
+    /// Jobs with a worker whose timeouts are over, and of which nothing is made.
+    pub past_their_time: usize,
+    /// Active ones on their way to the backend.
     pub reporting: usize,
     /// Open holders that take jobs.
     pub ready_holders: usize,

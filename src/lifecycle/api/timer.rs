@@ -53,10 +53,14 @@ pub enum Timer {
     JobGrace(Claim),
     /// The same for a job that is lost.
     LostGrace(Claim),
+    /// When has whoever has this job said nothing for too long?
+    Silence(Claim),
     /// When do we stop waiting for somebody who takes this job?
     NoHandler(Claim),
     /// When is the ACK sent without its result?
     WithoutResult(Claim),
+    /// When is whoever waits for the answer to this outcome told that it is ours?
+    AnswerBy(Claim),
     /// When is this report sent again?
     Report(Claim),
     /// When is this job looked at again that came while an earlier outcome of it was on its way?
@@ -71,8 +75,10 @@ pub enum Timer {
     Heartbeat,
     /// When is the next registration attempt?
     Register,
-    /// When may the next FETCH be?
+    /// When may the next FETCH be that nobody asks for?
     Fetch,
+    /// When may the next FETCH be after something was given back?
+    FetchReturned,
     /// When is a FETCH that failed tried again?
     FetchAgain,
     /// When is this stream of events asked for, by its number?

@@ -70,3 +70,12 @@ pub enum About {
     Progress,
     Checkpoint,
 }
+
+/// Why a job was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropCause {
+    /// Whoever had it tells what it has, and did not name it several times in a row.
+    NotNamed,
+    /// Whoever had it said nothing for longer than the job may take.
+    Silent,
+}

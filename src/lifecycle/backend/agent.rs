@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-use crate::lifecycle::api::{BackendTraits, Directive, Moment, WorkerId};
+use crate::lifecycle::api::{BackendTraits, Directive, Moment, Text, WorkerId};
 use crate::lifecycle::backend::fetch_forms::FetchForms;
 use crate::lifecycle::backend::heartbeat_state::HeartbeatState;
 use crate::lifecycle::backend::retry_state::RetryState;
+
+/// Most queues that a registration names.
+const MOST_KNOWN_QUEUES: usize = 100;
 
 /// What we know of the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,6 +53,12 @@ pub(in crate::lifecycle) struct Agent {
     has_no_checkpoints: bool,
     /// The present incarnation was deregistered: a late answer does not make it known again.
     has_left: bool,
+    /// The queues that holders have asked for, in the order in which they did first; of any incarnation.
+    queues: Vec<Text>,
+    /// How many of them the last registration named.
+    registered_queues: usize,
+    /// The backend has no registration.
+    has_no_registration: bool,
     /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
     /// knows them.
     retired: BTreeMap<WorkerId, bool>,
@@ -76,6 +85,9 @@ impl Agent {
             has_no_progress: false,
             has_no_checkpoints: false,
             has_left: false,
+            queues: Vec::new(),
+            registered_queues: 0,
+            has_no_registration: false,
             retired: BTreeMap::new(),
         }
     }
@@ -101,7 +113,36 @@ impl Agent {
         self.is_registration_answered = false;
         self.is_known = false;
         self.has_left = false;
+        self.has_no_registration = false;
         self.registrations = RetryState::default();
+    }
+
+    /// Holders ask for jobs of this queue. Beyond so many it is not known to anybody.
+    pub(super) fn asked_for(&mut self, queue: &Text) {
+        if self.queues.len() < MOST_KNOWN_QUEUES && !self.queues.contains(queue) {
+            self.queues.push(queue.clone());
+        }
+    }
+
+    /// The queues that a registration names now.
+    pub(super) fn queues_to_register(&mut self) -> Vec<Text> {
+        self.registered_queues = self.queues.len();
+        self.queues.clone()
+    }
+
+    /// Whether any is known.
+    pub(super) fn knows_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Whether more are known than the last registration named, and there is such a thing.
+    pub(super) fn has_more_queues(&self) -> bool {
+        !self.has_no_registration && self.queues.len() > self.registered_queues
+    }
+
+    /// The backend has no registration.
+    pub(super) fn is_without_registration(&mut self) {
+        self.has_no_registration = true;
     }
 
     /// Registration was answered, one way or the other: whether it was before. It may be another backend by now, or another

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Call, Failure, FetchForm, Moment, Notice, Phase, Reply, Text, Timer, WorkerId};
-use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::api::{Call, Failure, FetchForm, Moment, Notice, Phase, Reply, Text, Timer};
+use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
 use crate::lifecycle::backend::retry_state::{RetryState, asked_for, is_of_an_outage, is_of_credentials};
 use crate::lifecycle::jobs::job::LookStep;
 use crate::lifecycle::machine::Lifecycle;
@@ -16,45 +16,69 @@ const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 /// Within this time after an outage what it held up is tried again.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
 
-/// Most queues that a FETCH for pulls names.
-const MOST_QUEUES: usize = 64;
-
 impl Lifecycle {
     /// Asks for as many jobs as can be taken, and for none outside running.
     pub(in crate::lifecycle) fn fetch(&mut self, now: Moment) {
         if !self.agent.is_registration_answered() || self.agent.heartbeats.awaits_resume() {
             return;
         }
-        let is_pausing = [Timer::Fetch, Timer::FetchAgain]
-            .iter()
-            .any(|timer| self.timers.deadline_of(*timer).is_some());
-        if is_pausing || self.is_fetching() {
+        if self.is_fetch_held_up() || self.deadline_is_set(Timer::FetchReturned) || self.is_fetching() {
             return;
         }
         let Some(worker) = self.agent.worker().cloned() else {
             return;
         };
-        if let Ok(count @ 1..) = u32::try_from(self.credit()) {
-            let purpose = Purpose::Fetch(worker.clone(), now);
+        let pushed = self.pushed_credit();
+        let is_for_pushed = pushed > 0 && !self.deadline_is_set(Timer::Fetch);
+        let (queues, wanted) = if is_for_pushed {
+            (None, pushed + self.pulls.wanted())
+        } else {
+            let (queues, wanted) = self.pulls.next();
+            (queues.map(<[Text]>::to_vec), wanted)
+        };
+        let count = wanted.min(self.room());
+        if let Ok(asked @ 1..) = u32::try_from(count) {
+            let fetch = SentFetch {
+                worker: worker.clone(),
+                at: now,
+                count,
+                queues: queues.clone(),
+                pull: self.pulls.newest(),
+                is_for_pushed,
+            };
             let call = Call::Fetch {
                 worker,
-                count,
-                queues: self.queues_to_ask_for(),
+                count: asked,
+                queues,
                 visibility: self.options.visibility_timeout,
                 form: self.agent.fetch_forms.next(),
             };
             self.streams.takes_told_meanwhile();
-            self.call(call, purpose, self.options.request_timeout, now);
+            self.call(call, Purpose::Fetch(fetch), self.options.request_timeout, now);
         }
+    }
+
+    fn deadline_is_set(&self, timer: Timer) -> bool {
+        self.timers.deadline_of(timer).is_some()
+    }
+
+    /// Whether FETCH pauses because the last one failed.
+    pub(in crate::lifecycle) fn is_fetch_held_up(&self) -> bool {
+        self.deadline_is_set(Timer::FetchAgain)
     }
 
     /// Jobs that can be taken now: none outside running, and no more than holders and concurrency have room for.
     pub(in crate::lifecycle) fn credit(&self) -> usize {
-        if !self.is_taking_jobs() {
-            return 0;
+        self.room().min(self.pushed_credit() + self.pulls.wanted())
+    }
+
+    /// The same, whoever would take them.
+    fn room(&self) -> usize {
+        if self.is_taking_jobs() {
+            self.most_active().saturating_sub(self.jobs.reserved())
+        } else {
+            0
         }
-        let room = self.most_active().saturating_sub(self.jobs.reserved());
-        room.min(self.pushed_credit() + self.pulls.wanted())
     }
 
     /// Jobs that holders are ready for which did not ask for each.
@@ -62,51 +86,49 @@ impl Lifecycle {
         self.holders.free().saturating_sub(self.jobs.waiting().len())
     }
 
-    /// A FETCH that is made for pulls alone asks for their queues.
-    fn queues_to_ask_for(&self) -> Option<Vec<Text>> {
-        if self.pushed_credit() > 0 {
-            return None;
-        }
-        self.pulls.queues(MOST_QUEUES)
-    }
-
     pub(in crate::lifecycle) fn is_fetching(&self) -> bool {
         self.is_waiting_for(|purpose| matches!(purpose, Purpose::Fetch(..)))
     }
 
-    /// No FETCH before this pause is over; in terminate there is none anyway.
-    pub(in crate::lifecycle) fn pause_fetch(&mut self, pause: Duration, now: Moment) {
+    /// What was given back must not come straight back to us: no FETCH before a pause is over; in terminate there is none anyway.
+    pub(in crate::lifecycle) fn pause_fetch(&mut self, now: Moment) {
+        self.pause_fetch_for(Timer::FetchReturned, self.options.poll_interval, now);
+    }
+
+    fn pause_fetch_for(&mut self, timer: Timer, pause: Duration, now: Moment) {
         if self.phase.is_terminating() {
             return;
         }
         let until = now.after(pause);
-        if self.timers.deadline_of(Timer::Fetch).is_none_or(|due| due < until) {
-            self.timers.arm(Timer::Fetch, until);
+        if self.timers.deadline_of(timer).is_none_or(|due| due < until) {
+            self.timers.arm(timer, until);
         }
     }
 
-    pub(in crate::lifecycle) fn fetch_replied(
-        &mut self,
-        worker: WorkerId,
-        asked_at: Moment,
-        reply: Reply,
-        now: Moment,
-    ) {
+    pub(in crate::lifecycle) fn fetch_replied(&mut self, fetch: SentFetch, reply: Reply, now: Moment) {
         match reply {
             Reply::Fetched(deliveries) => {
                 self.agent.fetches = RetryState::default();
-                if !deliveries.is_empty() {
-                    self.store_was_seen(asked_at);
+                let has_jobs = !deliveries.is_empty();
+                if has_jobs {
                     self.listen_to_queues_of(&deliveries, now);
                 }
                 if let Some(form) = self.agent.fetch_forms.accepted(now) {
                     self.notify(Notice::FetchForm(form));
                 }
-                if !self.claim(deliveries, worker.clone(), now) {
+                if deliveries.len() < fetch.count {
+                    self.answers_pulls(&fetch);
+                }
+                let SentFetch { worker, at, .. } = fetch;
+                if has_jobs {
+                    self.store_was_seen(at);
+                }
+                let is_news = self.claim(deliveries, worker.clone(), now);
+                if !is_news && fetch.is_for_pushed {
                     let pause = self.jitter.poll_pause(self.options.poll_interval);
-                    self.pause_fetch(pause, now);
+                    self.pause_fetch_for(Timer::Fetch, pause, now);
                     self.fetch_was_in_vain(now);
-                } else if self.agent.fetch_forms.sent() != FetchForm::Full {
+                } else if is_news && self.agent.fetch_forms.sent() != FetchForm::Full {
                     // They are reserved for as long as the backend likes, until a heartbeat names them.
                     self.heartbeat_for_worker(now);
                 }
@@ -119,7 +141,17 @@ impl Lifecycle {
             | Reply::HeartbeatOk { .. }
             | Reply::Accepted
             | Reply::JobSeen(_)
-            | Reply::Manifest(_) => self.fetch_failed(reply.failure(), now),
+            | Reply::Manifest(_) => {
+                self.answers_pulls(&fetch);
+                self.fetch_failed(reply.failure(), now);
+            }
+        }
+    }
+
+    /// The pulls that a FETCH was for get no more than it brought: they do not wait for the next one.
+    fn answers_pulls(&mut self, fetch: &SentFetch) {
+        if let Some(pull) = fetch.pull {
+            self.pulls.were_asked_for(fetch.queues.as_ref(), pull);
         }
     }
 

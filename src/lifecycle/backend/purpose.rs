@@ -1,6 +1,6 @@
 //! What a request to the backend was for: where its answer goes.
 
-use crate::lifecycle::api::ids::{Claim, WorkerId};
+use crate::lifecycle::api::ids::{Claim, PullId, Text, WorkerId};
 use crate::lifecycle::api::{Farewell, HeartbeatForm, Moment, WorkerState};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 
@@ -9,12 +9,8 @@ use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 pub(in crate::lifecycle) enum Purpose {
     Register(WorkerId),
     Heartbeat(SentHeartbeat),
-    FinalHeartbeat {
-        state: WorkerState,
-        form: HeartbeatForm,
-    },
-    /// And when it went out.
-    Fetch(WorkerId, Moment),
+    FinalHeartbeat { state: WorkerState, form: HeartbeatForm },
+    Fetch(SentFetch),
     Report(Claim),
     LookBeforeRepeat(Claim),
     LookAgain(Claim),
@@ -23,6 +19,23 @@ pub(in crate::lifecycle) enum Purpose {
     Checkpoint(Claim),
     Manifest,
     Deregister(WorkerId, Farewell),
+}
+
+/// A FETCH that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct SentFetch {
+    /// On whose behalf.
+    pub(in crate::lifecycle) worker: WorkerId,
+    /// When it went out.
+    pub(in crate::lifecycle) at: Moment,
+    /// Most jobs that it brings.
+    pub(in crate::lifecycle) count: usize,
+    /// The queues that it names; none: those that are configured.
+    pub(in crate::lifecycle) queues: Option<Vec<Text>>,
+    /// The newest of the pulls that it is for.
+    pub(in crate::lifecycle) pull: Option<PullId>,
+    /// It is for credit that was pushed as well.
+    pub(in crate::lifecycle) is_for_pushed: bool,
 }
 
 /// What is done about a request that hangs while the backend answers others.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Call, Failure, Farewell, Moment, Notice, Reply, Timer, WorkerId};
+use crate::lifecycle::api::{Call, Failure, Farewell, Moment, Notice, Queues, Reply, Text, Timer, WorkerId};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
-use crate::lifecycle::backend::purpose::Purpose;
+use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
 use crate::lifecycle::machine::Lifecycle;
 
@@ -13,6 +13,9 @@ const SHORTEST_LONG_PAUSE: Duration = Duration::from_secs(1);
 
 /// Attempts to learn what kind of backend it is; then it counts as one of the usual ones until the next registration.
 const MANIFEST_ATTEMPTS: u32 = 10;
+
+/// How long after the first of the queues that are not registered yet all of them are.
+const REGISTER_MORE_AFTER: Duration = Duration::from_secs(1);
 
 impl Lifecycle {
     /// A new incarnation introduces itself (worker protocol 3.1).
@@ -30,13 +33,40 @@ impl Lifecycle {
         if self.phase.is_terminating() {
             return;
         }
+        let queues = match self.options.queues {
+            Queues::Configured | Queues::Only(_) => None,
+            // The first request for jobs names some.
+            Queues::AsAsked if !self.agent.knows_queues() => return,
+            Queues::AsAsked => Some(self.agent.queues_to_register()),
+        };
         let purpose = Purpose::Register(worker.clone());
-        self.call(
-            Call::Register { worker, queues: None },
-            purpose,
-            self.options.request_timeout,
-            now,
-        );
+        let call = Call::Register { worker, queues };
+        self.call(call, purpose, self.options.request_timeout, now);
+    }
+
+    fn is_registering(&self) -> bool {
+        self.is_waiting_for(|purpose| matches!(purpose, Purpose::Register(_)))
+    }
+
+    /// Holders ask for jobs from these queues, where nobody has configured any: the first ones are what the registration waits for;
+    /// further ones are registered a moment later, together.
+    pub(in crate::lifecycle) fn queues_are_asked_for(&mut self, queues: &[Text], now: Moment) {
+        let is_first = !self.agent.knows_queues();
+        for queue in queues {
+            self.agent.asked_for(queue);
+        }
+        if is_first && !self.is_registering() {
+            self.register(now);
+        } else {
+            self.register_more_queues(now);
+        }
+    }
+
+    fn register_more_queues(&mut self, now: Moment) {
+        let is_under_way = self.is_registering() || self.timers.deadline_of(Timer::Register).is_some();
+        if self.agent.has_more_queues() && !is_under_way && !self.phase.is_terminating() {
+            self.timers.arm(Timer::Register, now.after(REGISTER_MORE_AFTER));
+        }
     }
 
     /// The backend has accepted something from this incarnation, perhaps a former one by now.
@@ -69,6 +99,7 @@ impl Lifecycle {
             }
             // Most backends have no such call (requirements C-16): the first heartbeat introduces us.
             Reply::Failed(Failure::Unsupported) => {
+                self.agent.is_without_registration();
                 self.notify(Notice::NotRegistered);
                 self.registration_is_settled(now);
                 if self.phase.is_terminating() {
@@ -89,6 +120,7 @@ impl Lifecycle {
             self.agent.registered();
             self.is_known_now(worker, now);
         }
+        self.register_more_queues(now);
     }
 
     /// What was configured, else recommended; but never more than the backend and the reservations bear (WP 10.3).
@@ -154,7 +186,7 @@ impl Lifecycle {
     fn is_waiting_for_answers(&self, former: &WorkerId) -> bool {
         self.is_waiting_for(|purpose| match purpose {
             Purpose::Register(worker)
-            | Purpose::Fetch(worker, _)
+            | Purpose::Fetch(SentFetch { worker, .. })
             | Purpose::Heartbeat(SentHeartbeat { worker, .. }) => worker == former,
             Purpose::FinalHeartbeat { .. }
             | Purpose::Report(_)

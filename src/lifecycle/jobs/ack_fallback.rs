@@ -42,6 +42,7 @@ impl Lifecycle {
                     Some(holder) => {
                         let message = "the backend does not take this result; ack with a smaller one, or fail";
                         self.refuse(holder, ErrorCode::Refused, message, Some(id));
+                        self.listener_was_told(claim, holder);
                         self.timers
                             .arm(Timer::WithoutResult(claim), now.after(OTHER_ANSWER_WITHIN));
                     }
@@ -52,8 +53,13 @@ impl Lifecycle {
                 if let Some(holder) = listener {
                     let message = "the backend refuses the outcome";
                     self.refuse(holder, ErrorCode::Refused, message, Some(id));
+                    self.listener_was_told(claim, holder);
                 }
+                let job = self.jobs.get(claim).cloned();
                 self.let_reservation_expire(claim, "the backend refuses its outcome in every form");
+                if let Some(job) = job {
+                    self.remember_refusal(&job, ErrorCode::Refused);
+                }
             }
         }
     }

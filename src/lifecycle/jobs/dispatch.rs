@@ -194,8 +194,11 @@ impl Lifecycle {
             holder,
             cancelled: None,
             is_told_of_shutdown: false,
+            is_past_its_time: false,
+            unnamed: 0,
         };
         self.place(claim, Place::Held(held));
+        self.is_given_out(claim, holder, now);
         self.timers.cancel(Timer::NoHandler(claim));
         if let Some(timeout) = timeout {
             self.timers.arm(Timer::JobTimeout(claim), now.after(timeout));
@@ -216,6 +219,9 @@ impl Lifecycle {
         if job.is_lost {
             // It has been told of already, and its handler was told to stop.
             return self.end_if_stuck(claim, now);
+        }
+        if !job.holder().is_some_and(|holder| self.may_end_for_a_job(holder)) {
+            return self.is_past_its_time(claim, now);
         }
         self.notify(Notice::TimedOut(job.subject(), job.worked_for(now)));
         self.cancel(claim, CancelReason::Timeout, self.options.timeout_grace, now);

@@ -141,6 +141,10 @@ impl Lifecycle {
             self.reported(claim, now);
         } else if let Some(job) = self.finish(claim) {
             self.notify(Notice::DoneTwice(job.subject()));
+            if job.any_may_answer {
+                // That it is completed is all that such a program wants to know.
+                return self.tell_whoever_waits(&job);
+            }
             let message = "the job was completed by somebody else: the backend takes no other outcome of it";
             self.tell_of_loss(&job, message);
         }
@@ -154,6 +158,7 @@ impl Lifecycle {
     }
 
     fn tell_of_loss(&mut self, job: &Job, message: &str) {
+        self.remember_refusal(job, ErrorCode::Lost);
         if let Place::Reporting(report) = &job.place
             && let Some(listener) = report.listener
         {

@@ -34,6 +34,8 @@ pub struct Job {
     pub news: News,
     /// It was given to a worker.
     pub handover: Option<Handover>,
+    /// It was given to a holder which waits for the answer to each outcome: any other such holder may tell its outcome.
+    pub any_may_answer: bool,
 }
 
 /// When a worker got a job: for the log and the metrics, nothing is decided by it.
@@ -105,6 +107,10 @@ pub struct Held {
     pub cancelled: Option<CancelReason>,
     /// The stop phase has told it so.
     pub is_told_of_shutdown: bool,
+    /// The job's timeout is over, and nothing is made of that.
+    pub is_past_its_time: bool,
+    /// Heartbeats of the holder in a row that named jobs, and not this one.
+    pub unnamed: u8,
 }
 
 /// An outcome on its way to the backend.

@@ -55,6 +55,7 @@ impl Ledger {
             again: is_again.then(Again::default),
             news: News::default(),
             handover: None,
+            any_may_answer: false,
         };
         self.list(claim, &Marks::of(&job));
         self.jobs.insert(claim, job);
@@ -351,6 +352,13 @@ impl Ledger {
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.overdue.members()
+    }
+
+    /// The oldest of these.
+    #[must_use]
+    pub fn oldest_unanswered(&self) -> Option<Claim> {
+        let is_overdue = |claim: &&Claim| self.jobs.get(claim).is_some_and(|job| job.is_overdue);
+        self.lost.iter().find(is_overdue).copied()
     }
 
     /// Jobs that count against the concurrency: all but those that go straight back, and those that are lost.

@@ -24,6 +24,9 @@ const LOOK_FOR_STREAM_EVERY: Duration = Duration::from_secs(1);
 /// After this time a second look that finds no such job is believed. A store that is away for longer has lost more than this.
 const MISSING_FOR_GOOD: Duration = Duration::from_secs(30);
 
+/// Most lost jobs that are kept for an answer whose handlers have had their time.
+const MOST_UNANSWERED: usize = 1_000;
+
 impl Lifecycle {
     /// Looks at the reservations that a heartbeat did not extend, where the backend is known to tell. Once it is, a reply
     /// without that list is an empty list: there are languages that leave one out.
@@ -166,6 +169,21 @@ impl Lifecycle {
         self.is_overdue(claim);
         self.notify(Notice::Unanswered(subject, reason));
         self.end_if_stuck(claim, now);
+        self.forget_oldest_unanswered();
+    }
+
+    /// Whether the process of a holder is ended where nothing else stops a job.
+    pub(in crate::lifecycle) fn may_end_for_a_job(&self, holder: HolderId) -> bool {
+        self.options.enforce_timeouts || self.holders.hears(holder)
+    }
+
+    /// Where no process is ended for them, jobs that nobody answers any more would become more and more.
+    fn forget_oldest_unanswered(&mut self) {
+        if self.jobs.unanswered() > MOST_UNANSWERED
+            && let Some(claim) = self.jobs.oldest_unanswered()
+        {
+            self.finish(claim);
+        }
     }
 
     /// Ends the process that has a job whose handler has not answered in time, when the job's own timeout is over as well, or
@@ -174,6 +192,9 @@ impl Lifecycle {
         let Some(job) = self.jobs.get(claim).filter(|job| job.is_overdue) else {
             return;
         };
+        if !job.holder().is_some_and(|holder| self.may_end_for_a_job(holder)) {
+            return;
+        }
         let has_a_timeout = job.delivery.timeout.is_some();
         let is_timed_out = has_a_timeout && self.timers.deadline_of(Timer::JobTimeout(claim)).is_none();
         let holder = job.holder().and_then(|holder| self.holders.get(holder));

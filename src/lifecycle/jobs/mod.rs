@@ -1,12 +1,14 @@
 //! The jobs: who has each, to whom it goes, and its outcome's way to the backend.
 
 pub(super) mod ack_fallback;
+pub(super) mod answers;
 pub(super) mod dispatch;
 pub(super) mod doubts;
 pub(super) mod job;
 pub(super) mod ledger;
 pub(super) mod losses;
 mod marks;
+pub(super) mod memory;
 mod moves;
 pub(super) mod progress;
 pub(super) mod pulled;

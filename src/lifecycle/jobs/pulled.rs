@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{Claim, HolderId, PullId};
-use crate::lifecycle::api::{Effect, GivenJob, Moment, Timer, Wants};
+use crate::lifecycle::api::ids::{Claim, HolderId, PullId, Text};
+use crate::lifecycle::api::{Effect, GivenJob, Moment, Queues, Timer, Wants};
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::worker::holder::Holder;
 use crate::lifecycle::worker::pulls::Pull;
@@ -15,6 +15,9 @@ const LONGEST_PULL: Duration = Duration::from_secs(30);
 
 /// Most pulls that wait at the same time; further ones are told at once that there are no jobs.
 const MOST_PULLS: usize = 10_000;
+
+/// Most queues that a pull, and so a FETCH for pulls, names.
+const MOST_QUEUES: usize = 64;
 
 impl Lifecycle {
     /// A holder asks for jobs. Outside running there are none, and nobody is asked.
@@ -36,8 +39,11 @@ impl Lifecycle {
             self.timers.cancel(Timer::Ready);
             self.worker.said_ready(now);
         }
+        let queues = self.queues_to_take(queues, now);
+        let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
         let left = usize::try_from(count).map_or(self.most_active(), |count| count.min(self.most_active()));
-        let is_in_vain = !is_there || !self.is_taking_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;
+        let is_in_vain =
+            !is_there || is_restricted || !self.is_taking_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;
         self.pulls.add(
             pull,
             Pull {
@@ -51,6 +57,28 @@ impl Lifecycle {
         } else {
             self.timers.arm(Timer::Pull(pull), now.after(within.min(LONGEST_PULL)));
             self.give_what_waits(pull, now);
+            if self.is_fetch_held_up() {
+                self.answer_pull(pull, Vec::new());
+            }
+        }
+    }
+
+    /// Of the queues that a pull names those that jobs are taken from; they are known from then on.
+    fn queues_to_take(&mut self, named: Option<Vec<Text>>, now: Moment) -> Option<Vec<Text>> {
+        let mut named = named?;
+        match &self.options.queues {
+            Queues::Configured => {}
+            Queues::Only(taken) => named.retain(|queue| taken.contains(queue)),
+            Queues::AsAsked => self.queues_are_asked_for(&named, now),
+        }
+        named.truncate(MOST_QUEUES);
+        Some(named)
+    }
+
+    /// What was given out of what a FETCH brought for them is all that they get.
+    pub(in crate::lifecycle) fn answer_asked_pulls(&mut self) {
+        while let Some(pull) = self.pulls.first_asked() {
+            self.answer_pull(pull, Vec::new());
         }
     }
 

@@ -43,6 +43,7 @@ impl Lifecycle {
     fn comes_to_nothing(&mut self, claim: Claim, why: &'static str) {
         if let Some(job) = self.finish(claim) {
             self.notify(Notice::Void(job.subject(), why));
+            self.tell_whoever_waits(&job);
         }
     }
 

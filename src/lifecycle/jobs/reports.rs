@@ -35,8 +35,7 @@ impl Lifecycle {
         let is_requeue = matches!(what, Outcome::Requeued { .. });
         let is_ack = what.is_ack();
         if is_requeue {
-            // What went back must not come straight back to us.
-            self.pause_fetch(self.options.poll_interval, now);
+            self.pause_fetch(now);
             self.streams.hold_until(now.after(self.options.poll_interval));
         }
         let Some(job) = self.jobs.get(claim) else { return };
@@ -46,6 +45,7 @@ impl Lifecycle {
             return self.confirm(listener, id, About::Release);
         }
         self.put_report(claim, what, listener, is_surplus, now);
+        self.limit_the_wait(claim, now);
         // A checkpoint that waits to be sent again is for the next attempt of the job: there is one after all but an ACK.
         self.timers.cancel(Timer::Checkpoint(claim));
         if !is_ack {
@@ -75,8 +75,10 @@ impl Lifecycle {
             Timer::JobTimeout(claim),
             Timer::JobGrace(claim),
             Timer::LostGrace(claim),
+            Timer::Silence(claim),
             Timer::NoHandler(claim),
             Timer::WithoutResult(claim),
+            Timer::AnswerBy(claim),
             Timer::Report(claim),
             Timer::Progress(claim),
         ];
@@ -90,7 +92,11 @@ impl Lifecycle {
         self.forget_timers(claim);
         self.timers.cancel(Timer::Checkpoint(claim));
         self.timers.cancel(Timer::LookAgain(claim));
-        self.strike_out(claim)
+        let job = self.strike_out(claim);
+        if let Some(job) = &job {
+            self.remember_end(job);
+        }
+        job
     }
 
     /// Sends what is due, as far as there is room.
@@ -239,6 +245,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn let_reservation_expire(&mut self, claim: Claim, why: &'static str) {
         if let Some(job) = self.finish(claim) {
             self.notify(Notice::Abandoned(job.subject(), why));
+            self.tell_whoever_waits(&job);
         }
     }
 

@@ -152,6 +152,14 @@ impl Lifecycle {
             .filter(|(_, job)| matches!(job.place, Place::Held(_)))
             .map(|(claim, _)| claim)
             .collect();
+        let hears_nothing = |claim: &Claim| {
+            let holder = self.jobs.get(*claim).and_then(|job| job.holder());
+            holder.is_some_and(|holder| !self.holders.hears(holder))
+        };
+        if held.iter().any(hears_nothing) {
+            // That is all that such a one can be told.
+            self.ask_worker_to_end();
+        }
         for claim in held {
             self.cancel(claim, CancelReason::Shutdown, grace, now);
         }

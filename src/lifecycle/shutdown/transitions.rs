@@ -52,6 +52,7 @@ impl Lifecycle {
         for timer in [
             Timer::PrestopLapse,
             Timer::Fetch,
+            Timer::FetchReturned,
             Timer::FetchAgain,
             Timer::Register,
             Timer::Start,
@@ -63,6 +64,7 @@ impl Lifecycle {
             self.timers.cancel(timer);
         }
         self.shutdown.begins(reason, now);
+        self.outcomes_are_ours();
         self.begin_account(now);
         self.set_deadline(self.latest_deadline(now));
         let state = self.state();

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::lifecycle::api::{CallId, CancelReason, Effect, Endpoint, JobEnd, Moment, Notice, Reply, Subject, Text};
+use crate::lifecycle::api::{
+    CallId, CancelReason, DropCause, Effect, Endpoint, JobEnd, Moment, Notice, Reply, Subject, Text,
+};
 
 /// Most pairs of queue and job type that are told apart; further ones count as [`OTHER`], both of them.
 pub const MOST_KINDS: usize = 64;
@@ -128,6 +130,8 @@ pub struct Metrics {
     pub results_dropped: u64,
     /// FETCHes that a stream of events brought forward.
     pub wakeups: u64,
+    /// Jobs that their holders had no more, for all that could be told.
+    pub jobs_dropped: u64,
     workers_started: u64,
     /// Processes that were reaped and are not the worker.
     pub orphans_reaped: u64,
@@ -147,6 +151,7 @@ impl Metrics {
             heartbeats_failed: 0,
             results_dropped: 0,
             wakeups: 0,
+            jobs_dropped: 0,
             workers_started: 0,
             orphans_reaped: 0,
             started_at: since_1970,
@@ -168,13 +173,14 @@ impl Metrics {
             self.of(job);
         } else if let Notice::OutcomeSent { job, end, took } = notice {
             self.of(job).durations.entry(*end).or_default().observe(*took);
-        } else if let Notice::TimedOut(job, _) = notice {
+        } else if let Notice::TimedOut(job, _) | Notice::TimeoutPassed(job, _) = notice {
             self.of(job).timed_out += 1;
         } else if let Notice::WokenUp = notice {
             self.wakeups += 1;
         } else if let Notice::ResultDropped(_) = notice {
             self.results_dropped += 1;
         } else if let Some((job, end)) = end(notice) {
+            self.jobs_dropped += u64::from(matches!(notice, Notice::Dropped(..)));
             *self.of(job).ends.entry(end).or_default() += 1;
         }
     }
@@ -259,7 +265,7 @@ impl Metrics {
 fn end(notice: &Notice) -> Option<(&Subject, JobEnd)> {
     if let Notice::Settled { job, outcome, .. } = notice {
         Some((job, outcome.end()))
-    } else if let Notice::Abandoned(job, _) = notice {
+    } else if let Notice::Abandoned(job, _) | Notice::Dropped(job, DropCause::NotNamed | DropCause::Silent) = notice {
         Some((job, JobEnd::Left))
     } else if let Notice::DoneTwice(job) = notice {
         Some((job, JobEnd::Lost))

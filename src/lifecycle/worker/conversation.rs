@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
 use crate::lifecycle::api::{
-    Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
+    Effect, EndCause, ErrorCode, FromWorker, JobEnd, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
@@ -37,11 +37,14 @@ impl Lifecycle {
         manners: Manners,
         now: Moment,
     ) {
+        let is_of_unknown_process = process.is_none();
         let of_the_worker = self.worker.process().filter(|_| self.worker.is_alive());
         let Some(process) = process.or(of_the_worker) else {
             return self.order(Effect::Close(holder, NO_WORKER));
         };
         self.holders.add(holder, process, manners);
+        self.holders
+            .change(holder, |holder| holder.is_of_unknown_process = is_of_unknown_process);
         match self.agent.worker().cloned() {
             Some(worker) => {
                 let state = self.state();
@@ -56,6 +59,7 @@ impl Lifecycle {
         let is_garbage = matches!(said, FromWorker::Garbage { .. });
         let is_there = self.holders.change(id, |holder| {
             holder.pings = 0;
+            holder.last_said = holder.is_known_by_words_alone().then_some(now);
             holder.malformed = if is_garbage { holder.malformed } else { 0 };
         });
         if is_there.is_none() {
@@ -126,6 +130,10 @@ impl Lifecycle {
 
     /// The one answer to a job.
     fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
+        if self.answer_limit(id).is_some() && what.end() != JobEnd::Requeued {
+            self.outcome_is_told(id, job, what, now);
+            return self.end_if_a_handler_is_stuck(id, now);
+        }
         if self.answered_differently(id, job, &what, now) {
             return;
         }
@@ -264,6 +272,8 @@ impl Lifecycle {
         self.timers.cancel(Timer::Stalled(id));
         let Some(holder) = self.holders.get(id) else { return };
         let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
+        // What such a one closes says nothing about its process.
+        let waits_for_answers = holder.manners.answer_within;
         self.holders.change(id, |holder| holder.is_closed = true);
         self.forget_pulls(id);
         if was_ready {
@@ -271,7 +281,7 @@ impl Lifecycle {
         }
         if holds_none {
             self.holders.forget(id);
-        } else if !self.holders.is_gone(process) {
+        } else if !self.holders.is_gone(process) && waits_for_answers.is_none() {
             // Most often it is on its way out: then its own status counts, not that of our SIGTERM.
             self.timers
                 .arm_at_latest(Timer::HungUp(process), now.after(HANG_UP_LEEWAY));

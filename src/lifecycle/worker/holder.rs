@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
-use crate::lifecycle::api::{EndCause, Manners, Ready};
+use crate::lifecycle::api::{EndCause, Manners, Moment, Ready};
 use crate::lifecycle::worker::offers::{OfferNumber, Turn};
 
 /// One holder.
@@ -12,6 +12,10 @@ use crate::lifecycle::worker::offers::{OfferNumber, Turn};
 pub struct Holder {
     /// The process behind it.
     pub process: ProcessId,
+    /// That process is not its own: it stands for whichever of the worker's it is.
+    pub is_of_unknown_process: bool,
+    /// When it last said something, where that is all that tells that it is there.
+    pub last_said: Option<Moment>,
     /// What can be expected of it.
     pub manners: Manners,
     /// Its conditions; none before it has said ready.
@@ -48,6 +52,8 @@ impl Holder {
     pub fn new(process: ProcessId, manners: Manners) -> Self {
         Self {
             process,
+            is_of_unknown_process: false,
+            last_said: None,
             manners,
             ready: None,
             has_pulled: false,
@@ -80,6 +86,13 @@ impl Holder {
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
+    }
+
+    /// Whether nothing but what it says tells that it still has its jobs: no process of its own is known, and it waits for answers as
+    /// those do that come without a connection of their own.
+    #[must_use]
+    pub fn is_known_by_words_alone(&self) -> bool {
+        self.is_of_unknown_process && self.manners.answer_within.is_some()
     }
 
     /// Whether it can be talked to.

@@ -178,6 +178,7 @@ impl Holders {
     /// This process does the work of a holder from here on, in place of the one before.
     pub fn runs(&mut self, id: HolderId, process: ProcessId) {
         let Some(holder) = self.all.get_mut(&id) else { return };
+        holder.is_of_unknown_process = false;
         let before = std::mem::replace(&mut holder.process, process);
         let share = holder.share();
         self.counts_no_more(id, before, share);

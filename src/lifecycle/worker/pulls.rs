@@ -26,6 +26,12 @@ pub struct Pulls {
     /// Those that name none.
     of_any_queue: BTreeSet<PullId>,
     by_holder: Groups<HolderId, PullId>,
+    /// Those that name the very same queues, in the same order.
+    by_list: Groups<Vec<Text>, PullId>,
+    /// How many jobs those can be given, together.
+    wanted_of_list: BTreeMap<Vec<Text>, usize>,
+    /// Those that a FETCH asked for which has brought what it brings: they are answered now, with whatever there is.
+    asked: BTreeSet<PullId>,
     /// How many jobs all of them can be given.
     wanted: usize,
 }
@@ -44,6 +50,8 @@ impl Pulls {
                 for queue in queues {
                     self.by_queue.insert(queue.clone(), id);
                 }
+                self.by_list.insert(queues.clone(), id);
+                *self.wanted_of_list.entry(queues.clone()).or_default() += pull.left;
             }
         }
         self.all.insert(id, pull);
@@ -56,9 +64,20 @@ impl Pulls {
         };
         pull.left -= 1;
         self.wanted -= 1;
-        if pull.left == 0 {
-            let queues = pull.queues.clone();
+        let (is_served, queues) = (pull.left == 0, pull.queues.clone());
+        self.list_wants_less(queues.as_ref(), 1);
+        if is_served {
             self.takes_no_more(id, queues.as_deref());
+        }
+    }
+
+    fn list_wants_less(&mut self, queues: Option<&Vec<Text>>, less: usize) {
+        let Some(queues) = queues else { return };
+        if let Some(wanted) = self.wanted_of_list.get_mut(queues) {
+            *wanted = wanted.saturating_sub(less);
+        }
+        if self.by_list.of(queues).is_empty() {
+            self.wanted_of_list.remove(queues);
         }
     }
 
@@ -75,6 +94,11 @@ impl Pulls {
         self.wanted -= pull.left;
         self.takes_no_more(id, pull.queues.as_deref());
         self.by_holder.remove(&pull.holder, &id);
+        self.asked.remove(&id);
+        if let Some(queues) = &pull.queues {
+            self.by_list.remove(queues, &id);
+        }
+        self.list_wants_less(pull.queues.as_ref(), pull.left);
         Some(pull)
     }
 
@@ -85,16 +109,40 @@ impl Pulls {
         named.into_iter().chain(self.of_any_queue.first()).min().copied()
     }
 
-    /// The queues that they name, no more than so many, those of the oldest among them in any case; none where one of them names none.
+    /// What the next FETCH asks for: from which queues, and how many jobs. Where one takes whatever comes, that is for all of them, from
+    /// the configured queues; else it is for the oldest and for those that name the same queues, in the order that they name them.
     #[must_use]
-    pub fn queues(&self, most: usize) -> Option<Vec<Text>> {
-        if !self.of_any_queue.is_empty() {
-            return None;
+    pub fn next(&self) -> (Option<&[Text]>, usize) {
+        let oldest = self.all.values().next().and_then(|pull| pull.queues.as_ref());
+        match oldest.filter(|_| self.of_any_queue.is_empty()) {
+            Some(queues) => (
+                Some(queues),
+                self.wanted_of_list.get(queues).copied().unwrap_or_default(),
+            ),
+            None => (None, self.wanted),
         }
-        let (_, oldest) = self.all.first_key_value()?;
-        let first: BTreeSet<&Text> = oldest.queues.iter().flatten().take(most).collect();
-        let others = self.by_queue.names().filter(|queue| !first.contains(queue));
-        Some(first.iter().copied().chain(others).take(most).cloned().collect())
+    }
+
+    /// The newest of them.
+    #[must_use]
+    pub fn newest(&self) -> Option<PullId> {
+        self.all.last_key_value().map(|(id, _)| *id)
+    }
+
+    /// A FETCH from these queues, None: from those that are configured, has brought what it brings: those up to this one had asked
+    /// for that, and get their answer now.
+    pub fn were_asked_for(&mut self, queues: Option<&Vec<Text>>, until: PullId) {
+        let asked: Vec<PullId> = match queues {
+            Some(queues) => self.by_list.of(queues).range(..=until).copied().collect(),
+            None => self.all.range(..=until).map(|(id, _)| *id).collect(),
+        };
+        self.asked.extend(asked);
+    }
+
+    /// One of those that get their answer now.
+    #[must_use]
+    pub fn first_asked(&self) -> Option<PullId> {
+        self.asked.first().copied()
     }
 
     /// Those of one holder.
@@ -145,6 +193,7 @@ impl Pulls {
                 right.takes_no_more(id, pull.queues.as_deref());
             }
         }
+        right.asked.clone_from(&self.asked);
         if *self == right {
             Ok(())
         } else {
@@ -183,15 +232,29 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_of_the_oldest_are_asked_for_in_any_case_and_none_where_one_names_none() {
+    fn a_fetch_is_for_the_oldest_and_for_those_that_name_the_same_queues_in_the_same_order() {
         let mut pulls = Pulls::default();
-        assert_eq!(pulls.queues(2), None);
+        assert_eq!(pulls.next(), (None, 0));
+        pulls.add(PullId(1), pull(1, 1, &["z", "a"]));
+        pulls.add(PullId(2), pull(2, 5, &["a", "z"]));
+        pulls.add(PullId(3), pull(2, 2, &["z", "a"]));
+        assert_eq!(pulls.next(), (Some(&[text("z"), text("a")][..]), 3));
+        pulls.were_asked_for(Some(&vec![text("z"), text("a")]), PullId(2));
+        assert_eq!(pulls.first_asked(), Some(PullId(1)));
+        pulls.take(PullId(1));
+        assert_eq!(pulls.first_asked(), None);
+        assert_eq!(pulls.check(), Ok(()));
+    }
+
+    #[test]
+    fn where_one_takes_whatever_comes_a_fetch_is_for_all_from_the_configured_queues() {
+        let mut pulls = Pulls::default();
         pulls.add(PullId(1), pull(1, 1, &["z"]));
-        pulls.add(PullId(2), pull(2, 1, &["a", "b"]));
-        assert_eq!(pulls.queues(2), Some(vec![text("z"), text("a")]));
         pulls.add(PullId(3), pull(2, 1, &[]));
-        assert_eq!(pulls.queues(2), None);
+        assert_eq!(pulls.next(), (None, 2));
         assert_eq!(pulls.oldest_for(&text("c")), Some(PullId(3)));
+        pulls.were_asked_for(None, PullId(1));
+        assert_eq!(pulls.first_asked(), Some(PullId(1)));
     }
 
     #[test]

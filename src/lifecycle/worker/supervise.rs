@@ -34,6 +34,7 @@ impl Lifecycle {
         self.worker.started_at = now;
         self.worker.ready_since = None;
         self.worker.shortages = 0;
+        self.worker.is_asked_to_end = false;
         self.worker.blame = None;
         self.worker.ended_for = None;
         self.capacity_begins_anew();
@@ -48,7 +49,11 @@ impl Lifecycle {
         }
     }
 
+    /// Once: a second SIGTERM ends some programs on the spot.
     pub(in crate::lifecycle) fn ask_worker_to_end(&mut self) {
+        if std::mem::replace(&mut self.worker.is_asked_to_end, true) {
+            return;
+        }
         // A stopped one would not see it.
         self.signal_worker(Signal::TERM);
         self.signal_worker(Signal::CONT);

@@ -40,6 +40,8 @@ pub(in crate::lifecycle) struct Supervision {
     pub(super) blame: Option<Blame>,
     /// Why we ended the last one, until the next one runs.
     pub(super) ended_for: Option<EndCause>,
+    /// The present one was asked to end since nothing is left to do, or all that is left is cut off.
+    pub(super) is_asked_to_end: bool,
     /// Why the last one could not be started.
     pub(super) refused_with: Option<u8>,
 }
@@ -77,6 +79,7 @@ impl Supervision {
             oom_kills: 0,
             blame: None,
             ended_for: None,
+            is_asked_to_end: false,
             refused_with: None,
         }
     }

@@ -176,7 +176,7 @@ fn a_worker_that_never_says_ready_is_warned_about_and_nothing_is_fetched() {
         .with("OJS_READY_TIMEOUT", "200ms")
         .start();
     init.logs("has not said ready");
-    init.logs("one that talks to the backend by itself needs --no-agent");
+    init.logs("one that talks to the backend by itself needs OJS_MODE=gateway");
     never("a FETCH", || !stage.backend.records_of(Endpoint::Fetch).is_empty());
     assert!(init.is_running());
     init.stops();

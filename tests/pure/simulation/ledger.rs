@@ -372,16 +372,11 @@ impl Ledger {
             Notice::Void(job, _) => self.void(&job.id)?,
             Notice::Adopted(job) | Notice::Replaced(job) => self.adopted(&job.id)?,
             Notice::ReservationLost(job, _) | Notice::DoneTwice(job) => self.lost(&job.id)?,
-            Notice::TimedOut(job, _) => {
-                if let Some(claim) = self.find(&job.id) {
-                    claim.may_be_decided = true;
-                }
-            }
-            Notice::ResultDropped(job) => {
-                if let Some(claim) = self.find(&job.id) {
-                    claim.may_answer_again = false;
-                }
-            }
+            Notice::TimedOut(job, _) => self.find(&job.id).into_iter().for_each(|it| it.may_be_decided = true),
+            Notice::ResultDropped(job) => self
+                .find(&job.id)
+                .into_iter()
+                .for_each(|it| it.may_answer_again = false),
             Notice::Unanswered(job, _) => self.unanswered(&job.id)?,
             Notice::StopBegan { .. } => self.stop_began(),
             Notice::StateChanged { state, .. } => {
@@ -406,6 +401,9 @@ impl Ledger {
             | Notice::TooManyRestarts
             | Notice::StartPostponed
             | Notice::NotReady
+            | Notice::NothingAskedFor
+            | Notice::TimeoutPassed(..)
+            | Notice::Dropped(..)
             | Notice::HolderReady { .. }
             | Notice::Capacity(_)
             | Notice::EndingProcess { .. }

@@ -9,7 +9,7 @@ mod allowances;
 mod asks;
 mod backend;
 mod blame;
-mod chance;
+pub mod chance;
 mod course;
 mod departures;
 mod farewells;

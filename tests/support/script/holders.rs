@@ -1,5 +1,7 @@
 //! Holders in a person's words: those of the socket are `connection 1`, all others say what they are like.
 
+use std::time::Duration;
+
 use ojs_init::lifecycle::api::{Event, HolderId, Manners, ProcessId};
 
 use super::words::{Wrong, number};
@@ -23,8 +25,14 @@ const HEARS_NOTHING: Manners = Manners {
     answer_within: None,
 };
 
+/// One that gets what it asks for in answers, and waits for the answer to each outcome.
+pub const WAITS_FOR_ANSWERS: Manners = Manners {
+    answer_within: Some(Duration::from_secs(25)),
+    ..HEARS_NOTHING
+};
+
 /// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes with 102, hears nothing`,
-/// `comes, hears nothing`, `runs as 103`.
+/// `comes, hears nothing`, `comes with 102, waits for answers`, `runs as 103`.
 pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     let came = |process: Option<&str>, manners| {
         let process = process.map(number).transpose()?.map(ProcessId);
@@ -41,8 +49,11 @@ pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
         let process = ProcessId(number(process)?);
         return Ok(Some(Event::HolderRuns { holder, process }));
     }
-    let Some(who) = text.strip_suffix(", hears nothing") else {
-        return Ok(None);
-    };
-    came(who.strip_prefix("comes with "), HEARS_NOTHING)
+    if let Some(who) = text.strip_suffix(", hears nothing") {
+        came(who.strip_prefix("comes with "), HEARS_NOTHING)
+    } else if let Some(who) = text.strip_suffix(", waits for answers") {
+        came(who.strip_prefix("comes with "), WAITS_FOR_ANSWERS)
+    } else {
+        Ok(None)
+    }
 }

@@ -396,6 +396,7 @@ fn said(remark: &Notice) -> String {
         Notice::RestartIn(pause) => format!("restart in {}", seconds(*pause)),
         Notice::TooManyRestarts => "too many restarts".to_owned(),
         Notice::StartPostponed => "start postponed: no process to be had".to_owned(),
+        Notice::NothingAskedFor => "nobody has asked for jobs in time".to_owned(),
         Notice::NotReady => "the worker has not said ready in time".to_owned(),
         Notice::HolderReady {
             holder: connection,
@@ -430,6 +431,8 @@ fn said(remark: &Notice) -> String {
         Notice::WokenUp => "woken up".to_owned(),
         Notice::NotRegistered => "there is no registration".to_owned(),
         Notice::TimedOut(job, _) => format!("{job} timed out"),
+        Notice::TimeoutPassed(job, _) => format!("the timeout of {job} is over, and it goes on"),
+        Notice::Dropped(job, why) => format!("{job} is dropped: {why:?}"),
         Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
         Notice::NoHandler { job, waits: Some(time) } => {
             format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))

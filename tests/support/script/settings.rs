@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ojs_init::exit::RemapExit;
 use ojs_init::lifecycle::api::{
-    FinalState, Leftovers, LimitSource, Options, Queues, Restart, ShutdownTimes, StopSignal, TransitionSignals,
+    FinalState, Leftovers, LimitSource, Options, Queues, Restart, ShutdownTimes, StopSignal, Text, TransitionSignals,
 };
 
 use super::words::{Wrong, number, period, signal};
@@ -84,6 +84,10 @@ pub fn apply(options: &mut Options, max_frame: &mut usize, text: &str) -> Result
             "rewrite" => rewrite(options, value)?,
             "remap_exit" => options.remap_exit.insert(number(value)?),
             "interrupted_exit" => options.interrupted_exit = number(value)?,
+            "queues" if value == "as asked" => options.queues = Queues::AsAsked,
+            "queues" => options.queues = Queues::Only(value.split(' ').map(Text::from).collect()),
+            "tell_worker" => options.tell_worker = true,
+            "ends_nobody" => options.enforce_timeouts = false,
             "leftovers" if value == "requeue" => options.leftovers = Leftovers::Requeue,
             other => return Err(format!("not a setting: `{other} {value}`")),
         }
