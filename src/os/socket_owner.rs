@@ -8,6 +8,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Most bytes read of a table in `/proc/net`: some 25,000 connections.
 const MOST_TABLE_BYTES: u64 = 4 << 20;
 
+/// How often the tables are looked at for a socket that is in none.
+const LOOKS_AT_TABLES: usize = 2;
+
 /// Most messages taken for one question. The kernel answers one with one; what else is there is of a question before.
 const MOST_MESSAGES: usize = 8;
 
@@ -63,7 +66,8 @@ impl SocketQuestions {
             SocketAddr::V4(_) => &["/proc/net/tcp", "/proc/net/tcp6"][..],
             SocketAddr::V6(_) => &["/proc/net/tcp6"],
         };
-        for table in tables {
+        // A table that changes while it is read may leave out a line.
+        for table in tables.repeat(LOOKS_AT_TABLES) {
             if let Some(owner) = look_up(table, local, remote)? {
                 return Ok(Some(owner).filter(|owner| owner.inode != 0));
             }
