@@ -227,13 +227,14 @@ impl Tunnels {
         for slot in self.kept.outdated(turn.now) {
             self.slots.close(slot);
         }
-        while let Some(due) = self.deadlines.take_due(turn.now) {
-            self.due(due, turn);
-        }
         // Those that come again have more to do than fits into a turn.
         for _ in 0..STEPS_PER_TURN.min(self.ready.len()) {
-            let Some(id) = self.ready.pop_front() else { return };
+            let Some(id) = self.ready.pop_front() else { break };
             self.guarded(id, |tunnels| tunnels.advance(id, turn));
+        }
+        // After what has come: who was held up for longer than anybody may be silent finds it all the same.
+        while let Some(due) = self.deadlines.take_due(turn.now) {
+            self.due(due, turn);
         }
     }
 
