@@ -1,7 +1,7 @@
 //! What each SDK does without ojs-init, check by check: `+` holds, `-` does not.
 
-use crate::kinds::Kind;
 use crate::requirements;
+use crate::sdk::Kind;
 
 /// In the order of the requirements.
 fn row(kind: Kind) -> [&'static str; 9] {

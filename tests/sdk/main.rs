@@ -12,12 +12,14 @@
     reason = "a test whose processes do not do as they are told has failed"
 )]
 
+mod directives;
 mod faults;
-mod kinds;
 mod requirements;
 mod run;
 mod rust_client;
 mod rust_worker;
+#[path = "../support/sdk.rs"]
+mod sdk;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
@@ -29,9 +31,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use kinds::Kind;
 use requirements::Requirement;
 use run::{Front, Plan, Story};
+use sdk::Kind;
 use table::Found;
 
 /// Stories that are played at the same time: most of the time they wait.
@@ -47,7 +49,7 @@ struct Shared {
 }
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).is_some_and(|word| word == kinds::WORKER) {
+    if std::env::args().nth(1).is_some_and(|word| word == sdk::WORKER) {
         return rust_worker::main();
     }
     let shared = Arc::new(Shared::default());
@@ -65,6 +67,9 @@ fn main() -> ExitCode {
     }
     for kind in Kind::ALL {
         trials.push(answers_of_the_specification(kind));
+        trials.push(obeys_the_server(kind));
+        // It comes with the mode.
+        trials.push(enqueues_in_the_drain(&shared, kind).with_ignored_flag(true));
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     let found = shared.found.lock().unwrap();
@@ -121,6 +126,35 @@ fn answers_of_the_specification(kind: Kind) -> Trial {
             Ok(())
         } else {
             Err(Failed::from("it is the other way round"))
+        }
+    })
+}
+
+/// What the server says the SDKs understand each in its own way.
+fn obeys_the_server(kind: Kind) -> Trial {
+    let name = format!("{}::obeys_the_server_as_its_sdk_does", kind.name());
+    Trial::test(name, move || {
+        let name = format!("ojs-sdk-{}-directives-{}", kind.name(), std::process::id());
+        let obeys = directives::play(kind, &std::env::temp_dir().join(name));
+        if obeys == directives::expected(kind) {
+            Ok(())
+        } else {
+            Err(Failed::from(format!("{obeys:?}")))
+        }
+    })
+}
+
+/// Handlers need the backend, through us, until the last of them is done.
+fn enqueues_in_the_drain(shared: &Arc<Shared>, kind: Kind) -> Trial {
+    let name = format!("{}::behind_ojs_init_a_handler_enqueues_in_the_drain", kind.name());
+    let shared = Arc::clone(shared);
+    Trial::test(name, move || {
+        let story = shared.story(kind, Front::Gateway, Plan::Enqueues);
+        let story = story.get().unwrap();
+        if requirements::gets_done(story) && story.enqueued() == 1 {
+            Ok(())
+        } else {
+            Err(Failed::from(story.tell()))
         }
     })
 }

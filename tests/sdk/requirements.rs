@@ -166,7 +166,8 @@ fn is_done_once(job: &JobSnapshot) -> bool {
     job.state == JobState::Completed && job.times_acked == 1 && job.times_delivered == 1
 }
 
-fn gets_done(story: &Story) -> bool {
+/// Each job has been run once and acknowledged once.
+pub fn gets_done(story: &Story) -> bool {
     story.jobs.iter().all(is_done_once)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ojs_devserver::{Dialect, Event, JobSnapshot, JobState, Options, Server};
 
-use crate::kinds::Kind;
+use crate::sdk::Kind;
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::sys::{self, Ended};
 use crate::support::temp::TempDir;
@@ -33,6 +33,12 @@ pub const SHORT_GRACE: Duration = Duration::from_millis(1500);
 
 /// The orchestrator's time from the signal to the end, where the grace period is the short one.
 pub const SHORT_LIMIT: Duration = Duration::from_secs(8);
+
+/// No worker is there longer, in seconds, whatever becomes of who started it: it would ask whoever gets the port next.
+const LIFE_S: u32 = 90;
+
+/// What the backend wants to see of whoever comes through ojs-init.
+const TOKEN: &str = "the-token-of-the-backend";
 
 /// A job that is there until it is cut off.
 const LONG: u64 = 60_000;
@@ -61,6 +67,8 @@ pub enum Plan {
     Quieted,
     /// SIGTERM twice, with a job that does not end.
     Twice,
+    /// SIGTERM, with a job whose last act is to enqueue another one.
+    Enqueues,
 }
 
 impl Plan {
@@ -70,14 +78,26 @@ impl Plan {
             Self::Terminated | Self::Interrupted => &[1200, 2600],
             Self::CutOff | Self::Twice => &[LONG],
             Self::Usual => &[27_000],
-            Self::Quieted => &[1500],
+            Self::Quieted | Self::Enqueues => &[1500],
+        }
+    }
+
+    /// A job as the body of an enqueue.
+    fn body(self, ms: u64) -> String {
+        match self {
+            Self::Enqueues => format!(r#"{{"type":"enqueue","args":[{ms},"sleep",10]}}"#),
+            Self::Terminated | Self::Interrupted | Self::CutOff | Self::Usual | Self::Quieted | Self::Twice => {
+                sleep(ms)
+            }
         }
     }
 
     /// The grace period that is set.
     fn grace(self) -> Option<Duration> {
         match self {
-            Self::Terminated | Self::Interrupted | Self::Quieted | Self::Twice => Some(Duration::from_secs(12)),
+            Self::Terminated | Self::Interrupted | Self::Quieted | Self::Twice | Self::Enqueues => {
+                Some(Duration::from_secs(12))
+            }
             Self::CutOff => Some(SHORT_GRACE),
             Self::Usual => None,
         }
@@ -86,7 +106,9 @@ impl Plan {
     /// What the orchestrator allows from the first signal to its SIGKILL.
     fn limit(self) -> Duration {
         match self {
-            Self::Terminated | Self::Interrupted | Self::Quieted | Self::Twice => Duration::from_secs(20),
+            Self::Terminated | Self::Interrupted | Self::Quieted | Self::Twice | Self::Enqueues => {
+                Duration::from_secs(20)
+            }
             Self::CutOff => SHORT_LIMIT,
             Self::Usual => Duration::from_secs(40),
         }
@@ -119,11 +141,13 @@ pub fn play(kind: Kind, front: Front, plan: Plan, dir: &Path) -> Story {
     let server = Server::start(Options {
         dialect: Dialect::Go,
         heartbeat_timeout: Duration::from_secs(600),
+        // Alone half of them would get nothing: their SDKs have no option for it.
+        token: (front == Front::Gateway).then(|| TOKEN.to_owned()),
         ..Options::default()
     })
     .unwrap();
     let dir = TempDir::new(dir.to_owned()).unwrap();
-    let jobs: Vec<String> = plan.jobs().iter().map(|ms| sleep(*ms)).collect();
+    let jobs: Vec<String> = plan.jobs().iter().map(|ms| plan.body(*ms)).collect();
     server.enqueue_all(jobs.iter().map(String::as_str)).unwrap();
     let command = command(kind, front, plan, &server, dir.path());
     let pid = match front {
@@ -146,6 +170,12 @@ pub fn play(kind: Kind, front: Front, plan: Plan, dir: &Path) -> Story {
 }
 
 impl Story {
+    /// How many jobs came over HTTP.
+    pub fn enqueued(&self) -> usize {
+        let is_taken = |event: &&Event| event.operation == "enqueue" && event.status.is_some_and(|status| status < 300);
+        self.events.iter().filter(is_taken).count()
+    }
+
     /// All of it, for who has to find out what went wrong.
     pub fn tell(&self) -> String {
         let event = |event: &Event| {
@@ -201,11 +231,12 @@ pub fn reads_the_type_of_the_specification(kind: Kind, dir: &Path) -> bool {
 }
 
 /// The body of an enqueue.
-fn sleep(ms: u64) -> String {
+pub fn sleep(ms: u64) -> String {
     format!(r#"{{"type":"sleep","args":[{ms}]}}"#)
 }
 
-fn command(kind: Kind, front: Front, plan: Plan, server: &Server, dir: &Path) -> Command {
+/// The command of the worker, as it is started for this plan.
+pub fn command(kind: Kind, front: Front, plan: Plan, server: &Server, dir: &Path) -> Command {
     let mut words = kind.command();
     if front == Front::Gateway {
         words.splice(0..0, [under_test::init(), "--".to_owned()]);
@@ -218,6 +249,7 @@ fn command(kind: Kind, front: Front, plan: Plan, server: &Server, dir: &Path) ->
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("OJS_URL", server.url())
         .env("SDK_DIRECTORY", dir)
+        .env("SDK_LIFE_S", LIFE_S.to_string())
         .env("SDK_POLL_MS", millis(POLL))
         .env("SDK_HEARTBEAT_MS", millis(HEARTBEAT))
         .stdin(Stdio::null())
@@ -235,6 +267,7 @@ fn command(kind: Kind, front: Front, plan: Plan, server: &Server, dir: &Path) ->
             let ms = |duration| format!("{}ms", millis(duration));
             command
                 .env("OJS_MODE", "gateway")
+                .env("OJS_AUTH_TOKEN", TOKEN)
                 .env("OJS_RUNTIME_DIR", dir.join("run"))
                 .env("OJS_HEALTH_LISTEN", "127.0.0.1:0")
                 .env("OJS_HEARTBEAT_INTERVAL", ms(HEARTBEAT))
@@ -270,7 +303,7 @@ impl Run {
             match self.plan {
                 Plan::Terminated => self.end_with(libc::SIGTERM),
                 Plan::Interrupted => self.end_with(libc::SIGINT),
-                Plan::CutOff | Plan::Usual => self.signal(libc::SIGTERM),
+                Plan::CutOff | Plan::Usual | Plan::Enqueues => self.signal(libc::SIGTERM),
                 Plan::Quieted => self.quiet(),
                 Plan::Twice => {
                     self.signal(libc::SIGTERM);
@@ -344,7 +377,7 @@ impl Run {
 
     fn wait_for_the_end(&mut self) {
         let patience = match self.plan {
-            Plan::Terminated | Plan::Interrupted => Duration::from_secs(10),
+            Plan::Terminated | Plan::Interrupted | Plan::Enqueues => Duration::from_secs(10),
             Plan::CutOff => SHORT_LIMIT,
             Plan::Usual => Duration::from_secs(34),
             Plan::Quieted | Plan::Twice => Duration::from_secs(5),

@@ -57,6 +57,9 @@ fn millis(name: &str, usual: u64) -> Duration {
 /// Runs the worker.
 pub fn main() -> ExitCode {
     let action = SigAction::new(SigHandler::Handler(on_interrupt), SaFlags::SA_RESTART, SigSet::empty());
+    if let Some(seconds) = variable("SDK_LIFE_S") {
+        nix::unistd::alarm::set(seconds.parse().unwrap());
+    }
     // SAFETY: the handler stores one flag.
     unsafe { sigaction(Signal::SIGINT, &action) }.unwrap();
     let worker = Arc::new(Worker {
@@ -171,14 +174,14 @@ impl Worker {
         if kind == "ok" {
             return Ok(args[0].clone());
         }
+        pause(Duration::from_millis(args[0].as_u64().unwrap_or_default()));
         if kind == "enqueue" {
             let more: Vec<&Value> = args.as_array().into_iter().flatten().skip(2).collect();
             let body = json!({"type": args[1], "args": more, "queue": job["queue"]});
             self.client.post("/jobs", &body)?;
         }
-        pause(Duration::from_millis(args[0].as_u64().unwrap_or_default()));
         match kind {
-            "fail" => Err(io::Error::other("told to fail")),
+            "fail" => Err(io::Error::other("failed as told")),
             "large" => {
                 let length = args[1].as_u64().unwrap_or_default();
                 Ok("x".repeat(usize::try_from(length).unwrap_or_default()).into())

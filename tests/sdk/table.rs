@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::kinds::Kind;
 use crate::requirements::{self, Requirement};
 use crate::run::Front;
+use crate::sdk::Kind;
 
 /// Which checks of a requirement hold.
 pub type Found = BTreeMap<(Kind, Front, &'static str), Vec<bool>>;

@@ -13,8 +13,8 @@ use super::ends::{is_stop, is_whole};
 use super::journal::{Journal, Note, Word};
 use super::kinds::{Behaviour, Occasion, Weather};
 use super::operator::{self, Came};
-use super::plan::{Ask, HEARTBEAT, Onset, Plan};
-use super::{launch, weather};
+use super::plan::{Ask, HEARTBEAT, JobPlan, Onset, Plan};
+use super::{gateway, launch, weather};
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::proc;
 use crate::support::sys::{self, Ended};
@@ -228,13 +228,18 @@ impl Course<'_> {
         let timeout = timeout.map_or_else(String::new, |timeout| {
             format!(r#","timeout_ms":{}"#, timeout.as_millis())
         });
-        let job = |job: &super::plan::JobPlan| {
+        let told = |job: &JobPlan| {
+            if self.plan.behaviour.is_sdk() {
+                return gateway::told(self.plan, job);
+            }
+            let (ms, at, end, large) = (job.ms, job.at_deadline, job.ending.name(), job.is_large);
+            let args = format!(r#"[{{"ms":{ms},"at_deadline":{at},"end":"{end}","large":{large}}}]"#);
+            ("t", args)
+        };
+        let job = |job: &JobPlan| {
+            let (kind, args) = told(job);
             format!(
-                r#"{{"type":"t","args":[{{"ms":{},"at_deadline":{},"end":"{}","large":{}}}]{timeout},"retry":{{"max_attempts":{},"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
-                job.ms,
-                job.at_deadline,
-                job.ending.name(),
-                job.is_large,
+                r#"{{"type":"{kind}","args":{args}{timeout},"retry":{{"max_attempts":{},"initial_interval":"PT0.01S","backoff_strategy":"constant"}}}}"#,
                 if self.plan.is_last_attempt { 1 } else { 50 }
             )
         };
@@ -425,6 +430,7 @@ impl Course<'_> {
         };
         match self.plan.occasion {
             Occasion::Start => {}
+            Occasion::Ack if self.plan.behaviour.is_sdk() => noted(Word::Ended),
             Occasion::Ack if self.plan.behaviour != Behaviour::Python => noted(Word::Acked),
             Occasion::Idle => {
                 let count = self.plan.jobs.len();

@@ -20,9 +20,11 @@ pub enum Word {
     Took,
     /// The worker could not: somebody else runs it.
     Overlap,
-    /// Its ACK is in the socket, whole.
+    /// The handler of an SDK is done with it; its ACK or FAIL goes out.
+    Ended,
+    /// Its ACK is in the socket, whole; of an SDK's worker: it is answered, and was taken.
     Acked,
-    /// Its FAIL is.
+    /// The same of its FAIL.
     Failed,
     /// It is given back now; whoever reads this cannot know whether that got through.
     Releasing,
@@ -37,9 +39,10 @@ pub enum Word {
 }
 
 impl Word {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Took,
         Self::Overlap,
+        Self::Ended,
         Self::Acked,
         Self::Failed,
         Self::Releasing,
@@ -53,6 +56,7 @@ impl Word {
         match self {
             Self::Took => "took",
             Self::Overlap => "overlap",
+            Self::Ended => "ended",
             Self::Acked => "acked",
             Self::Failed => "failed",
             Self::Releasing => "releasing",

@@ -1,5 +1,7 @@
 //! What can be put together: workers, backends, moments, and how a job ends.
 
+use crate::sdk::Kind;
+
 /// What the worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behaviour {
@@ -27,6 +29,8 @@ pub enum Behaviour {
     Prefork,
     /// One handler in three never ends, whatever its job's timeout is; the others are good.
     Hangs,
+    /// Made with an SDK; it speaks HTTP to the init, as its gateway. Not in the draw of the others.
+    Sdk(Kind),
 }
 
 impl Behaviour {
@@ -59,11 +63,23 @@ impl Behaviour {
             Self::LastWords => "last-words",
             Self::Prefork => "prefork",
             Self::Hangs => "hung",
+            Self::Sdk(Kind::Go) => "sdk-go",
+            Self::Sdk(Kind::JavaScript) => "sdk-js",
+            Self::Sdk(Kind::Python) => "sdk-python",
+            Self::Sdk(Kind::Ruby) => "sdk-ruby",
+            Self::Sdk(Kind::Rust) => "sdk-rust",
+            Self::Sdk(Kind::Java) => "sdk-java",
+            Self::Sdk(Kind::Php) => "sdk-php",
         }
     }
 
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|behaviour| behaviour.name() == name)
+    }
+
+    /// Whether it is made with an SDK.
+    pub fn is_sdk(self) -> bool {
+        matches!(self, Self::Sdk(_))
     }
 
     /// SIGTERM ends it at once, with all that belongs to it.

@@ -9,7 +9,7 @@ use ojs_devserver::Server;
 
 use super::kinds::Behaviour;
 use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Plan, TIMEOUT_GRACE};
-use super::worker;
+use super::{gateway, worker};
 use crate::support::under_test;
 
 /// The Python client as the worker.
@@ -29,10 +29,10 @@ pub fn command(plan: &Plan, server: &Server, dir: &Path) -> Command {
         Some(Ask::Signal(_) | Ask::Command(_)) | None => Command::new(under_test::init()),
     };
     command.arg("--");
-    if plan.behaviour == Behaviour::Python {
-        command.args(["python3", "-S", "-E", "-c", PYTHON]);
-    } else {
-        command.arg(std::env::current_exe().unwrap()).arg("worker");
+    match plan.behaviour {
+        Behaviour::Python => drop(command.args(["python3", "-S", "-E", "-c", PYTHON])),
+        Behaviour::Sdk(kind) => drop(command.args(kind.command())),
+        _ => drop(command.arg(std::env::current_exe().unwrap()).arg("worker")),
     }
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
     let variables = [
@@ -72,6 +72,9 @@ pub fn command(plan: &Plan, server: &Server, dir: &Path) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(dir.join("log")).unwrap());
+    if plan.behaviour.is_sdk() {
+        gateway::tell(&mut command, plan, dir);
+    }
     if plan.kubernetes {
         command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
     }

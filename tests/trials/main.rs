@@ -13,6 +13,9 @@
 )]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../support/sdk.rs"]
+mod sdk;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -20,6 +23,7 @@ mod course;
 mod crash;
 mod ends;
 mod figures;
+mod gateway;
 mod journal;
 mod kinds;
 mod launch;
@@ -33,7 +37,7 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use figures::Figures;
 use plan::Plan;
@@ -57,11 +61,29 @@ const CALM: u64 = 30;
 /// A run ends after so many failures: what is wrong is known by then.
 const FAILURES: usize = 20;
 
+/// Of a trial.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    Usual(u64),
+    /// The worker is made with an SDK.
+    Gateway(u64),
+}
+
+impl Number {
+    fn plan(self, seed: u64) -> Plan {
+        match self {
+            Self::Usual(number) => Plan::draw(seed, number),
+            Self::Gateway(number) => gateway::draw(seed, number),
+        }
+    }
+}
+
 /// What a run is to do.
 struct Orders {
-    count: u64,
+    trials: Vec<Number>,
     seed: u64,
-    only: Option<u64>,
+    /// One trial, and nothing beside it.
+    is_only: bool,
     /// Only trials whose description has this.
     like: Option<String>,
     at_once: usize,
@@ -104,17 +126,27 @@ fn is_meant(words: &[String]) -> bool {
     (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
-/// `--count N` (0: only the calm ones), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
+/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
 /// with these words: 'is store'), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
     let value = |name: &str| word(name)?.parse::<u64>().ok();
     let is_usual = word("--count").is_none();
+    let number = if words.iter().any(|word| word == "--gateway") {
+        Number::Gateway
+    } else {
+        Number::Usual
+    };
+    let trials = match (value("--only"), value("--count")) {
+        (Some(only), _) => vec![number(only)],
+        (None, Some(count)) => (0..count).map(number).collect(),
+        (None, None) => (0..COUNT).map(Number::Usual).collect(),
+    };
     let seed = value("--seed").unwrap_or_else(|| if is_usual { SEED } else { support::sys::monotonic_ns() });
     Orders {
-        count: value("--count").unwrap_or(COUNT),
+        trials,
         seed,
-        only: value("--only"),
+        is_only: word("--only").is_some(),
         like: word("--like").cloned(),
         at_once: value("--at-once").map_or(AT_ONCE, |count| usize::try_from(count).unwrap()),
         keep: word("--keep").map_or_else(
@@ -131,10 +163,9 @@ fn run(orders: &Orders) -> ExitCode {
         "a pair of behaviour, weather and occasion comes up {rarest} times in {} trials",
         plan::THOROUGH
     );
-    let (first, last) = orders.only.map_or((0, orders.count), |only| (only, only + 1));
-    println!("{} trials, seed {}", last - first, orders.seed);
+    println!("{} trials, seed {}", orders.trials.len(), orders.seed);
     let figures = Mutex::new(Figures::default());
-    if orders.only.is_none() {
+    if !orders.is_only {
         for number in 0..CALM {
             play(orders, &Plan::calm(orders.seed, number), &figures);
             if figures.lock().unwrap().failed() > 0 {
@@ -143,17 +174,17 @@ fn run(orders: &Orders) -> ExitCode {
         }
         figures.lock().unwrap().judge_calm();
     }
-    let next = AtomicU64::new(first);
+    let next = AtomicUsize::new(0);
     let late = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..orders.at_once.max(1) {
             scope.spawn(|| {
                 loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= last || figures.lock().unwrap().failed() >= FAILURES {
+                    let number = orders.trials.get(next.fetch_add(1, Ordering::Relaxed));
+                    let Some(&number) = number.filter(|_| figures.lock().unwrap().failed() < FAILURES) else {
                         return;
-                    }
-                    let plan = Plan::draw(orders.seed, number);
+                    };
+                    let plan = number.plan(orders.seed);
                     if !orders
                         .like
                         .as_ref()
@@ -161,10 +192,10 @@ fn run(orders: &Orders) -> ExitCode {
                     {
                         continue;
                     }
-                    let is_alone = orders.only.is_some() || late.lock().unwrap().len() >= FAILURES;
+                    let is_alone = orders.is_only || late.lock().unwrap().len() >= FAILURES;
                     if is_alone {
                         play(orders, &plan, &figures);
-                    } else if let Some(number) = play_beside_others(orders, &plan, &figures) {
+                    } else if !play_beside_others(orders, &plan, &figures) {
                         late.lock().unwrap().push(number);
                     }
                 }
@@ -172,8 +203,9 @@ fn run(orders: &Orders) -> ExitCode {
         }
     });
     for number in late.into_inner().unwrap() {
-        println!("trial {number} again, with nothing beside it");
-        play(orders, &Plan::draw(orders.seed, number), &figures);
+        let plan = number.plan(orders.seed);
+        println!("{} {} again, with nothing beside it", plan.kind(), plan.number);
+        play(orders, &plan, &figures);
     }
     let figures = figures.into_inner().unwrap();
     println!("{figures}");
@@ -189,16 +221,16 @@ fn play(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) {
     figures.lock().unwrap().add(plan, measured, &broken);
 }
 
-/// The same; its number if nothing but promises about time were broken, or the heartbeats paused, which tells nothing while
+/// The same; not if nothing but promises about time were broken, or the heartbeats paused, which tells nothing while
 /// others keep the machine busy: it has to be played again.
-fn play_beside_others(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) -> Option<u64> {
+fn play_beside_others(orders: &Orders, plan: &Plan, figures: &Mutex<Figures>) -> bool {
     let (broken, measured) = judge(orders, plan);
     let is_late = !broken.is_empty() && broken.iter().all(Broken::is_of_time) || broken.iter().any(Broken::is_a_pause);
     if is_late {
-        return Some(plan.number);
+        return false;
     }
     figures.lock().unwrap().add(plan, measured, &broken);
-    None
+    true
 }
 
 /// Where a trial has its files: in memory if that can be had. A disk that is busy holds up whoever writes a log for a second.
@@ -216,7 +248,7 @@ fn judge(orders: &Orders, plan: &Plan) -> (Vec<Broken>, Measured) {
     let name = format!("ojs-{}-{}-{}", plan.kind(), std::process::id(), plan.number);
     let story = course::play(plan, &files().join(name));
     let (broken, measured) = promises::judge(plan, &story);
-    if !broken.is_empty() || orders.only.is_some() {
+    if !broken.is_empty() || orders.is_only {
         print!("{}", picture::tell(plan, &story, &broken, &orders.keep));
     }
     (broken, measured)

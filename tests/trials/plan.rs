@@ -143,8 +143,12 @@ pub const INTERRUPTED: i32 = 10;
 impl Plan {
     /// The plan of the trial of that number.
     pub fn draw(seed: u64, number: u64) -> Self {
+        Self::with(seed, number, combination(number))
+    }
+
+    /// The same of these.
+    pub fn with(seed: u64, number: u64, (behaviour, weather, occasion): (Behaviour, Weather, Occasion)) -> Self {
         let mut random = Random::from_seed(seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let (behaviour, weather, occasion) = combination(number);
         let mut chance = |percent| random.below(100) < percent;
         let is_pid_1 = !chance(15) && occasion != Occasion::Timeout;
         let requeues = chance(20);
@@ -272,7 +276,11 @@ impl Plan {
 
     /// What a name of it begins with.
     pub fn kind(&self) -> &'static str {
-        if self.is_calm { "calm" } else { "trial" }
+        match self.behaviour {
+            _ if self.is_calm => "calm",
+            Behaviour::Sdk(_) => "gateway-trial",
+            _ => "trial",
+        }
     }
 
     /// The arguments that play it again.
@@ -280,7 +288,7 @@ impl Plan {
         if self.is_calm {
             "--count 0".to_owned()
         } else {
-            format!("--seed {} --only {}", self.seed, self.number)
+            crate::gateway::again(self)
         }
     }
 }

@@ -15,6 +15,7 @@ use super::plan::{JobPlan, Plan};
 mod account;
 mod answers;
 mod ending;
+mod gateway;
 mod heartbeats;
 mod jobs;
 mod last_words;
@@ -22,7 +23,8 @@ mod workers;
 
 /// Promises about time that are given to whoever has a machine: one that has something else to do for a quarter of a second
 /// breaks them as well.
-const OF_TIME: [&str; 5] = [
+const OF_TIME: [&str; 6] = [
+    "a killed process is seen to end",
     "an ACK gets through when the backend is back",
     "gone before the limit",
     "heartbeats go on",
@@ -40,7 +42,7 @@ pub struct Broken {
 impl Broken {
     /// Whether it shows that nobody ran for a while: whatever else was broken may come of that.
     pub fn is_a_pause(&self) -> bool {
-        self.promise == "heartbeats go on"
+        ["heartbeats go on", "a killed process is seen to end"].contains(&self.promise)
     }
 
     /// Whether a busy machine may have broken it.
@@ -99,6 +101,7 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.double_runs_are_told(),
         judge.twins_are_one_request(),
         judge.forms_are_found(),
+        judge.one_worker_upstream(),
     ];
     measured.wound_up = judge.wound_up();
     for check in checks {

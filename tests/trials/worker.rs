@@ -142,7 +142,8 @@ fn dispositions(behaviour: Behaviour) {
         | Behaviour::Floods
         | Behaviour::Deaf
         | Behaviour::Prefork
-        | Behaviour::Hangs => SigHandler::Handler(on_terminate_and_end),
+        | Behaviour::Hangs
+        | Behaviour::Sdk(_) => SigHandler::Handler(on_terminate_and_end),
     };
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handlers store one flag and make system calls alone.
@@ -440,7 +441,8 @@ impl Worker {
             | Behaviour::Deaf
             | Behaviour::LastWords
             | Behaviour::Prefork
-            | Behaviour::Hangs => {}
+            | Behaviour::Hangs
+            | Behaviour::Sdk(_) => {}
         }
     }
 }

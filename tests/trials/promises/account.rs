@@ -180,7 +180,8 @@ impl Judge<'_> {
             | Behaviour::Deaf
             | Behaviour::LastWords
             | Behaviour::Prefork
-            | Behaviour::Hangs => None,
+            | Behaviour::Hangs
+            | Behaviour::Sdk(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use super::{Hand, Judge, Verdict, broken, in_millis};
 use crate::course::{RIVAL, is_ours};
 use crate::ends::NOISE;
 use crate::journal::Word;
-use crate::kinds::{Occasion, Weather};
+use crate::kinds::{Ending, Occasion, Weather};
 use crate::plan::Onset;
 
 /// Most pauses before a request is sent again are twice as long as it has failed by then; the first, in milliseconds.
@@ -88,10 +88,10 @@ impl Judge<'_> {
         let until = self.granted() + margin * 3.0 / 4.5;
         let is_taken = |hand: &Hand<'_>| hand.end() == Some(End::Acked);
         let is_due = |hand: &Hand<'_>| {
-            let failing = hand.word(Word::Acked).map(|acked| over - acked.max(began));
+            let failing = self.acked(hand).map(|acked| over - acked.max(began));
             failing.is_some_and(|failing| over + 2.0 * failing.max(0.0) + FIRST_PAUSE + 2.0 * NOISE < until)
         };
-        let late = |hand: &Hand<'_>| hand.word(Word::Acked).is_some_and(|acked| acked + 2.0 * NOISE > until);
+        let late = |hand: &Hand<'_>| self.acked(hand).is_some_and(|acked| acked + 2.0 * NOISE > until);
         let hands = self
             .hands()
             .filter(|hand| is_due(hand) && !late(hand) && !is_taken(hand));
@@ -105,6 +105,13 @@ impl Judge<'_> {
                 )
             })
             .collect()
+    }
+
+    /// When its ACK was known: an SDK's worker notes it when that is answered, which may be much later.
+    fn acked(&self, hand: &Hand<'_>) -> Option<f64> {
+        let is_sdk = self.plan.behaviour.is_sdk();
+        let is_ack = hand.plan.ending != Ending::Fail;
+        hand.word(if is_sdk && is_ack { Word::Ended } else { Word::Acked })
     }
 
     /// Somebody else has done it just before our ACK.

@@ -1,10 +1,12 @@
 //! What becomes of each job: one outcome, in one place, and none of it in silence.
 
 use ojs_devserver::{Dialect, End, Event};
+use serde_json::Value;
 
 use super::{Hand, Judge, Measured, Verdict, arrived, broken, in_millis};
 use crate::course::is_ours;
 use crate::ends::is_whole;
+use crate::gateway;
 use crate::journal::Word;
 use crate::kinds::{Behaviour, Weather};
 use crate::worker::result;
@@ -46,9 +48,13 @@ impl Judge<'_> {
 
     /// Only the worker knows what its result is; one that is too large may be left out.
     fn is_the_workers_result(&self, hand: &Hand<'_>) -> bool {
-        let expected = format!("\"{}\"", result(&hand.job.id, hand.plan.is_large));
+        let expected = if self.plan.behaviour.is_sdk() {
+            gateway::result(self.plan, hand.plan)
+        } else {
+            result(&hand.job.id, hand.plan.is_large).into()
+        };
         match hand.job.result.as_deref() {
-            Some(result) => result == expected,
+            Some(result) => serde_json::from_str::<Value>(result).is_ok_and(|result| result == expected),
             None => hand.plan.is_large && self.plan.weather == Weather::Limit,
         }
     }
@@ -65,6 +71,9 @@ impl Judge<'_> {
             return Vec::new();
         }
         measured.left_to_lapse += 1;
+        if self.is_logged(id, "no time was left to see the end") || self.is_logged(id, "the kernel holds the process") {
+            return broken("a killed process is seen to end", id.clone());
+        }
         if self.plan.weather.is_reliable() {
             return broken("one outcome each", format!("{id} has none though the backend answers"));
         }

@@ -93,7 +93,12 @@ impl Judge<'_> {
     /// When the worker will have answered it by itself, if that is well within what is granted and the backend hears it.
     fn due(&self, hand: &Hand<'_>) -> Option<f64> {
         let works = match self.plan.behaviour {
-            Behaviour::Good | Behaviour::Python | Behaviour::Floods | Behaviour::Deaf | Behaviour::Forks => true,
+            Behaviour::Good
+            | Behaviour::Python
+            | Behaviour::Floods
+            | Behaviour::Deaf
+            | Behaviour::Forks
+            | Behaviour::Sdk(_) => true,
             Behaviour::Ignores
             | Behaviour::Stops
             | Behaviour::Crashes
@@ -119,7 +124,12 @@ impl Judge<'_> {
             | Behaviour::Floods
             | Behaviour::LastWords
             | Behaviour::Prefork => true,
-            Behaviour::Stops | Behaviour::Crashes | Behaviour::Closes | Behaviour::Deaf | Behaviour::Hangs => false,
+            Behaviour::Stops
+            | Behaviour::Crashes
+            | Behaviour::Closes
+            | Behaviour::Deaf
+            | Behaviour::Hangs
+            | Behaviour::Sdk(_) => false,
         };
         // The stop phase has no more for it.
         let most = (self.plan.margin.saturating_sub(self.plan.slack())).mul_f64(1.0 / 4.5);
@@ -169,8 +179,8 @@ impl Judge<'_> {
 fn is_as_planned(hand: &Hand<'_>, plan: &Plan) -> bool {
     // What is given back with one attempt, or to a backend that knows of no giving back, is left alone.
     let can_go_back = !plan.is_last_attempt && plan.dialect != Dialect::Strict;
-    // The Python worker of the trials releases nothing.
-    let releases = plan.behaviour != Behaviour::Python;
+    // The Python worker of the trials releases nothing, and the SDKs have no word for it.
+    let releases = plan.behaviour != Behaviour::Python && !plan.behaviour.is_sdk();
     match hand.plan.ending {
         Ending::Fail => hand.is_failed_as_told() || (hand.end() == Some(End::Failed) && hand.error().is_none()),
         Ending::Release if releases => !can_go_back || hand.end() == Some(End::Requeued),

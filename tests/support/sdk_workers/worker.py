@@ -11,6 +11,8 @@ DIRECTORY = os.environ.get("SDK_DIRECTORY")
 TAKES_ANY_TYPE = "SDK_TAKES_ANY_TYPE" in os.environ
 # Nothing sets it in the SDK either.
 GRACE = 25.0
+# Longest that a worker is there that nobody ends.
+LIFE = int(os.environ.get("SDK_LIFE_S", 0))
 WORKER_ID = f"worker-{uuid.uuid4()}"
 
 held = {}
@@ -86,11 +88,11 @@ def handle(job):
     kind = job["type"]
     if kind == "ok":
         return args[0]
+    time.sleep(args[0] / 1000)
     if kind == "enqueue":
         post("/jobs", {"type": args[1], "args": args[2:], "queue": job["queue"]})
-    time.sleep(args[0] / 1000)
     if kind == "fail":
-        raise ValueError("told to fail")
+        raise ValueError("failed as told")
     return "x" * args[1] if kind == "large" else {"slept": args[0]}
 
 
@@ -161,6 +163,10 @@ def on_stop_signal(number, frame):
     stopping.set()
 
 
+signal.alarm(LIFE)
+alive = open(f"{DIRECTORY}/alive", "a") if DIRECTORY else None
+if alive:
+    fcntl.flock(alive, fcntl.LOCK_SH)
 signal.signal(signal.SIGTERM, on_stop_signal)
 signal.signal(signal.SIGINT, on_stop_signal)
 note("started", os.getpid())

@@ -105,16 +105,16 @@ func handle(ctx context.Context, j job) (any, error) {
 	if j.Type == "ok" && len(j.Args) > 0 {
 		return j.Args[0], nil
 	}
+	time.Sleep(time.Duration(number(j.Args, 0)) * time.Millisecond)
 	if j.Type == "enqueue" && len(j.Args) > 1 {
 		body := map[string]any{"type": j.Args[1], "args": j.Args[2:], "queue": j.Queue}
 		if err := post(ctx, "/jobs", body, nil); err != nil {
 			return nil, err
 		}
 	}
-	time.Sleep(time.Duration(number(j.Args, 0)) * time.Millisecond)
 	switch j.Type {
 	case "fail":
-		return nil, errors.New("told to fail")
+		return nil, errors.New("failed as told")
 	case "large":
 		return map[string]any{"text": strings.Repeat("x", number(j.Args, 1))}, nil
 	}
@@ -215,6 +215,16 @@ func beats(ctx context.Context) {
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
+	// Longest that a worker is there that nobody ends.
+	if life := setting("SDK_LIFE_S", 0); life > 0 {
+		time.AfterFunc(time.Duration(life)*time.Second, func() { os.Exit(9) })
+	}
+	if directory != "" {
+		if alive, err := os.OpenFile(directory+"/alive", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666); err == nil {
+			syscall.Flock(int(alive.Fd()), syscall.LOCK_SH)
+			defer alive.Close()
+		}
+	}
 	note("started", strconv.Itoa(os.Getpid()), 0)
 	go fetch(ctx)
 	go beats(ctx)

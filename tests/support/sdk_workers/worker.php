@@ -82,12 +82,12 @@ function handle(array $job): mixed
     if ($job['type'] === 'ok') {
         return $args[0];
     }
+    sleep_for((int) $args[0]);
     if ($job['type'] === 'enqueue') {
         post('/jobs', ['type' => $args[1], 'args' => array_slice($args, 2), 'queue' => $job['queue']]);
     }
-    sleep_for((int) $args[0]);
     if ($job['type'] === 'fail') {
-        throw new RuntimeException('told to fail');
+        throw new RuntimeException('failed as told');
     }
     return $job['type'] === 'large' ? str_repeat('x', $args[1]) : ['slept' => $args[0]];
 }
@@ -140,6 +140,12 @@ pcntl_signal(SIGQUIT, function () use (&$quiet): void {
     $quiet = true;
 });
 note('started', (string) getmypid());
+// Longest that a worker is there that nobody ends.
+pcntl_alarm(setting('SDK_LIFE_S', 0));
+if ($directory !== null) {
+    $alive = fopen("$directory/alive", 'a');
+    flock($alive, LOCK_SH);
+}
 $last = hrtime(true) / 1e9;
 while ($running) {
     if (!$quiet) {

@@ -74,9 +74,9 @@ async function report(path, body) {
 async function handle(job) {
   const args = job.args ?? [0];
   if (job.type === 'ok') return args[0];
-  if (job.type === 'enqueue') await post('/jobs', { type: args[1], args: args.slice(2), queue: job.queue });
   await pause(args[0]);
-  if (job.type === 'fail') throw new Error('told to fail');
+  if (job.type === 'enqueue') await post('/jobs', { type: args[1], args: args.slice(2), queue: job.queue });
+  if (job.type === 'fail') throw new Error('failed as told');
   return job.type === 'large' ? 'x'.repeat(args[1]) : { slept: args[0] };
 }
 
@@ -169,5 +169,8 @@ for (const signal of ['SIGTERM', 'SIGINT']) {
   });
 }
 note('started', process.pid);
+// Longest that a worker is there that nobody ends.
+const life = setting('SDK_LIFE_S', 0);
+if (life > 0) setTimeout(() => process.exit(9), life * 1000).unref();
 heartbeatTimer = setInterval(beat, HEARTBEAT);
 poll();

@@ -68,9 +68,9 @@ def handle(job)
   args = job["args"] || [0]
   return args[0] if job["type"] == "ok"
 
-  post("/jobs", { type: args[1], args: args[2..], queue: job["queue"] }) if job["type"] == "enqueue"
   sleep(args[0] / 1000.0)
-  raise "told to fail" if job["type"] == "fail"
+  post("/jobs", { type: args[1], args: args[2..], queue: job["queue"] }) if job["type"] == "enqueue"
+  raise "failed as told" if job["type"] == "fail"
 
   job["type"] == "large" ? "x" * args[1] : { slept: args[0] }
 end
@@ -144,6 +144,10 @@ end
   end
 end
 note("started", Process.pid)
+# Longest that a worker is there that nobody ends.
+LIFE = Integer(ENV.fetch("SDK_LIFE_S", 0))
+Thread.new { sleep(LIFE) && exit!(9) } if LIFE.positive?
+ALIVE = DIRECTORY && File.open("#{DIRECTORY}/alive", File::CREAT | File::APPEND | File::WRONLY).tap { |file| file.flock(File::LOCK_SH) }
 fetcher = Thread.new { fetch }
 Thread.new { beat }
 sleep(0.02) while $state != :stopping

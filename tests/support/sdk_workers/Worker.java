@@ -78,11 +78,11 @@ public class Worker {
         List<?> args = (List<?>) job.getOrDefault("args", List.of(0.0));
         String type = (String) job.get("type");
         if (type.equals("ok")) return args.get(0);
+        pause(((Number) args.get(0)).longValue());
         if (type.equals("enqueue")) {
             post("/jobs", Map.of("type", args.get(1), "args", args.subList(2, args.size()), "queue", job.get("queue")));
         }
-        pause(((Number) args.get(0)).longValue());
-        if (type.equals("fail")) throw new IllegalStateException("told to fail");
+        if (type.equals("fail")) throw new IllegalStateException("failed as told");
         return type.equals("large") ? "x".repeat(((Number) args.get(1)).intValue()) : Map.of("slept", args.get(0));
     }
 
@@ -161,6 +161,16 @@ public class Worker {
     public static void main(String[] words) throws InterruptedException {
         Runtime.getRuntime().addShutdownHook(new Thread(Worker::stop));
         note("started", String.valueOf(ProcessHandle.current().pid()), "");
+        // Longest that a worker is there that nobody ends.
+        long life = setting("SDK_LIFE_S", 0);
+        if (life > 0) {
+            Thread end = new Thread(() -> {
+                pause(life * 1000);
+                Runtime.getRuntime().halt(9);
+            });
+            end.setDaemon(true);
+            end.start();
+        }
         Thread beats = new Thread(Worker::beat);
         beats.setDaemon(true);
         beats.start();

@@ -1,4 +1,4 @@
-//! The kinds of workers, one for each SDK, and how each is started.
+//! Workers as the SDKs make them: which there are, and how each is started. The Rust one is the program of the suite `sdk` once more.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -81,7 +81,7 @@ impl Kind {
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/sdk/workers")
+        .join("tests/support/sdk_workers")
         .join(name)
 }
 
