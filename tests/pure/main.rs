@@ -14,6 +14,7 @@ mod script;
 
 mod costs;
 mod exploration;
+mod gateway;
 mod lifecycle_table;
 mod simulation;
 mod wire;

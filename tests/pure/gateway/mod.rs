@@ -1,0 +1,43 @@
+//! Workers that ask for their jobs and wait for the answer to each outcome, as those behind an HTTP gateway do: random lives of them.
+//! Several holders of one process, processes that nobody knows, answers that are lost, outcomes that are told twice or contradict each
+//! other, clients that are gone before their answer, jobs that are dropped silently, a process killed behind a parent that lives.
+//!
+//! `SEED=17 cargo test --test pure gateway::` lives one life again and tells what happened in it; `RUNS=20000` lives more of them.
+
+mod backend;
+mod promises;
+mod world;
+
+use world::World;
+
+/// Lives in each run of the tests.
+const LIVES: u64 = 3_000;
+
+#[test]
+fn whatever_happens_each_outcome_is_answered_once_and_told_once() {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    if let Some(seed) = number("SEED") {
+        let mut world = World::new(seed);
+        world.live();
+        println!("{}", world.story.join("\n"));
+        assert_eq!(world.broken, None, "seed {seed}");
+        return;
+    }
+    let lives = number("RUNS").unwrap_or(LIVES);
+    let mut seen = [0_u64; world::THINGS.len()];
+    for seed in 1..=lives {
+        let mut world = World::new(seed);
+        world.live();
+        assert_eq!(world.broken, None, "SEED={seed} tells what happened");
+        for (all, one) in seen.iter_mut().zip(world.seen) {
+            *all += u64::from(one);
+        }
+    }
+    if lives >= LIVES {
+        let never = world::THINGS.iter().zip(seen).find(|(_, count)| *count == 0);
+        assert_eq!(
+            never, None,
+            "a simulation that never gets somewhere promises nothing about it"
+        );
+    }
+}
