@@ -41,8 +41,8 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             let config = load(invocation, &flags)?;
             match config.mode {
                 Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
-                Mode::Socket => Ok(agent::run(&config, &command, &mut invocation.environ)),
-                mode @ (Mode::Gateway | Mode::Exec) => Err(agent::not_yet(mode)),
+                Mode::Socket | Mode::Gateway => Ok(agent::run(&config, &command, &mut invocation.environ)),
+                mode @ Mode::Exec => Err(agent::not_yet(mode)),
             }
         }
         CommandLine::ConfigCheck { flags, command } => {

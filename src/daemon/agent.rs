@@ -11,12 +11,14 @@ use log::{info, warn};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 
-use crate::config::{Config, Mode, Row, Value, keys};
+use crate::config::{Config, Mode, Value, keys};
 use crate::daemon::backend::client::Backend;
 use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::event_loop::{EventLoop, now};
+use crate::daemon::gateway::caller::Callers;
+use crate::daemon::gateway::{self, Gateway, environment};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
@@ -43,7 +45,6 @@ use crate::os::file_watch::FileWatch;
 use crate::os::init::{self, Inherited};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
-use crate::os::socket::Listener;
 use crate::wire::backend::request::Identity;
 use crate::wire::operator::status_line::InstanceInfo;
 use crate::wire::termination_log;
@@ -55,20 +56,11 @@ const SOCKET_VARIABLE: &str = "OJS_SOCKET";
 /// Hold the token and headers, which are as secret; the worker does not get them unless backend.pass_token says so.
 const SECRET_VARIABLES: [&str; 2] = ["OJS_AUTH_TOKEN", "OJS_INIT_HEADERS"];
 
-/// Settings that mean something in a later version.
-static LATER: [&Row; 4] = [
-    &keys::GATEWAY_LISTEN.row,
-    &keys::GATEWAY_ALLOW.row,
-    &keys::TELL_WORKER.row,
-    &keys::ENFORCE_TIMEOUTS.row,
-];
-
 /// Runs `command` as a supervised worker, with the agent in front of it, until it is time to exit.
 #[must_use]
 pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit {
     init::reserve_std_fds();
     let log = install_log(config, environ);
-    warn_of_later(config);
     let exit = match set_up(config, command, environ, &log) {
         Ok((event_loop, directory)) => {
             let exit = supervise(event_loop);
@@ -93,14 +85,7 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
 #[must_use]
 pub fn not_yet(mode: Mode) -> String {
     let mode = mode.show();
-    format!("worker.mode = {mode}: this version has the modes socket and none; gateway and exec follow")
-}
-
-/// A warning for each setting that is accepted and does nothing yet.
-pub(super) fn warn_of_later(config: &Config) {
-    for key in LATER.into_iter().filter(|key| config.settings.is_set(key)) {
-        warn!("{}: this version does not act on it yet", config.settings.describe(key));
-    }
+    format!("worker.mode = {mode}: this version has the modes socket, gateway and none; exec follows")
 }
 
 /// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped first, then we say so.
@@ -146,22 +131,18 @@ fn set_up(
 
     let probe_listener = listener::listen(config)?;
     let allowed = Allowed::new(credentials.clone(), &config.worker.socket_users);
-    let (directory, listener) = open_worker_socket(config, &allowed)?;
-    let socket_path = listener.path().to_owned();
+    let directory = open_directory(config, &allowed)?;
 
     let poll = Poll::new().map_err(|error| internal(format!("cannot create an epoll descriptor: {error}")))?;
     let probes = probe_listener.map(|listener| ProbeLinks::new(listener, poll.registry()));
     let probes = probes
         .transpose()
         .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))?;
-    let hello = HelloContext {
-        concurrency: config.worker.concurrency,
-        queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
-        max_frame: usize::try_from(config.worker.max_frame).unwrap_or(usize::MAX),
-    };
     let control = open_control(&directory, allowed.own(), &poll)?;
-    let workers = Workers::new(listener, allowed, hello, poll.registry())
-        .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
+    let way = match config.mode {
+        Mode::Gateway => gateway_way(config, &allowed, environ, &poll)?,
+        Mode::Socket | Mode::Exec | Mode::None => socket_way(config, allowed, &directory, &poll)?,
+    };
     let signals = SignalFd::new(SignalSet::ALL)
         .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
     let backend = start_backend(config, &poll)?;
@@ -169,7 +150,7 @@ fn set_up(
     let token_file = token_file.and_then(|path| watch_token_file(path, &poll));
 
     // The secrets were read by the configuration; from here on only the requests to the backend have them.
-    let plan = plan(config, command, environ, socket_path.as_os_str())?.run_as(credentials);
+    let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
     blank_secrets(environ);
     if let Err(error) = init::forbid_dumps() {
         warn!("cannot keep our memory from processes of the same user: {error}");
@@ -181,7 +162,8 @@ fn set_up(
         machine: Lifecycle::new(options, now()),
         poll,
         signals,
-        workers,
+        workers: way.workers,
+        gateway: way.gateway,
         control,
         backend,
         probes,
@@ -213,20 +195,76 @@ fn set_up(
     Ok((event_loop, directory))
 }
 
-fn open_worker_socket(config: &Config, allowed: &Allowed) -> Result<(RuntimeDir, Listener), StartFailure> {
-    // A place that somebody named is a matter of configuration, one that we chose is not.
-    let no_place = |error: String| StartFailure {
-        message: error,
-        exit: if config.paths.runtime_dir.is_some() {
-            Exit::Usage
-        } else {
-            Exit::Internal
-        },
+/// The way in which the worker's programs come to us, and what they have to know of it.
+struct Way {
+    workers: Workers,
+    gateway: Option<Gateway>,
+    /// For the worker's environment.
+    variables: Vec<(&'static str, OsString)>,
+}
+
+/// They speak the protocol of the worker socket.
+fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Poll) -> Result<Way, StartFailure> {
+    let listener = directory
+        .worker_socket()
+        .map_err(|error| no_place(config, error.to_string()))?;
+    let variables = vec![(SOCKET_VARIABLE, listener.path().as_os_str().to_owned())];
+    let hello = HelloContext {
+        concurrency: config.worker.concurrency,
+        queues: config.worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
+        max_frame: most_bytes(config),
     };
-    let directory =
-        RuntimeDir::open(&candidates(&config.paths), allowed).map_err(|error| no_place(error.to_string()))?;
-    let listener = directory.worker_socket().map_err(|error| no_place(error.to_string()))?;
-    Ok((directory, listener))
+    let workers = Workers::new(listener, allowed, hello, poll.registry())
+        .map_err(|error| internal(format!("cannot watch the worker socket: {error}")))?;
+    Ok(Way {
+        workers,
+        gateway: None,
+        variables,
+    })
+}
+
+/// They speak HTTP, as if we were the backend.
+fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
+    let gateway = &config.gateway;
+    let listening = gateway::listener::listen(gateway.listen.0).map_err(|error| StartFailure {
+        message: format!(
+            "{}: cannot listen there: {error}; set another address, or port 0 for any free one",
+            config.settings.describe(&keys::GATEWAY_LISTEN)
+        ),
+        exit: Exit::Usage,
+    })?;
+    let uid = allowed.other_child().map_or(allowed.own(), |child| child.uid);
+    let callers = Callers::new(gateway.allow, uid)
+        .map_err(|error| internal(format!("there is no randomness for the worker's bearer: {error}")))?;
+    let known = |name: &str| environ.value(name);
+    let variables = environment::variables(listening.1, callers.bearer(), known);
+    info!("gateway: listening on {}", listening.1);
+    let pull_within = config.backend.request_timeout;
+    let gateway = Gateway::new(listening, callers, most_bytes(config), pull_within, poll.registry())
+        .map_err(|error| internal(format!("cannot watch the gateway's socket: {error}")))?;
+    Ok(Way {
+        workers: Workers::without_socket(),
+        gateway: Some(gateway),
+        variables,
+    })
+}
+
+/// Of a frame of the worker, or of a body.
+fn most_bytes(config: &Config) -> usize {
+    usize::try_from(config.worker.max_frame).unwrap_or(usize::MAX)
+}
+
+fn open_directory(config: &Config, allowed: &Allowed) -> Result<RuntimeDir, StartFailure> {
+    RuntimeDir::open(&candidates(&config.paths), allowed).map_err(|error| no_place(config, error.to_string()))
+}
+
+/// A place that somebody named is a matter of configuration, one that we chose is not.
+fn no_place(config: &Config, message: String) -> StartFailure {
+    let is_named = config.paths.runtime_dir.is_some();
+    StartFailure {
+        message,
+        exit: if is_named { Exit::Usage } else { Exit::Internal },
+    }
 }
 
 /// Opens the control socket, for the subcommands.
@@ -248,17 +286,20 @@ pub(super) fn plan(
     config: &Config,
     command: &[OsString],
     environ: &Environ,
-    socket: &OsStr,
+    variables: &[(&str, OsString)],
 ) -> Result<ChildPlan, StartFailure> {
     let secrets: &[&str] = if config.backend.pass_token {
         &[]
     } else {
         &SECRET_VARIABLES
     };
-    let plan =
-        ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&[(SOCKET_VARIABLE, socket)], secrets));
+    let set: Vec<(&str, &OsStr)> = variables
+        .iter()
+        .map(|(name, value)| (*name, value.as_os_str()))
+        .collect();
+    let plan = ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&set, secrets));
     plan.map_err(|_| StartFailure {
-        message: "an argument or the path of the worker socket contains a NUL byte".to_owned(),
+        message: "an argument or a variable for the worker contains a NUL byte".to_owned(),
         exit: Exit::Usage,
     })
 }

@@ -10,7 +10,7 @@ use crate::daemon::event_loop::{EventLoop, Worker, now};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
-use crate::lifecycle::api::{ClientId, Effect, Event, HolderId, NotStarted, ShownToOperator, WorkerId};
+use crate::lifecycle::api::{ClientId, Effect, Event, HolderId, NotStarted, ShownToOperator, ToWorker, WorkerId};
 use crate::os::cgroup::OomKills;
 use crate::os::{init, process};
 use crate::signal::Signal;
@@ -29,13 +29,16 @@ impl EventLoop {
                 Effect::TerminateDescendants => self.descendants.terminate(),
                 Effect::KillDescendants => descendants::kill_children(),
                 Effect::KillEverything => self.kill_everything(),
-                Effect::Tell(connection, word) => {
-                    let registry = self.poll.registry();
-                    self.workers.tell(connection, &word, registry, &mut self.inbox);
+                Effect::Tell(holder, word) => self.tell(holder, &word),
+                Effect::AnswerBeat { holder, state, jobs } => {
+                    self.with_gateway(|gateway, _| gateway.hear_beat(holder, state, &jobs));
                 }
-                // Nobody who is let in here asks for jobs.
-                Effect::AnswerBeat { holder, .. } => debug!("holder {holder}: its heartbeat has no reader"),
-                Effect::AnswerPull { holder, pull, .. } => debug!("holder {holder}: pull {pull} has no reader"),
+                Effect::AnswerPull { holder, pull, jobs } => {
+                    self.with_gateway(|gateway, turn| gateway.answer_pull(holder, pull, &jobs, turn.events));
+                }
+                Effect::ReadToEnd(holder) if self.gateway.is_some() => {
+                    self.with_gateway(|gateway, turn| gateway.read_to_end(holder, turn.now));
+                }
                 Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
                 Effect::CallBackend { id, call, give_up } => {
@@ -54,6 +57,16 @@ impl EventLoop {
         None
     }
 
+    /// In mode gateway every holder is the gateway's, else every one is the worker socket's.
+    fn tell(&mut self, holder: HolderId, word: &ToWorker) {
+        if self.gateway.is_some() {
+            self.with_gateway(|gateway, turn| gateway.tell(holder, word, turn));
+        } else {
+            let registry = self.poll.registry();
+            self.workers.tell(holder, word, registry, &mut self.inbox);
+        }
+    }
+
     fn start_worker(&mut self) {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
         let event = match start::try_spawn(&self.plan, &self.facts.program) {
@@ -61,6 +74,10 @@ impl EventLoop {
                 let process = self.workers.started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
                 self.metrics.worker_started();
+                if let Some(gateway) = &mut self.gateway {
+                    gateway.worker_started(pid);
+                    self.facts.caller_proof = Some(gateway.caller_proof());
+                }
                 if let Some(act) = self.on_first_start.take() {
                     act();
                 }
@@ -108,6 +125,10 @@ impl EventLoop {
     }
 
     fn close(&mut self, connection: HolderId, why: &str) {
+        if self.gateway.is_some() {
+            debug!("holder {connection}: let go: {why}");
+            return self.with_gateway(|gateway, turn| gateway.close(connection, turn));
+        }
         warn!("connection {connection}: closed by us: {why}");
         let registry = self.poll.registry();
         self.workers.close(connection, registry, &mut self.inbox);

@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll};
 use crate::daemon::backend::client::{Backend, BackendSays};
 use crate::daemon::control::Control;
 use crate::daemon::descendants::Descendants;
+use crate::daemon::gateway::{Gateway, GatewayTurn};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
@@ -62,6 +63,8 @@ pub struct EventLoop {
     pub(super) poll: Poll,
     pub(super) signals: SignalFd,
     pub(super) workers: Workers,
+    /// Where the worker's programs speak HTTP, in mode gateway.
+    pub(super) gateway: Option<Gateway>,
     pub(super) control: Control,
     pub(super) backend: Backend,
     /// The connections of probes, unless health endpoints are off.
@@ -117,6 +120,7 @@ impl EventLoop {
                 return Ok(exit);
             }
             self.serve_backend();
+            self.serve_gateway();
             self.answer_probes();
             self.wait(&mut ready)?;
             self.gather(&ready)?;
@@ -165,6 +169,7 @@ impl EventLoop {
         let has_more = !self.inbox.is_empty()
             || self.backend.has_more()
             || self.workers.has_more()
+            || self.gateway.as_ref().is_some_and(Gateway::has_more)
             || self.control.has_more()
             || self.probes.as_ref().is_some_and(ProbeLinks::has_more);
         let timeout = if std::mem::take(&mut self.has_more) || has_more || signals::has_set_aside() {
@@ -190,11 +195,13 @@ impl EventLoop {
         let of_control = self.control.next_deadline();
         let of_workers = self.workers.next_deadline(now());
         let of_backend = self.backend.next_deadline();
+        let of_gateway = self.gateway.as_ref().and_then(Gateway::next_deadline);
         let others = of_probes
             .into_iter()
             .chain(of_control)
             .chain(of_workers)
-            .chain(of_backend);
+            .chain(of_backend)
+            .chain(of_gateway);
         of_machine.into_iter().chain(others).min()
     }
 
@@ -210,6 +217,8 @@ impl EventLoop {
                 TokenOwner::TokenFile => self.look_at_token_file(),
                 TokenOwner::WorkerSocket => self.workers.is_acceptable(),
                 TokenOwner::Connection(id) => self.workers.is_ready(id, event, &mut self.inbox),
+                TokenOwner::Gateway => self.gateway.iter_mut().for_each(Gateway::is_acceptable),
+                TokenOwner::GatewayLink(id) => self.gateway.iter_mut().for_each(|gateway| gateway.is_ready(id, event)),
                 TokenOwner::Process(number) => self.workers.look_at(number, &mut self.inbox),
                 TokenOwner::ControlSocket => self.control.is_acceptable(),
                 TokenOwner::Client(slot) => self.control.is_ready(slot, event),
@@ -221,6 +230,7 @@ impl EventLoop {
         self.take_signals()?;
         self.serve_backend();
         self.workers.turn(self.poll.registry(), &mut self.inbox);
+        self.serve_gateway();
         self.control.turn(self.poll.registry(), &mut self.inbox, now());
         Ok(())
     }
@@ -270,6 +280,25 @@ impl EventLoop {
             }
             BackendSays::News(news) => inbox.push_back(Event::StreamSaid(call, news)),
         });
+    }
+
+    /// Twice in each turn: what was asked is for the machine, and what the machine answered goes out before we wait.
+    fn serve_gateway(&mut self) {
+        self.with_gateway(Gateway::turn);
+    }
+
+    /// The gateway with what it acts on, where there is one.
+    pub(super) fn with_gateway(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayTurn<'_>)) {
+        if let Some(gateway) = &mut self.gateway {
+            let mut turn = GatewayTurn {
+                backend: &mut self.backend,
+                processes: self.workers.processes(),
+                registry: self.poll.registry(),
+                events: &mut self.inbox,
+                now: now(),
+            };
+            act(gateway, &mut turn);
+        }
     }
 
     fn look_at_token_file(&mut self) {

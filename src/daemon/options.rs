@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use log::{info, warn};
 
-use crate::config::{self, Config};
-use crate::lifecycle::api::{LimitSource, Options, Queues, ShutdownTimes, Surroundings, Wake};
+use crate::config::{self, Config, Mode};
+use crate::lifecycle::api::{LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Wake};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;
@@ -40,10 +40,10 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
     let worker = &config.worker;
     let shutdown = &config.shutdown;
     Options {
-        concurrency: worker.concurrency,
-        queues: Queues::Configured,
-        tell_worker: false,
-        enforce_timeouts: false,
+        concurrency: concurrency(config),
+        queues: queues(config),
+        tell_worker: config.gateway.tell_worker,
+        enforce_timeouts: config.gateway.enforce_timeouts,
         restart: worker.restart,
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,
@@ -73,6 +73,27 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         shutdown_error_type: config.backend.shutdown_error_type.as_str().into(),
         shutdown_error_code: config.backend.shutdown_error_code.as_str().into(),
         seed,
+    }
+}
+
+/// A worker behind the gateway asks for as much as it likes, unless somebody has set a bound.
+fn concurrency(config: &Config) -> u32 {
+    if config.mode == Mode::Gateway && !config.worker.concurrency_is_explicit {
+        MAX_CONCURRENCY
+    } else {
+        config.worker.concurrency
+    }
+}
+
+/// The same for its queues.
+fn queues(config: &Config) -> Queues {
+    let worker = &config.worker;
+    match config.mode {
+        Mode::Gateway if worker.queues_are_explicit => {
+            Queues::Only(worker.queues.iter().map(|queue| queue.as_str().into()).collect())
+        }
+        Mode::Gateway => Queues::AsAsked,
+        Mode::Socket | Mode::Exec | Mode::None => Queues::Configured,
     }
 }
 

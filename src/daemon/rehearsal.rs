@@ -2,7 +2,7 @@
 //! started, and what was made for it is removed again. Warnings are collected where a start logs them, so that neither can
 //! say what the other does not.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub fn run(mut config: Config, command: &[OsString], environ: &Environ) -> Check
     signals::expect_children();
     let doubts = doubtful_times(&config, environ);
     let errors = match config.mode {
-        mode @ (Mode::Gateway | Mode::Exec) => vec![agent::not_yet(mode)],
-        Mode::Socket | Mode::None => play(&config, command, environ),
+        mode @ Mode::Exec => vec![agent::not_yet(mode)],
+        Mode::Socket | Mode::Gateway | Mode::None => play(&config, command, environ),
     };
     config.warnings.extend(doubts);
     config.warnings.extend(COLLECTOR.take());
@@ -85,7 +85,6 @@ fn agent_steps(
     credentials: Option<&Credentials>,
     note: &mut impl FnMut(Result<(), String>),
 ) {
-    agent::warn_of_later(config);
     let times = options(config, surroundings(environ), 0).times;
     announce(&times, config.shutdown.limits.grace_period_is_explicit);
     note(health_address(config));
@@ -131,7 +130,7 @@ fn child(
 ) -> Result<(), StartFailure> {
     let plan: ChildPlan = match config.mode {
         Mode::None => plain_loop::plan(command, environ)?,
-        Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, OsStr::new("/"))?,
+        Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, &[])?,
     };
     let program = command.first().map(|program| program.to_string_lossy());
     start::rehearse(&plan.run_as(credentials), program.as_deref(), |message| {

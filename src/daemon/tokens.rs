@@ -30,6 +30,9 @@ const FIRST_TUNNEL: usize = FIRST_BACKEND + BACKEND_SLOTS;
 /// From here on there are workers: connections and processes take turns, for nobody knows how many come.
 const FIRST_WORKER: usize = FIRST_TUNNEL + TUNNEL_SLOTS;
 
+/// What takes turns there: connections to the worker socket, processes, and connections to the gateway.
+const WORKER_KINDS: usize = 3;
+
 const LAST_PROBE: usize = FIRST_CLIENT - 1;
 const LAST_CLIENT: usize = FIRST_BACKEND - 1;
 const LAST_BACKEND: usize = FIRST_TUNNEL - 1;
@@ -47,6 +50,8 @@ pub enum TokenOwner {
     /// The listener of the health endpoints: somebody connects.
     ProbeListener,
     ControlSocket,
+    /// The listener of the gateway: somebody of the worker connects.
+    Gateway,
     /// The connection of a probe, in this slot.
     Probe(usize),
     /// A client of the control socket, in this slot.
@@ -58,6 +63,8 @@ pub enum TokenOwner {
     Connection(HolderId),
     /// A process of the worker, by its number.
     Process(u64),
+    /// A connection to the gateway, by its number.
+    GatewayLink(u64),
     /// No token of ours.
     Nothing,
 }
@@ -72,6 +79,7 @@ impl TokenOwner {
             Self::TokenFile => 3,
             Self::ProbeListener => 4,
             Self::ControlSocket => 5,
+            Self::Gateway => 6,
             Self::Nothing => FIRST_PROBE - 1,
             Self::Probe(slot) => FIRST_PROBE + slot,
             Self::Client(slot) => FIRST_CLIENT + slot,
@@ -79,6 +87,7 @@ impl TokenOwner {
             Self::Tunnel(slot) => FIRST_TUNNEL + slot,
             Self::Connection(id) => of_worker(id.0, 0),
             Self::Process(number) => of_worker(number, 1),
+            Self::GatewayLink(number) => of_worker(number, 2),
         })
     }
 
@@ -91,18 +100,19 @@ impl TokenOwner {
             3 => Self::TokenFile,
             4 => Self::ProbeListener,
             5 => Self::ControlSocket,
+            6 => Self::Gateway,
             slot @ FIRST_PROBE..=LAST_PROBE => Self::Probe(slot - FIRST_PROBE),
             slot @ FIRST_CLIENT..=LAST_CLIENT => Self::Client(slot - FIRST_CLIENT),
             slot @ FIRST_BACKEND..=LAST_BACKEND => Self::Backend(slot - FIRST_BACKEND),
             slot @ FIRST_TUNNEL..=LAST_TUNNEL => Self::Tunnel(slot - FIRST_TUNNEL),
             worker @ FIRST_WORKER.. => {
                 let number = worker - FIRST_WORKER;
-                // Half of a token always fits.
-                let half = u64::try_from(number / 2).unwrap_or(u64::MAX);
-                if number.is_multiple_of(2) {
-                    Self::Connection(HolderId(half))
-                } else {
-                    Self::Process(half)
+                // A third of a token always fits.
+                let third = u64::try_from(number / WORKER_KINDS).unwrap_or(u64::MAX);
+                match number % WORKER_KINDS {
+                    0 => Self::Connection(HolderId(third)),
+                    1 => Self::Process(third),
+                    _ => Self::GatewayLink(third),
                 }
             }
             _ => Self::Nothing,
@@ -111,8 +121,8 @@ impl TokenOwner {
 }
 
 fn of_worker(number: u64, kind: usize) -> usize {
-    // A counter that wraps after 2^63 connections.
-    FIRST_WORKER + usize::try_from(number).unwrap_or(0) * 2 + kind
+    // A counter that wraps after 2^62 connections.
+    FIRST_WORKER + usize::try_from(number).unwrap_or(0) * WORKER_KINDS + kind
 }
 
 #[cfg(test)]
@@ -128,6 +138,7 @@ mod tests {
             TokenOwner::WorkerSocket,
             TokenOwner::ProbeListener,
             TokenOwner::ControlSocket,
+            TokenOwner::Gateway,
             TokenOwner::Nothing,
         ];
         let workers = [1, 2, 3, u64::from(u32::MAX)];
@@ -139,6 +150,7 @@ mod tests {
             .chain((0..TUNNEL_SLOTS).map(TokenOwner::Tunnel))
             .chain(workers.map(|number| TokenOwner::Connection(HolderId(number))))
             .chain(workers.map(TokenOwner::Process))
+            .chain(workers.map(TokenOwner::GatewayLink))
             .collect();
         for source in &sources {
             assert_eq!(TokenOwner::of(source.token()), *source);

@@ -37,6 +37,7 @@ mod support;
 
 mod control;
 mod cost;
+mod gateway;
 mod logging;
 mod metrics;
 mod probes;

@@ -62,7 +62,9 @@ fn main() -> ExitCode {
     requirements.sort_by_key(longest);
     for requirement in requirements {
         for kind in Kind::ALL {
-            trials.push(trial(&shared, kind, Front::Without, requirement));
+            for front in [Front::Without, Front::Gateway] {
+                trials.push(trial(&shared, kind, front, requirement));
+            }
         }
     }
     for kind in Kind::ALL {

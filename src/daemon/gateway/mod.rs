@@ -1,4 +1,495 @@
-//! The gateway: workers that were built on an OJS SDK speak HTTP with us as if we were the backend.
+//! The gateway: workers that were built on an OJS SDK speak HTTP with us as if we were the backend. What is about being a worker is
+//! the lifecycle's; everything else passes through.
 
+mod answers;
+mod book;
 pub mod caller;
 pub mod environment;
+mod link;
+pub(super) mod listener;
+mod places;
+mod relay;
+mod requests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use log::{debug, error};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry};
+
+use crate::daemon::acceptor::Acceptor;
+use crate::daemon::backend::client::Backend;
+use crate::daemon::backend::tunnel::TunnelId;
+use crate::daemon::gateway::book::{Book, LinkId};
+use crate::daemon::gateway::caller::{Admission, Callers};
+use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage};
+use crate::daemon::gateway::places::BodyBounds;
+use crate::daemon::tokens::TokenOwner;
+use crate::daemon::workers::processes::Processes;
+use crate::lifecycle::api::{ErrorCode, Event, FromWorker, HolderId, JobId, Moment, ProcessId, PullId, WorkerState};
+use crate::lifecycle::timers::Timers;
+use crate::os::process::{self, Pid};
+use crate::wire::gateway::{self as wire, GatewayError, Status};
+
+/// Connections above which an answer says that its connection is closed behind it.
+const MANY_CONNECTIONS: usize = 1024;
+
+/// How many more there may be: the next ones wait in the socket's queue.
+const MORE_CONNECTIONS: usize = 128;
+
+/// Connections that may be there in any case, however few descriptors there are.
+const MIN_CONNECTIONS: usize = 16;
+
+/// Descriptors that are not for connections and their processes: those to the backend, the health endpoints, the control socket,
+/// the log, what we have inherited.
+const OTHER_DESCRIPTORS: usize = 512;
+
+/// Connections accepted in one turn; then the others get theirs.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Connections that get a turn before the loop has its own.
+const LINKS_PER_TURN: usize = 256;
+
+/// Bytes read from all connections together in one turn; then signals, timers and the backend get theirs.
+const BYTES_PER_TURN: usize = 1 << 20;
+
+/// Steps of one connection in one turn.
+const STEPS_PER_TURN: usize = 16;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 16 << 10;
+
+/// How long it may take until what a process that is gone has written is here. Longer only when somebody has inherited its socket.
+const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
+
+/// How long a client that was told that its connection ends may take to close it.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest time that a request for jobs waits for some: SDKs wait for 30 s.
+const LONGEST_PULL: Duration = Duration::from_secs(20);
+
+/// Pause before the next attempt when there were no descriptors or was no memory for a connection.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What everybody is told who is not the worker.
+const FORBIDDEN: GatewayError<'static> = GatewayError {
+    status: Status::Forbidden,
+    code: "gateway_forbidden",
+    message: "only the worker may use this gateway (gateway.allow)",
+};
+
+/// What has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum GatewayTimer {
+    /// A connection has had its time.
+    Link(LinkId),
+    /// The next attempt to accept, where there was no room.
+    Accept,
+}
+
+/// What a turn of the gateway acts on.
+pub struct GatewayTurn<'a> {
+    /// Where requests pass through to.
+    pub backend: &'a mut Backend,
+    /// The worker's processes.
+    pub processes: &'a mut Processes,
+    /// Where the kernel is told of connections.
+    pub registry: &'a Registry,
+    /// What the lifecycle is told.
+    pub events: &'a mut VecDeque<Event>,
+    /// Now.
+    pub now: Moment,
+}
+
+/// The listening socket, the connections to it, and what they wait for.
+pub struct Gateway {
+    acceptor: Acceptor<TcpListener>,
+    callers: Callers,
+    /// Where we listen.
+    address: SocketAddr,
+    bounds: BodyBounds,
+    /// Connections that wait for room for a large body.
+    waiting_for_place: VecDeque<LinkId>,
+    /// Longest time that a request for jobs waits for some.
+    pull_within: Duration,
+    many: usize,
+    links: BTreeMap<LinkId, GatewayLink>,
+    newest_link: LinkId,
+    /// Connections that have their turn.
+    ready: VecDeque<LinkId>,
+    book: Book,
+    /// Which connection a tunnel is of; none: nobody waits for its answer any more.
+    tunnels: BTreeMap<TunnelId, Option<LinkId>>,
+    newest_tunnel: u64,
+    deadlines: Timers<GatewayTimer>,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Serves those whom `callers` lets in. No body that is for us is longer than `most_body` bytes; a request for jobs is answered
+    /// within `pull_within`.
+    ///
+    /// # Errors
+    ///
+    /// What epoll says.
+    pub fn new(
+        (listener, address): (TcpListener, SocketAddr),
+        callers: Callers,
+        most_body: usize,
+        pull_within: Duration,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        let complaint = "cannot take a connection of the worker: ";
+        Ok(Self {
+            acceptor: Acceptor::new(listener, TokenOwner::Gateway, ACCEPTS_PER_TURN, complaint, registry)?,
+            callers,
+            address,
+            bounds: BodyBounds::new(most_body),
+            waiting_for_place: VecDeque::new(),
+            pull_within: pull_within.min(LONGEST_PULL),
+            many: many_connections(process::open_files_limit()),
+            links: BTreeMap::new(),
+            newest_link: 0,
+            ready: VecDeque::new(),
+            book: Book::default(),
+            tunnels: BTreeMap::new(),
+            newest_tunnel: 0,
+            deadlines: Timers::default(),
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// The worker was started, as this process.
+    pub fn worker_started(&mut self, worker: Pid) {
+        self.callers.worker_started(worker);
+    }
+
+    /// By what callers are known, in the words of `status`.
+    pub fn caller_proof(&self) -> &'static str {
+        self.callers.proof().words()
+    }
+
+    /// Somebody wants to connect.
+    pub fn is_acceptable(&mut self) {
+        self.acceptor.is_acceptable();
+    }
+
+    /// The kernel says that something happened on this connection.
+    pub fn is_ready(&mut self, id: LinkId, event: &mio::event::Event) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.is_ready(event);
+            self.enqueue(id);
+        }
+    }
+
+    /// Whether there is something to do for another turn at once.
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty() || (self.acceptor.has_more() && self.has_room())
+    }
+
+    /// When the next thing is due.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.deadlines.next().map(|(due, _)| due)
+    }
+
+    /// Takes who came, goes on with everything that can go on: no more than belongs into one turn.
+    pub fn turn(&mut self, turn: &mut GatewayTurn<'_>) {
+        while let Some(due) = self.deadlines.take_due(turn.now) {
+            match due {
+                GatewayTimer::Accept => self.acceptor.try_again(),
+                GatewayTimer::Link(id) => self.had_its_time(id),
+            }
+        }
+        self.hear_tunnels(turn);
+        self.accept(turn);
+        let mut bytes = BYTES_PER_TURN;
+        for _ in 0..LINKS_PER_TURN.min(self.ready.len()) {
+            let Some(id) = self.ready.pop_front() else { break };
+            self.guarded(id, turn, |gateway, turn| {
+                bytes = bytes.saturating_sub(gateway.serve(id, turn))
+            });
+            if bytes == 0 {
+                break;
+            }
+        }
+        self.let_go_of_the_dead(turn);
+        self.give_places();
+    }
+
+    /// A panic costs this one connection.
+    fn guarded(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>, work: impl FnOnce(&mut Self, &mut GatewayTurn<'_>)) {
+        if panic::catch_unwind(AssertUnwindSafe(|| work(self, turn))).is_err() {
+            error!("internal error in a connection of the worker: it is closed");
+            self.hang_up(id, turn);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.links.len() < self.many + MORE_CONNECTIONS
+    }
+
+    /// The connection has its turn soon.
+    fn enqueue(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id)
+            && !std::mem::replace(&mut link.is_queued, true)
+        {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
+        self.acceptor.begin_turn();
+        while self.acceptor.can_take() && self.has_room() {
+            let Some((stream, peer)) = self.acceptor.next() else {
+                break;
+            };
+            self.admit(stream, peer, turn);
+        }
+        if self.acceptor.is_short() {
+            let again = turn.now.after(ACCEPT_AGAIN_AFTER);
+            self.deadlines.arm_at_latest(GatewayTimer::Accept, again);
+        }
+    }
+
+    fn admit(&mut self, mut stream: TcpStream, client: SocketAddr, turn: &mut GatewayTurn<'_>) {
+        let admission = self.callers.admit(client, self.address);
+        self.newest_link += 1;
+        let id = self.newest_link;
+        let (token, interest) = (
+            TokenOwner::GatewayLink(id).token(),
+            Interest::READABLE | Interest::WRITABLE,
+        );
+        if let Err(error) = turn.registry.register(&mut stream, token, interest) {
+            let message = format_args!("cannot watch a connection of the worker: {error}");
+            return self.acceptor.warn(message);
+        }
+        // Small answers are not held back for more.
+        let _ = stream.set_nodelay(true);
+        let mut link = GatewayLink::new(stream);
+        match admission {
+            Admission::Taken(None) => {}
+            Admission::Taken(Some(watch)) => {
+                let process = turn.processes.id_of(watch, turn.registry);
+                turn.processes.connected(process);
+                link.process = Some(process);
+                // Its descriptor may have been readable before it was registered.
+                turn.processes.look_at_process(process, turn.events);
+            }
+            Admission::AsksForBearer => link.needs_bearer = true,
+            Admission::Refused(_) => {
+                link.refuse(&wire::failed(&FORBIDDEN, link.form));
+                let closes = turn.now.after(CLOSING_PATIENCE);
+                self.deadlines.arm(GatewayTimer::Link(id), closes);
+            }
+        }
+        self.links.insert(id, link);
+        self.enqueue(id);
+    }
+
+    /// Goes as far as it can with one connection in one turn; how many bytes were read.
+    fn serve(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> usize {
+        let mut bytes = 0;
+        if let Some(link) = self.links.get_mut(&id) {
+            link.is_queued = false;
+        }
+        for _ in 0..STEPS_PER_TURN {
+            if !self.step(id, turn) {
+                return bytes;
+            }
+            let Some(link) = self.links.get_mut(&id) else {
+                return bytes;
+            };
+            let filled = match link.stage {
+                LinkStage::Closing => link.drop_rest(&mut self.buffer),
+                LinkStage::Head
+                | LinkStage::Gathering(_)
+                | LinkStage::Asked(_)
+                | LinkStage::Relaying(_)
+                | LinkStage::Answering(_) => link.fill(&mut self.buffer),
+            };
+            match filled {
+                Filled::Bytes(count) => bytes += count,
+                Filled::Nothing => return bytes,
+                Filled::End => {
+                    if !self.step(id, turn) {
+                        return bytes;
+                    }
+                    self.client_has_ended(id, turn);
+                    return bytes;
+                }
+            }
+        }
+        self.enqueue(id);
+        bytes
+    }
+
+    /// Does what can be done without another byte. Whether more are wanted.
+    fn step(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> bool {
+        loop {
+            let Some(link) = self.links.get_mut(&id) else {
+                return false;
+            };
+            link.flush();
+            let goes_on = match &link.stage {
+                LinkStage::Head => self.next_request(id, turn),
+                LinkStage::Gathering(_) => self.gather(id, turn),
+                LinkStage::Relaying(_) => self.relay(id, turn),
+                LinkStage::Answering(_) => self.answer_is_out(id, turn),
+                // Whether the client is still there can only be read.
+                LinkStage::Asked(_) | LinkStage::Closing => return self.links.contains_key(&id),
+            };
+            match goes_on {
+                Step::Again => {}
+                Step::WantsBytes => return self.links.contains_key(&id),
+                Step::Waits => return false,
+            }
+        }
+    }
+
+    /// The client says no more, and all that it said was looked at.
+    fn client_has_ended(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        match &link.stage {
+            // Half a request is none.
+            LinkStage::Head | LinkStage::Gathering(_) | LinkStage::Closing => self.hang_up(id, turn),
+            // Whoever asks for jobs and closes its side is not waiting for them.
+            LinkStage::Asked(Asked::Jobs(_)) => self.hang_up(id, turn),
+            LinkStage::Asked(_) | LinkStage::Relaying(_) | LinkStage::Answering(_) if link.is_deaf => {
+                self.hang_up(id, turn);
+            }
+            // It may still read.
+            LinkStage::Asked(_) | LinkStage::Relaying(_) | LinkStage::Answering(_) => {}
+        }
+    }
+
+    /// Closes a connection. What waited for it is told so.
+    fn hang_up(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        let Some(mut link) = self.links.remove(&id) else { return };
+        self.deadlines.cancel(GatewayTimer::Link(id));
+        self.drop_work(&mut link, turn);
+        let _ = turn.registry.deregister(&mut link.stream);
+        self.acceptor.has_room_again();
+        if let Some(process) = link.process {
+            turn.processes.disconnected(process);
+        }
+    }
+
+    /// Nobody waits any more for what this connection asked for.
+    fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
+        match std::mem::replace(&mut link.stage, LinkStage::Closing) {
+            LinkStage::Asked(Asked::Jobs(pull)) => {
+                self.book.take_pull(pull);
+                self.release(pull, link.process, turn);
+            }
+            LinkStage::Answering(Some(pull)) => self.release(pull, link.process, turn),
+            LinkStage::Relaying(relay) => self.let_relay_go(&relay, turn),
+            LinkStage::Asked(Asked::Outcome(..) | Asked::Beat)
+            | LinkStage::Answering(None)
+            | LinkStage::Gathering(_)
+            | LinkStage::Head
+            | LinkStage::Closing => {}
+        }
+    }
+
+    /// Jobs that nobody got go back.
+    fn release(&mut self, pull: PullId, process: Option<ProcessId>, turn: &mut GatewayTurn<'_>) {
+        debug!("a request for jobs has lost its client");
+        if let Some(holder) = self.book.any_of(process) {
+            turn.events
+                .push_back(Event::Said(holder, FromWorker::WantsNoMore { pull }));
+        }
+    }
+
+    fn had_its_time(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.end();
+            self.enqueue(id);
+        }
+    }
+
+    /// The process of this holder is gone: what is left in its connections is read, then the lifecycle is told that this was all.
+    pub fn read_to_end(&mut self, holder: HolderId, now: Moment) {
+        let Some(process) = self.book.process_of(holder) else {
+            return;
+        };
+        self.book.leave_behind(holder);
+        let of_it = self.links.iter_mut().filter(|(_, link)| link.process == process);
+        let mut touched = Vec::new();
+        for (id, link) in of_it {
+            link.leave_behind();
+            touched.push(*id);
+        }
+        for id in touched {
+            self.deadlines
+                .arm_at_latest(GatewayTimer::Link(id), now.after(LAST_BYTES_WITHIN));
+            self.enqueue(id);
+        }
+    }
+
+    /// Those of whom everything was read.
+    fn let_go_of_the_dead(&mut self, turn: &mut GatewayTurn<'_>) {
+        for process in self.book.processes_left_behind() {
+            if self
+                .links
+                .values()
+                .any(|link| link.process == process && link.is_left_behind)
+            {
+                continue;
+            }
+            for holder in self.book.left_behind_of(process) {
+                let last = self.forget(holder, turn);
+                // What it said last is ours, whoever else waits for the answer.
+                last.iter().for_each(|job| self.outcome_was_taken(job));
+            }
+        }
+    }
+
+    /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it likes to.
+    pub fn close(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) {
+        for job in self.forget(holder, turn) {
+            let message = "no worker runs";
+            self.outcome_was_refused(&job, ErrorCode::Unavailable, message, turn);
+        }
+    }
+
+    /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those of which it has said what became.
+    fn forget(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) -> Vec<JobId> {
+        let forgotten = self.book.forget(holder);
+        turn.events.push_back(Event::HungUp(holder));
+        for pull in forgotten.pulls {
+            self.answer_pull(holder, pull, &[], turn.events);
+        }
+        for link in forgotten.beats {
+            self.answer_beat(link, WorkerState::Running, &[]);
+        }
+        forgotten.outcomes
+    }
+}
+
+/// What a connection needs to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing: it has more to do.
+    Again,
+    /// The client's next bytes.
+    WantsBytes,
+    /// Something else: room to write, the lifecycle, the backend.
+    Waits,
+}
+
+/// Each connection may take two descriptors: its own and its process's.
+fn many_connections(open_files: usize) -> usize {
+    let room = open_files.saturating_sub(OTHER_DESCRIPTORS + MORE_CONNECTIONS) / 2;
+    room.clamp(MIN_CONNECTIONS, MANY_CONNECTIONS)
+}

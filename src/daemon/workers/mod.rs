@@ -2,7 +2,7 @@
 
 mod link;
 pub(super) mod outbound;
-mod processes;
+pub(super) mod processes;
 mod socket;
 
 use std::collections::VecDeque;
@@ -27,7 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Workers {
     processes: Processes,
-    socket: WorkerSocket,
+    /// None: workers come in another way.
+    socket: Option<WorkerSocket>,
 }
 
 impl Workers {
@@ -39,8 +40,17 @@ impl Workers {
     pub fn new(listener: Listener, allowed: Allowed, hello: HelloContext, registry: &Registry) -> io::Result<Self> {
         Ok(Self {
             processes: Processes::default(),
-            socket: WorkerSocket::new(listener, allowed, hello, registry)?,
+            socket: Some(WorkerSocket::new(listener, allowed, hello, registry)?),
         })
+    }
+
+    /// Nobody comes by way of a socket of ours.
+    #[must_use]
+    pub fn without_socket() -> Self {
+        Self {
+            processes: Processes::default(),
+            socket: None,
+        }
     }
 
     /// The worker was started with this pid: its name from here on.
@@ -53,14 +63,21 @@ impl Workers {
         self.processes.worker_reaped(id);
     }
 
+    /// The table of processes, for other ways in which workers come.
+    pub fn processes(&mut self) -> &mut Processes {
+        &mut self.processes
+    }
+
     /// The kernel says that somebody wants to connect.
     pub fn is_acceptable(&mut self) {
-        self.socket.is_acceptable();
+        self.socket.iter_mut().for_each(WorkerSocket::is_acceptable);
     }
 
     /// The kernel says that something happened on a connection.
     pub fn is_ready(&mut self, id: HolderId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
-        self.socket.is_ready(id, event, events);
+        if let Some(socket) = &mut self.socket {
+            socket.is_ready(id, event, events);
+        }
     }
 
     /// The kernel says that something happened to the process with this number: it has ended.
@@ -71,12 +88,14 @@ impl Workers {
     /// Looks who has ended, accepts and reads: no more than belongs into one turn.
     pub fn turn(&mut self, registry: &Registry, events: &mut VecDeque<Event>) {
         self.processes.look_at_unwatchable(events);
-        self.socket.turn(&mut self.processes, registry, events);
+        if let Some(socket) = &mut self.socket {
+            socket.turn(&mut self.processes, registry, events);
+        }
     }
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        self.socket.has_more()
+        self.socket.as_ref().is_some_and(WorkerSocket::has_more)
     }
 
     /// When there is something to do for which the kernel wakes nobody.
@@ -86,17 +105,23 @@ impl Workers {
 
     /// Writes a word to a connection.
     pub fn tell(&mut self, id: HolderId, word: &ToWorker, registry: &Registry, events: &mut VecDeque<Event>) {
-        self.socket.tell(id, word, &mut self.processes, registry, events);
+        if let Some(socket) = &mut self.socket {
+            socket.tell(id, word, &mut self.processes, registry, events);
+        }
     }
 
     /// Reads in the next turns what is there on this connection, whose process is gone, and then closes it.
     pub fn read_to_end(&mut self, id: HolderId) {
-        self.socket.read_to_end(id);
+        if let Some(socket) = &mut self.socket {
+            socket.read_to_end(id);
+        }
     }
 
     /// Closes a connection.
     pub fn close(&mut self, id: HolderId, registry: &Registry, events: &mut VecDeque<Event>) {
-        self.socket.hang_up(id, &mut self.processes, registry, events);
+        if let Some(socket) = &mut self.socket {
+            socket.hang_up(id, &mut self.processes, registry, events);
+        }
     }
 
     /// Signals a process of the worker, and nobody else: not even one that has its pid by now.

@@ -154,6 +154,11 @@ impl Processes {
         self.forget_if_done(id);
     }
 
+    /// Whether this process was said to be gone, or nobody knows it any more.
+    pub fn is_gone(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_none_or(|watched| watched.is_gone)
+    }
+
     /// This process was given a job: it is watched until its end.
     pub fn got_job(&mut self, id: ProcessId) {
         if let Some(watched) = self.processes.get_mut(&id) {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
 use crate::wire::backend::request::OJS_VERSION;
 use crate::wire::http::message::{BadMessage, MOST_HEAD_BYTES, MOST_HEADER_LINES};
+use crate::wire::http::tunnel::{TunnelBody, TunnelHead};
 use crate::wire::names;
 
 /// What goes out when somebody waits for it before sending a body.
@@ -175,6 +176,26 @@ pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
         server_time: time,
     };
     form.json(Status::Ok, &body)
+}
+
+/// The head of an answer that passes through, with how its body and the connection end on this side.
+#[must_use]
+pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
+    let mut bytes = format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).into_bytes();
+    for (name, value) in &head.headers {
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    match head.body {
+        TunnelBody::Length(length) => bytes.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes()),
+        TunnelBody::Chunked if takes_chunks => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        TunnelBody::Chunked | TunnelBody::None => {}
+    }
+    bytes.extend_from_slice(form.connection().as_bytes());
+    bytes.extend_from_slice(b"\r\n");
+    bytes
 }
 
 /// Why a request does not get what it asks for.

@@ -104,10 +104,10 @@ fn what_ends_a_start_is_an_error_of_config_check_in_the_same_words() {
         let error = agent().refused_as_a_start_is(mode, &["/tmp"]);
         assert_says(&error, &["/tmp", "not an executable file"]);
     }
-    for mode in ["gateway", "exec"] {
-        let error = agent().variable("OJS_MODE", mode).refused_as_a_start_is(&[], &["true"]);
-        assert_says(&error, &[mode, "this version"]);
-    }
+    let error = agent()
+        .variable("OJS_MODE", "exec")
+        .refused_as_a_start_is(&[], &["true"]);
+    assert_says(&error, &["exec", "this version"]);
 }
 
 #[test]
@@ -144,8 +144,7 @@ fn every_error_is_said_at_once() {
 fn what_a_start_goes_on_with_is_a_warning_of_config_check_in_the_same_words() {
     let scene = agent()
         .variable("OJS_AUTH_TOKEN_FILE", "/nonexistent/token")
-        .variable("OJS_TERMINATION_LOG", "/nonexistent/log")
-        .variable("OJS_GATEWAY_TELL_WORKER", "true");
+        .variable("OJS_TERMINATION_LOG", "/nonexistent/log");
     let place = scene.path("run");
     fs::create_dir(&place).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -156,7 +155,6 @@ fn what_a_start_goes_on_with_is_a_warning_of_config_check_in_the_same_words() {
         .filter_map(|line| line.strip_prefix("warning: "))
         .collect();
     let expected = [
-        "does not act on it yet",
         "paths.runtime_dir: everybody may replace files in ",
         "nothing is sent to the backend until it holds a token",
         "accepted as termination log",

@@ -1,0 +1,113 @@
+//! What the lifecycle has to say, as answers to the requests that wait for it.
+
+use std::collections::VecDeque;
+
+use log::debug;
+
+use crate::daemon::gateway::book::LinkId;
+use crate::daemon::gateway::link::{Asked, Filled, LinkStage};
+use crate::daemon::gateway::{Gateway, GatewayTurn};
+use crate::lifecycle::api::{ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState};
+use crate::os::clock;
+use crate::wire::gateway as wire;
+
+impl Gateway {
+    /// Answers a request for jobs. Where its client is gone they go back.
+    pub fn answer_pull(&mut self, holder: HolderId, pull: PullId, jobs: &[GivenJob], events: &mut VecDeque<Event>) {
+        let waits = |stage: &LinkStage| matches!(stage, LinkStage::Asked(Asked::Jobs(asked)) if *asked == pull);
+        let id = self.book.take_pull(pull).unwrap_or_default();
+        self.enqueue(id);
+        let Some(link) = self.links.get_mut(&id).filter(|link| waits(&link.stage)) else {
+            return give_back(holder, pull, jobs, events);
+        };
+        // The kernel may know more than it has told.
+        let is_gone = link.is_deaf || link.fill(&mut self.buffer) == Filled::End;
+        link.say(&wire::fetched(if is_gone { &[] } else { jobs }, link.form));
+        link.stage = LinkStage::Answering(Some(pull).filter(|_| !jobs.is_empty() && !is_gone));
+        if is_gone {
+            give_back(holder, pull, jobs, events);
+        }
+    }
+
+    /// Tells what a request waits for. Whoever speaks HTTP hears nothing unasked.
+    pub fn tell(&mut self, holder: HolderId, word: &ToWorker, turn: &mut GatewayTurn<'_>) {
+        match word {
+            ToWorker::Ok { job, .. } => self.outcome_was_taken(job),
+            ToWorker::Error {
+                code,
+                message,
+                job: Some(job),
+            } => self.outcome_was_refused(job, *code, message, turn),
+            ToWorker::Error { message, job: None, .. } => debug!("holder {holder}: {message}"),
+            ToWorker::Hello { .. }
+            | ToWorker::Job { .. }
+            | ToWorker::Lifecycle { .. }
+            | ToWorker::Cancel { .. }
+            | ToWorker::Ping { .. } => {}
+        }
+    }
+
+    /// Answers the oldest heartbeat of a holder that waits for that.
+    pub fn hear_beat(&mut self, holder: HolderId, state: WorkerState, jobs: &[JobId]) {
+        if let Some(id) = self.book.take_beat(holder) {
+            self.answer_beat(id, state, jobs);
+        }
+    }
+
+    pub(super) fn outcome_was_taken(&mut self, job: &JobId) {
+        let Some((waiting, state)) = self.book.take_outcome(job) else {
+            return;
+        };
+        for id in waiting {
+            if let Some(form) = self.form_of(id, job) {
+                self.answer(id, &wire::outcome(job, state, form));
+            }
+        }
+    }
+
+    pub(super) fn outcome_was_refused(
+        &mut self,
+        job: &JobId,
+        code: ErrorCode,
+        message: &str,
+        turn: &mut GatewayTurn<'_>,
+    ) {
+        let Some((waiting, _)) = self.book.take_outcome(job) else {
+            return;
+        };
+        for id in waiting {
+            let Some(form) = self.form_of(id, job) else { continue };
+            if code == ErrorCode::NotHeld {
+                // Nobody here was given that job: the backend knows more.
+                if let Some((head, body)) = self.take_request(id) {
+                    self.open_relay(id, head, Some(body), turn);
+                    self.enqueue(id);
+                }
+            } else {
+                self.answer(id, &wire::refused_by_backend(code, message, form));
+            }
+        }
+    }
+
+    /// How a connection is answered that still waits for the answer about this job.
+    fn form_of(&self, id: LinkId, job: &JobId) -> Option<wire::AnswerForm> {
+        let link = self.links.get(&id)?;
+        let waits = matches!(&link.stage, LinkStage::Asked(Asked::Outcome(asked, _)) if asked == job);
+        waits.then_some(link.form)
+    }
+
+    pub(super) fn answer_beat(&mut self, id: LinkId, state: WorkerState, jobs: &[JobId]) {
+        let Some(link) = self.links.get(&id) else { return };
+        if matches!(link.stage, LinkStage::Asked(Asked::Beat)) {
+            let time = clock::wall().to_string();
+            let bytes = wire::beat(state, jobs, &time, link.form);
+            self.answer(id, &bytes);
+        }
+    }
+}
+
+fn give_back(holder: HolderId, pull: PullId, jobs: &[GivenJob], events: &mut VecDeque<Event>) {
+    if !jobs.is_empty() {
+        events.push_back(Event::Said(holder, FromWorker::WantsNoMore { pull }));
+    }
+}

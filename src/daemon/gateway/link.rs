@@ -1,0 +1,263 @@
+//! One connection of a worker that speaks HTTP: bytes in and out, and how far the request is that is on it. Nothing here waits, and
+//! everything is bounded.
+//!
+//! One request is on it at a time: the next head is looked at when the last answer was written, so that answers come in the order
+//! of their requests. A client that reads slowly is read from slowly.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use socket2::SockRef;
+
+use crate::daemon::backend::tunnel::TunnelId;
+use crate::daemon::gateway::places::LargePlace;
+use crate::lifecycle::api::{JobId, ProcessId, PullId};
+use crate::wire::gateway::{AnswerForm, Route};
+use crate::wire::http::message::MessageHead;
+use crate::wire::http::request_reader::RequestReader;
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum LinkStage {
+    /// The head of the next request is awaited.
+    Head,
+    /// The body of a request that is for us comes.
+    Gathering(Request),
+    /// The lifecycle has it.
+    Asked(Asked),
+    /// It passes through.
+    Relaying(Relay),
+    /// Its answer goes out; that to a request for jobs has to arrive, or they go back.
+    Answering(Option<PullId>),
+    /// The client was told that the connection ends here. It closes it, and what it sends until then is dropped.
+    Closing,
+}
+
+/// A request that is for us.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) route: Route,
+    pub(super) head: MessageHead,
+    /// As much of it as is here.
+    pub(super) body: Vec<u8>,
+    /// The room that it has, when it is a large one.
+    pub(super) place: Option<LargePlace>,
+}
+
+/// What was asked of the lifecycle.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// Jobs.
+    Jobs(PullId),
+    /// To take an outcome; the request is passed on where nobody here knows the job.
+    Outcome(JobId, Box<Request>),
+    /// To hear a heartbeat.
+    Beat,
+}
+
+/// A request that passes through.
+#[derive(Debug)]
+pub(super) struct Relay {
+    pub(super) tunnel: TunnelId,
+    /// A body that was gathered before, and how much of it the tunnel took.
+    pub(super) gathered: Option<(Vec<u8>, usize)>,
+    /// The tunnel has all of the request's body.
+    pub(super) is_body_done: bool,
+    /// How the body of the answer goes out; none: there was no head yet.
+    pub(super) answer: Option<AnswerBody>,
+    /// The tunnel has all of the answer.
+    pub(super) is_done: bool,
+}
+
+/// How the body of an answer goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerBody {
+    /// As it is: its length was told, or the end of the connection is its end.
+    Plain,
+    Chunked,
+}
+
+/// What came of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// So many bytes.
+    Bytes(usize),
+    /// There are none now, or there is no room for any.
+    Nothing,
+    /// The client has said its last.
+    End,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct GatewayLink {
+    pub(super) stream: TcpStream,
+    /// The process at the other end; none where it cannot be known.
+    pub(super) process: Option<ProcessId>,
+    /// Each request has to show the worker's bearer, or none.
+    pub(super) needs_bearer: bool,
+    pub(super) stage: LinkStage,
+    /// How the answer to the request that is on it is given.
+    pub(super) form: AnswerForm,
+    pub(super) reader: RequestReader,
+    /// Bytes that wait for the client, from `sent` on.
+    outbound: Vec<u8>,
+    sent: usize,
+    /// The kernel may have something to read: it tells only once.
+    may_read: bool,
+    /// The same for room to write.
+    may_write: bool,
+    /// The client has said its last byte.
+    pub(super) is_ended: bool,
+    /// Nobody reads what is written to it. What was said is read all the same.
+    pub(super) is_deaf: bool,
+    /// The client was told, or said itself, that the connection ends behind this request.
+    pub(super) is_leaving: bool,
+    /// The process at the other end is gone.
+    pub(super) is_left_behind: bool,
+    /// It has its turn soon.
+    pub(super) is_queued: bool,
+}
+
+impl GatewayLink {
+    /// A connection that was just accepted.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            process: None,
+            needs_bearer: false,
+            stage: LinkStage::Head,
+            form: AnswerForm {
+                wants_body: true,
+                is_kept: false,
+                is_kept_by_itself: true,
+            },
+            reader: RequestReader::default(),
+            outbound: Vec::new(),
+            sent: 0,
+            may_read: true,
+            may_write: true,
+            is_ended: false,
+            is_deaf: false,
+            is_leaving: false,
+            is_left_behind: false,
+            is_queued: false,
+        }
+    }
+
+    /// Tells whoever is there that it may not, and nothing else.
+    pub(super) fn refuse(&mut self, answer: &[u8]) {
+        self.say(answer);
+        self.stage = LinkStage::Answering(None);
+    }
+
+    /// The kernel says that something happened.
+    pub(super) fn is_ready(&mut self, event: &mio::event::Event) {
+        self.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.may_write |= event.is_writable() || event.is_write_closed() || event.is_error();
+    }
+
+    /// The process at the other end is gone: nothing is written any more, and what it has said is read to the end. The kernel may
+    /// still be on its way with it.
+    pub(super) fn leave_behind(&mut self) {
+        self.is_left_behind = true;
+        self.is_deaf = true;
+        self.may_read = true;
+    }
+
+    /// Nothing more is read, whatever may come.
+    pub(super) fn end(&mut self) {
+        self.is_ended = true;
+        self.is_deaf = true;
+    }
+
+    /// Bytes that wait for the client.
+    pub(super) fn waiting(&self) -> usize {
+        self.outbound.len() - self.sent
+    }
+
+    /// Adds bytes for the client.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        if self.is_deaf {
+            return;
+        }
+        if self.sent > 0 {
+            self.outbound.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.outbound.extend_from_slice(bytes);
+    }
+
+    /// Writes what waits, as far as the client's buffer takes it. A client that is gone takes nothing any more.
+    pub(super) fn flush(&mut self) {
+        while self.may_write && !self.is_deaf && self.waiting() > 0 {
+            match self.stream.write(self.outbound.get(self.sent..).unwrap_or_default()) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
+                Err(_) => self.is_deaf = true,
+            }
+        }
+        if self.is_deaf || self.waiting() == 0 {
+            self.outbound = Vec::new();
+            self.sent = 0;
+        }
+    }
+
+    /// Reads as much as there is room for.
+    pub(super) fn fill(&mut self, buffer: &mut [u8]) -> Filled {
+        if self.is_ended {
+            return Filled::End;
+        }
+        let room = buffer.len().min(self.reader.room());
+        while self.may_read && room > 0 {
+            match self.stream.read(buffer.get_mut(..room).unwrap_or_default()) {
+                Ok(0) => return self.ended(),
+                Ok(count) => {
+                    self.reader.add(buffer.get(..count).unwrap_or_default());
+                    return Filled::Bytes(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(_) => {
+                    self.is_deaf = true;
+                    return self.ended();
+                }
+            }
+        }
+        Filled::Nothing
+    }
+
+    fn ended(&mut self) -> Filled {
+        self.is_ended = true;
+        Filled::End
+    }
+
+    /// Reads and drops what the client still sends.
+    pub(super) fn drop_rest(&mut self, buffer: &mut [u8]) -> Filled {
+        while self.may_read {
+            match self.stream.read(buffer) {
+                Ok(0) => return self.ended(),
+                Ok(count) => return Filled::Bytes(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(_) => return self.ended(),
+            }
+        }
+        Filled::Nothing
+    }
+
+    /// Nothing more will be written.
+    pub(super) fn finish_writing(&self) {
+        // A client that is gone needs no end.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// The client must see that what it got is not whole: the connection will be reset.
+    pub(super) fn reset_at_close(&self) {
+        // Without it the client sees an end that may look right.
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,37 @@
+//! The TCP socket of the gateway: where it listens.
+
+use std::io;
+use std::net::SocketAddr;
+
+use mio::net::TcpListener;
+use socket2::{Domain, Socket, Type};
+
+/// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 1024;
+
+/// Bytes that the kernel keeps for a client that does not read; it takes twice as much for itself. Left alone it would keep megabytes
+/// for each, at the expense of the container's memory.
+const SEND_BUFFER: usize = 128 << 10;
+
+/// The same for what we do not read.
+const RECEIVE_BUFFER: usize = 128 << 10;
+
+/// Listens there. Where the port is 0, one that is free is taken.
+///
+/// # Errors
+///
+/// The address is in use, or not to be had.
+pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // Connections of a former life that are being closed do not hold the port.
+    socket.set_reuse_address(true)?;
+    // Connections have them from the listener.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from_std(socket.into());
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}

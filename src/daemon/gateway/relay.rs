@@ -1,0 +1,266 @@
+//! Requests that pass through: bytes from the client into a tunnel to the backend, and bytes of the answer back. What the slower
+//! side does not take stays with the faster one.
+
+use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews};
+use crate::daemon::gateway::book::LinkId;
+use crate::daemon::gateway::link::{AnswerBody, GatewayLink, LinkStage, Relay};
+use crate::daemon::gateway::{Gateway, GatewayTurn, Step};
+use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head};
+use crate::wire::http::body::{BadChunk, BodyStep};
+use crate::wire::http::message::{BodyLength, MessageHead};
+use crate::wire::http::tunnel::{LAST_CHUNK, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
+
+/// With so many bytes that wait for the client, no more is taken of an answer.
+const CLIENT_ROOM_BYTES: usize = 64 << 10;
+
+/// Bytes of an answer taken at a time.
+const PIECE_BYTES: usize = 16 << 10;
+
+impl Gateway {
+    /// Opens a way to the backend for this request; `gathered` is its body where that is here as a whole.
+    pub(super) fn open_relay(
+        &mut self,
+        id: LinkId,
+        head: MessageHead,
+        gathered: Option<Vec<u8>>,
+        turn: &mut GatewayTurn<'_>,
+    ) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let length = |bytes: usize| TunnelBody::Length(bytes as u64);
+        let body = match (&gathered, head.body) {
+            (Some(body), _) => length(body.len()),
+            (None, BodyLength::Bytes(0)) => TunnelBody::None,
+            (None, BodyLength::Bytes(count)) => TunnelBody::Length(count),
+            (None, BodyLength::Chunked) => TunnelBody::Chunked,
+        };
+        if head.awaits_continue && gathered.is_none() && body != TunnelBody::None {
+            link.say(CONTINUE);
+        }
+        self.newest_tunnel += 1;
+        let tunnel = TunnelId(self.newest_tunnel);
+        let request = TunnelRequest {
+            method: head.method,
+            target: head.target,
+            headers: head.headers,
+            body,
+        };
+        turn.backend.open_tunnel(tunnel, request, turn.now);
+        self.tunnels.insert(tunnel, Some(id));
+        link.stage = LinkStage::Relaying(Relay {
+            tunnel,
+            gathered: gathered.map(|body| (body, 0)),
+            is_body_done: false,
+            answer: None,
+            is_done: false,
+        });
+    }
+
+    /// Moves what can be moved, in both directions.
+    pub(super) fn relay(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Step::Waits;
+        };
+        let upward = match upward(link, turn) {
+            Ok(step) => step,
+            Err(BadChunk) => return self.break_off(id, turn),
+        };
+        let LinkStage::Relaying(relay) = &link.stage else {
+            return Step::Again;
+        };
+        if link.is_deaf && relay.is_body_done {
+            let done = std::mem::replace(&mut link.stage, LinkStage::Head);
+            if let LinkStage::Relaying(relay) = done {
+                self.let_relay_go(&relay, turn);
+            }
+            return Step::Again;
+        }
+        downward(link, turn);
+        if let LinkStage::Relaying(relay) = &link.stage
+            && relay.is_done
+        {
+            if relay.answer == Some(AnswerBody::Chunked) {
+                link.say(LAST_CHUNK);
+            }
+            link.stage = LinkStage::Answering(None);
+            return Step::Again;
+        }
+        upward
+    }
+
+    /// The client's body makes no sense: there is no more of it to be had.
+    fn break_off(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Step::Waits;
+        };
+        let LinkStage::Relaying(relay) = std::mem::replace(&mut link.stage, LinkStage::Head) else {
+            return Step::Again;
+        };
+        self.tunnels.remove(&relay.tunnel);
+        turn.backend.close_tunnel(relay.tunnel);
+        if relay.answer.is_none() {
+            return self.refuse_chunks(id);
+        }
+        link.reset_at_close();
+        self.hang_up(id, turn);
+        Step::Waits
+    }
+
+    /// The client is gone. What the backend has got of it as a whole goes its way, anything else does not.
+    pub(super) fn let_relay_go(&mut self, relay: &Relay, turn: &mut GatewayTurn<'_>) {
+        if relay.is_done {
+            return;
+        }
+        if relay.is_body_done && relay.answer.is_none() {
+            self.tunnels.insert(relay.tunnel, None);
+        } else {
+            self.tunnels.remove(&relay.tunnel);
+            turn.backend.close_tunnel(relay.tunnel);
+        }
+    }
+
+    /// What is new of the tunnels.
+    pub(super) fn hear_tunnels(&mut self, turn: &mut GatewayTurn<'_>) {
+        while let Some((tunnel, news)) = turn.backend.tunnel_news() {
+            match self.tunnels.get(&tunnel).copied() {
+                None => {}
+                Some(None) => self.nobody_waits(tunnel, &news, turn),
+                Some(Some(id)) => self.hear_tunnel(id, tunnel, news, turn),
+            }
+        }
+    }
+
+    /// An answer that nobody waits for: with its head the backend has decided.
+    fn nobody_waits(&mut self, tunnel: TunnelId, news: &TunnelNews, turn: &mut GatewayTurn<'_>) {
+        match news {
+            TunnelNews::HasRoom => {}
+            TunnelNews::Head(_) | TunnelNews::HasBytes | TunnelNews::Done | TunnelNews::Failed(_) => {
+                self.tunnels.remove(&tunnel);
+                turn.backend.close_tunnel(tunnel);
+            }
+        }
+    }
+
+    fn hear_tunnel(&mut self, id: LinkId, tunnel: TunnelId, news: TunnelNews, turn: &mut GatewayTurn<'_>) {
+        self.enqueue(id);
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let LinkStage::Relaying(relay) = &mut link.stage else {
+            return;
+        };
+        match news {
+            TunnelNews::Head(head) => begin_answer(link, &head),
+            TunnelNews::HasBytes | TunnelNews::HasRoom => {}
+            TunnelNews::Done => {
+                relay.is_done = true;
+                self.tunnels.remove(&tunnel);
+            }
+            TunnelNews::Failed(failure) => {
+                self.tunnels.remove(&tunnel);
+                relay.is_done = true;
+                let (has_begun, is_body_done) = (relay.answer.is_some(), relay.is_body_done);
+                if has_begun {
+                    link.reset_at_close();
+                    return self.hang_up(id, turn);
+                }
+                link.form.is_kept &= is_body_done;
+                self.fail(id, &error_of(&failure));
+            }
+        }
+    }
+}
+
+/// From the client to the backend.
+fn upward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Result<Step, BadChunk> {
+    let LinkStage::Relaying(relay) = &mut link.stage else {
+        return Ok(Step::Again);
+    };
+    let tunnel = relay.tunnel;
+    while !relay.is_body_done && !relay.is_done {
+        if let Some((body, taken)) = &mut relay.gathered {
+            *taken += turn
+                .backend
+                .tunnel_offer(tunnel, body.get(*taken..).unwrap_or_default());
+            if *taken < body.len() {
+                return Ok(Step::Waits);
+            }
+            relay.gathered = None;
+            relay.is_body_done = true;
+            turn.backend.tunnel_body_done(tunnel);
+            continue;
+        }
+        match link.reader.payload()? {
+            BodyStep::Payload(payload) => {
+                let (offered, taken) = (payload.len(), turn.backend.tunnel_offer(tunnel, payload));
+                link.reader.took(taken);
+                if taken < offered {
+                    return Ok(Step::Waits);
+                }
+            }
+            BodyStep::Unfinished => return Ok(Step::WantsBytes),
+            BodyStep::Over => {
+                relay.is_body_done = true;
+                turn.backend.tunnel_body_done(tunnel);
+            }
+        }
+    }
+    Ok(Step::WantsBytes)
+}
+
+/// From the backend to the client.
+fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
+    let LinkStage::Relaying(relay) = &link.stage else {
+        return;
+    };
+    let Some(form) = relay.answer else { return };
+    let tunnel = relay.tunnel;
+    loop {
+        link.flush();
+        let body = turn.backend.tunnel_body(tunnel);
+        let piece = body.get(..body.len().min(PIECE_BYTES)).unwrap_or_default();
+        if piece.is_empty() || link.waiting() >= CLIENT_ROOM_BYTES {
+            return;
+        }
+        match form {
+            AnswerBody::Plain => link.say(piece),
+            AnswerBody::Chunked => {
+                let mut bytes = Vec::new();
+                push_chunk(&mut bytes, piece);
+                link.say(&bytes);
+            }
+        }
+        let count = piece.len();
+        turn.backend.tunnel_took(tunnel, count);
+    }
+}
+
+/// The head of the answer goes out.
+fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
+    let LinkStage::Relaying(relay) = &mut link.stage else {
+        return;
+    };
+    let takes_chunks = link.form.is_kept_by_itself;
+    let body = match head.body {
+        TunnelBody::Chunked if takes_chunks => AnswerBody::Chunked,
+        TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => AnswerBody::Plain,
+    };
+    relay.answer = Some(body);
+    // Only the end of the connection tells the end of the body; and a request that nobody reads to its end is in the way of the next.
+    let ends = head.body == TunnelBody::Chunked && !takes_chunks;
+    link.form.is_kept &= relay.is_body_done && !ends;
+    let bytes = passed_head(head, takes_chunks, link.form);
+    link.say(&bytes);
+}
+
+fn error_of(failure: &TunnelFailure) -> GatewayError<'_> {
+    let (status, code) = match failure.kind {
+        TunnelFailureKind::Overloaded => (Status::Unavailable, "gateway_overloaded"),
+        TunnelFailureKind::NotSent => (Status::BadGateway, "gateway_unreachable"),
+        TunnelFailureKind::Unanswered | TunnelFailureKind::BrokenOff => (Status::BadGateway, "gateway_no_answer"),
+        TunnelFailureKind::TooLate => (Status::GatewayTimeout, "gateway_timeout"),
+        TunnelFailureKind::NotWhole => (Status::BadRequest, "gateway_bad_request"),
+    };
+    GatewayError {
+        status,
+        code,
+        message: &failure.text,
+    }
+}

@@ -1,0 +1,300 @@
+//! Requests as they come: what each is, its body where it is for us, and what the lifecycle is asked.
+
+use crate::daemon::gateway::book::LinkId;
+use crate::daemon::gateway::link::{Asked, GatewayLink, LinkStage, Request};
+use crate::daemon::gateway::{CLOSING_PATIENCE, FORBIDDEN, Gateway, GatewayTimer, GatewayTurn, Step};
+use crate::lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
+use crate::os::clock;
+use crate::wire::gateway::{
+    self as wire, AnswerForm, BadBody, CONTINUE, GatewayError, Route, Status, read_beat, read_fetch, read_outcome,
+    read_worker, route,
+};
+use crate::wire::http::body::{BadChunk, BodyStep};
+use crate::wire::http::message::{BadMessage, BodyLength, MessageHead};
+
+/// A body of up to so many bytes is taken in any case.
+const SMALL_BODY_BYTES: usize = 32 << 10;
+
+const TOO_LARGE: GatewayError<'static> = GatewayError {
+    status: Status::ContentTooLarge,
+    code: "gateway_too_large",
+    message: "the body is longer than worker.max_frame",
+};
+
+impl Gateway {
+    /// Looks for the next request.
+    pub(super) fn next_request(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+        let is_crowded = self.is_crowded();
+        let Some(link) = self.links.get_mut(&id) else {
+            return Step::Waits;
+        };
+        let head = match link.reader.next_head() {
+            None => return Step::WantsBytes,
+            Some(Err(bad)) => return self.refuse(id, &GatewayError::of_message(bad)),
+            Some(Ok(head)) => head,
+        };
+        link.form = AnswerForm {
+            wants_body: head.method != "HEAD",
+            is_kept: head.is_kept && !is_crowded,
+            is_kept_by_itself: head.takes_chunks,
+        };
+        link.is_leaving = !link.form.is_kept;
+        if link.needs_bearer {
+            let shown = head
+                .headers
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            if !self.callers.shows_bearer(shown.map(|(_, value)| value.as_slice())) {
+                return self.refuse(id, &FORBIDDEN);
+            }
+        }
+        let route = route(&head.method, &head.target);
+        if route == Route::Other {
+            self.open_relay(id, head, None, turn);
+            return Step::Again;
+        }
+        if matches!(head.body, BodyLength::Bytes(length) if length > self.bounds.most as u64) {
+            return self.refuse(id, &TOO_LARGE);
+        }
+        if head.awaits_continue && head.body != BodyLength::Bytes(0) {
+            link.say(CONTINUE);
+        }
+        link.stage = LinkStage::Gathering(Request {
+            route,
+            head,
+            body: Vec::new(),
+            place: None,
+        });
+        Step::Again
+    }
+
+    /// Whether there are more connections than shall stay. Those that end anyway are not counted.
+    fn is_crowded(&self) -> bool {
+        let stays = |link: &&GatewayLink| !link.is_leaving;
+        self.links.len() > self.many && self.links.values().filter(stays).count() > self.many
+    }
+
+    /// Takes what is here of a body.
+    pub(super) fn gather(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Step::Waits;
+        };
+        let LinkStage::Gathering(request) = &mut link.stage else {
+            return Step::Again;
+        };
+        loop {
+            let payload = match link.reader.payload() {
+                Ok(BodyStep::Payload(payload)) => payload,
+                Ok(BodyStep::Unfinished) => return Step::WantsBytes,
+                Ok(BodyStep::Over) => break,
+                Err(BadChunk) => return self.refuse_chunks(id),
+            };
+            let length = request.body.len() + payload.len();
+            if length > self.bounds.most {
+                return self.refuse(id, &TOO_LARGE);
+            }
+            if length > SMALL_BODY_BYTES && request.place.is_none() {
+                request.place = self.bounds.place();
+                if request.place.is_none() {
+                    self.waiting_for_place.push_back(id);
+                    return Step::Waits;
+                }
+            }
+            request.body.extend_from_slice(payload);
+            let count = payload.len();
+            link.reader.took(count);
+        }
+        if let LinkStage::Gathering(request) = std::mem::replace(&mut link.stage, LinkStage::Head)
+            && let Err(BadBody(message)) = self.ask(id, request, turn)
+        {
+            let error = GatewayError {
+                status: Status::BadRequest,
+                code: "gateway_invalid_request",
+                message,
+            };
+            self.fail(id, &error);
+        }
+        Step::Again
+    }
+
+    /// A large body may be here no more: others wait for that.
+    pub(super) fn give_places(&mut self) {
+        while self.bounds.has_place()
+            && let Some(id) = self.waiting_for_place.pop_front()
+        {
+            self.enqueue(id);
+        }
+    }
+
+    fn ask(&mut self, id: LinkId, request: Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
+        match request.route {
+            Route::Fetch => self.ask_for_jobs(id, &request, turn),
+            Route::Ack => self.ask_to_take(id, request, false, turn),
+            Route::Fail => self.ask_to_take(id, request, true, turn),
+            Route::Heartbeat => self.ask_to_hear(id, &request, turn),
+            Route::Register | Route::Deregister => {
+                let (time, name) = (clock::wall().to_string(), read_worker(&request.body));
+                let Some(link) = self.links.get(&id) else { return Ok(()) };
+                let answer = if request.route == Route::Register {
+                    wire::registered(name.as_deref(), &time, link.form)
+                } else {
+                    wire::left(name.as_deref(), &time, link.form)
+                };
+                self.answer(id, &answer);
+                Ok(())
+            }
+            Route::Other => {
+                let Request { head, body, .. } = request;
+                self.open_relay(id, head, Some(body), turn);
+                Ok(())
+            }
+        }
+    }
+
+    fn ask_for_jobs(&mut self, id: LinkId, request: &Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
+        let fetch = read_fetch(&request.body)?;
+        let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_deaf) else {
+            return Ok(());
+        };
+        let holder = self
+            .book
+            .holder(link.process, fetch.worker.as_deref(), turn.processes, turn.events);
+        let pull = self.book.pull(holder, id);
+        link.stage = LinkStage::Asked(Asked::Jobs(pull));
+        let wants = Wants {
+            pull,
+            count: fetch.count,
+            queues: fetch.queues,
+            within: self.pull_within,
+        };
+        turn.events.push_back(Event::Said(holder, FromWorker::Wants(wants)));
+        Ok(())
+    }
+
+    fn ask_to_take(
+        &mut self,
+        id: LinkId,
+        request: Request,
+        has_failed: bool,
+        turn: &mut GatewayTurn<'_>,
+    ) -> Result<(), BadBody> {
+        let outcome = read_outcome(&request.body, has_failed)?;
+        let Some(link) = self.links.get_mut(&id) else {
+            return Ok(());
+        };
+        let process = link.process;
+        // Of a process that is gone the next request is looked at at once: nobody waits for this answer.
+        if !link.is_deaf {
+            link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone(), Box::new(request)));
+        }
+        let holder = self.some_holder(process, None, turn);
+        if self.book.wait_for_outcome(&outcome.job, outcome.state, holder, id) {
+            turn.events.push_back(Event::Said(holder, outcome.said));
+        }
+        Ok(())
+    }
+
+    fn ask_to_hear(&mut self, id: LinkId, request: &Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
+        let beat = read_beat(&request.body)?;
+        let Some(process) = self
+            .links
+            .get(&id)
+            .filter(|link| !link.is_deaf)
+            .map(|link| link.process)
+        else {
+            return Ok(());
+        };
+        let holder = self.some_holder(process, beat.worker.as_deref(), turn);
+        self.book.wait_for_beat(holder, id);
+        if let Some(link) = self.links.get_mut(&id) {
+            link.stage = LinkStage::Asked(Asked::Beat);
+        }
+        let said = FromWorker::Beats { jobs: beat.jobs };
+        turn.events.push_back(Event::Said(holder, said));
+        Ok(())
+    }
+
+    /// The holder of this name, or any of its process: not every SDK says its name with each request.
+    fn some_holder(&mut self, process: Option<ProcessId>, name: Option<&str>, turn: &mut GatewayTurn<'_>) -> HolderId {
+        let known = name.and_then(|name| self.book.known(process, name));
+        known
+            .or_else(|| self.book.any_of(process))
+            .unwrap_or_else(|| self.book.holder(process, name, turn.processes, turn.events))
+    }
+
+    /// Answers a request that is for us, after which the next one is looked at.
+    pub(super) fn answer(&mut self, id: LinkId, bytes: &[u8]) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.say(bytes);
+            link.stage = LinkStage::Answering(None);
+            self.enqueue(id);
+        }
+    }
+
+    /// Answers a request that does not get what it asks for.
+    pub(super) fn fail(&mut self, id: LinkId, error: &GatewayError<'_>) {
+        if let Some(link) = self.links.get(&id) {
+            let bytes = wire::failed(error, link.form);
+            self.answer(id, &bytes);
+        }
+    }
+
+    /// The same where nobody knows, or wants to know, where the next request begins.
+    pub(super) fn refuse(&mut self, id: LinkId, error: &GatewayError<'_>) -> Step {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.form.is_kept = false;
+            self.fail(id, error);
+        }
+        Step::Again
+    }
+
+    /// The same, because the chunks of its body make no sense.
+    pub(super) fn refuse_chunks(&mut self, id: LinkId) -> Step {
+        let bad = BadMessage::Malformed("the chunks of its body make no sense");
+        self.refuse(id, &GatewayError::of_message(bad))
+    }
+
+    /// Whether all of an answer is out; then the next request has its turn, or the connection ends.
+    pub(super) fn answer_is_out(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> Step {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Step::Waits;
+        };
+        if link.waiting() > 0 {
+            return Step::Waits;
+        }
+        let (is_kept, is_deaf) = (link.form.is_kept, link.is_deaf);
+        let next = if is_kept { LinkStage::Head } else { LinkStage::Closing };
+        if let LinkStage::Answering(Some(pull)) = std::mem::replace(&mut link.stage, next)
+            && is_deaf
+        {
+            let process = link.process;
+            self.release(pull, process, turn);
+        }
+        if is_kept {
+            return Step::Again;
+        }
+        if let Some(link) = self.links.get(&id) {
+            link.finish_writing();
+        }
+        let closes = turn.now.after(CLOSING_PATIENCE);
+        self.deadlines.arm_at_latest(GatewayTimer::Link(id), closes);
+        Step::WantsBytes
+    }
+
+    /// For requests that are passed on after all.
+    pub(super) fn take_request(&mut self, id: LinkId) -> Option<(MessageHead, Vec<u8>)> {
+        let link = self.links.get_mut(&id)?;
+        if !matches!(link.stage, LinkStage::Asked(Asked::Outcome(..))) {
+            return None;
+        }
+        match std::mem::replace(&mut link.stage, LinkStage::Head) {
+            LinkStage::Asked(Asked::Outcome(_, request)) => Some((request.head, request.body)),
+            LinkStage::Asked(_)
+            | LinkStage::Head
+            | LinkStage::Gathering(_)
+            | LinkStage::Relaying(_)
+            | LinkStage::Answering(_)
+            | LinkStage::Closing => None,
+        }
+    }
+}

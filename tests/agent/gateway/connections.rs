@@ -1,0 +1,155 @@
+//! Connections that are many, slow, half or odd.
+
+use crate::backend::{Behaviour, Endpoint};
+use crate::gateway::worker;
+use crate::stage::Stage;
+
+/// Resident memory that our side may have while somebody does harm to it, in KiB.
+const MOST_MEMORY_KIB: u64 = 48 * 1024;
+
+#[test]
+fn a_thousand_connections_and_more_are_served_and_none_is_closed_unannounced() {
+    let stage = Stage::new();
+    let script = r#"
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+links = [Link() for _ in range(1100)]
+beat = post("heartbeat", worker_id="w", active_jobs=[])
+told = []
+for link in links:
+    status, headers, _ = link.ask(beat)
+    assert status == 200
+    if headers.get("connection") == "close":
+        told.append(link)
+kept = [link for link in links if link not in told]
+note("kept", len(kept) >= 1000 and all(link.ask(beat)[0] == 200 for link in kept))
+note("told", len(told) > 0 and all(link.is_closed() for link in told))
+rest()
+"#;
+    let mut init = worker(&stage, script)
+        .through(&["sh", "-c", "ulimit -n 8192; exec \"$@\"", "sh"])
+        .start();
+    assert_eq!(init.noted("kept"), "True");
+    assert_eq!(init.noted("told"), "True");
+    init.stops();
+}
+
+#[test]
+fn half_requests_and_bodies_without_end_cost_nobody_else() {
+    let stage = Stage::new();
+    let script = r#"
+halves = [Link() for _ in range(50)]
+for number, link in enumerate(halves):
+    link.send(fetch()[:10 + number])
+endless = Link()
+endless.send(b"POST /ojs/v1/workers/ack HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+def flood():
+    try:
+        while True:
+            endless.send(b"10000\r\n" + b" " * 65536 + b"\r\n")
+    except OSError:
+        pass
+threading.Thread(target=flood, daemon=True).start()
+status, headers, body = endless.answer()
+note("endless", status, headers["connection"], json.loads(body)["error"]["code"])
+head = Link()
+head.send(b"GET / HTTP/1.1\r\nA: " + b"a" * 40000)
+note("head", head.answer()[0])
+note("beat", Link().ask(post("heartbeat", worker_id="w"))[0])
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    assert_eq!(init.noted("endless"), "413 close gateway_too_large");
+    assert_eq!(init.noted("head"), "431");
+    assert_eq!(init.noted("beat"), "200");
+    assert!(
+        init.memory_kib("VmHWM") < MOST_MEMORY_KIB,
+        "{}",
+        init.memory_kib("VmHWM")
+    );
+    init.stops();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from_and_gets_every_answer_in_the_end() {
+    let stage = Stage::new();
+    let script = r#"
+link = Link(receive=4096)
+beat = post("heartbeat", worker_id="w", active_jobs=["a" * 1000])
+sent = 0
+link.socket.setblocking(False)
+stalled = 0
+rest_of_it = b""
+while stalled < 40 and sent < 200000:
+    try:
+        rest_of_it = rest_of_it or beat
+        rest_of_it = rest_of_it[link.socket.send(rest_of_it):]
+        sent += not rest_of_it
+        stalled = 0
+    except BlockingIOError:
+        stalled += 1
+        time.sleep(0.01)
+link.socket.setblocking(True)
+note("stalled", sent < 200000)
+count = sent
+while count:
+    assert link.answer()[0] == 200
+    count -= 1
+note("all", "answered")
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    assert_eq!(init.noted("stalled"), "True");
+    assert!(
+        init.memory_kib("VmHWM") < MOST_MEMORY_KIB,
+        "{}",
+        init.memory_kib("VmHWM")
+    );
+    init.noted("all");
+    init.stops();
+}
+
+#[test]
+fn a_post_on_a_kept_connection_is_answered_however_long_after_the_last_one() {
+    let stage = Stage::new();
+    stage.backend.always(Endpoint::Other, Behaviour::body("{}"));
+    let script = r#"
+link = Link()
+for number in range(600):
+    time.sleep(number % 20 / 1000)
+    if number % 2:
+        status = link.ask(request("POST", "/ojs/v1/jobs", {"type": "t"}))[0]
+    else:
+        status = link.ask(post("heartbeat", worker_id="w", active_jobs=[]))[0]
+    assert status == 200, status
+time.sleep(5.5)
+assert link.ask(request("POST", "/ojs/v1/jobs", {"type": "t"}))[0] == 200
+note("all", "answered")
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    init.noted("all");
+    init.stops();
+}
+
+#[test]
+fn another_user_is_told_403_and_nothing_of_it_reaches_the_backend() {
+    let stage = Stage::new();
+    let script = r#"
+def stranger():
+    os.setgroups([])
+    os.setgid(12345)
+    os.setuid(12345)
+    status, headers, body = Link().ask(request("POST", "/ojs/v1/jobs", {"type": "t"}))
+    note("stranger", status, json.loads(body)["error"]["code"])
+os.waitpid(child(stranger), 0)
+note("worker", Link().ask(post("heartbeat", worker_id="w"))[0])
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    assert_eq!(init.noted("stranger"), "403 gateway_forbidden");
+    assert_eq!(init.noted("worker"), "200");
+    let others = stage.backend.records_of(Endpoint::Other);
+    assert!(others.iter().all(|record| record.request.method != "POST"));
+    init.stops();
+}
