@@ -49,6 +49,9 @@ const AT_ONCE: usize = 16;
 /// Trials of a run that asks for no number.
 const COUNT: u64 = 300;
 
+/// Those of them whose workers are made with an SDK come on top.
+const GATEWAY_COUNT: u64 = 200;
+
 /// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a number gets one of its own.
 const SEED: u64 = 2026;
 
@@ -140,7 +143,10 @@ fn orders(words: &[String]) -> Orders {
     let trials = match (value("--only"), value("--count")) {
         (Some(only), _) => vec![number(only)],
         (None, Some(count)) => (0..count).map(number).collect(),
-        (None, None) => (0..COUNT).map(Number::Usual).collect(),
+        (None, None) => {
+            let gateways = (0..GATEWAY_COUNT).map(Number::Gateway);
+            (0..COUNT).map(Number::Usual).chain(gateways).collect()
+        }
     };
     let seed = value("--seed").unwrap_or_else(|| if is_usual { SEED } else { support::sys::monotonic_ns() });
     Orders {
