@@ -49,7 +49,11 @@ for name in $names; do
     cp "$binary" "$work/broken"
     (cd "$work/tree" && git apply -R "$patch")
     status=0
-    (cd "$root" && BINARY_UNDER_TEST=$work/broken cargo test --quiet --locked --test trials -- \
+    gateway=""
+    # What only mode gateway has shows in its trials.
+    case $name in gateway_*) gateway=--gateway ;; esac
+    # shellcheck disable=SC2086  # a flag or nothing
+    (cd "$root" && BINARY_UNDER_TEST=$work/broken cargo test --quiet --locked --test trials -- $gateway \
         --count "${COUNT:-500}" --seed "${SEED:-1}" --at-once "${AT_ONCE:-16}" --keep "$work/kept") \
         >"$work/out" 2>"$work/err" || status=$?
     played=$(sed -n 's/^\([0-9]* trials\), [0-9]* with a broken promise$/\1/p' "$work/out")
