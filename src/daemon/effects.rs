@@ -41,9 +41,14 @@ impl EventLoop {
                 }
                 Effect::ReadToEnd(connection) => self.workers.read_to_end(connection),
                 Effect::Close(connection, why) => self.close(connection, why),
-                Effect::CallBackend { id, call, give_up } => {
+                Effect::CallBackend {
+                    id,
+                    call,
+                    give_up,
+                    is_again,
+                } => {
                     Narrator::calling(&call);
-                    self.backend.send(id, call, give_up);
+                    self.backend.send(id, call, give_up, is_again);
                 }
                 Effect::AbandonCall(call) => self.backend.abandon(call),
                 Effect::Answer(client, answer) => self.control.answer(client, &answer, &mut self.inbox),

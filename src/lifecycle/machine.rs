@@ -319,18 +319,23 @@ impl Lifecycle {
     /// Sends a request that may take `patience`, less where a shutdown does not leave that much.
     pub(super) fn call(&mut self, call: Call, purpose: Purpose, patience: Duration, now: Moment) -> CallId {
         let give_up = self.shutdown.cap(now.after(patience));
-        let id = self.send_call(call, give_up);
+        let id = self.send_call(call, give_up, false);
         self.watch_call(id, &purpose, now);
         self.calls.insert(id, purpose);
         id
     }
 
     /// Sends a request under a new number.
-    pub(super) fn send_call(&mut self, call: Call, give_up: Moment) -> CallId {
+    pub(super) fn send_call(&mut self, call: Call, give_up: Moment, is_again: bool) -> CallId {
         self.next_call += 1;
         let id = CallId(self.next_call);
         self.timers.arm(Timer::Call(id), give_up.after(CALL_LEEWAY));
-        self.order(Effect::CallBackend { id, call, give_up });
+        self.order(Effect::CallBackend {
+            id,
+            call,
+            give_up,
+            is_again,
+        });
         id
     }
 

@@ -78,7 +78,13 @@ fn job(queue: &str, kind: &str) -> Arc<Subject> {
 
 fn call(metrics: &mut Metrics, id: CallId, call: Call, now: Moment) {
     let give_up = now;
-    metrics.observe(&Effect::CallBackend { id, call, give_up });
+    let is_again = false;
+    metrics.observe(&Effect::CallBackend {
+        id,
+        call,
+        give_up,
+        is_again,
+    });
 }
 
 /// Works on one job, with this outcome.

@@ -219,3 +219,63 @@ fn a_connection_that_the_backend_closed_while_idle_is_not_used_again() {
         assert!(wait::wait_until(PATIENCE, || server.ended() == round));
     }
 }
+
+/// Answers, but not on the connections that were there when it was told to stop them; and one that has that many.
+fn with_stopped_connections(count: usize) -> (RawServer, Rig) {
+    let stopped = Arc::new(AtomicUsize::new(0));
+    let (waits, until) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&stopped));
+    let server = RawServer::start(move |stream, asked| {
+        if asked.connection <= until.load(Ordering::SeqCst) {
+            wait::wait_until(PATIENCE, || stream.take_error().map_or(true, |error| error.is_some()));
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        // At first each of them gets its request before any has an answer: so there are that many.
+        waits.fetch_add(1, Ordering::SeqCst);
+        wait::wait_until(PATIENCE, || waits.load(Ordering::SeqCst) >= count);
+        stream.write_all(ANSWER)
+    });
+    let mut settings = settings(&server.url());
+    settings.identity.concurrency = 20;
+    let mut rig = Rig::new(settings);
+    let first: Vec<u64> = (0..count).map(|_| rig.send(ack("first"), PATIENCE)).collect();
+    for _ in first {
+        assert_eq!(rig.next().1, Reply::Accepted);
+    }
+    stopped.store(count, Ordering::SeqCst);
+    (server, rig)
+}
+
+#[test]
+fn what_goes_out_again_because_it_hangs_goes_on_no_connection_of_that_age() {
+    let (server, mut rig) = with_stopped_connections(4);
+    rig.send(ack("a"), PATIENCE);
+    assert!(wait::wait_until(PATIENCE, || server.asked().len() == 5));
+    let again = rig.send_again(ack("a"));
+    assert_eq!(rig.next(), (again, Reply::Accepted));
+    assert_eq!(server.asked().last().unwrap().connection, 5);
+}
+
+#[test]
+fn a_heartbeat_after_one_that_hangs_goes_on_no_connection_of_that_age() {
+    let (server, mut rig) = with_stopped_connections(4);
+    rig.send(beat(), PATIENCE);
+    assert!(wait::wait_until(PATIENCE, || server.asked().len() == 5));
+    // Sooner it would not be known that the first one hangs.
+    wait::pause(INTERVAL);
+    let next = rig.send(beat(), PATIENCE);
+    let (id, reply) = rig.next();
+    assert!(id == next && matches!(reply, Reply::HeartbeatOk { .. }), "{reply:?}");
+}
+
+#[test]
+fn one_request_without_an_answer_is_the_end_of_all_connections_that_nobody_has_used_since() {
+    for (first, next) in [(ack("a"), ack("b")), (fetch(1), fetch(1)), (beat(), beat())] {
+        let (server, mut rig) = with_stopped_connections(4);
+        let id = rig.send(first, SHORT);
+        assert_eq!(rig.next(), (id, failed(Failure::Unanswered)));
+        let reply = rig.ask(next);
+        assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}");
+        assert_eq!(server.asked().last().unwrap().connection, 5);
+        assert!(wait::wait_until(PATIENCE, || server.ended() == 4));
+    }
+}

@@ -61,7 +61,7 @@ pub fn settings(url: &str) -> BackendSettings {
 
 /// What the loop of a rig is told.
 enum Told {
-    Send(CallId, Call, Moment),
+    Send(CallId, Call, Moment, bool),
     Abandon(CallId),
 }
 
@@ -129,7 +129,7 @@ impl Loop {
     fn listen(&mut self) -> bool {
         loop {
             match self.told.try_recv() {
-                Ok(Told::Send(id, call, give_up)) => self.backend.send(id, call, give_up),
+                Ok(Told::Send(id, call, give_up, is_again)) => self.backend.send(id, call, give_up, is_again),
                 Ok(Told::Abandon(id)) => self.backend.abandon(id),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
@@ -215,9 +215,18 @@ impl Rig {
     }
 
     pub fn send(&mut self, call: Call, patience: Duration) -> u64 {
+        self.send_one(call, patience, false)
+    }
+
+    /// The same once more, while the first one hangs.
+    pub fn send_again(&mut self, call: Call) -> u64 {
+        self.send_one(call, PATIENCE, true)
+    }
+
+    fn send_one(&mut self, call: Call, patience: Duration, is_again: bool) -> u64 {
         self.sent += 1;
         let give_up = Moment::new(clock::monotonic()).after(patience);
-        self.tell(Told::Send(CallId(self.sent), call, give_up));
+        self.tell(Told::Send(CallId(self.sent), call, give_up, is_again));
         self.sent
     }
 

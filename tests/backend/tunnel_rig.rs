@@ -88,7 +88,7 @@ impl TunnelRig {
     /// A request of our own beside them.
     pub fn send(&mut self, call: Call) {
         let give_up = Moment::new(clock::monotonic()).after(PATIENCE);
-        self.backend.send(CallId(1), call, give_up);
+        self.backend.send(CallId(1), call, give_up, false);
     }
 
     /// One round of the loop.

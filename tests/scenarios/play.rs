@@ -377,7 +377,7 @@ impl Player {
                 lines.push(render::effect(&effect));
             }
             match effect {
-                Effect::CallBackend { id, call, give_up } => {
+                Effect::CallBackend { id, call, give_up, .. } => {
                     let text = render::call(&call);
                     self.asked.push(Asked { id, text, give_up });
                 }

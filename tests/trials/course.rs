@@ -12,6 +12,7 @@ use ojs_devserver::{Dialect, Directive, Event, Fault, FaultRule, JobSnapshot, Jo
 use super::ends::{is_stop, is_whole};
 use super::journal::{Journal, Note, Word};
 use super::kinds::{Behaviour, Occasion, Weather};
+use super::names::AddressBook;
 use super::operator::{self, Came};
 use super::plan::{Ask, HEARTBEAT, JobPlan, Onset, Plan};
 use super::{gateway, launch, weather};
@@ -131,6 +132,7 @@ struct Course<'a> {
     server: Server,
     journal: Journal,
     dir: TempDir,
+    address_book: AddressBook,
     /// What `CLOCK_MONOTONIC` said when the server was started, in nanoseconds.
     epoch: u64,
     /// The end was asked for.
@@ -167,6 +169,7 @@ pub fn play(plan: &Plan, dir: &Path) -> Story {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let course = Course {
         plan,
+        address_book: AddressBook::new(plan.host, server.address(), plan.number, dir.path()),
         server,
         journal: Journal::new(dir.path()),
         dir,
@@ -267,7 +270,8 @@ impl Course<'_> {
     }
 
     fn launch(&self) -> Started {
-        let command = launch::command(self.plan, &self.server, self.dir.path());
+        let mut command = launch::command(self.plan, self.address_book.url(), self.dir.path());
+        self.address_book.show_to(&mut command);
         let first = if self.plan.is_pid_1 {
             spawn_as_pid_1(command)
         } else {

@@ -131,10 +131,15 @@ pub enum Weather {
     Sick,
     /// Somebody else has done a job just before its ACK.
     Rival,
+    /// The connections that are there stop, for a while or for good; whoever connects then is served.
+    Frozen,
+    /// Of one operation every second request has no answer, carried out or not, or has it late, or a single ACK has none; all
+    /// else is answered.
+    Mute,
 }
 
 impl Weather {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Fine,
         Self::Slow,
         Self::Errors,
@@ -152,6 +157,8 @@ impl Weather {
         Self::Limit,
         Self::Sick,
         Self::Rival,
+        Self::Frozen,
+        Self::Mute,
     ];
 
     pub fn name(self) -> &'static str {
@@ -173,6 +180,8 @@ impl Weather {
             Self::Limit => "limit",
             Self::Sick => "sick",
             Self::Rival => "rival",
+            Self::Frozen => "frozen",
+            Self::Mute => "mute",
         }
     }
 
@@ -191,7 +200,9 @@ impl Weather {
             | Self::Pages
             | Self::Limit
             | Self::Sick
-            | Self::Rival => true,
+            | Self::Rival
+            | Self::Frozen
+            | Self::Mute => true,
             Self::Refuses | Self::Silent | Self::Gone | Self::Store => false,
         }
     }
@@ -203,7 +214,10 @@ impl Weather {
 
     /// What it does to ACKs is what it is about: the delays of an occasion make room for it.
     pub fn replaces_delays(self) -> bool {
-        matches!(self, Self::Pages | Self::Store | Self::Limit | Self::Sick | Self::Rival)
+        matches!(
+            self,
+            Self::Pages | Self::Store | Self::Limit | Self::Sick | Self::Rival | Self::Mute
+        )
     }
 
     /// It ends, and from then on it is fine; every request meanwhile gets an answer soon, or cannot be sent.

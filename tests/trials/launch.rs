@@ -5,8 +5,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ojs_devserver::Server;
-
 use super::kinds::Behaviour;
 use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Plan, TIMEOUT_GRACE};
 use super::{gateway, worker};
@@ -16,7 +14,7 @@ use crate::support::under_test;
 const PYTHON: &str = include_str!("worker.py");
 
 /// The command, with all that it is told.
-pub fn command(plan: &Plan, server: &Server, dir: &Path) -> Command {
+pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
     let mut command = match plan.first.first() {
         Some(Ask::Expiry(signal)) => {
             let mut command = Command::new("timeout");
@@ -37,7 +35,7 @@ pub fn command(plan: &Plan, server: &Server, dir: &Path) -> Command {
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
     let variables = [
         ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
-        ("OJS_URL", server.url()),
+        ("OJS_URL", url),
         ("OJS_RUNTIME_DIR", dir.join("run").display().to_string()),
         ("OJS_HEALTH_LISTEN", "off".to_owned()),
         ("OJS_POLL_INTERVAL", "30ms".to_owned()),

@@ -19,6 +19,7 @@ mod sdk;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asks;
 mod course;
 mod crash;
 mod ends;
@@ -27,6 +28,7 @@ mod gateway;
 mod journal;
 mod kinds;
 mod launch;
+mod names;
 mod operator;
 mod picture;
 mod plan;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ojs_devserver::{Backend, Dialect};
 
+use super::asks::asks;
 use super::kinds::{Behaviour, Ending, FinalState, Occasion, Weather};
+use super::names::Host;
 use crate::support::random::Random;
 
 /// One job.
@@ -69,6 +71,8 @@ pub struct Plan {
     pub occasion: Occasion,
     /// How the backend speaks.
     pub dialect: Dialect,
+    /// How its URL names it.
+    pub host: Host,
     /// Which of several things, where a kind of worker, backend or moment has several.
     pub variant: u64,
     pub jobs: Vec<JobPlan>,
@@ -117,7 +121,7 @@ pub const LIMIT_BYTES: u64 = 32 << 10;
 pub const LARGE_BYTES: usize = 48 << 10;
 
 /// Longest time between two signals that are one request, in milliseconds: a busy machine may make it longer.
-const TWINS_MS: i64 = 50;
+pub const TWINS_MS: i64 = 50;
 
 /// The interval of the heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -192,6 +196,7 @@ impl Plan {
             weather,
             occasion,
             dialect: pick(&DIALECTS, number),
+            host: Host::draw(seed, number),
             variant,
             jobs,
             concurrency,
@@ -251,6 +256,7 @@ impl Plan {
             weather: Weather::Fine,
             occasion: Occasion::Busy,
             dialect: Dialect::Spec,
+            host: Host::Address,
             jobs: vec![JobPlan {
                 ms: CALM_JOB_MS,
                 at_deadline: false,
@@ -367,6 +373,11 @@ fn spell(between: &mut impl FnMut(u64, u64) -> u64, weather: Weather) -> (Onset,
         let onset = Onset::Around(about(-1_000, 500));
         return (onset, Duration::from_millis(about(500, 4_000).unsigned_abs()));
     }
+    if weather == Weather::Frozen {
+        // Connections have to be there.
+        let onset = Onset::Around(about(-400, 600));
+        return (onset, Duration::from_millis(about(200, 2_500).unsigned_abs()));
+    }
     let onset = match about(0, 3) {
         0 => Onset::Start,
         1 => Onset::Around(0),
@@ -427,71 +438,15 @@ fn job(between: &mut impl FnMut(u64, u64) -> u64, occasion: Occasion, at_deadlin
     }
 }
 
-/// With what the end is asked for, and what follows.
-fn asks(
-    between: &mut impl FnMut(u64, u64) -> u64,
-    occasion: Occasion,
-    deadline: i64,
-    signal: i32,
-) -> (Vec<Ask>, Vec<(i64, Ask)>) {
-    let mut at = |low: i64, high: i64| low + i64::try_from(between(0, u64::try_from(high - low).unwrap())).unwrap();
-    let stop = Ask::Signal(signal);
-    let more = match occasion {
-        Occasion::Again => match at(0, 2) {
-            0 => vec![(deadline + at(-5, 5)).max(0)],
-            _ => vec![at(0, deadline.max(1))],
-        },
-        Occasion::Late => {
-            let second = deadline + at(0, 2000);
-            match at(0, 3) {
-                0 => vec![second, second + at(0, 1500)],
-                _ => vec![second],
-            }
-        }
-        Occasion::Directive => match at(0, 1) {
-            0 => vec![at(0, 800)],
-            _ => Vec::new(),
-        },
-        Occasion::Operator => return operator(&mut at, deadline, stop),
-        Occasion::Twin => vec![at(0, TWINS_MS)],
-        Occasion::Timeout => return (vec![Ask::Expiry(signal)], Vec::new()),
-        Occasion::Start
-        | Occasion::Fetch
-        | Occasion::Ack
-        | Occasion::Busy
-        | Occasion::Idle
-        | Occasion::Deadline
-        | Occasion::Quiet => Vec::new(),
-    };
-    (vec![stop], more.into_iter().map(|ms| (ms, stop)).collect())
-}
-
-/// What somebody does who has the control commands, with or without an orchestrator that ends the container.
-fn operator(at: &mut impl FnMut(i64, i64) -> i64, deadline: i64, signal: Ask) -> (Vec<Ask>, Vec<(i64, Ask)>) {
-    let terminate = Ask::Command(&["terminate"]);
-    let stop = Ask::Command(&["stop"]);
-    let hook = |words| vec![Ask::Command(words), signal];
-    match at(0, 10) {
-        0 => (vec![terminate], Vec::new()),
-        1 => (vec![terminate], vec![(at(0, deadline + 500), signal)]),
-        2 => (vec![terminate], vec![(at(0, deadline.max(1)), stop)]),
-        3 => (vec![Ask::Command(&["quiet"]), terminate], Vec::new()),
-        4 | 5 => (vec![stop], Vec::new()),
-        6 | 7 => (vec![signal], vec![(at(0, deadline + 500), stop)]),
-        8 => (hook(&["prestop", "--for", "300ms"]), Vec::new()),
-        9 => (hook(&["prestop", "--until-idle"]), vec![(at(0, 800), stop)]),
-        _ => (hook(&["prestop", "--until-idle"]), Vec::new()),
-    }
-}
-
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} {}: a worker that is {}, a backend that is {} and speaks {}, the end asked for at {}",
+            "{} {}: a worker that is {}, a backend at {} that is {} and speaks {}, the end asked for at {}",
             self.kind(),
             self.number,
             self.behaviour.name(),
+            self.host.name(),
             self.weather.name(),
             self.dialect,
             self.occasion.name()

@@ -23,9 +23,10 @@ mod workers;
 
 /// Promises about time that are given to whoever has a machine: one that has something else to do for a quarter of a second
 /// breaks them as well.
-const OF_TIME: [&str; 6] = [
+const OF_TIME: [&str; 7] = [
     "a killed process is seen to end",
     "an ACK gets through when the backend is back",
+    "an ACK gets through beside connections that hang",
     "gone before the limit",
     "heartbeats go on",
     "each request ends with its phase",
@@ -98,6 +99,7 @@ pub fn judge(plan: &Plan, story: &Story) -> (Vec<Broken>, Measured) {
         judge.only_the_backend_is_believed(),
         judge.what_is_lost_is_lost(),
         judge.acks_get_through(),
+        judge.acks_outlive_connections(),
         judge.double_runs_are_told(),
         judge.twins_are_one_request(),
         judge.forms_are_found(),
@@ -166,8 +168,10 @@ impl<'a> Judge<'a> {
         let distance = |event: &Event| (event.ms - hand.at).abs();
         let fetch = self.requests.iter().filter(is_its);
         let fetch = fetch.min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
-        // Whoever refuses connections closes those that there are.
-        let is_cut = |event: &Event| event.operation == "refusing" && (0.0..NOISE).contains(&(event.ms - fetch.ms));
+        // Whoever refuses connections closes those that there are; on one that stops an answer may not get through.
+        let is_cut = |event: &Event| {
+            ["refusing", "freezing"].contains(&event.operation) && (0.0..NOISE).contains(&(event.ms - fetch.ms))
+        };
         let is_heard = is_whole(fetch) && !self.story.events.iter().any(is_cut);
         is_heard.then_some(*fetch)
     }

@@ -20,9 +20,41 @@ const LATE: [Duration; 3] = [
 /// The operations that one trouble meets alone; without heartbeats jobs would be lost by right.
 const TROUBLED: [Operation; 4] = [Operation::Ack, Operation::Nack, Operation::Fetch, Operation::Info];
 
+/// The operations whose every second request hangs while all others are answered.
+const MUTE: [Operation; 5] = [
+    Operation::Ack,
+    Operation::Nack,
+    Operation::Fetch,
+    Operation::Info,
+    Operation::Heartbeat,
+];
+
+/// How late an answer comes that may still be waited for, or not any more.
+const RATHER_LATE: Duration = Duration::from_millis(1_200);
+
 /// The place of that number in a list of so many.
 fn of(number: u64, count: usize) -> usize {
     usize::try_from(number).unwrap() % count
+}
+
+/// Whether one ACK has no answer, and whatever comes after it has.
+pub fn is_one_ack_mute(plan: &Plan) -> bool {
+    plan.weather == Weather::Mute && plan.variant.is_multiple_of(2)
+}
+
+/// Of one operation every second request hangs, or a single ACK does.
+fn mute(plan: &Plan) -> FaultRule {
+    if is_one_ack_mute(plan) {
+        return FaultRule::on(Operation::Ack, Fault::Hang).times(1);
+    }
+    let variant = plan.variant / 2;
+    let fault = match variant / 5 % 4 {
+        0 => Fault::Hang,
+        1 => Fault::LateReply(TOO_LATE),
+        2 => Fault::LateReply(RATHER_LATE),
+        _ => Fault::Delay(RATHER_LATE),
+    };
+    FaultRule::on(MUTE[of(variant, MUTE.len())], fault).every(2)
 }
 
 /// The weather begins.
@@ -75,6 +107,8 @@ pub fn begin(server: &Server, plan: &Plan) {
             };
             only(TROUBLED[of(variant, TROUBLED.len())], fault);
         }
+        Weather::Frozen => server.freeze_connections((!variant.is_multiple_of(2)).then_some(plan.lasts)),
+        Weather::Mute => drop(server.fault(mute(plan))),
         Weather::Rival => drop(
             server.fault(
                 FaultRule::on_all(Fault::Overtaken {
@@ -91,6 +125,8 @@ pub fn end(server: &Server, plan: &Plan) {
     match plan.weather {
         Weather::Refuses => drop(server.accept_connections()),
         Weather::Silent | Weather::Pages | Weather::Store | Weather::Sick => server.clear_faults(),
+        // What was opened since stops as well.
+        Weather::Frozen if (plan.variant / 2).is_multiple_of(3) => server.freeze_connections(None),
         _ => {}
     }
 }

@@ -144,8 +144,9 @@ impl Backend {
         })
     }
 
-    /// Takes a request, which goes out in the next turn. Its answer comes at `give_up` at the latest.
-    pub fn send(&mut self, id: CallId, call: Call, give_up: Moment) {
+    /// Takes a request, which goes out in the next turn. Its answer comes at `give_up` at the latest. `is_again`: the same one
+    /// hangs on another connection.
+    pub fn send(&mut self, id: CallId, call: Call, give_up: Moment, is_again: bool) {
         let lane = call.endpoint().lane();
         let stage = match self.rooms.enter(lane, id) {
             Room::Now => RequestStage::Ready,
@@ -159,7 +160,8 @@ impl Backend {
         if matches!(stage, RequestStage::Ready) {
             self.ready.push_back(id);
         }
-        self.pending.insert(id, Pending::new(call, lane, give_up, stage));
+        let pending = Pending::new(call, lane, give_up, stage);
+        self.pending.insert(id, Pending { is_again, ..pending });
         self.deadlines.arm(BackendTimer::GiveUp(id), give_up);
     }
 
@@ -373,6 +375,7 @@ impl Backend {
             | RequestStage::Exchanging(_) => RequestStage::Ready,
         };
         let is_new = !has_served;
+        let (lane, began) = (pending.lane, pending.began);
         match std::mem::replace(&mut pending.stage, stage) {
             RequestStage::Waiting | RequestStage::Ready | RequestStage::NeedsToken | RequestStage::NeedsAddress => {}
             RequestStage::Dialing(dial) => dial.attempts().iter().for_each(|slot| self.slots.close(*slot)),
@@ -391,6 +394,11 @@ impl Backend {
                         self.outcomes.reason(fault, is_new)
                     );
                     return self.interpret(id, &received);
+                }
+                if matches!(fault, Fault::Abandoned | Fault::NoAnswerInTime) {
+                    // What cut its connection may have cut those that nobody has used since. That of the heartbeats is theirs.
+                    let doubtful = began.map(|began| self.kept.unused_since(began, lane == Lane::Beat));
+                    doubtful.into_iter().flatten().for_each(|slot| self.slots.close(slot));
                 }
             }
         }

@@ -42,7 +42,7 @@ fn a_panic_costs_one_answer_and_its_connection_and_nothing_else() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut backend = Backend::start(settings(&url), Arc::new(waker)).unwrap();
     for id in [1, 2] {
-        backend.send(CallId(id), Call::Manifest, now().after(Duration::from_secs(20)));
+        backend.send(CallId(id), Call::Manifest, now().after(Duration::from_secs(20)), false);
     }
     let mut events = Events::with_capacity(16);
     let is_under_way = |backend: &Backend| {
@@ -83,7 +83,12 @@ fn a_stream_that_is_silent_for_longer_than_comments_may_be_apart_is_closed_and_n
     let mut backend = Backend::start(settings(&url), Arc::new(waker)).unwrap();
     let topic = StreamTopic::Queue("default".into());
     let began = now();
-    backend.send(CallId(1), Call::Listen { topic }, began.after(Duration::from_secs(10)));
+    backend.send(
+        CallId(1),
+        Call::Listen { topic },
+        began.after(Duration::from_secs(10)),
+        false,
+    );
     backend.turn(poll.registry(), began, |_, says| panic!("{says:?}"));
     let (mut server, _) = listener.accept().unwrap();
     server

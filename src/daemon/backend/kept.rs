@@ -82,21 +82,48 @@ impl KeptConnections {
         }
     }
 
-    /// One for a request to this endpoint.
-    pub(in crate::daemon) fn take(&mut self, endpoint: Endpoint, now: Moment) -> Option<usize> {
-        self.take_for(endpoint.may_come_twice(), endpoint.lane(), now)
+    /// One for a request to this endpoint; for one that hangs on another connection one that has carried an answer since
+    /// then, at `used_since`.
+    pub(in crate::daemon) fn take(
+        &mut self,
+        endpoint: Endpoint,
+        used_since: Option<Moment>,
+        now: Moment,
+    ) -> Option<usize> {
+        self.take_used_since(endpoint.may_come_twice(), endpoint.lane(), used_since, now)
     }
 
     /// One for a request of this kind. What may not come twice gets none that the backend may just be closing.
     pub(in crate::daemon) fn take_for(&mut self, may_come_twice: bool, lane: Lane, now: Moment) -> Option<usize> {
+        self.take_used_since(may_come_twice, lane, None, now)
+    }
+
+    fn take_used_since(
+        &mut self,
+        may_come_twice: bool,
+        lane: Lane,
+        used_since: Option<Moment>,
+        now: Moment,
+    ) -> Option<usize> {
         let is_beat = lane == Lane::Beat;
+        let lives =
+            |kept: &KeptConnection| now < kept.old_at && used_since.is_none_or(|used_since| kept.since > used_since);
         let is_safe = |kept: &KeptConnection| may_come_twice || now < kept.safe_until;
-        let fits = |kept: &KeptConnection| now < kept.old_at && is_safe(kept) && kept.is_reserved == is_beat;
+        let fits = |kept: &KeptConnection| lives(kept) && is_safe(kept) && kept.is_reserved == is_beat;
         let mut index = self.kept.iter().rposition(fits);
         if is_beat && index.is_none() {
-            index = self.kept.iter().rposition(|kept| now < kept.old_at);
+            index = self.kept.iter().rposition(lives);
         }
         Some(self.kept.remove(index?).slot)
+    }
+
+    /// Takes out those that have carried nothing since then; the one for the heartbeats only where that is asked for.
+    pub(in crate::daemon) fn unused_since(&mut self, time: Moment, with_reserved: bool) -> Vec<usize> {
+        let is_unused = |kept: &KeptConnection| kept.since <= time && (with_reserved || !kept.is_reserved);
+        let slots = self.kept.iter().filter(|kept| is_unused(kept)).map(|kept| kept.slot);
+        let slots = slots.collect();
+        self.kept.retain(|kept| !is_unused(kept));
+        slots
     }
 
     /// This one is no longer there.
@@ -155,10 +182,10 @@ mod tests {
         for (slot, millis) in [(1, 0), (2, 10)] {
             assert_eq!(kept.keep(slot, report(0), at(millis)), None);
         }
-        assert_eq!(kept.take(Endpoint::Fetch, at(4_005)), Some(2));
-        assert_eq!(kept.take(Endpoint::Nack, at(4_005)), None);
-        assert_eq!(kept.take(Endpoint::Ack, at(4_005)), Some(1));
-        assert_eq!(kept.take(Endpoint::Ack, at(4_005)), None);
+        assert_eq!(kept.take(Endpoint::Fetch, None, at(4_005)), Some(2));
+        assert_eq!(kept.take(Endpoint::Nack, None, at(4_005)), None);
+        assert_eq!(kept.take(Endpoint::Ack, None, at(4_005)), Some(1));
+        assert_eq!(kept.take(Endpoint::Ack, None, at(4_005)), None);
     }
 
     #[test]
@@ -166,8 +193,8 @@ mod tests {
         let mut kept = KeptConnections::default();
         kept.keep(1, used(0, Some(60), Lane::Fetch), at(0));
         kept.keep(2, used(0, Some(2), Lane::Fetch), at(0));
-        assert_eq!(kept.take(Endpoint::Fetch, at(1_500)), Some(1));
-        assert_eq!(kept.take(Endpoint::Fetch, at(1_500)), None);
+        assert_eq!(kept.take(Endpoint::Fetch, None, at(1_500)), Some(1));
+        assert_eq!(kept.take(Endpoint::Fetch, None, at(1_500)), None);
     }
 
     #[test]
@@ -175,16 +202,16 @@ mod tests {
         let mut kept = KeptConnections::default();
         kept.keep(1, used(0, None, Lane::Beat), at(0));
         kept.keep(2, report(0), at(1));
-        assert_eq!(kept.take(Endpoint::Ack, at(2)), Some(2));
-        assert_eq!(kept.take(Endpoint::Ack, at(2)), None);
-        assert_eq!(kept.take(Endpoint::Heartbeat, at(10_000)), Some(1));
+        assert_eq!(kept.take(Endpoint::Ack, None, at(2)), Some(2));
+        assert_eq!(kept.take(Endpoint::Ack, None, at(2)), None);
+        assert_eq!(kept.take(Endpoint::Heartbeat, None, at(10_000)), Some(1));
         // Without one it takes any, and of several the last one counts.
         kept.keep(2, report(0), at(10_000));
-        assert_eq!(kept.take(Endpoint::Heartbeat, at(10_000)), Some(2));
+        assert_eq!(kept.take(Endpoint::Heartbeat, None, at(10_000)), Some(2));
         kept.keep(1, used(0, None, Lane::Beat), at(10_000));
         kept.keep(2, used(0, None, Lane::Beat), at(10_000));
-        assert_eq!(kept.take(Endpoint::Ack, at(10_000)), Some(1));
-        assert_eq!(kept.take(Endpoint::Ack, at(10_000)), None);
+        assert_eq!(kept.take(Endpoint::Ack, None, at(10_000)), Some(1));
+        assert_eq!(kept.take(Endpoint::Ack, None, at(10_000)), None);
     }
 
     #[test]
@@ -193,7 +220,7 @@ mod tests {
         let five_minutes = 5 * 60 * 1_000;
         assert_eq!(kept.keep(1, report(0), at(five_minutes)), Some(1));
         kept.keep(2, report(0), at(five_minutes - 1));
-        assert_eq!(kept.take(Endpoint::Ack, at(five_minutes)), None);
+        assert_eq!(kept.take(Endpoint::Ack, None, at(five_minutes)), None);
         assert_eq!(kept.outdated(at(five_minutes)), [2]);
         kept.keep(3, report(five_minutes), at(five_minutes));
         assert!(kept.outdated(at(five_minutes + 14_999)).is_empty());
@@ -202,6 +229,20 @@ mod tests {
             "looked a moment ago"
         );
         assert_eq!(kept.outdated(at(five_minutes + 16_000)), [3]);
+    }
+
+    #[test]
+    fn what_hangs_elsewhere_gets_one_that_was_used_since_and_the_others_go_when_nothing_comes() {
+        let mut kept = KeptConnections::default();
+        kept.keep(1, used(0, None, Lane::Beat), at(0));
+        for (slot, millis) in [(2, 0), (3, 20)] {
+            kept.keep(slot, report(0), at(millis));
+        }
+        assert_eq!(kept.take(Endpoint::Ack, Some(at(10)), at(30)), Some(3));
+        assert_eq!(kept.take(Endpoint::Ack, Some(at(10)), at(30)), None);
+        assert_eq!(kept.take(Endpoint::Heartbeat, Some(at(10)), at(30)), None);
+        assert_eq!(kept.unused_since(at(10), false), [2]);
+        assert_eq!(kept.unused_since(at(10), true), [1]);
     }
 
     #[test]

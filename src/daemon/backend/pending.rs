@@ -35,6 +35,8 @@ pub(in crate::daemon) struct Pending {
     pub(in crate::daemon) stream: Option<Box<OpenStream>>,
     /// When it had its turn.
     pub(in crate::daemon) began: Option<Moment>,
+    /// The same one hangs on another connection.
+    pub(in crate::daemon) is_again: bool,
     /// A kept connection was closed under it: it gets a fresh one.
     pub(in crate::daemon) is_second: bool,
     /// And the backend may have got it on the first one.
@@ -51,6 +53,7 @@ impl Pending {
             stage,
             stream: None,
             began: None,
+            is_again: false,
             is_second: false,
             first_was_sent: false,
         }

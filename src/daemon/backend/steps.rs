@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::daemon::backend::answer::body_limit;
 use crate::daemon::backend::client::{Backend, BackendTimer, BackendTurn};
@@ -17,6 +18,9 @@ use crate::daemon::backend::token_reader::TokenState;
 use crate::lifecycle::api::ids::CallId;
 use crate::lifecycle::api::{Endpoint, Lane, Moment};
 use crate::wire::backend::request;
+
+/// A heartbeat without an answer for this long may hang: the next one does not go on a connection that has been idle since.
+const HEARTBEAT_HANGS_AFTER: Duration = Duration::from_millis(50);
 
 impl Backend {
     /// The next step of a request that is on no connection yet.
@@ -38,10 +42,11 @@ impl Backend {
             TokenState::Wait(until) => return self.wait_for_thread(id, RequestStage::NeedsToken, until),
             TokenState::Missing => return self.fail_without_token(id),
         }
-        let (endpoint, is_second) = (pending.call.endpoint(), pending.is_second);
+        let (endpoint, is_second, is_again) = (pending.call.endpoint(), pending.is_second, pending.is_again);
+        let used_since = self.hangs_since(endpoint.lane(), is_again, turn.now);
         // What lasts has a connection of its own.
         let takes_any = !is_second && endpoint.lane() != Lane::Stream;
-        if takes_any && let Some(slot) = self.take_kept(endpoint, turn.now) {
+        if takes_any && let Some(slot) = self.take_kept(endpoint, used_since, turn.now) {
             return self.begin(id, slot, turn);
         }
         match self.names.addresses(turn.now) {
@@ -59,9 +64,21 @@ impl Backend {
         }
     }
 
+    /// Since when the oldest request of this kind may hang, for one that goes out because of that: the same once more, or
+    /// another heartbeat. What holds up one connection often holds up all that are as old.
+    fn hangs_since(&self, lane: Lane, is_again: bool, now: Moment) -> Option<Moment> {
+        let is_long = |began: &Moment| is_again || began.elapsed(now) >= HEARTBEAT_HANGS_AFTER;
+        let is_meant =
+            |pending: &&Pending| pending.lane == lane && matches!(pending.stage, RequestStage::Exchanging(_));
+        let others = || self.pending.values().filter(is_meant);
+        (is_again || lane == Lane::Beat)
+            .then(|| others().filter_map(|pending| pending.began).filter(is_long).min())
+            .flatten()
+    }
+
     /// A kept connection on which the request may go.
-    fn take_kept(&mut self, endpoint: Endpoint, now: Moment) -> Option<usize> {
-        while let Some(slot) = self.kept.take(endpoint, now) {
+    fn take_kept(&mut self, endpoint: Endpoint, used_since: Option<Moment>, now: Moment) -> Option<usize> {
+        while let Some(slot) = self.kept.take(endpoint, used_since, now) {
             let is_quiet = if endpoint.may_come_twice() {
                 self.is_quiet(slot)
             } else {
@@ -297,12 +314,13 @@ impl Backend {
         if let Some(surplus) = self.kept.keep(slot, used, turn.now) {
             self.slots.close(surplus);
         }
-        let dialing = self
-            .dialing
-            .iter()
-            .filter_map(|id| Some((*id, self.pending.get(id)?.call.endpoint())));
-        for (id, endpoint) in dialing.collect::<Vec<_>>() {
-            if let Some(slot) = self.take_kept(endpoint, turn.now) {
+        let dialing = self.dialing.iter().filter_map(|id| {
+            let pending = self.pending.get(id)?;
+            Some((*id, pending.call.endpoint(), pending.is_again))
+        });
+        for (id, endpoint, is_again) in dialing.collect::<Vec<_>>() {
+            let used_since = self.hangs_since(endpoint.lane(), is_again, turn.now);
+            if let Some(slot) = self.take_kept(endpoint, used_since, turn.now) {
                 self.close_attempts(id);
                 return self.begin(id, slot, turn);
             }

@@ -58,6 +58,8 @@ pub enum Effect {
         call: Call,
         /// When we stop waiting.
         give_up: Moment,
+        /// The same request is on its way and hangs: this one goes on a connection that does not hang as well.
+        is_again: bool,
     },
     /// Nobody waits for the answer to this request any more, or it hangs: close its connection. Where it has no answer yet, it
     /// is answered now: it may have been carried out.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{CallId, Claim};
-use crate::lifecycle::api::{Call, Effect, FailureClass, Moment, Notice, Reply, Timer};
+use crate::lifecycle::api::{Call, Effect, Failure, FailureClass, Moment, Notice, Reply, Timer};
 use crate::lifecycle::backend::purpose::{Purpose, WhenItHangs};
 use crate::lifecycle::backend::siblings::OneAnswer;
 use crate::lifecycle::jobs::job::{Job, Report};
@@ -50,6 +50,7 @@ impl Lifecycle {
     ) -> Option<(CallId, Reply)> {
         self.note_answer_time(call, &reply, now);
         let was_never_sent = matches!(reply, Reply::Failed(failure) if failure.was_never_sent());
+        let is_of_the_form = reply == Reply::Failed(Failure::Refused);
         match self.hedges.siblings.answered(call, reply) {
             OneAnswer::Decides { first, reply, open } => {
                 for call in open {
@@ -64,6 +65,12 @@ impl Lifecycle {
                 if was_never_sent && let Some(Purpose::Report(claim)) = self.calls.get(&first) {
                     let report = self.jobs.report_mut(*claim);
                     report.into_iter().for_each(Report::did_not_get_there);
+                }
+                // The siblings say the same words: what hangs will not be taken either, and another form waits for its turn.
+                if is_of_the_form {
+                    for open in self.hedges.siblings.open(first) {
+                        self.order(Effect::AbandonCall(open));
+                    }
                 }
                 None
             }
@@ -186,7 +193,7 @@ impl Lifecycle {
             .deadline_of(Timer::Call(first))
             .map(|end| end.remaining(now));
         let left = left.map_or(self.options.request_timeout, |left| left.saturating_sub(CALL_LEEWAY));
-        let sibling = self.send_call(call, self.shutdown.cap(now.after(left)));
+        let sibling = self.send_call(call, self.shutdown.cap(now.after(left)), true);
         self.hedges.joins(first, sibling, now);
     }
 

@@ -44,7 +44,7 @@ impl Lifecycle {
             return;
         };
         let give_up = now.after(self.options.request_timeout);
-        let call = self.send_call(Call::Listen { topic }, give_up);
+        let call = self.send_call(Call::Listen { topic }, give_up, false);
         self.streams.asked(index, call);
     }
 

@@ -70,6 +70,7 @@ fn call(metrics: &mut Metrics, id: u64, call: Call, millis: u64) {
         id: CallId(id),
         call,
         give_up: at(millis + 1000),
+        is_again: false,
     };
     metrics.observe(&order);
 }

@@ -173,7 +173,7 @@ fn most_threads(concurrency: u32) -> usize {
     let mut init = at_work(&stage, &stage.backend.url(), concurrency);
     stage.enqueue(WARM_UP..WARM_UP + JOBS);
     let mut most = 0;
-    let are_done = wait_until(PATIENCE, || {
+    let are_done = wait_until(PATIENCE * 6, || {
         most = most.max(tasks(&init).len());
         stage.backend.outcomes().values().all(|outcomes| !outcomes.is_empty())
     });

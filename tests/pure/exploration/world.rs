@@ -390,7 +390,7 @@ impl World {
                     link.is_awaited = true;
                 }
             }
-            Effect::CallBackend { id, call, give_up } => self.asked_for(*id, call, *give_up),
+            Effect::CallBackend { id, call, give_up, .. } => self.asked_for(*id, call, *give_up),
             Effect::Notify(Notice::Abandoned(job, _) | Notice::Void(job, _) | Notice::ReservationLost(job, _)) => {
                 if let Some(fate) = self.jobs.get_mut(&job.id) {
                     fate.is_let_go = true;

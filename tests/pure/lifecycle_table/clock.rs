@@ -207,7 +207,7 @@ impl Play {
                 self.first.entry(step).or_insert(self.now);
             }
             self.is_killed |= effect == Effect::KillEverything;
-            if let Effect::CallBackend { id, call, give_up } = effect {
+            if let Effect::CallBackend { id, call, give_up, .. } = effect {
                 match self.answer(&call) {
                     Some(reply) => self
                         .machine

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use crate::script::holders::OF_A_CONNECTION;
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::{
-    Call, CallId, ClientId, Event, FromWorker, HolderId, JobId, JobState, Manners, OperatorRequest, Phase, PullId,
-    Reply, Wants, WorkerId,
+    Call, CallId, ClientId, Directive, Event, FromWorker, HolderId, JobId, JobState, Manners, OperatorRequest, Phase,
+    PullId, Reply, Wants, WorkerId,
 };
 use ojs_init::signal::Signal;
 
@@ -28,16 +28,18 @@ impl World {
         self.tell(Event::OperatorAsked(client, request))
     }
 
+    fn direct(&mut self, directive: Option<Directive>) -> Kept {
+        self.backend.directive = directive;
+        Ok(())
+    }
+
     pub fn happen(&mut self, item: Item) -> Kept {
         match item {
             Item::Signal(signal) => self.tell(Event::SignalArrived(signal)),
             Item::Ask(request) => self.ask(request),
             Item::Leave(client) => self.tell(Event::OperatorLeft(client)),
             Item::NewToken => self.tell(Event::CredentialsChanged),
-            Item::Directive(directive) => {
-                self.backend.directive = directive;
-                Ok(())
-            }
+            Item::Directive(directive) => self.direct(directive),
             Item::Stall(length) => {
                 self.now += super::plan::ms(length);
                 Ok(())
@@ -94,6 +96,7 @@ impl World {
                 self.carry_out(id);
                 Ok(())
             }
+            Item::CarryOutUnheard(exchange) => self.carry_out_unheard(&exchange),
             Item::Reply(id, reply) => self.reply(id, reply),
             Item::News(id, news) => self.news(id, news),
         }

@@ -13,6 +13,7 @@ pub mod chance;
 mod course;
 mod departures;
 mod farewells;
+mod hangs;
 mod happen;
 mod hedges;
 mod ledger;

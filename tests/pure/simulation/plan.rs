@@ -68,6 +68,7 @@ pub enum Twist {
     Call(u64, Fault),
     /// Every request from then until then.
     Outage(u64, u64, Fault),
+    Hang(super::hangs::Hang),
     /// What happens to a job behind our back.
     Fate(u64, u64, Fate),
     /// What the handler of the job frame of this number does.
@@ -219,6 +220,7 @@ impl Plan {
         faults(&mut chance, horizon, &mut twists);
         handlers(&mut chance, &mut twists);
         incidents(&mut chance, horizon, &mut twists);
+        super::hangs::hangs(&mut chance, horizon, &mut twists);
         Self {
             options,
             backend,
@@ -235,7 +237,7 @@ impl Plan {
 }
 
 /// What makes a run easier to read, each tried when one is made small.
-pub const SIMPLER: [fn(&mut Plan); 15] = [
+pub const SIMPLER: [fn(&mut Plan); 14] = [
     |plan| plan.horizon = 800,
     |plan| plan.horizon = plan.horizon.min(3_000),
     |plan| plan.horizon = plan.horizon.min(8_000),
@@ -249,7 +251,6 @@ pub const SIMPLER: [fn(&mut Plan); 15] = [
     |plan| plan.backend.tells_extended = false,
     |plan| plan.options.term_delay = ms(0),
     |plan| plan.options.concurrency = 1,
-    |plan| plan.options.concurrency = plan.options.concurrency.min(2),
     |plan| plan.options.restart = Restart::Never,
 ];
 

@@ -183,8 +183,9 @@ impl World {
                 id,
                 call: call @ Call::Listen { .. },
                 give_up,
+                ..
             } => self.listen(id, call, since_start(give_up)),
-            Effect::CallBackend { id, call, give_up } => self.send(id, call, since_start(give_up)),
+            Effect::CallBackend { id, call, give_up, .. } => self.send(id, call, since_start(give_up)),
             Effect::AbandonCall(id) => self.soon(0, Item::Reply(id, Some(Self::unanswered()))),
             // Some leave at once, others stay until they are sent away.
             Effect::Answer(client, _) | Effect::Show(client, _) if client.0.is_multiple_of(3) => {}
@@ -348,6 +349,9 @@ impl World {
             answer: None,
         };
         self.requests.insert(id, exchange.clone());
+        if let Some(how) = self.hanging(exchange.call.endpoint()).filter(|_| fault.is_none()) {
+            return self.hang(id, how, give_up);
+        }
         let usual = self.plan.backend.delay;
         let refused = |failure| (usual, Some(Reply::Failed(failure)));
         if let Some((done, after)) = late {

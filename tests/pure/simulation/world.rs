@@ -65,6 +65,8 @@ pub enum Item {
     Gone(u64),
     Reap(u64, Ended),
     CarryOut(CallId),
+    /// The same, when nobody waits for its answer any more.
+    CarryOutUnheard(Box<Exchange>),
     Reply(CallId, Option<Reply>),
     News(CallId, StreamNews),
 }
@@ -88,6 +90,10 @@ pub struct World {
     pub backend: Backend,
     pub scene: Scene,
     pub requests: BTreeMap<CallId, Exchange>,
+    /// How many requests each of those that make some hang has met.
+    pub hung: BTreeMap<usize, u64>,
+    /// When the stop phase began.
+    pub stop_began: Option<Duration>,
     pub lives: u64,
     pub clients: u64,
     /// Requests of holders for jobs, so far.
@@ -116,6 +122,8 @@ impl World {
             backend: Backend::new(plan.backend.clone()),
             scene: Scene::default(),
             requests: BTreeMap::new(),
+            hung: BTreeMap::new(),
+            stop_began: None,
             lives: 0,
             clients: 0,
             pulls: 0,
@@ -151,7 +159,12 @@ impl World {
             Twist::Deaf(at, link) => self.at(at, Item::Deaf(link)),
             Twist::Death(at, process, ended, is_hidden) => self.at(at, Item::Death(process, ended, is_hidden)),
             // Looked up when their time comes.
-            Twist::Call(..) | Twist::Outage(..) | Twist::Handler(..) | Twist::Life(..) | Twist::Stubborn(..) => {}
+            Twist::Call(..)
+            | Twist::Outage(..)
+            | Twist::Hang(_)
+            | Twist::Handler(..)
+            | Twist::Life(..)
+            | Twist::Stubborn(..) => {}
         }
     }
 
@@ -308,7 +321,7 @@ impl World {
                 call: Call::Listen { .. },
                 ..
             } => self.streams.asked(*id, state),
-            Effect::CallBackend { id, call, give_up } => {
+            Effect::CallBackend { id, call, give_up, .. } => {
                 let holder = self.holder_of(call);
                 let give_up = since_start(*give_up);
                 let ledger = &mut self.ledger;
@@ -326,6 +339,12 @@ impl World {
                 }
                 if *remark == Notice::FetchAbandoned {
                     self.talk.fetch_is_abandoned();
+                }
+                if let Notice::StopBegan { .. } = remark {
+                    self.stop_began = Some(self.now);
+                }
+                if let Notice::Abandoned(job, _) = remark {
+                    self.hold_up_left_behind(&job.id)?;
                 }
                 if let Notice::Hedged(endpoint) = remark {
                     self.talk.hedges(*endpoint, state)?;

@@ -8,6 +8,7 @@ use crate::ends::NOISE;
 use crate::journal::Word;
 use crate::kinds::{Ending, Occasion, Weather};
 use crate::plan::Onset;
+use crate::weather::is_one_ack_mute;
 
 /// Most pauses before a request is sent again are twice as long as it has failed by then; the first, in milliseconds.
 const FIRST_PAUSE: f64 = 200.0;
@@ -15,6 +16,13 @@ const FIRST_PAUSE: f64 = 200.0;
 /// How long a job that was delivered again may wait for what becomes of its delivery before, in milliseconds, on a machine
 /// that is busy: a late answer, a look, another late answer.
 const SETTLED_WITHIN: f64 = 1500.0;
+
+/// How long it takes at most until an ACK that hangs has gone out on another connection, in milliseconds, on a machine that is
+/// busy: something else has to be answered first, a heartbeat say.
+const HEDGED_WITHIN: f64 = 2_200.0;
+
+/// How much later the next one of several does.
+const HEDGES_APART: f64 = 250.0;
 
 /// Requests that a backend may refuse before the form that it takes is found. A heartbeat has three other forms, and what
 /// says quiet or terminate goes out in the form of the one before it, which may have no answer yet.
@@ -83,9 +91,7 @@ impl Judge<'_> {
             Onset::Start => 0.0,
             Onset::Around(_) => over - self.millis(self.plan.lasts) - NOISE,
         };
-        // The share of the stop phase until the FAILs are over, a little less.
-        let margin = self.millis(self.plan.margin) - self.millis(self.plan.slack());
-        let until = self.granted() + margin * 3.0 / 4.5;
+        let until = self.granted() + self.time_for_outcomes();
         let is_taken = |hand: &Hand<'_>| hand.end() == Some(End::Acked);
         let is_due = |hand: &Hand<'_>| {
             let failing = self.acked(hand).map(|acked| over - acked.max(began));
@@ -112,6 +118,37 @@ impl Judge<'_> {
         let is_sdk = self.plan.behaviour.is_sdk();
         let is_ack = hand.plan.ending != Ending::Fail;
         hand.word(if is_sdk && is_ack { Word::Ended } else { Word::Acked })
+    }
+
+    /// Connections that hang delay nothing but what is on them: an ACK goes out again on another one.
+    pub(super) fn acks_outlive_connections(&self) -> Verdict {
+        const PROMISE: &str = "an ACK gets through beside connections that hang";
+        let is_meant = self.plan.weather == Weather::Frozen || is_one_ack_mute(self.plan);
+        if !is_meant || self.may_be_forced() || self.story.ended.is_none() {
+            return Vec::new();
+        }
+        let events = self.story.events.iter();
+        let stops = events
+            .filter(|event| event.operation == "freezing")
+            .map(|event| event.ms);
+        let last_stop = stops.fold(0.0, f64::max);
+        // Those that hang at the same time go out again one after the other.
+        let patience = HEDGED_WITHIN + HEDGES_APART * self.plan.jobs.len() as f64;
+        let until = self.granted() + self.time_for_outcomes();
+        let is_due = |hand: &Hand<'_>| {
+            let acked = self.acked(hand);
+            acked.is_some_and(|acked| acked.max(last_stop) + patience < until)
+        };
+        let is_left = |hand: &Hand<'_>| hand.end() != Some(End::Acked) && self.heard_of(hand).is_some();
+        let left = self.hands().filter(|hand| is_due(hand) && is_left(hand));
+        left.flat_map(|hand| broken(PROMISE, format!("{}: {:?}", hand.job.id, hand.end())))
+            .collect()
+    }
+
+    /// The share of the stop phase until the FAILs are over, a little less, in milliseconds.
+    fn time_for_outcomes(&self) -> f64 {
+        let margin = self.millis(self.plan.margin) - self.millis(self.plan.slack());
+        margin * 3.0 / 4.5
     }
 
     /// Somebody else has done it just before our ACK.

@@ -22,10 +22,10 @@ impl Judge<'_> {
         let end = self.last_of("deregister").or(self.story.ended.map(|(end, _)| end));
         // Until the last words, which have times of their own: the last heartbeat waits for its answer up to the end of its
         // step, and until it has it, it is followed by nothing.
-        let hangs = self
-            .beats()
-            .last()
-            .is_some_and(|beat| beat.took_ms.is_none() && ["hang", "delay"].contains(&beat.fault.unwrap_or_default()));
+        let hangs = self.beats().last().is_some_and(|beat| {
+            beat.took_ms.is_none() && ["hang", "delay", "late_reply"].contains(&beat.fault.unwrap_or_default())
+        });
+        let hangs = hangs || self.was_last_beat_before_a_stop();
         let last = end.filter(|_| self.ends.t0.is_some() && !self.ends.is_abandoned() && !hangs);
         let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
         let ends = beats.iter().copied().skip(1).chain(last);
@@ -38,6 +38,14 @@ impl Judge<'_> {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Whether connections stopped after the last heartbeat that arrived: when another one was on its way and nothing else was
+    /// answered, nothing showed that it hangs.
+    pub(super) fn was_last_beat_before_a_stop(&self) -> bool {
+        let last = self.last_of("heartbeat").unwrap_or(0.0);
+        let mut events = self.story.events.iter();
+        events.any(|event| event.operation == "freezing" && event.ms > last)
     }
 
     pub(super) fn last_of(&self, operation: &str) -> Option<f64> {

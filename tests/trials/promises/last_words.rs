@@ -26,6 +26,7 @@ impl Judge<'_> {
         let Some(first) = first else {
             // Whether it is answered or not: it arrives.
             let is_reached = self.plan.weather.lets_heartbeats_through();
+            let is_reached = is_reached && !self.was_last_beat_before_a_stop();
             let is_expected = is_known && is_reached && !self.ends.is_abandoned() && self.story.ended.is_some();
             return if is_expected {
                 broken(PROMISE, "it was not deregistered")
@@ -53,6 +54,7 @@ impl Judge<'_> {
             None => verdict.extend(broken(PROMISE, "no heartbeat before deregister")),
             // The very last one met a port that opened right after it.
             Some(last) if self.port_opened_between(last, left) => {}
+            Some(_) if self.was_last_beat_before_a_stop() => {}
             Some(last) if !self.may_end_with(last, left) || !last.jobs.is_empty() => {
                 let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
                 verdict.extend(broken(PROMISE, how));
