@@ -12,7 +12,7 @@ use crate::daemon::start::{self, NotStartedNow};
 use crate::exit::Exit;
 use crate::lifecycle::api::{ClientId, Effect, Event, HolderId, NotStarted, ShownToOperator, ToWorker, WorkerId};
 use crate::os::cgroup::OomKills;
-use crate::os::{init, process};
+use crate::os::{image, init, process};
 use crate::signal::Signal;
 use crate::wire::operator::status_line;
 use crate::wire::termination_log;
@@ -85,6 +85,7 @@ impl EventLoop {
                 }
                 if let Some(act) = self.on_first_start.take() {
                     act();
+                    image::let_go_of_pages();
                 }
                 // A child that changed its user shared our memory until then, and the kernel made it readable again.
                 if let Err(error) = init::forbid_dumps() {

@@ -19,7 +19,7 @@ use crate::os::entry::Environ;
 use crate::os::process::{self, Pid};
 use crate::os::reaper::{self, Reaped};
 use crate::os::signals::{self, SignalSet};
-use crate::os::{clock, init, tty};
+use crate::os::{clock, image, init, tty};
 use crate::signal::Signal;
 use crate::wire::text::seconds;
 
@@ -85,6 +85,7 @@ fn start(
     // It owns the terminal's descriptor, which the next line would close behind its back.
     drop(plan);
     init::release_inherited();
+    image::let_go_of_pages();
     Ok(Child { pid, has_terminal })
 }
 

@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod dirs;
 pub mod entry;
 pub mod file_watch;
+pub mod image;
 pub mod init;
 pub mod pidfd;
 pub mod process;

@@ -341,6 +341,38 @@ impl Stream {
     }
 }
 
+/// What one read has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// How many bytes.
+    pub length: usize,
+    /// The peer sent a descriptor with it, which is closed by now. The kernel ends a read there, whatever comes behind.
+    pub is_cut: bool,
+}
+
+impl Stream {
+    /// Reads like [`Read`], and tells whether a read that fills less than its buffer has brought all that was there: so it
+    /// is unless it is cut, the peer has closed, or has sent urgent data, of both of which epoll tells.
+    ///
+    /// # Errors
+    ///
+    /// As of a read; `WouldBlock` where nothing is there.
+    pub fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<Piece> {
+        let mut into = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        // SAFETY: a structure of numbers and pointers, for which zero means that there is none.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut into;
+        message.msg_iovlen = 1;
+        // SAFETY: the message names one buffer, which is valid to write that many bytes to, and no room for anything else.
+        let length = count(unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
+        let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
+        Ok(Piece { length, is_cut })
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         receive(self, buffer)

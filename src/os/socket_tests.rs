@@ -220,3 +220,25 @@ fn what_went_wrong_with_a_connection_can_be_told_apart() {
     assert!(matches!(of(libc::ECONNABORTED, false), AcceptError::Aborted));
     assert!(matches!(of(libc::EINVAL, false), AcceptError::Failed(_)));
 }
+
+#[test]
+fn a_read_that_ends_at_a_descriptor_says_so() {
+    let place = Place::new();
+    let listener = place.listener();
+    let client = UnixStream::connect(place.socket()).unwrap();
+    let mut stream = listener.accept().unwrap().unwrap().stream;
+    let mut buffer = [0; 64];
+    let descriptors = [client.as_raw_fd()];
+    for (bytes, passed) in [("first", &descriptors[..]), ("second", &[]), ("third", &[])] {
+        let passed = nix::sys::socket::ControlMessage::ScmRights(passed);
+        let none = nix::sys::socket::MsgFlags::empty();
+        let bytes = [io::IoSlice::new(bytes.as_bytes())];
+        nix::sys::socket::sendmsg::<()>(client.as_raw_fd(), &bytes, &[passed], none, None).unwrap();
+    }
+    let pieces = [(5, true), (11, false)].map(|(length, is_cut)| Piece { length, is_cut });
+    assert_eq!(pieces.map(|_| stream.read_piece(&mut buffer).unwrap()), pieces);
+    assert_eq!(
+        stream.read_piece(&mut buffer).unwrap_err().kind(),
+        io::ErrorKind::WouldBlock
+    );
+}

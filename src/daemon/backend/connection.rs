@@ -15,8 +15,11 @@ use crate::daemon::backend::tls_session::TlsSession;
 use crate::lifecycle::api::Moment;
 use crate::lifecycle::api::ids::CallId;
 
-/// Bytes read at a time.
+/// Most bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
+
+/// As many are read at a time until an answer fills that; most processes never touch more.
+const FIRST_READ_BYTES: usize = 8 << 10;
 
 /// Most bytes that are written to one connection in a turn.
 const WRITTEN_PER_TURN: usize = 256 << 10;
@@ -30,14 +33,14 @@ const MOST_READS_OF_NOTHING: usize = 8;
 /// What all connections read with.
 #[derive(Debug)]
 pub(in crate::daemon) struct Buffers {
-    raw: Box<[u8]>,
+    raw: Vec<u8>,
     plain: Vec<u8>,
 }
 
 impl Default for Buffers {
     fn default() -> Self {
         Self {
-            raw: vec![0; READ_BYTES].into_boxed_slice(),
+            raw: vec![0; FIRST_READ_BYTES],
             plain: Vec::new(),
         }
     }
@@ -273,7 +276,12 @@ impl<O> Connection<O> {
             }
         };
         // A buffer that is not full holds all that was there; more is told of anew.
-        self.may_read = self.is_closing || count == buffers.raw.len();
+        let is_full = count == buffers.raw.len();
+        self.may_read = self.is_closing || is_full;
+        if is_full {
+            // For the next read: there is more, or such answers are usual.
+            buffers.raw.resize(READ_BYTES, 0);
+        }
         let raw = buffers.raw.get(..count).unwrap_or_default();
         let Some(tls) = &mut self.tls else {
             return Ok(Got::Bytes(raw));

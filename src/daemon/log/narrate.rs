@@ -59,6 +59,10 @@ impl Narrator {
 
     /// Writes it to the log.
     pub fn narrate(&mut self, notice: &Notice) {
+        // Each job brings two of them, and putting one together costs more than the machine's part in the job.
+        if matches!(notice, Notice::Claimed(_) | Notice::HandedOver(..)) && !log::log_enabled!(Level::Debug) {
+            return;
+        }
         if let Some(note) = self.note(notice, clock::monotonic()) {
             say(&note);
         }

@@ -370,6 +370,11 @@ fn quote(to: &mut String, text: &str, most: usize) {
     let start = to.len();
     let most = most.saturating_sub(1 + CUT.len_utf8());
     to.push('"');
+    if text.len() < most && text.bytes().all(is_plain) {
+        to.push_str(text);
+        to.push('"');
+        return;
+    }
     for c in text.chars() {
         let before = to.len();
         match c {
@@ -388,6 +393,11 @@ fn quote(to: &mut String, text: &str, most: usize) {
         }
     }
     to.push('"');
+}
+
+/// Whether this byte stands for itself in a JSON string and on a terminal. Ids and names consist of such ones.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
 /// The beginning of a text, of at most so many bytes.

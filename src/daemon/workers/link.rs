@@ -1,7 +1,7 @@
 //! One connection of a worker: bytes in, events out; words in, bytes out. Nothing here waits, and everything is bounded.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 
 use log::{debug, warn};
@@ -9,7 +9,7 @@ use log::{debug, warn};
 use crate::daemon::workers::outbound::{Kind, Outbound, Written};
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::lifecycle::api::{Event, ToWorker};
-use crate::os::socket::Stream;
+use crate::os::socket::{Piece, Stream};
 use crate::wire::frame::{Frame, FrameReader};
 use crate::wire::worker::{HelloContext, decode, encode, too_long};
 
@@ -73,6 +73,8 @@ pub struct WorkerLink {
     outbound: Outbound,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
+    /// A short read says nothing about what follows: the peer has closed, or has sent urgent data.
+    reads_until_nothing: bool,
     /// It ends behind so many more bytes, and nothing is written to it any more.
     last_bytes: Option<usize>,
     /// The machine knows that nothing is read from it.
@@ -100,15 +102,17 @@ impl WorkerLink {
             max_frame,
             outbound: Outbound::new(max_frame.saturating_add(CONTROL_BYTES)),
             may_read: true,
+            reads_until_nothing: false,
             last_bytes: None,
             is_reading_paused: false,
             is_watched_for_room: false,
         }
     }
 
-    /// The kernel says that there is something to read.
-    pub fn is_readable(&mut self) {
+    /// The kernel says that there is something to read, and whether that may end before all of it was read.
+    pub fn is_readable(&mut self, may_break_off: bool) {
         self.may_read = true;
+        self.reads_until_nothing |= may_break_off;
     }
 
     /// Whether to read from it in this turn.
@@ -139,15 +143,19 @@ impl WorkerLink {
         while share > 0 && !budget.is_spent() {
             let most = share.min(budget.bytes).min(self.last_bytes.unwrap_or(usize::MAX));
             let room = buffer.len().min(most);
-            match self.stream.read(buffer.get_mut(..room).unwrap_or_default()) {
-                Ok(0) => return self.closed(),
-                Ok(count) => {
+            match self.stream.read_piece(buffer.get_mut(..room).unwrap_or_default()) {
+                Ok(Piece { length: 0, .. }) => return self.closed(),
+                Ok(Piece { length: count, is_cut }) => {
                     share -= count;
                     budget.bytes -= count;
                     self.last_bytes = self.last_bytes.map(|last| last - count);
                     let frames = self.take_frames(buffer.get(..count).unwrap_or_default(), events);
                     budget.frames = budget.frames.saturating_sub(frames);
-                    // Less than there was room for is not all that there is: the kernel stops at a descriptor that somebody sends.
+                    // It was all that there was; more is told of anew.
+                    if count < room && !is_cut && !self.reads_until_nothing && !self.is_ending() {
+                        self.may_read = false;
+                        return Link::Open;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

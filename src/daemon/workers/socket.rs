@@ -74,7 +74,7 @@ impl WorkerSocket {
     pub fn is_ready(&mut self, id: HolderId, event: &mio::event::Event, events: &mut VecDeque<Event>) {
         if let Some(link) = self.links.get_mut(&id) {
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                link.is_readable();
+                link.is_readable(event.is_read_closed() || event.is_error() || event.is_priority());
             }
             if event.is_writable() {
                 link.flush(events);
@@ -200,7 +200,7 @@ impl WorkerSocket {
         let process = processes.id_of(watch, registry);
         self.next_connection += 1;
         let id = HolderId(self.next_connection);
-        let (token, interest) = (TokenOwner::Connection(id).token(), Interest::READABLE);
+        let (token, interest) = (TokenOwner::Connection(id).token(), what_to_read());
         if let Err(error) = registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest) {
             return self.acceptor.warn(format_args!("cannot watch a connection: {error}"));
         }
@@ -217,6 +217,11 @@ impl WorkerSocket {
     }
 }
 
+/// What is asked about each connection at any time. Urgent data, too: a read ends at it, so a short one says nothing then.
+fn what_to_read() -> Interest {
+    Interest::READABLE | Interest::PRIORITY
+}
+
 /// Has the kernel tell of room on a connection only while something waits for it: it would tell each time that the worker
 /// reads. False: it cannot.
 fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> bool {
@@ -225,9 +230,9 @@ fn watch_for_room(link: &mut WorkerLink, id: HolderId, registry: &Registry) -> b
         return true;
     }
     let interest = if needs_room {
-        Interest::READABLE | Interest::WRITABLE
+        what_to_read().add(Interest::WRITABLE)
     } else {
-        Interest::READABLE
+        what_to_read()
     };
     let result = registry.reregister(
         &mut SourceFd(&link.stream.as_raw_fd()),

@@ -15,7 +15,7 @@ use crate::lifecycle::api::{Delivery, JobId, Reservation, Subject, Text, Trace};
 
 use crate::wire::backend::envelope::one_line;
 use crate::wire::backend::trace;
-use crate::wire::json::lenient::Object;
+use crate::wire::json::lenient::{Name, Object};
 
 /// What an answer to a FETCH holds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub(in crate::wire) fn reservation(job: &Object<'_>) -> Reservation {
 /// what it saved. Any other shape is nobody's wrapper but the worker's own value.
 fn checkpoint(fields: &Object<'_>) -> Option<Text> {
     let durable = |wrapped: &Object<'_>| {
-        let is_wrapper = wrapped.raw("sequence").is_some() || wrapped.len() == 1;
+        let is_wrapper = wrapped.raw("sequence").is_some() || wrapped.has_only("state");
         wrapped.raw("state").filter(|_| is_wrapper).map(text)
     };
     let unwrapped = fields.object("checkpoint").as_ref().and_then(durable);
@@ -148,8 +148,8 @@ impl<'a> Visitor<'a> for FetchAnswer<'_, 'a> {
     }
 
     fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
+        while let Some(Name(key)) = map.next_key()? {
+            match &*key {
                 "jobs" => map.next_value_seed(Array(&mut self.0.jobs))?,
                 "job" => self.0.job.extend(map.next_value::<Option<&RawValue>>()?),
                 _ => {

@@ -2,18 +2,28 @@
 //!
 //! Nothing here recurses, however deep the text nests: the threads that call it have small stacks.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// Room for so many fields is made at once: an envelope has about as many.
+const USUAL_FIELDS: usize = 16;
+
 /// An object whose values are still text. Of a field that is there twice the last one counts, as in the Go backends.
-pub(in crate::wire) struct Object<'a>(BTreeMap<String, &'a RawValue>);
+///
+/// A list, not a map: a few of a dozen fields are asked for, once each, and a map would cost an allocation for each name.
+pub(in crate::wire) struct Object<'a>(Vec<(Name<'a>, &'a RawValue)>);
+
+/// The name of a field; in the text itself where it is spelled without escapes.
+pub(in crate::wire) struct Name<'a>(pub(in crate::wire) Cow<'a, str>);
 
 impl<'a> Object<'a> {
     /// Reads one object, and nothing but one.
     pub(in crate::wire) fn read(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok().map(Self)
+        serde_json::from_str(text).ok()
     }
 
     /// Reads a body; no UTF-8 is no object.
@@ -23,12 +33,13 @@ impl<'a> Object<'a> {
 
     /// A field as it is spelled; null is absent.
     pub(in crate::wire) fn raw(&self, key: &str) -> Option<&'a str> {
-        self.0.get(key).map(|value| value.get()).filter(|text| *text != "null")
+        let newest = self.0.iter().rev().find(|(name, _)| name.0 == key);
+        newest.map(|(_, value)| value.get()).filter(|text| *text != "null")
     }
 
-    /// How many fields there are.
-    pub(in crate::wire) fn len(&self) -> usize {
-        self.0.len()
+    /// Whether this is the name of each field, and there is one.
+    pub(in crate::wire) fn has_only(&self, key: &str) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|(name, _)| name.0 == key)
     }
 
     /// The member of this name, where that is a string.
@@ -54,6 +65,54 @@ impl<'a> Object<'a> {
     /// A time of more than nothing, in whole or decimal units of `unit`.
     pub(in crate::wire) fn duration(&self, key: &str, unit: Duration) -> Option<Duration> {
         units(self.raw(key)?, unit).filter(|duration| !duration.is_zero())
+    }
+}
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Object(fields))
+    }
+}
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
     }
 }
 

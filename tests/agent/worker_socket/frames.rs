@@ -454,3 +454,38 @@ link.work()";
     init.notes_line("release");
     init.stops();
 }
+
+#[test]
+fn frames_behind_a_descriptor_or_urgent_data_are_read_at_once() {
+    let stage = Stage::new();
+    // Each pair goes out in one piece, as far as the kernel lets it: nothing comes after it that would have us read again.
+    let script = "
+def frame(job):
+    return json.dumps({'type': 'ack', 'job_id': job}).encode() + b'\\n'
+link = Link()
+link.ready(4)
+jobs = [link.job() for _ in range(4)]
+os.kill(os.getppid(), signal.SIGSTOP)
+socket.send_fds(link.socket, [frame(jobs[0])], [0])
+link.raw(frame(jobs[1]))
+os.kill(os.getppid(), signal.SIGCONT)
+for _ in range(2):
+    link.until('ok')
+os.kill(os.getppid(), signal.SIGSTOP)
+link.raw(frame(jobs[2]))
+link.socket.send(b'!', socket.MSG_OOB)
+link.raw(frame(jobs[3]))
+os.kill(os.getppid(), signal.SIGCONT)
+for _ in range(2):
+    link.until('ok')
+note('over')
+rest()";
+    stage.enqueue(1..=4);
+    let mut init = stage
+        .worker(script)
+        .with("OJS_CONCURRENCY", "4")
+        .start_outside_a_namespace();
+    init.notes_line("over");
+    // Nobody ends the worker of an init that is no PID 1.
+    init.stops();
+}

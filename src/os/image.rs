@@ -1,0 +1,54 @@
+//! The program's own file in memory.
+
+use std::ffi::{c_int, c_void};
+
+/// Lets go of the pages of the program's file that were read so far: most of them were for the start. Those that are
+/// needed are read again, out of the kernel's cache, as after any page that it has taken back by itself. Where a filter
+/// forbids it they stay.
+pub fn let_go_of_pages() {
+    // SAFETY: the function is called before this returns, and needs nothing of us.
+    unsafe { libc::dl_iterate_phdr(Some(let_go_of_segments), std::ptr::null_mut()) };
+}
+
+/// Called for each object in memory, the program itself first, and not called again after that one.
+unsafe extern "C" fn let_go_of_segments(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
+    // SAFETY: `dl_iterate_phdr` calls with a description that is valid during the call.
+    let object = unsafe { &*object };
+    // SAFETY: the description names so many headers at this place.
+    let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    // SAFETY: a number in, a number out.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or_default();
+    for header in headers {
+        let is_code_or_constants = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0;
+        let place = usize::try_from(object.dlpi_addr.wrapping_add(header.p_vaddr));
+        let (true, Ok(place), Ok(length)) = (is_code_or_constants, place, usize::try_from(header.p_memsz)) else {
+            continue;
+        };
+        let in_page = place.checked_rem(page).unwrap_or_default();
+        let start = std::ptr::without_provenance_mut(place - in_page);
+        // SAFETY: a segment that nobody can write to: it reads the same from the file as it does now.
+        unsafe { libc::madvise(start, length + in_page, libc::MADV_DONTNEED) };
+    }
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// KiB of files that are in our memory.
+    fn resident_files() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn what_was_read_of_the_program_is_let_go_of_and_read_again() {
+        let before = resident_files();
+        let_go_of_pages();
+        let after = resident_files();
+        // The other tests go on meanwhile.
+        assert!(after < before, "{before} KiB, then {after}");
+    }
+}
