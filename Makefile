@@ -1,4 +1,5 @@
-# make demo          the life of one worker container in ten seconds, seen from all sides
+# make demo          the life of one worker container in ten seconds, seen from all sides; MODE=gateway: with a worker that was
+#                    built on an SDK
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
 # make image         the container image ojs-init, from the sources; docker/README.md
@@ -36,7 +37,7 @@ image:
 demo: release
 	@scripts/setup.sh demo
 	cargo build --locked --profile test --package ojs-devserver
-	@python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver
+	@python3 examples/demo/demo.py --init $(BINARY) --devserver $(OUT)/debug/ojs-devserver --mode $(or $(MODE),socket)
 
 picture: release
 	@scripts/setup.sh demo

@@ -6,6 +6,7 @@ do: SIGTSTP, SIGCONT, SIGTERM. It prints who saw what, and at the end what becam
 not as promised.
 
     make demo
+    make demo MODE=gateway      the worker is one that was built on an SDK, and speaks HTTP
 """
 
 import argparse
@@ -38,6 +39,9 @@ SETTINGS = {
     "OJS_HEALTH_LISTEN": "off",
 }
 
+# The worker of each mode.
+WORKERS = {"socket": "worker.py", "gateway": "sdk_worker.py"}
+
 # The limit above, in seconds after SIGTERM: then the orchestrator would send SIGKILL.
 LIMIT = 7.0
 
@@ -58,9 +62,10 @@ def interrupt(number: int, _: Any) -> None:
 
 
 class Demo:
-    def __init__(self, init: str, devserver: str, scratch: Path) -> None:
+    def __init__(self, init: str, devserver: str, mode: str, scratch: Path) -> None:
         self.init = init
         self.devserver = devserver
+        self.mode = mode
         self.scratch = scratch
         self.timeline = Timeline()
         self.bars: Dict[str, Bar] = {}
@@ -145,8 +150,9 @@ class Demo:
 
     def start_worker(self) -> Any:
         prefix, place = namespace()
-        command = [self.init, "--", sys.executable, str(Path(__file__).with_name("worker.py"))]
-        self.timeline.say("you", f"ojs-init -- python3 worker.py, {place}; 3 jobs at a time")
+        name = WORKERS[self.mode]
+        command = [self.init, "--mode", self.mode, "--", sys.executable, str(Path(__file__).with_name(name))]
+        self.timeline.say("you", f"ojs-init --mode {self.mode} -- python3 {name}, {place}; 3 jobs at a time")
         # Settings of whoever calls us are for other workers.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("OJS_")}
         supervisor = subprocess.Popen(
@@ -327,12 +333,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--init", required=True, help="path of ojs-init")
     parser.add_argument("--devserver", required=True, help="path of ojs-devserver")
+    parser.add_argument("--mode", choices=sorted(WORKERS), default="socket", help="how the worker gets its jobs")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     with tempfile.TemporaryDirectory(prefix="ojs-demo-") as scratch:
-        demo = Demo(options.init, options.devserver, Path(scratch))
+        demo = Demo(options.init, options.devserver, options.mode, Path(scratch))
         try:
             demo.run()
         except Failed as failed:
