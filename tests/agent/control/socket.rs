@@ -292,7 +292,12 @@ fn who_has_gone_before_it_was_read_has_asked_for_nothing() {
     half.shutdown(std::net::Shutdown::Write).unwrap();
     crate::support::sys::send(init.pid, libc::SIGCONT).unwrap();
     assert_eq!(read(&mut half)["phase"], "quiet");
-    run(&stage, &init, &["resume"]).says("the worker runs again");
+    // The SIGCONT that woke it up means the same as resume, and may have come behind the request.
+    let said = run(&stage, &init, &["resume"]).stdout;
+    assert!(
+        said.contains("runs again") || said.contains("is running already"),
+        "{said}"
+    );
     init.stops();
 }
 

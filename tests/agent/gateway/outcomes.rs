@@ -62,7 +62,10 @@ rest()
     assert_eq!(init.noted("answers"), "completed completed completed");
     assert_eq!(init.noted("again"), "200");
     stage.becomes("j1", &[acked()]);
-    assert_eq!((stage.count(Endpoint::Ack), stage.count(Endpoint::Nack)), (1, 0));
+    // One that waits for long goes out once more on another connection, and that is ours.
+    let acks = stage.count(Endpoint::Ack);
+    assert!((1..=2).contains(&acks), "{acks}");
+    assert_eq!(stage.count(Endpoint::Nack), 0);
     init.stops();
 }
 
