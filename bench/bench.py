@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gateway  # noqa: E402
 import inits  # noqa: E402
 import latency  # noqa: E402
 import render  # noqa: E402
@@ -40,6 +41,7 @@ PARTS = {
     "end": latency.end,
     "idle": resting.idle,
     "memory": resting.memory,
+    "gateway": gateway.measure,
     "init": inits.measure,
 }
 
