@@ -183,7 +183,7 @@ keys! {
     in Worker, Always {
         MODE: Mode = Mode::Socket;
             "worker.mode", "mode", ["OJS_MODE"];
-            "How jobs reach COMMAND: socket, or none (a plain init); gateway and exec come in a later version";
+            "How jobs reach COMMAND: socket, gateway (it speaks HTTP), or none (a plain init); exec comes in a later version";
     }
 
     in Worker, Agent {
