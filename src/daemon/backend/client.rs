@@ -296,8 +296,14 @@ impl Backend {
 
     fn overdue(&mut self, due: BackendTimer, now: Moment) {
         let id = match due {
-            BackendTimer::GiveUp(id) => id,
-            BackendTimer::Connect(id) => return self.fail(id, &Fault::NoConnectionInTime),
+            BackendTimer::GiveUp(id) => {
+                self.note_late_addresses(id, now);
+                id
+            }
+            BackendTimer::Connect(id) => {
+                self.note_late_addresses(id, now);
+                return self.fail(id, &Fault::NoConnectionInTime);
+            }
             BackendTimer::Step(id) => return self.ready.push_back(id),
             BackendTimer::Room => return self.look_for_slow_reports(now),
         };
@@ -309,6 +315,15 @@ impl Backend {
             RequestStage::Dialing(_) | RequestStage::Exchanging(_) => Fault::NoAnswerInTime,
         };
         self.fail(id, &fault);
+    }
+
+    /// Nobody answers where this request connects to, and it has no more time.
+    fn note_late_addresses(&mut self, id: CallId, now: Moment) {
+        if let Some(pending) = self.pending.get(&id)
+            && let RequestStage::Dialing(dial) = &pending.stage
+        {
+            self.names.are_late(&dial.late(None, now), now);
+        }
     }
 
     /// The connection has its turn soon.
@@ -378,7 +393,7 @@ impl Backend {
         let (lane, began) = (pending.lane, pending.began);
         match std::mem::replace(&mut pending.stage, stage) {
             RequestStage::Waiting | RequestStage::Ready | RequestStage::NeedsToken | RequestStage::NeedsAddress => {}
-            RequestStage::Dialing(dial) => dial.attempts().iter().for_each(|slot| self.slots.close(*slot)),
+            RequestStage::Dialing(dial) => dial.attempts().for_each(|slot| self.slots.close(slot)),
             RequestStage::Exchanging(exchange) => {
                 if let Some(connection) = self.slots.get(exchange.slot) {
                     connection.reset_at_close();

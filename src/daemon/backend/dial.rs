@@ -13,6 +13,9 @@ use crate::lifecycle::api::Moment;
 /// Between two attempts.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
 
+/// An address that has not answered after this time makes whoever connects next wait as well.
+const LATE_AFTER: Duration = Duration::from_millis(100);
+
 /// Most addresses of one name that are tried.
 const MOST_ADDRESSES: usize = 16;
 
@@ -20,12 +23,22 @@ const MOST_ADDRESSES: usize = 16;
 #[derive(Debug)]
 pub(in crate::daemon) struct Dial {
     left: VecDeque<SocketAddr>,
-    /// The slots of the attempts under way.
-    attempts: Vec<usize>,
+    /// The address whose turn it is, and since when.
+    turn: Option<(SocketAddr, Moment)>,
+    /// The attempts under way.
+    attempts: Vec<Attempt>,
     /// When the next one begins, if none was successful by then.
     next_at: Moment,
     /// Why an attempt failed: what says most.
     fault: Option<Fault>,
+}
+
+/// An attempt under way.
+#[derive(Debug)]
+struct Attempt {
+    slot: usize,
+    address: SocketAddr,
+    began: Moment,
 }
 
 impl Dial {
@@ -33,6 +46,7 @@ impl Dial {
     pub(in crate::daemon) fn new(addresses: &[SocketAddr], now: Moment) -> Self {
         Self {
             left: by_turns(addresses),
+            turn: None,
             attempts: Vec::new(),
             next_at: now,
             fault: None,
@@ -45,7 +59,9 @@ impl Dial {
             return None;
         }
         self.next_at = now.after(BETWEEN_ATTEMPTS);
-        self.left.pop_front()
+        let address = self.left.pop_front()?;
+        self.turn = Some((address, now));
+        Some(address)
     }
 
     /// When the next address has its turn, if there is one.
@@ -53,14 +69,15 @@ impl Dial {
         (!self.left.is_empty()).then_some(self.next_at)
     }
 
-    /// An attempt has begun, in this slot.
+    /// The attempt at the address whose turn it is has begun, in this slot.
     pub(in crate::daemon) fn began(&mut self, slot: usize) {
-        self.attempts.push(slot);
+        let attempt = self.turn.map(|(address, began)| Attempt { slot, address, began });
+        self.attempts.extend(attempt);
     }
 
     /// An attempt failed; the next one need not wait.
     pub(in crate::daemon) fn failed(&mut self, slot: Option<usize>, fault: Fault, now: Moment) {
-        self.attempts.retain(|attempt| Some(*attempt) != slot);
+        self.attempts.retain(|attempt| Some(attempt.slot) != slot);
         self.next_at = now;
         // A host that refuses is there; an address family that this machine lacks says nothing.
         if self.fault.as_ref().is_none_or(is_no_way) {
@@ -71,8 +88,18 @@ impl Dial {
     /// The other side has answered in this slot: nobody else is tried. The attempts that are not needed any more.
     pub(in crate::daemon) fn settle(&mut self, slot: usize) -> Vec<usize> {
         self.left.clear();
-        self.attempts.retain(|attempt| *attempt != slot);
-        std::mem::replace(&mut self.attempts, vec![slot])
+        let (winner, others) = std::mem::take(&mut self.attempts)
+            .into_iter()
+            .partition(|attempt| attempt.slot == slot);
+        self.attempts = winner;
+        others.into_iter().map(|attempt| attempt.slot).collect()
+    }
+
+    /// The addresses that have not answered for so long that others should go before them; not that of this slot, which has.
+    pub(in crate::daemon) fn late(&self, besides: Option<usize>, now: Moment) -> Vec<SocketAddr> {
+        let is_late = |attempt: &&Attempt| Some(attempt.slot) != besides && attempt.began.elapsed(now) >= LATE_AFTER;
+        let late = self.attempts.iter().filter(is_late);
+        late.map(|attempt| attempt.address).collect()
     }
 
     /// Whether no attempt is left, and why.
@@ -81,9 +108,9 @@ impl Dial {
         is_over.then(|| self.fault.take().unwrap_or(Fault::NoHost))
     }
 
-    /// The attempts under way.
-    pub(in crate::daemon) fn attempts(&self) -> &[usize] {
-        &self.attempts
+    /// The slots of the attempts under way.
+    pub(in crate::daemon) fn attempts(&self) -> impl Iterator<Item = usize> {
+        self.attempts.iter().map(|attempt| attempt.slot)
     }
 }
 
@@ -143,7 +170,21 @@ mod tests {
         dial.began(8);
         dial.failed(Some(8), Fault::Closed, at(300));
         assert_eq!(dial.next(at(300)), Some(all[1]), "after a failure at once");
-        assert_eq!(dial.attempts(), [7]);
+        assert!(dial.attempts().eq([7]));
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_soon_is_late_and_the_one_that_did_is_not() {
+        let all = addresses(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let mut dial = Dial::new(&all, at(0));
+        for (slot, millis) in [(7, 0), (8, 250)] {
+            dial.next(at(millis)).unwrap();
+            dial.began(slot);
+        }
+        assert!(dial.late(None, at(99)).is_empty());
+        assert_eq!(dial.late(Some(8), at(400)), [all[0]]);
+        assert_eq!(dial.settle(8), [7]);
+        assert!(dial.attempts().eq([8]));
     }
 
     #[test]

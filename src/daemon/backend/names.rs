@@ -4,6 +4,7 @@
 //! moment or finds no thread, the addresses of last time do: no name server may hold up a heartbeat. There is one thread,
 //! and one more while the first one hangs.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -35,6 +36,12 @@ const HANGS_AFTER: Duration = Duration::from_secs(10);
 
 /// Most threads at once, those included that hang.
 const MOST_THREADS: usize = 2;
+
+/// An address that did not answer is tried behind the others for so long.
+const LATE_FOR: Duration = Duration::from_secs(60);
+
+/// Most addresses that are known not to answer.
+const MOST_LATE: usize = 16;
 
 /// How a name is looked up, for as long as that may take.
 type Look = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
@@ -70,6 +77,8 @@ pub(in crate::daemon) struct Names {
     /// The addresses of last time, and when they were found. For ever where the name is an address itself.
     known: Option<(Vec<SocketAddr>, Moment)>,
     is_address: bool,
+    /// Addresses that did not answer, and when.
+    late: VecDeque<(SocketAddr, Moment)>,
     /// When the last lookup failed, if it did.
     failed: Option<Moment>,
     /// Since when a lookup is under way.
@@ -109,6 +118,7 @@ impl Names {
             wake,
             known: address.map(|address| (vec![SocketAddr::new(address, port)], Moment::new(Duration::ZERO))),
             is_address: address.is_some(),
+            late: VecDeque::new(),
             failed: None,
             asked: None,
             questions: None,
@@ -123,30 +133,47 @@ impl Names {
     pub(in crate::daemon) fn addresses(&mut self, now: Moment) -> Lookup {
         let age = self.known.as_ref().map(|(_, at)| at.elapsed(now));
         if self.is_address || age.is_some_and(|age| age < FRESH_LIMIT) {
-            return self.last_time();
+            return self.last_time(now);
         }
         if self.failed.is_some_and(|failed| failed.elapsed(now) < FAILURE_LIMIT) {
             if age.is_some_and(|age| age < STALE_LIMIT) {
-                return self.last_time();
+                return self.last_time(now);
             }
             return Lookup::Failed(Fault::NoHost);
         }
         match self.ask(now) {
             Ok(_) if age.is_none() => Lookup::Wait(None),
             Ok(asked) => match asked.after(PATIENCE) {
-                until if until <= now => self.last_time(),
+                until if until <= now => self.last_time(now),
                 until => Lookup::Wait(Some(until)),
             },
             Err(error) => {
                 log::debug!("backend: {}: no thread to look it up: {error}", self.host);
-                self.last_time()
+                self.last_time(now)
             }
         }
     }
 
-    fn last_time(&self) -> Lookup {
+    /// These addresses did not answer: whoever connects next need not wait for them.
+    pub(in crate::daemon) fn are_late(&mut self, addresses: &[SocketAddr], now: Moment) {
+        self.late.retain(|(late, _)| !addresses.contains(late));
+        self.late.extend(addresses.iter().map(|address| (*address, now)));
+        let too_many = self.late.len().saturating_sub(MOST_LATE);
+        self.late.drain(..too_many);
+    }
+
+    /// Those of last time, with the late ones at the end.
+    fn last_time(&self, now: Moment) -> Lookup {
+        let is_late = |address: &SocketAddr| {
+            let mut late = self.late.iter();
+            late.any(|(late, at)| late == address && at.elapsed(now) < LATE_FOR)
+        };
         match &self.known {
-            Some((addresses, _)) => Lookup::Known(addresses.clone()),
+            Some((addresses, _)) => {
+                let mut addresses = addresses.clone();
+                addresses.sort_by_key(is_late);
+                Lookup::Known(addresses)
+            }
             None => Lookup::Failed(Fault::NoResolver),
         }
     }

@@ -178,3 +178,22 @@ fn the_system_knows_this_machine() {
     let found = ask_the_system("localhost", 80).unwrap();
     assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback()));
 }
+
+#[test]
+fn an_address_that_did_not_answer_is_tried_behind_the_others_for_a_minute() {
+    let mut names = Names::with("backend", 1, Arc::new(|| {}), ask_the_system, STACK_BYTES);
+    let all = ["10.0.0.1:1", "10.0.0.2:1"].map(|address| address.parse().unwrap());
+    names.are_late(&all[..1], at(0));
+    names.known = Some((all.to_vec(), at(59_000)));
+    let order = |names: &mut Names, millis| match names.addresses(at(millis)) {
+        Lookup::Known(addresses) => addresses,
+        other @ (Lookup::Wait(_) | Lookup::Failed(_)) => panic!("{other:?}"),
+    };
+    assert_eq!(order(&mut names, 59_999), [all[1], all[0]]);
+    assert_eq!(order(&mut names, 60_000), all);
+    // There are never too many of them.
+    for port in 0..1_000 {
+        names.are_late(&[SocketAddr::from(([10, 0, 0, 3], port))], at(60_000));
+    }
+    assert_eq!(names.late.len(), MOST_LATE);
+}

@@ -196,6 +196,7 @@ impl Backend {
         else {
             return;
         };
+        self.names.are_late(&dial.late(Some(slot), turn.now), turn.now);
         for other in dial.settle(slot) {
             self.slots.close(other);
         }
@@ -336,7 +337,7 @@ impl Backend {
         else {
             return;
         };
-        dial.attempts().iter().for_each(|slot| self.slots.close(*slot));
+        dial.attempts().for_each(|slot| self.slots.close(slot));
         self.set_stage(id, RequestStage::Ready);
     }
 

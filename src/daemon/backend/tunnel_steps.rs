@@ -42,7 +42,7 @@ impl Tunnels {
 
     fn attempts(&self, id: TunnelId) -> Vec<usize> {
         match self.tunnels.get(&id).map(|tunnel| &tunnel.stage) {
-            Some(TunnelStage::Dialing(dial)) => dial.attempts().to_vec(),
+            Some(TunnelStage::Dialing(dial)) => dial.attempts().collect(),
             Some(TunnelStage::Waiting | TunnelStage::Ready | TunnelStage::Open(_) | TunnelStage::Answered) | None => {
                 Vec::new()
             }
