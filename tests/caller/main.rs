@@ -20,7 +20,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use ojs_init::config::GatewayAllow;
-use ojs_init::daemon::gateway::caller::{Admission, Callers};
+use ojs_init::daemon::gateway::caller::{Admission, Callers, Refusal};
 use ojs_init::os::init::become_subreaper;
 use ojs_init::os::process;
 use ojs_init::signal::Signal;
@@ -68,8 +68,15 @@ fn asks() {
     callers.worker_started(pid);
     println!("\nPROOF {}", callers.proof().words());
     println!("PORT {}", here.port());
-    let (server, peer) = listener.accept().unwrap();
-    match callers.admit(peer, server.local_addr().unwrap()) {
+    // Whoever spoke to a process that had this port before us may still try it, and is gone again.
+    let (_server, admission) = loop {
+        let (server, peer) = listener.accept().unwrap();
+        let admission = callers.admit(peer, server.local_addr().unwrap());
+        if !matches!(admission, Admission::Refused(Refusal::Nobody)) {
+            break (server, admission);
+        }
+    };
+    match admission {
         Admission::Taken(Some(watch)) if watch.pid() == pid => println!("SAYS the worker"),
         Admission::Taken(Some(_)) => println!("SAYS another process of the worker"),
         Admission::Taken(None) => println!("SAYS somebody"),

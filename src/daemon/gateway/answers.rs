@@ -20,7 +20,8 @@ impl Gateway {
         let Some(link) = self.links.get_mut(&id).filter(|link| waits(&link.stage)) else {
             return give_back(holder, pull, jobs, events);
         };
-        // The kernel may know more than it has told.
+        // A client that has gone in this very turn must not be given jobs.
+        link.look_again();
         let is_gone = link.is_deaf || link.fill(&mut self.buffer) == Filled::End;
         link.say(&wire::fetched(if is_gone { &[] } else { jobs }, link.form));
         link.stage = LinkStage::Answering(Some(pull).filter(|_| !jobs.is_empty() && !is_gone));

@@ -173,6 +173,11 @@ impl GatewayLink {
         self.is_deaf = true;
     }
 
+    /// The kernel may know more by now than it has told.
+    pub(super) fn look_again(&mut self) {
+        self.may_read = true;
+    }
+
     /// Bytes that wait for the client.
     pub(super) fn waiting(&self) -> usize {
         self.outbound.len() - self.sent

@@ -205,10 +205,11 @@ impl Gateway {
 
     /// Takes who came, goes on with everything that can go on: no more than belongs into one turn.
     pub fn turn(&mut self, turn: &mut GatewayTurn<'_>) {
+        let mut overdue = Vec::new();
         while let Some(due) = self.deadlines.take_due(turn.now) {
             match due {
                 GatewayTimer::Accept => self.acceptor.try_again(),
-                GatewayTimer::Link(id) => self.had_its_time(id),
+                GatewayTimer::Link(id) => overdue.push(id),
             }
         }
         self.hear_tunnels(turn);
@@ -223,6 +224,8 @@ impl Gateway {
                 break;
             }
         }
+        // After what has come: who was held up for as long finds it all the same.
+        overdue.into_iter().for_each(|id| self.had_its_time(id));
         self.let_go_of_the_dead(turn);
         self.give_places();
     }

@@ -209,7 +209,14 @@ impl Gateway {
         if let Some(link) = self.links.get_mut(&id) {
             link.stage = LinkStage::Asked(Asked::Beat);
         }
-        let said = FromWorker::Beats { jobs: beat.jobs };
+        // Where programs cannot be told apart, one that is not the holder by its name says nothing of the holder's jobs.
+        let is_told_apart = process.is_some()
+            || beat
+                .worker
+                .is_some_and(|name| self.book.known(process, &name).is_some());
+        let said = FromWorker::Beats {
+            jobs: beat.jobs.filter(|_| is_told_apart),
+        };
         turn.events.push_back(Event::Said(holder, said));
         Ok(())
     }
