@@ -5,8 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Most bytes read of a table in `/proc/net`: some 25,000 connections.
-const MOST_TABLE_BYTES: u64 = 4 << 20;
+/// Most bytes read of a table in `/proc/net`: more than 200,000 connections. Those that have ended are in it for another minute, and
+/// the kernel keeps 131,072 of them at most where it has plenty of memory (`net.ipv4.tcp_max_tw_buckets`).
+const MOST_TABLE_BYTES: u64 = 32 << 20;
 
 /// How often the tables are looked at for a socket that is in none.
 const LOOKS_AT_TABLES: usize = 2;
@@ -49,7 +50,7 @@ impl SocketQuestions {
     ///
     /// # Errors
     ///
-    /// The kernel tells neither way.
+    /// The kernel tells neither way, or has more connections than are looked through.
     pub fn owner(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<SocketOwner>> {
         let (local, remote) = (canonical(local), canonical(remote));
         if let Some(netlink) = &self.netlink {
@@ -256,6 +257,11 @@ fn look_up(table: &str, local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
             return Ok(Some(owner));
         }
         line.clear();
+    }
+    if reader.into_inner().limit() == 0 {
+        return Err(io::Error::other(format!(
+            "{table} is longer than {MOST_TABLE_BYTES} bytes"
+        )));
     }
     Ok(None)
 }

@@ -60,16 +60,45 @@ fn nobody_has_what_was_closed_or_never_was_and_who_listens_is_no_client() {
     }
 }
 
+const LINE: &str =
+    "   3: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20";
+
+/// A file with that many lines of connections that have ended, then [`LINE`].
+fn table_behind(ended: usize) -> String {
+    let path = std::env::temp_dir().join(format!("ojs-init-table-{ended}-{}", std::process::id()));
+    let mut text = LINE.replace("9C40", "9C41").replace(" 01 ", " 06 ") + "\n";
+    text = text.repeat(ended) + LINE + "\n";
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_connection_is_found_behind_all_those_that_have_ended_and_where_they_are_too_many_nobody_says_that_it_is_not_there()
+{
+    let (local, remote) = ("127.0.0.1:40000".parse().unwrap(), "127.0.0.1:8080".parse().unwrap());
+    let most = usize::try_from(MOST_TABLE_BYTES).unwrap() / (LINE.len() + 1);
+    let look = |ended| {
+        let table = table_behind(ended);
+        let found = look_up(&table, local, remote);
+        std::fs::remove_file(&table).unwrap();
+        found
+    };
+    for ended in [0, 131_072] {
+        assert!(look(ended).unwrap().is_some(), "behind {ended}");
+    }
+    let error = look(most + 1).unwrap_err();
+    assert!(error.to_string().contains("longer than"), "{error}");
+}
+
 #[test]
 fn a_line_of_the_table_is_read_as_the_kernel_writes_it() {
     let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-    let line = "   3: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20";
     let (local, remote) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
     let expected = SocketOwner { uid: 1000, inode: 4711 };
-    assert_eq!(owner_in(line, local, remote), Some(expected));
-    assert_eq!(owner_in(line, remote, local), None);
+    assert_eq!(owner_in(LINE, local, remote), Some(expected));
+    assert_eq!(owner_in(LINE, remote, local), None);
     assert_eq!(
-        owner_in(&line.replace(" 01 ", " 06 "), local, remote),
+        owner_in(&LINE.replace(" 01 ", " 06 "), local, remote),
         None,
         "it has ended"
     );

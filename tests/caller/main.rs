@@ -20,7 +20,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use ojs_init::config::GatewayAllow;
-use ojs_init::daemon::gateway::caller::{Admission, Callers, Refusal};
+use ojs_init::daemon::gateway::caller::{Admission, Callers};
 use ojs_init::os::init::become_subreaper;
 use ojs_init::os::process;
 use ojs_init::signal::Signal;
@@ -48,6 +48,8 @@ fn asks() {
         _ => GatewayAllow::Worker,
     };
     become_subreaper().unwrap();
+    // Whoever waits for its words does not wait for ever.
+    nix::unistd::alarm::set(PATIENCE.as_secs() as u32);
     if said("NO_SOCK_DIAG") == "yes" {
         // SAFETY: numbers only.
         let socket = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_SOCK_DIAG) };
@@ -68,15 +70,8 @@ fn asks() {
     callers.worker_started(pid);
     println!("\nPROOF {}", callers.proof().words());
     println!("PORT {}", here.port());
-    // Whoever spoke to a process that had this port before us may still try it, and is gone again.
-    let (_server, admission) = loop {
-        let (server, peer) = listener.accept().unwrap();
-        let admission = callers.admit(peer, server.local_addr().unwrap());
-        if !matches!(admission, Admission::Refused(Refusal::Nobody)) {
-            break (server, admission);
-        }
-    };
-    match admission {
+    let (server, peer) = listener.accept().unwrap();
+    match callers.admit(peer, server.local_addr().unwrap()) {
         Admission::Taken(Some(watch)) if watch.pid() == pid => println!("SAYS the worker"),
         Admission::Taken(Some(_)) => println!("SAYS another process of the worker"),
         Admission::Taken(None) => println!("SAYS somebody"),

@@ -4,6 +4,7 @@
 mod answers;
 mod book;
 pub mod caller;
+mod departures;
 pub mod environment;
 mod link;
 pub(super) mod listener;
@@ -31,8 +32,9 @@ use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage};
 use crate::daemon::gateway::places::BodyBounds;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::{ErrorCode, Event, FromWorker, HolderId, JobId, Moment, ProcessId, PullId, WorkerState};
+use crate::lifecycle::api::{Event, FromWorker, Moment, ProcessId, PullId};
 use crate::lifecycle::timers::Timers;
+use crate::os::clock;
 use crate::os::process::{self, Pid};
 use crate::wire::gateway::{self as wire, GatewayError, Status};
 
@@ -52,6 +54,10 @@ const OTHER_DESCRIPTORS: usize = 512;
 /// Connections accepted in one turn; then the others get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// How long those of one turn may take to be told from others. Where there is no sock_diag each one costs a look through all
+/// connections of this machine: 60 ms where there are 30,000.
+const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
+
 /// Connections that get a turn before the loop has its own.
 const LINKS_PER_TURN: usize = 256;
 
@@ -63,9 +69,6 @@ const STEPS_PER_TURN: usize = 16;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 << 10;
-
-/// How long it may take until what a process that is gone has written is here. Longer only when somebody has inherited its socket.
-const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
 
 /// How long a client that was told that its connection ends may take to close it.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
@@ -253,11 +256,15 @@ impl Gateway {
 
     fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
         self.acceptor.begin_turn();
+        let end = clock::monotonic() + ACCEPT_TIME_PER_TURN;
         while self.acceptor.can_take() && self.has_room() {
             let Some((stream, peer)) = self.acceptor.next() else {
                 break;
             };
             self.admit(stream, peer, turn);
+            if clock::monotonic() >= end {
+                break;
+            }
         }
         if self.acceptor.is_short() {
             let again = turn.now.after(ACCEPT_AGAIN_AFTER);
@@ -419,64 +426,6 @@ impl Gateway {
             link.end();
             self.enqueue(id);
         }
-    }
-
-    /// The process of this holder is gone: what is left in its connections is read, then the lifecycle is told that this was all.
-    pub fn read_to_end(&mut self, holder: HolderId, now: Moment) {
-        let Some(process) = self.book.process_of(holder) else {
-            return;
-        };
-        self.book.leave_behind(holder);
-        let of_it = self.links.iter_mut().filter(|(_, link)| link.process == process);
-        let mut touched = Vec::new();
-        for (id, link) in of_it {
-            link.leave_behind();
-            touched.push(*id);
-        }
-        for id in touched {
-            self.deadlines
-                .arm_at_latest(GatewayTimer::Link(id), now.after(LAST_BYTES_WITHIN));
-            self.enqueue(id);
-        }
-    }
-
-    /// Those of whom everything was read.
-    fn let_go_of_the_dead(&mut self, turn: &mut GatewayTurn<'_>) {
-        for process in self.book.processes_left_behind() {
-            if self
-                .links
-                .values()
-                .any(|link| link.process == process && link.is_left_behind)
-            {
-                continue;
-            }
-            for holder in self.book.left_behind_of(process) {
-                let last = self.forget(holder, turn);
-                // What it said last is ours, whoever else waits for the answer.
-                last.iter().for_each(|job| self.outcome_was_taken(job));
-            }
-        }
-    }
-
-    /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it likes to.
-    pub fn close(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) {
-        for job in self.forget(holder, turn) {
-            let message = "no worker runs";
-            self.outcome_was_refused(&job, ErrorCode::Unavailable, message, turn);
-        }
-    }
-
-    /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those of which it has said what became.
-    fn forget(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) -> Vec<JobId> {
-        let forgotten = self.book.forget(holder);
-        turn.events.push_back(Event::HungUp(holder));
-        for pull in forgotten.pulls {
-            self.answer_pull(holder, pull, &[], turn.events);
-        }
-        for link in forgotten.beats {
-            self.answer_beat(link, WorkerState::Running, &[]);
-        }
-        forgotten.outcomes
     }
 }
 

@@ -1,0 +1,69 @@
+//! Holders that leave: their process is gone, or nobody is expected to be it any more.
+
+use std::time::Duration;
+
+use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn};
+use crate::lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
+
+/// How long it may take until what a process that is gone has written is here. Longer only when somebody has inherited its socket.
+const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
+
+impl Gateway {
+    /// The process of this holder is gone: what is left in its connections is read, then the lifecycle is told that this was all.
+    pub fn read_to_end(&mut self, holder: HolderId, now: Moment) {
+        let Some(process) = self.book.process_of(holder) else {
+            return;
+        };
+        self.book.leave_behind(holder);
+        let of_it = self.links.iter_mut().filter(|(_, link)| link.process == process);
+        let mut touched = Vec::new();
+        for (id, link) in of_it {
+            link.leave_behind();
+            touched.push(*id);
+        }
+        for id in touched {
+            self.deadlines
+                .arm_at_latest(GatewayTimer::Link(id), now.after(LAST_BYTES_WITHIN));
+            self.enqueue(id);
+        }
+    }
+
+    /// Those of whom everything was read.
+    pub(super) fn let_go_of_the_dead(&mut self, turn: &mut GatewayTurn<'_>) {
+        for process in self.book.processes_left_behind() {
+            if self
+                .links
+                .values()
+                .any(|link| link.process == process && link.is_left_behind)
+            {
+                continue;
+            }
+            for holder in self.book.left_behind_of(process) {
+                let last = self.forget(holder, turn);
+                // What it said last is ours, whoever else waits for the answer.
+                last.iter().for_each(|job| self.outcome_was_taken(job));
+            }
+        }
+    }
+
+    /// Lets a holder go that nobody is expected to be. Its connections stay: it asks again when it likes to.
+    pub fn close(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) {
+        for job in self.forget(holder, turn) {
+            let message = "no worker runs";
+            self.outcome_was_refused(&job, ErrorCode::Unavailable, message, turn);
+        }
+    }
+
+    /// A holder is no more: nothing that it asked is answered by the lifecycle. The jobs are those of which it has said what became.
+    fn forget(&mut self, holder: HolderId, turn: &mut GatewayTurn<'_>) -> Vec<JobId> {
+        let forgotten = self.book.forget(holder);
+        turn.events.push_back(Event::HungUp(holder));
+        for pull in forgotten.pulls {
+            self.answer_pull(holder, pull, &[], turn.events);
+        }
+        for link in forgotten.beats {
+            self.answer_beat(link, WorkerState::Running, &[]);
+        }
+        forgotten.outcomes
+    }
+}
