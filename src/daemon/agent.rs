@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
 use log::{info, warn};
+use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 
@@ -225,16 +227,9 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
 
 /// They speak HTTP, as if we were the backend.
 fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
-    let gateway = &config.gateway;
-    let listening = gateway::listener::listen(gateway.listen.0).map_err(|error| StartFailure {
-        message: format!(
-            "{}: cannot listen there: {error}; set another address, or port 0 for any free one",
-            config.settings.describe(&keys::GATEWAY_LISTEN)
-        ),
-        exit: Exit::Usage,
-    })?;
+    let listening = listen_for_gateway(config)?;
     let uid = allowed.other_child().map_or(allowed.own(), |child| child.uid);
-    let callers = Callers::new(gateway.allow, uid)
+    let callers = Callers::new(config.gateway.allow, uid)
         .map_err(|error| internal(format!("there is no randomness for the worker's bearer: {error}")))?;
     let known = |name: &str| environ.value(name);
     let variables = environment::variables(listening.1, callers.bearer(), known);
@@ -246,6 +241,17 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
         workers: Workers::without_socket(),
         gateway: Some(gateway),
         variables,
+    })
+}
+
+/// Where the worker's programs will find us.
+pub(super) fn listen_for_gateway(config: &Config) -> Result<(TcpListener, SocketAddr), StartFailure> {
+    gateway::listener::listen(config.gateway.listen.0).map_err(|error| StartFailure {
+        message: format!(
+            "{}: cannot listen there: {error}; set another address, or port 0 for any free one",
+            config.settings.describe(&keys::GATEWAY_LISTEN)
+        ),
+        exit: Exit::Usage,
     })
 }
 

@@ -87,7 +87,11 @@ fn agent_steps(
 ) {
     let times = options(config, surroundings(environ), 0).times;
     announce(&times, config.shutdown.limits.grace_period_is_explicit);
-    note(health_address(config));
+    let running = running_here(config);
+    note(health_address(config, running.as_deref()));
+    if config.mode == Mode::Gateway {
+        note(gateway_address(config, running.as_deref()));
+    }
     let allowed = Allowed::new(credentials.cloned(), &config.worker.socket_users);
     note(RuntimeDir::rehearse(&candidates(&config.paths), &allowed));
     note(
@@ -100,25 +104,37 @@ fn agent_steps(
     drop(TerminationLog::open(config));
 }
 
-/// In a container whose ojs-init runs already, that one has the address.
-fn health_address(config: &Config) -> Result<(), String> {
-    let running = match instances::the_only(&candidates(&config.paths), LOOK_LIMIT) {
+/// The ojs-init that runs here already, if one does: it has the addresses.
+fn running_here(config: &Config) -> Option<String> {
+    match instances::the_only(&candidates(&config.paths), LOOK_LIMIT) {
         Ok(instance) => Some(instance.pid.to_string()),
         Err(NoInstance::Several(_)) => Some("several".to_owned()),
         Err(NoInstance::None(_)) => None,
-    };
-    match running {
-        None => listener::listen(config).map(drop).map_err(|refused| refused.message),
-        Some(pid) => {
-            if let Some(error) = listener::trouble(config) {
-                warn!(
-                    "{}: cannot listen there: {error}; perhaps because ojs-init runs here already (pid {pid})",
-                    config.settings.describe(&keys::LISTEN)
-                );
-            }
-            Ok(())
-        }
     }
+}
+
+fn health_address(config: &Config, running: Option<&str>) -> Result<(), String> {
+    let Some(pid) = running else {
+        return listener::listen(config).map(drop).map_err(|refused| refused.message);
+    };
+    if let Some(error) = listener::trouble(config) {
+        let address = config.settings.describe(&keys::LISTEN);
+        warn_of_address(&format!("{address}: cannot listen there: {error}"), pid);
+    }
+    Ok(())
+}
+
+fn gateway_address(config: &Config, running: Option<&str>) -> Result<(), String> {
+    let Err(refused) = agent::listen_for_gateway(config) else {
+        return Ok(());
+    };
+    let pid = running.ok_or(refused.message.clone())?;
+    warn_of_address(&refused.message, pid);
+    Ok(())
+}
+
+fn warn_of_address(trouble: &str, pid: &str) {
+    warn!("{trouble}; perhaps because ojs-init runs here already (pid {pid})");
 }
 
 /// The child's user, and whether there is such a program.

@@ -22,12 +22,21 @@ pub enum Route {
 /// What everything but the manifest and the health endpoints is below.
 const PREFIX: [&str; 2] = ["ojs", "v1"];
 
-/// What this request is. A path is compared as a server would understand it: decoded, without empty parts.
+/// What this request is. A path is compared as a server may understand it: decoded, without empty
+/// parts, and with those that lead back taken back.
 #[must_use]
 pub fn route(method: &str, target: &str) -> Route {
     let path = target.split(['?', '#']).next().unwrap_or_default();
-    let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
-    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| *part != ".").collect();
+    let decoded: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+    let mut parts: Vec<&str> = Vec::new();
+    for part in &decoded {
+        match part.as_str() {
+            "." => {}
+            // The backend may resolve it, and give out jobs of which we know nothing.
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
     let parts = parts.strip_prefix(&PREFIX).unwrap_or(&parts);
     match (method, parts) {
         ("POST", ["workers", "fetch"]) => Route::Fetch,
@@ -69,7 +78,14 @@ mod tests {
 
     #[test]
     fn what_a_worker_asks_is_known_with_and_without_the_prefix() {
-        for prefix in ["/ojs/v1", "", "//ojs/./v1/", "/%6fjs/v1"] {
+        for prefix in [
+            "/ojs/v1",
+            "",
+            "//ojs/./v1/",
+            "/%6fjs/v1",
+            "/ojs/v2/../v1",
+            "/../ojs/x/%2e%2e/v1",
+        ] {
             let post = |path: &str| route("POST", &format!("{prefix}{path}"));
             assert_eq!(post("/workers/fetch"), Route::Fetch);
             assert_eq!(post("/workers/fetch/"), Route::Fetch);

@@ -87,6 +87,11 @@ fn what_ends_a_start_is_an_error_of_config_check_in_the_same_words() {
         .variable("OJS_HEALTH_LISTEN", &address)
         .refused_as_a_start_is(&[], &["true"]);
     assert_says(&error, &["health.listen", "cannot listen there", "in use"]);
+    let error = agent()
+        .variable("OJS_MODE", "gateway")
+        .variable("OJS_GATEWAY_LISTEN", &address)
+        .refused_as_a_start_is(&[], &["true"]);
+    assert_says(&error, &["gateway.listen", "cannot listen there", "in use", "port 0"]);
 
     let scene = agent();
     fs::write(scene.path("ca.pem"), "no certificate").unwrap();
@@ -214,10 +219,12 @@ fn a_user_that_needs_a_capability_which_is_not_there_is_an_error() {
 
 #[test]
 fn in_a_container_where_ojs_init_runs_its_own_address_is_no_error() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
-    let scene = agent().variable("OJS_HEALTH_LISTEN", &address);
+    let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [health, gateway] = free.map(|free| free.local_addr().unwrap().to_string());
+    let scene = agent()
+        .variable("OJS_HEALTH_LISTEN", &health)
+        .variable("OJS_MODE", "gateway")
+        .variable("OJS_GATEWAY_LISTEN", &gateway);
     let mut running = Command::new(env!("CARGO_BIN_EXE_ojs-init"));
     running
         .args(["--", "sleep", "600"])
@@ -238,10 +245,9 @@ fn in_a_container_where_ojs_init_runs_its_own_address_is_no_error() {
     .unwrap();
     running.wait().unwrap();
     let printed = checked.printed();
-    assert_says(
-        &printed,
-        &["configuration is valid", "perhaps because ojs-init runs here already"],
-    );
+    assert_says(&printed, &["configuration is valid", "health.listen", "gateway.listen"]);
+    let words = "perhaps because ojs-init runs here already";
+    assert_eq!(printed.matches(words).count(), 2, "{printed}");
 }
 
 #[test]
