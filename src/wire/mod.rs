@@ -15,6 +15,7 @@ mod json;
 pub mod metrics;
 pub mod names;
 pub mod operator;
+pub mod runner;
 pub mod termination_log;
 pub mod text;
 pub mod worker;
