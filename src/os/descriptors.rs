@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use crate::os::process::{Pid, check_proc};
 
@@ -29,28 +30,47 @@ impl Looks {
         Self(most)
     }
 
-    /// Whether this process has a descriptor of the socket with this number, as far as the looks reach.
+    /// The descriptor by which this process has the socket with this number, as far as the looks reach.
     ///
     /// # Errors
     ///
     /// As for [`may_look_into`].
-    pub fn has_socket(&mut self, pid: Pid, inode: u64) -> io::Result<bool> {
+    pub fn descriptor_of(&mut self, pid: Pid, inode: u64) -> io::Result<Option<i32>> {
         check_proc()?;
-        let wanted = format!("socket:[{inode}]");
+        let wanted = socket_name(inode);
         for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
             let Some(left) = self.0.checked_sub(1) else {
-                return Ok(false);
+                return Ok(None);
             };
             self.0 = left;
-            match fs::read_link(entry?.path()) {
-                Ok(target) if target.as_os_str() == wanted.as_str() => return Ok(true),
-                Ok(_) => {}
-                // Closed meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+            let entry = entry?;
+            if leads_to(&entry.path(), &wanted)? {
+                return Ok(entry.file_name().to_str().and_then(|number| number.parse().ok()));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+}
+
+/// Whether this descriptor of this process is one of the socket with this number. A single look, where [`Looks`] go through all.
+///
+/// # Errors
+///
+/// As for [`may_look_into`].
+pub fn is_socket(pid: Pid, descriptor: i32, inode: u64) -> io::Result<bool> {
+    leads_to(Path::new(&format!("/proc/{pid}/fd/{descriptor}")), &socket_name(inode))
+}
+
+fn socket_name(inode: u64) -> String {
+    format!("socket:[{inode}]")
+}
+
+fn leads_to(link: &Path, wanted: &str) -> io::Result<bool> {
+    match fs::read_link(link) {
+        Ok(target) => Ok(target.as_os_str() == wanted),
+        // Closed meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -71,11 +91,13 @@ mod tests {
             .ino();
         may_look_into(Pid::own()).unwrap();
         let looks = || Looks::new(10_000);
-        assert!(looks().has_socket(Pid::own(), inode).unwrap());
-        assert!(!looks().has_socket(Pid::own(), 1).unwrap());
-        assert!(
-            !Looks::new(1).has_socket(Pid::own(), inode).unwrap(),
-            "one look is not enough"
-        );
+        let found = looks().descriptor_of(Pid::own(), inode).unwrap();
+        assert_eq!(found, Some(one.as_raw_fd()));
+        assert_eq!(looks().descriptor_of(Pid::own(), 1).unwrap(), None);
+        let too_few = Looks::new(1).descriptor_of(Pid::own(), inode).unwrap();
+        assert_eq!(too_few, None, "one look is not enough");
+        assert!(is_socket(Pid::own(), one.as_raw_fd(), inode).unwrap());
+        assert!(!is_socket(Pid::own(), one.as_raw_fd(), inode + 1).unwrap());
+        assert!(!is_socket(Pid::own(), 1_000_000, inode).unwrap());
     }
 }

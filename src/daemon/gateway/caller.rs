@@ -33,6 +33,9 @@ const MOST_DESCRIPTORS: usize = 16 * 1024;
 /// Processes that had connections lately, and are looked into first.
 const RECENT_PROCESSES: usize = 16;
 
+/// Descriptors of each that are looked at first: what goes through all of a process's costs a hundred microseconds.
+const RECENT_DESCRIPTORS: usize = 16;
+
 /// By what a caller is known, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallerProof {
@@ -94,6 +97,28 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// A process of the worker that had a connection.
+struct KnownProcess {
+    watch: ProcessWatch,
+    /// Where its connections were lately: a number is used again as soon as it is free.
+    descriptors: VecDeque<i32>,
+}
+
+impl KnownProcess {
+    /// Which of those it is.
+    fn recent_descriptor(&self, inode: u64) -> Option<i32> {
+        let pid = self.watch.pid();
+        let is_it = |descriptor: &i32| descriptors::is_socket(pid, *descriptor, inode).unwrap_or(false);
+        self.descriptors.iter().copied().find(is_it)
+    }
+
+    fn had(&mut self, descriptor: i32) {
+        self.descriptors.retain(|known| *known != descriptor);
+        self.descriptors.push_front(descriptor);
+        self.descriptors.truncate(RECENT_DESCRIPTORS);
+    }
+}
+
 /// Tells the worker's connections from others.
 pub struct Callers {
     allow: GatewayAllow,
@@ -101,7 +126,7 @@ pub struct Callers {
     bearer: String,
     questions: SocketQuestions,
     may_look: bool,
-    recent: VecDeque<Pid>,
+    recent: VecDeque<KnownProcess>,
     was_without_bearer: bool,
     refusals: Throttle,
 }
@@ -210,23 +235,53 @@ impl Callers {
 
     /// The process of the worker that has this socket.
     fn holder(&mut self, inode: u64) -> Option<ProcessWatch> {
+        self.recent_holder(inode).or_else(|| self.search_holder(inode))
+    }
+
+    /// The same among those that had connections lately, and were found to be the worker's then.
+    fn recent_holder(&mut self, inode: u64) -> Option<ProcessWatch> {
+        self.recent.retain(|known| !known.watch.has_ended());
+        let all = || self.recent.iter().enumerate();
+        let among_recent = || all().find_map(|(at, known)| Some((at, known.recent_descriptor(inode)?)));
         let mut looks = Looks::new(MOST_DESCRIPTORS);
-        let mut has_it = |pid: Pid| looks.has_socket(pid, inode).unwrap_or(false);
-        let recent = self.recent.iter().copied().find(|pid| has_it(*pid));
-        let pid = recent.or_else(|| {
-            let descendants = process::descendants(MOST_PROCESSES).unwrap_or_default();
-            descendants.into_iter().find(|pid| has_it(*pid))
+        let among_all = || {
+            all().find_map(|(at, known)| {
+                let found = looks.descriptor_of(known.watch.pid(), inode).ok().flatten();
+                Some((at, found?))
+            })
+        };
+        let (at, descriptor) = among_recent().or_else(among_all)?;
+        let mut known = self.recent.remove(at)?;
+        known.had(descriptor);
+        let watch = ProcessWatch::of(known.watch.pid()).ok()?;
+        // As long as it has not ended its pid is nobody else's.
+        let is_it = !known.watch.has_ended();
+        self.recent.push_front(known);
+        is_it.then_some(watch)
+    }
+
+    /// The same among all of the worker's processes.
+    fn search_holder(&mut self, inode: u64) -> Option<ProcessWatch> {
+        let mut looks = Looks::new(MOST_DESCRIPTORS);
+        let descendants = process::descendants(MOST_PROCESSES).unwrap_or_default();
+        let (pid, descriptor) = descendants.into_iter().find_map(|pid| {
+            let found = looks.descriptor_of(pid, inode).ok().flatten();
+            found.map(|descriptor| (pid, descriptor))
         })?;
-        let watch = ProcessWatch::of(pid).ok()?;
+        let (watch, own) = (ProcessWatch::of(pid).ok()?, ProcessWatch::of(pid).ok()?);
         // Its pid may have changed hands until we took hold; from here on it cannot.
-        let is_it = Looks::new(MOST_DESCRIPTORS).has_socket(pid, inode).unwrap_or(false)
+        let is_it = descriptors::is_socket(pid, descriptor, inode).unwrap_or(false)
             && process::is_descendant(pid).unwrap_or(false)
-            && !watch.has_ended();
-        self.recent.retain(|known| *known != pid);
+            && !watch.has_ended()
+            && !own.has_ended();
         if !is_it {
             return None;
         }
-        self.recent.push_front(pid);
+        self.recent.retain(|known| known.watch.pid() != pid);
+        self.recent.push_front(KnownProcess {
+            watch: own,
+            descriptors: VecDeque::from([descriptor]),
+        });
         self.recent.truncate(RECENT_PROCESSES);
         Some(watch)
     }
