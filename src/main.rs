@@ -9,7 +9,7 @@ use ojs_init::cli::{self, CommandLine};
 use ojs_init::commands::{self, Terminal};
 use ojs_init::config::{self, Config, Environment, Flags, Mode};
 use ojs_init::daemon::log::report::report;
-use ojs_init::daemon::prepare::refuse;
+use ojs_init::daemon::prepare::{refuse, with_command};
 use ojs_init::daemon::{agent, plain_loop, rehearsal};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
@@ -38,7 +38,8 @@ fn run(mut invocation: Invocation) -> u8 {
 fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
     match cli::parse(&invocation.args).map_err(|error| error.to_string())? {
         CommandLine::Run { flags, command } => {
-            let config = load(invocation, &flags)?;
+            let config = load(invocation, &flags);
+            let config = with_command(config, &flags, &command, &invocation.environ)?;
             match config.mode {
                 Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
                 Mode::Socket | Mode::Gateway => Ok(agent::run(&config, &command, &mut invocation.environ)),

@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use super::command_line::CommandLine;
-use super::usage::UsageError;
+use super::usage::{UsageError, no_command};
 use super::{flags, help, subcommands, usage};
 use crate::config::Row;
 
@@ -47,11 +47,12 @@ fn parse_lean(args: &[OsString]) -> Option<CommandLine> {
             .arg(last_command())
     };
     let mut matches = command.try_get_matches_from(args).ok()?;
-    if is_run {
-        supervise(matches.remove_subcommand()?.1, &keys)
+    let matches = if is_run {
+        matches.remove_subcommand()?.1
     } else {
-        supervise(matches, &keys)
-    }
+        matches
+    };
+    Some(supervise(matches, &keys))
 }
 
 /// Reads any command line.
@@ -66,16 +67,16 @@ fn parse_full(args: &[OsString]) -> Result<CommandLine, UsageError> {
         }
         Err(error) => return Err(usage::error(&error, args, |args| parse_lean(args).is_some())),
     };
-    command_line(matches).ok_or_else(usage::no_command)
+    command_line(matches).ok_or_else(no_command)
 }
 
 fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
     let keys: Vec<&'static Row> = flags::all().collect();
     let Some((name, mut inner)) = matches.remove_subcommand() else {
-        return supervise(matches, &keys);
+        return Some(supervise(matches, &keys));
     };
     match name.as_str() {
-        "run" => supervise(inner, &keys),
+        "run" => Some(supervise(inner, &keys)),
         "config" => {
             let flags = flags::set_in(&mut inner, &keys);
             let command = inner.remove_many(COMMAND).into_iter().flatten().collect();
@@ -111,7 +112,6 @@ pub(super) fn full() -> Command {
         .override_help(help::TOP)
         .override_usage(help::USAGE)
         .args_conflicts_with_subcommands(true)
-        .subcommand_negates_reqs(true)
         .arg(last_command())
         .subcommand(run())
         .subcommand(config())
@@ -145,11 +145,7 @@ fn config() -> Command {
         .about("Check the configuration, or show each effective value and where it came from")
         .override_usage(help::CONFIG_USAGE)
         .arg(action)
-        .arg(
-            last_command()
-                .required(false)
-                .help("What a start would be given: looked for, and not run"),
-        )
+        .arg(last_command().help("What a start would be given: looked for, and not run"))
 }
 
 fn with_options(command: Command) -> Command {
@@ -173,7 +169,6 @@ fn last_command() -> Arg {
     Arg::new(COMMAND)
         .last(true)
         .num_args(1..)
-        .required(true)
         .value_parser(value_parser!(OsString))
 }
 
@@ -182,14 +177,13 @@ fn trailing_command() -> Arg {
     Arg::new(COMMAND)
         .trailing_var_arg(true)
         .num_args(1..)
-        .required(true)
         .value_parser(value_parser!(OsString))
 }
 
-fn supervise(mut matches: ArgMatches, keys: &[&'static Row]) -> Option<CommandLine> {
-    let command: Vec<OsString> = matches.remove_many(COMMAND)?.collect();
+fn supervise(mut matches: ArgMatches, keys: &[&'static Row]) -> CommandLine {
+    let command = matches.remove_many(COMMAND).into_iter().flatten().collect();
     let flags = flags::set_in(&mut matches, keys);
-    (!command.is_empty()).then_some(CommandLine::Run { flags, command })
+    CommandLine::Run { flags, command }
 }
 
 #[cfg(test)]

@@ -12,4 +12,4 @@ mod usage;
 
 pub use command::parse;
 pub use command_line::{CommandLine, HealthOf, Order, PrestopWait};
-pub use usage::UsageError;
+pub use usage::{UsageError, no_command};

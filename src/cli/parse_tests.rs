@@ -121,7 +121,7 @@ fn a_switch_takes_a_value_only_with_an_equals_sign() {
 }
 
 #[test]
-fn without_a_command_there_is_nothing_to_supervise() {
+fn a_command_may_be_left_out_for_those_that_the_configuration_has() {
     for args in [
         &[][..],
         &["--"],
@@ -131,9 +131,10 @@ fn without_a_command_there_is_nothing_to_supervise() {
         &["run", "-v"],
         &["run", "--"],
     ] {
-        let message = message(args);
-        assert!(message.contains("COMMAND") && message.contains("Usage:"), "{message}");
+        assert_eq!(run(args).0, [""; 0], "{args:?}");
     }
+    let message = no_command().to_string();
+    assert!(message.contains("COMMAND") && message.contains("Usage:"), "{message}");
 }
 
 #[test]

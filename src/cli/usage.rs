@@ -24,7 +24,8 @@ impl fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 /// The answer when there is nothing to supervise.
-pub(super) fn no_command() -> UsageError {
+#[must_use]
+pub fn no_command() -> UsageError {
     with_usage("there is no COMMAND to supervise", RUN)
 }
 
@@ -33,10 +34,6 @@ const RUN: &[&str] = &[help::USAGE, help::RUN_USAGE];
 
 /// What clap found, in our words where ours say more. `parses` says whether a command line supervises a command.
 pub(super) fn error(error: &clap::Error, args: &[OsString], parses: impl Fn(&[OsString]) -> bool) -> UsageError {
-    let is_completions = args.first().is_some_and(|first| first == "completions");
-    if error.kind() == ErrorKind::MissingRequiredArgument && !is_completions {
-        return no_command();
-    }
     if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
         let word = context(error, ContextKind::InvalidArg).or_else(|| context(error, ContextKind::InvalidSubcommand));
         if let Some(word) = word {

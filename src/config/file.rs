@@ -17,6 +17,7 @@ use super::settings::Settings;
 use super::similar::most_alike;
 use super::source::Source;
 use super::values::Form;
+use super::values::exec::{NAME_APART, WORDS_APART};
 
 /// The file that is read when nobody names one; it need not exist.
 const DEFAULT_PATH: &str = "/etc/ojs-init.toml";
@@ -209,6 +210,8 @@ fn texts<'v>(form: Form, value: &'v DeValue<'_>) -> Result<Vec<Cow<'v, str>>, St
         Form::Strings => list(value, string),
         Form::Integers => list(value, integer),
         Form::Headers => value.as_table().map(headers).transpose()?,
+        Form::Table => value.as_table().map(pairs).transpose()?,
+        Form::Commands => value.as_table().map(commands).transpose()?,
     };
     texts.ok_or_else(|| format!("has the wrong type ({})", type_of(value)))
 }
@@ -269,8 +272,50 @@ fn headers<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
         .collect()
 }
 
+/// Names and their values, each as one text.
+fn pairs<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
+    let pair = |name: &str, value: &DeValue<'_>| match integer(value).or_else(|| string(value)) {
+        Some(value) if !name.contains(NAME_APART) => Ok(Cow::Owned(format!("{name}{NAME_APART}{value}"))),
+        Some(_) => Err(format!("has an entry {name:?} with a {NAME_APART} in its name")),
+        None => Err(format!(
+            "has an entry {name:?} whose value has the wrong type ({})",
+            type_of(value)
+        )),
+    };
+    table
+        .iter()
+        .map(|(name, value)| pair(name.get_ref(), value.get_ref()))
+        .collect()
+}
+
+/// Names and the words of their commands, each as one text.
+fn commands<'v>(table: &DeTable<'_>) -> Result<Vec<Cow<'v, str>>, String> {
+    let command = |name: &str, value: &DeValue<'_>| {
+        let words = list(value, string).ok_or_else(|| {
+            format!(
+                "has a command for {name:?} that is not an array of strings ({}): no shell takes it apart",
+                type_of(value)
+            )
+        })?;
+        if [name]
+            .into_iter()
+            .chain(words.iter().map(AsRef::as_ref))
+            .any(|word| word.contains(WORDS_APART))
+        {
+            return Err(format!("has a NUL character in {name:?} or its command"));
+        }
+        let words = words.iter().map(|word| format!("{WORDS_APART}{word}"));
+        Ok(Cow::Owned(words.fold(name.to_owned(), |text, word| text + &word)))
+    };
+    table
+        .iter()
+        .map(|(name, value)| command(name.get_ref(), value.get_ref()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::config::Value;
     use crate::config::keys::CONFIG_FILE;
     use crate::config::test_support::{Given, assert_says};
 
@@ -296,6 +341,27 @@ mod tests {
                 ":3 is not TOML: duplicate key",
             ),
             ("[worker", "is not TOML"),
+            (
+                "[exec.routes]\n\"video.*\" = \"./x --fast\"",
+                "\"video.*\" that is not an array of strings (string): no shell",
+            ),
+            ("[exec.routes]\na = [\"x\", 1]", "\"a\" that is not an array of strings"),
+            ("[exec.routes]\na = []", "no program for \"a\""),
+            ("[exec.routes]\na = [\"x\\u0000\"]", "NUL character"),
+            ("[exec.routes]\n\"a*b\" = [\"x\"]", "not at its end"),
+            ("[exec]\nroutes = [\"x\"]", "wrong type (array); accepted: a table"),
+            ("[exec.exit]\n2 = \"fail\"", "none of ack, release, retry, discard"),
+            (
+                "[exec.exit]\nSIGNOTHING = \"ack\"",
+                "neither an exit status nor a signal",
+            ),
+            (
+                "[exec.exit]\n2 = [\"ack\"]",
+                "\"2\" whose value has the wrong type (array)",
+            ),
+            ("[exec.rlimits]\nnofiles = 3", "\"nofiles\", which is no limit"),
+            ("[exec.rlimits]\nnofile = \"2:1\"", "above the hard one"),
+            ("[exec]\nrout = 1", "did you mean exec.routes?"),
         ];
         for (text, expected) in cases {
             let expected = expected.replace("\\\"", "\"");
@@ -308,6 +374,27 @@ mod tests {
         let error = Given::agent().file("[backend]\nauth_token = \"hunter2\"").error();
         assert!(!error.contains("hunter2"), "{error}");
         assert_says(&error, &["backend.auth_token_file"]);
+    }
+
+    #[test]
+    fn an_error_in_a_route_does_not_show_its_arguments() {
+        let file = "[exec.routes]\na = [\"x\", \"--password=hunter2\"]\n\"b c\" = [\"y\"]";
+        let error = Given::agent().file(file).error();
+        assert!(!error.contains("hunter2"), "{error}");
+        assert_says(&error, &["exec.routes (", ":1)", "\"b c\""]);
+    }
+
+    #[test]
+    fn the_tables_of_mode_exec_are_read_as_they_are_written() {
+        let file = "[exec.routes]\n\"video.*\" = [\"./transcode.sh\", \"--fast x\", \"\"]\n\
+                    [exec.exit]\n2 = \"discard\"\nXCPU = \"retry\"\n\
+                    [exec.rlimits]\nnofile = \"1024:4096\"\nnproc = 64\ncore = \"1MiB\"\n";
+        let exec = Given::agent().file(file).config().exec;
+        assert_eq!(exec.routes.0.len(), 1);
+        assert_eq!(exec.routes.0[0].pattern, "video.*");
+        assert_eq!(exec.routes.0[0].command, ["./transcode.sh", "--fast x", ""]);
+        assert_eq!(exec.exit.show(), "0=ack,2=discard,75=release,100=discard,SIGXCPU=retry");
+        assert_eq!(exec.rlimits.show(), "core=1048576:1048576,nofile=1024:4096,nproc=64:64");
     }
 
     #[test]

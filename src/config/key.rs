@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::values::enums::Mode;
 use super::values::{AnyValue, Notation, Problem, Value};
 
 /// One setting or option whose values are of type `V`.
@@ -26,7 +27,7 @@ pub struct Row {
     pub position: usize,
     /// Heading in the help.
     pub group: Group,
-    /// Whether it means anything without the agent.
+    /// In which modes it means anything.
     pub scope: Scope,
     /// `section.name` in the file; options of the init alone have none.
     pub toml: Option<&'static str>,
@@ -34,7 +35,7 @@ pub struct Row {
     pub flag: Option<&'static str>,
     /// Letter of the short flag.
     pub short: Option<char>,
-    /// Environment variables; the first one that is set wins.
+    /// Environment variables; the first one that is set wins. A table has none, and no flag: it is in the file alone.
     pub env: &'static [&'static str],
     /// What holds when nobody sets it, in words, where the default itself does not say it.
     pub default_words: Option<&'static str>,
@@ -60,6 +61,7 @@ pub enum Group {
     Log,
     Backend,
     Worker,
+    Exec,
     Operation,
 }
 
@@ -73,25 +75,47 @@ impl Group {
             Self::Log => "Log",
             Self::Backend => "Backend (agent)",
             Self::Worker => "Worker (agent)",
+            Self::Exec => "Mode exec (agent)",
             Self::Operation => "Operation (agent)",
         }
     }
 }
 
-/// Whether a key means anything without the agent.
+/// In which modes a key means anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// It means something in every mode.
+    /// In every mode.
     Always,
-    /// It has no effect in mode none.
+    /// In every mode but none.
     Agent,
+    /// Where COMMAND is the worker itself: socket and gateway.
+    OwnWorker,
+    Gateway,
+    Exec,
+}
+
+impl Scope {
+    /// Whether a key of this scope has an effect in a mode.
+    #[must_use]
+    pub fn includes(self, mode: Mode) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Agent => mode != Mode::None,
+            Self::OwnWorker => matches!(mode, Mode::Socket | Mode::Gateway),
+            Self::Gateway => mode == Mode::Gateway,
+            Self::Exec => mode == Mode::Exec,
+        }
+    }
 }
 
 impl Row {
     /// The name in errors and in `config show`: that of the file, else that of the flag or of the variable.
     #[must_use]
     pub fn label(&self) -> &'static str {
-        self.toml.or(self.flag).unwrap_or(self.env[0])
+        self.toml
+            .or(self.flag)
+            .or(self.env.first().copied())
+            .unwrap_or_default()
     }
 
     /// Section and name in the file.

@@ -9,7 +9,7 @@
 //!     "What it means, in one sentence";
 //! ```
 //!
-//! `_` stands for a name that the key does not have. What each type accepts is in [`super::values`].
+//! `_` stands for a name that the key does not have; a table has neither flag nor variable. What each type accepts is in [`super::values`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -22,7 +22,9 @@ use log::Level;
 use super::key::{Group, Key, Row, Scope};
 use super::values::Value;
 use super::values::duration::Bytes;
-use super::values::enums::{GatewayAllow, LogFormat, Mode};
+use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
+use super::values::exec::{Redactions, Routes, Verdicts};
+use super::values::limits::{JobMemory, Nice, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
@@ -46,6 +48,9 @@ const LIMIT: RangeInclusive<Duration> = LEAST_LIMIT..=MAX_DURATION;
 
 /// What a frame on the worker socket may be limited to: 4 KiB to 1 GiB.
 const FRAME_BYTES: RangeInclusive<Bytes> = Bytes(4 << 10)..=Bytes(1 << 30);
+
+/// What a job's result may be limited to: 1 KiB to 1 GiB.
+const OUTPUT_BYTES: RangeInclusive<Bytes> = Bytes(1 << 10)..=Bytes(1 << 30);
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -217,18 +222,24 @@ keys! {
         TIMEOUT_GRACE: Duration [ANY_DURATION] = secs(30);
             "worker.timeout_grace", "timeout-grace", ["OJS_TIMEOUT_GRACE"];
             "From a job's timeout to the end of the process that holds it";
-        SOCKET_USERS: Vec<u32> = Vec::new();
-            "worker.socket_users", "socket-users", ["OJS_SOCKET_USERS"];
-            "Further uids that may connect to the worker socket, with commas between";
         READY_TIMEOUT: Duration [PERIOD] = secs(60);
             "worker.ready_timeout", "ready-timeout", ["OJS_READY_TIMEOUT"];
             "Warn when the worker has not said ready by then";
-        TYPE_WAIT: Duration [ANY_DURATION] = secs(5);
-            "worker.type_wait", "type-wait", ["OJS_TYPE_WAIT"];
-            "How long a job whose type no connection takes waits for one that may still come, from the last ready on";
         MAX_FRAME: Bytes [FRAME_BYTES] = Bytes(4 << 20);
             "worker.max_frame", "max-frame", ["OJS_MAX_FRAME"];
             "Largest frame on the worker socket";
+    }
+
+    in Worker, OwnWorker {
+        TYPE_WAIT: Duration [ANY_DURATION] = secs(5);
+            "worker.type_wait", "type-wait", ["OJS_TYPE_WAIT"];
+            "How long a job whose type no connection takes waits for one that may still come, from the last ready on";
+        SOCKET_USERS: Vec<u32> = Vec::new();
+            "worker.socket_users", "socket-users", ["OJS_SOCKET_USERS"];
+            "Further uids that may connect to the worker socket, with commas between";
+    }
+
+    in Worker, Gateway {
         GATEWAY_LISTEN: Loopback = Loopback(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
             "gateway.listen", "gateway-listen", ["OJS_GATEWAY_LISTEN"];
             "Gateway: where it listens, on the loopback alone; port 0 for any free one";
@@ -241,6 +252,48 @@ keys! {
         ENFORCE_TIMEOUTS: bool = false;
             "gateway.enforce_timeouts", "gateway-enforce-timeouts", ["OJS_GATEWAY_ENFORCE_TIMEOUTS"];
             "Gateway: end the process of a job that has used up its timeout, instead of a warning";
+    }
+
+    in Exec, Exec {
+        EXEC_ROUTES: Routes = Routes::default();
+            "exec.routes", _, [];
+            "Programs by the types of their jobs; COMMAND is run for all others, and may be left out";
+        EXEC_INPUT: ExecInput = ExecInput::Envelope;
+            "exec.input", "exec-input", ["OJS_EXEC_INPUT"];
+            "What a job's process reads: envelope (the whole job), args (its arguments), or none";
+        EXEC_OUTPUT: ExecOutput = ExecOutput::Result;
+            "exec.output", "exec-output", ["OJS_EXEC_OUTPUT"];
+            "What its standard output is: the job's result, or lines for the log";
+        EXEC_OUTPUT_LIMIT: Option<Bytes> [OUTPUT_BYTES] = None, "1MiB, at most worker.max_frame";
+            "exec.output_limit", "exec-output-limit", ["OJS_EXEC_OUTPUT_LIMIT"];
+            "Largest result; a job that writes more has failed";
+        EXEC_DIRECTORY: Option<PathBuf> = None, "unchanged";
+            "exec.directory", "exec-directory", ["OJS_EXEC_DIRECTORY"];
+            "Working directory of each job's process";
+        EXEC_TIMEOUT: Option<Duration> [PERIOD] = None;
+            "exec.timeout", "exec-timeout", ["OJS_EXEC_TIMEOUT"];
+            "Longest run of a job that has no timeout of its own";
+        EXEC_LEFTOVERS: ExecLeftovers = ExecLeftovers::End;
+            "exec.leftovers", "exec-leftovers", ["OJS_EXEC_LEFTOVERS"];
+            "What becomes of processes that a job leaves behind: end them before its outcome is told, or keep them";
+        EXEC_EXIT: Verdicts = Verdicts::default();
+            "exec.exit", _, [];
+            "What an exit status or a signal means for the job";
+        EXEC_REDACT: Redactions = Redactions::default();
+            "exec.redact", "exec-redact", ["OJS_EXEC_REDACT"];
+            "Variables whose values are struck out of the standard error that a failed job's details hold";
+        EXEC_MAX_MEMORY: Option<JobMemory> = None;
+            "exec.max_memory", "exec-max-memory", ["OJS_EXEC_MAX_MEMORY"];
+            "A job that takes more memory with all its processes is ended, and has failed";
+        EXEC_NICE: Option<Nice> [Nice(-20)..=Nice(19)] = None, "unchanged";
+            "exec.nice", "exec-nice", ["OJS_EXEC_NICE"];
+            "Niceness of each job's process";
+        EXEC_RLIMITS: Rlimits = Rlimits::default();
+            "exec.rlimits", _, [];
+            "Limits of the kernel for each job's process";
+        EXEC_USERS: Option<Uids> = None;
+            "exec.users", "exec-users", ["OJS_EXEC_USERS"];
+            "As root: one user for each job that runs at a time, so that nothing of one job can be left or seen";
     }
 
     in Backend, Agent {
@@ -288,7 +341,7 @@ keys! {
             "Error code in the FAIL of such a job";
     }
 
-    in Operation, Agent {
+    in Operation, OwnWorker {
         ON_QUIET: Option<Signal> [Signals::Catchable] = None;
             "signals.on_quiet", "on-quiet", ["OJS_ON_QUIET"];
             "Signal for the worker when no new jobs will come";
@@ -298,6 +351,9 @@ keys! {
         ON_TERMINATE: Option<Signal> [Signals::Catchable] = None;
             "signals.on_terminate", "on-terminate", ["OJS_ON_TERMINATE"];
             "Signal for the worker when the drain begins";
+    }
+
+    in Operation, Agent {
         LISTEN: Option<Listen> = None, "[::]:8081";
             "health.listen", "listen", ["OJS_HEALTH_LISTEN"];
             "Address of the health endpoints, or off; where there is no IPv6, 0.0.0.0:8081";
@@ -315,6 +371,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::config::values::Form;
 
     #[test]
     fn every_row_stands_where_its_name_says() {
@@ -340,6 +397,9 @@ mod tests {
     fn a_flag_is_named_after_the_last_part_of_its_key_and_of_gateway_exec_and_otel_after_the_section_too() {
         for key in &KEYS {
             let Some((section, name)) = key.parts() else { continue };
+            if is_table(key) {
+                continue;
+            }
             let (flag, variable) = (key.flag.unwrap().replace('-', "_"), key.env.first().unwrap());
             if ["gateway", "exec", "otel"].contains(&section) {
                 assert_eq!(flag, format!("{section}_{name}"));
@@ -353,12 +413,19 @@ mod tests {
     #[test]
     fn a_key_without_a_name_in_the_ecosystem_has_the_variable_of_its_flag() {
         for key in &KEYS {
-            assert!(!key.env.is_empty());
+            assert_eq!(key.env.is_empty(), is_table(key));
             for name in key.env.iter().filter(|name| name.starts_with("OJS_INIT_")) {
                 let flag = key.flag.unwrap().to_uppercase().replace('-', "_");
                 assert_eq!(*name, format!("OJS_INIT_{flag}"));
             }
         }
+    }
+
+    /// What neither a flag nor a variable can hold.
+    fn is_table(key: &Row) -> bool {
+        let is_table = matches!(key.notation.form, Form::Table | Form::Commands);
+        assert!(!is_table || key.toml.is_some() && key.flag.is_none(), "{key:?}");
+        is_table
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub fn salvage(flags: &Flags, environment: &Environment<'_>) -> Salvaged {
     Salvaged {
         format: settings.value(&LOG_FORMAT),
         termination_log: settings.value(&TERMINATION_LOG),
+        mode: settings.value(&MODE),
     }
 }
 
@@ -78,6 +79,8 @@ pub struct Salvaged {
     pub format: Option<LogFormat>,
     /// `paths.termination_log`, if somebody set it and it is a path.
     pub termination_log: Option<std::path::PathBuf>,
+    /// `worker.mode`, as far as it can be told.
+    pub mode: Mode,
 }
 
 /// `--no-agent` is another name for `--mode none`: of the two the one from the higher source counts.

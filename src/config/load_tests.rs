@@ -38,6 +38,15 @@ fn in_toml(form: Form, text: &str) -> String {
             let (name, value) = text.split_once(": ").unwrap();
             format!("{{ {name} = {value:?} }}")
         }
+        Form::Table => {
+            let pairs = text.split(',').map(|pair| pair.split_once('=').unwrap());
+            let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name} = {value:?}")).collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+        Form::Commands => {
+            let (pattern, words) = text.split_once('\0').unwrap();
+            format!("{{ {pattern:?} = {:?} }}", words.split('\0').collect::<Vec<_>>())
+        }
     }
 }
 
@@ -54,11 +63,15 @@ fn companions(key: &'static Row) -> Given {
     }
 }
 
-/// With the flag of a key, or its variable where it has none.
+/// With the flag of a key, or its variable where it has none, or the file for a table.
 fn given(key: &'static Row, text: &str) -> Given {
-    match key.flag {
-        Some(_) => companions(key).flag(key, text),
-        None => companions(key).variable(&format!("{}={text}", key.env[0])),
+    match (key.flag, key.env.first()) {
+        (Some(_), _) => companions(key).flag(key, text),
+        (None, Some(variable)) => companions(key).variable(&format!("{variable}={text}")),
+        (None, None) => {
+            let toml = in_toml(key.notation.form, text);
+            companions(key).file(&format!("{} = {toml}", key.label()))
+        }
     }
 }
 
@@ -105,7 +118,9 @@ fn the_defaults_in_the_help_are_the_defaults() {
     for key in shown {
         let text = key.default_text();
         assert_eq!(implicit(given(key, &text).config()), nothing, "{}", key.label());
-        assert_eq!((key.read)(&[&text]).unwrap().shown(), text, "{}", key.label());
+        let mut texts = Vec::new();
+        key.notation.form.split(&text, &mut texts);
+        assert_eq!((key.read)(&texts).unwrap().shown(), text, "{}", key.label());
     }
 }
 

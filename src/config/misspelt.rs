@@ -100,6 +100,15 @@ fn warning(name: &[u8], config: &Config) -> Option<String> {
     let keys = KEYS
         .into_iter()
         .filter(|key| key.scope == Scope::Always || config.mode != Mode::None);
+    if let Some(table) = keys
+        .clone()
+        .find(|key| key.env.is_empty() && is_other_spelling(bare_name(&name), key))
+    {
+        return Some(format!(
+            "{name:?} is not a variable of ojs-init: {} is a table, which only the configuration file can hold.",
+            table.label()
+        ));
+    }
     match (meant(&name, keys), name.starts_with(ONLY_OURS)) {
         (Some(known), _) => Some(format!("{name:?} is not a variable of ojs-init; did you mean {known}?")),
         (None, true) => Some(format!(

@@ -14,14 +14,11 @@ fn said(name: &str) -> Vec<String> {
 }
 
 /// Names of the contract that no version has had yet.
-const LATER: [&str; 7] = [
+const LATER: [&str; 4] = [
     "OJS_WORKER_MAX_JOBS",
     "OJS_WORKER_MAX_MEMORY",
     "OJS_WORKER_MAX_AGE",
     "OJS_WORKER_MEMORY_GATE",
-    "OJS_EXEC_TIMEOUT",
-    "OJS_EXEC_INPUT",
-    "OJS_EXEC_MAX_MEMORY",
 ];
 
 #[test]
@@ -47,6 +44,14 @@ fn a_misspelt_variable_is_a_warning_with_the_right_name_and_without_its_value() 
     for (wrong, right) in cases {
         let expected = format!("{wrong:?} is not a variable of ojs-init; did you mean {right}?");
         assert_eq!(said(wrong), [expected]);
+    }
+}
+
+#[test]
+fn the_name_of_a_table_as_a_variable_is_a_warning_that_names_the_file() {
+    for wrong in ["OJS_EXEC_ROUTES", "OJS_EXEC_EXIT", "OJS_INIT_EXEC_RLIMITS"] {
+        let said = said(wrong);
+        assert_says(&said[0], &[wrong, "is a table", "only the configuration file"]);
     }
 }
 

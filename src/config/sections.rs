@@ -11,7 +11,10 @@ use log::Level;
 use super::environment::Environment;
 use super::keys;
 use super::settings::Settings;
-use super::values::enums::{GatewayAllow, LogFormat, Mode};
+use super::values::duration::Bytes;
+use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
+use super::values::exec::{Redactions, Routes, Verdicts};
+use super::values::limits::{JobMemory, Nice, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
@@ -48,6 +51,7 @@ sections! {
         backend: Backend = Backend::of(&settings),
         worker: Worker = Worker::of(&settings),
         gateway: Gateway = Gateway::of(&settings),
+        exec: Exec = Exec::of(&settings),
         /// They are for a worker that knows signals but no protocol.
         signals: TransitionSignals = signals(&settings),
         health: Health = Health::of(&settings),
@@ -150,6 +154,27 @@ sections! {
         enforce_timeouts: bool = settings.value(&keys::ENFORCE_TIMEOUTS),
     }
 
+    /// One process for each job.
+    Exec(settings: &Settings) {
+        routes: Routes = settings.value(&keys::EXEC_ROUTES),
+        input: ExecInput = settings.value(&keys::EXEC_INPUT),
+        output: ExecOutput = settings.value(&keys::EXEC_OUTPUT),
+        /// Its unit is the byte; a frame can hold as much.
+        output_limit: u64 = output_limit(settings).0,
+        /// `None`: ours.
+        directory: Option<PathBuf> = settings.value(&keys::EXEC_DIRECTORY),
+        timeout: Option<Duration> = settings.value(&keys::EXEC_TIMEOUT),
+        leftovers: ExecLeftovers = settings.value(&keys::EXEC_LEFTOVERS),
+        exit: Verdicts = settings.value(&keys::EXEC_EXIT),
+        redact: Redactions = settings.value(&keys::EXEC_REDACT),
+        max_memory: Option<JobMemory> = settings.value(&keys::EXEC_MAX_MEMORY),
+        /// `None`: ours.
+        nice: Option<Nice> = settings.value(&keys::EXEC_NICE),
+        rlimits: Rlimits = settings.value(&keys::EXEC_RLIMITS),
+        /// There are at least as many as jobs may run at a time.
+        users: Option<Uids> = settings.value(&keys::EXEC_USERS),
+    }
+
     /// The health endpoints.
     Health(settings: &Settings) {
         /// `None`: the default address with the agent, nowhere without.
@@ -165,6 +190,14 @@ sections! {
             environment.user_runtime_dir().map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))),
         /// `None`: the default when it exists.
         termination_log: Option<PathBuf> = settings.value(&keys::TERMINATION_LOG),
+    }
+}
+
+impl Config {
+    /// Whether there is nothing to run without COMMAND.
+    #[must_use]
+    pub fn needs_command(&self) -> bool {
+        self.mode != Mode::Exec || self.exec.routes.0.is_empty()
     }
 }
 
@@ -186,6 +219,15 @@ fn heartbeat_interval(settings: &Settings) -> Duration {
     settings
         .value(&keys::HEARTBEAT_INTERVAL)
         .unwrap_or(HEARTBEAT_INTERVAL.min(most))
+}
+
+/// Largest result when nobody says how large it may be, unless a frame may not be as large.
+const OUTPUT_LIMIT: Bytes = Bytes(1 << 20);
+
+fn output_limit(settings: &Settings) -> Bytes {
+    let most = settings.value(&keys::MAX_FRAME);
+    let usual = if most < OUTPUT_LIMIT { most } else { OUTPUT_LIMIT };
+    settings.value(&keys::EXEC_OUTPUT_LIMIT).unwrap_or(usual)
 }
 
 fn signals(settings: &Settings) -> TransitionSignals {

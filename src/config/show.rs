@@ -3,33 +3,56 @@
 use std::fmt::Write;
 
 use super::key::{Row, Scope};
-use super::keys::{GRACE_PERIOD, HEARTBEAT_INTERVAL, KEYS};
+use super::keys::{EXEC_OUTPUT_LIMIT, GRACE_PERIOD, HEARTBEAT_INTERVAL, KEYS};
 use super::sections::Config;
-use super::values::duration::Human;
+use super::values::Value;
+use super::values::duration::{Bytes, Human};
 use super::values::enums::Mode;
+use super::values::exec::{Route, Routes};
 
 /// Width of the value column, in characters; a longer value moves its source to the right.
 const VALUE_WIDTH: usize = 24;
+
+/// What stands for the types that no route has.
+const ANY_OTHER: &str = "(any other)";
 
 /// A table of every key with its effective value and where that came from. Holds no secret.
 #[must_use]
 pub fn show(config: &Config) -> String {
     let mut table = String::new();
-    let (always, agent): (Vec<_>, Vec<_>) = KEYS.into_iter().partition(|key| key.scope == Scope::Always);
+    let (effective, idle): (Vec<_>, Vec<_>) = KEYS.into_iter().partition(|key| key.scope.includes(config.mode));
+    let (always, agent): (Vec<_>, Vec<_>) = effective.into_iter().partition(|key| key.scope == Scope::Always);
     rows(config, &always, &mut table);
-    table.push_str(match config.mode {
-        Mode::None => "\nWithout effect in mode none:\n",
-        Mode::Socket | Mode::Gateway | Mode::Exec => "\n",
-    });
-    rows(config, &agent, &mut table);
+    if !agent.is_empty() {
+        table.push('\n');
+        rows(config, &agent, &mut table);
+    }
+    if config.mode == Mode::Exec {
+        routes(&config.exec.routes, &mut table);
+    }
+    // Writing into a String cannot fail.
+    let _ = writeln!(table, "\nWithout effect in mode {}:", config.mode.show());
+    rows(config, &idle, &mut table);
     table
+}
+
+/// What is run for which jobs, in the order in which it is looked through.
+fn routes(routes: &Routes, table: &mut String) {
+    table.push_str("\nWhat is run for a job:\n");
+    let width = routes.0.iter().map(|route| route.pattern.chars().count()).max();
+    let width = width.unwrap_or_default().max(ANY_OTHER.len());
+    for Route { pattern, command } in &routes.0 {
+        let _ = writeln!(table, "{pattern:width$}  {command:?}");
+    }
+    if !routes.0.iter().any(|route| route.pattern == "*") {
+        let _ = writeln!(table, "{ANY_OTHER:width$}  COMMAND, or none where it is left out");
+    }
 }
 
 fn rows(config: &Config, keys: &[&Row], table: &mut String) {
     let key_width = KEYS.iter().map(|key| key.label().len()).max().unwrap_or_default();
     for key in keys {
         let (name, value, source) = (key.label(), effective(config, key), config.settings.source(key));
-        // Writing into a String cannot fail.
         let _ = writeln!(table, "{name:key_width$}  {value:VALUE_WIDTH$}  {source}");
     }
 }
@@ -43,6 +66,9 @@ fn effective(config: &Config, key: &Row) -> String {
     }
     if *key == *HEARTBEAT_INTERVAL && !worker.heartbeat_interval_is_explicit {
         return format!("{}, or as registered", Human(worker.heartbeat_interval));
+    }
+    if *key == *EXEC_OUTPUT_LIMIT {
+        return Bytes(config.exec.output_limit).to_string();
     }
     config.settings.text(key)
 }
@@ -89,6 +115,35 @@ mod tests {
             assert!(!Given::default().variable(variable).error().contains("hunter2"));
         }
         assert!(!format!("{:?}", Given::agent().flag(&HEADERS, "Authorization: hunter2").flags).contains("hunter2"));
+    }
+
+    #[test]
+    fn the_programs_of_mode_exec_are_shown_in_the_order_in_which_they_are_looked_through() {
+        let file = "[exec.routes]\n\"a.*\" = [\"./a b\", \"-x\"]\na = [\"c\"]";
+        let exec = |file: &str| show(&Given::agent().variable("OJS_MODE=exec").file(file).config());
+        assert_says(
+            &exec(file),
+            &["a            [\"c\"]\na.*          [\"./a b\", \"-x\"]\n(any other)  COMMAND, or none"],
+        );
+        let all = exec("[exec.routes]\n\"*\" = [\"c\"]");
+        assert!(!all.contains(ANY_OTHER), "{all}");
+        let other_mode = show(&Given::agent().file(file).config());
+        assert!(!other_mode.contains(ANY_OTHER), "{other_mode}");
+    }
+
+    #[test]
+    fn what_belongs_to_another_mode_is_shown_as_without_effect() {
+        for (mode, works, idle) in [
+            ("socket", "worker.socket_users", "exec.input"),
+            ("gateway", "gateway.listen", "exec.input"),
+            ("exec", "exec.input", "gateway.listen"),
+        ] {
+            let shown = show(&Given::agent().variable(&format!("OJS_MODE={mode}")).config());
+            let heading = format!("\nWithout effect in mode {mode}:\n");
+            let (effective, without) = shown.split_once(&heading).unwrap();
+            assert_says(effective, &[works, "worker.queues"]);
+            assert_says(without, &[idle]);
+        }
     }
 
     #[test]

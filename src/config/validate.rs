@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::error::ConfigError;
-use super::key::{Row, Scope};
+use super::key::Row;
 use super::keys::{
-    AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, GRACE_PERIOD, HEARTBEAT_INTERVAL, KEY_FILE, PRESTOP_TIME, STOP_MARGIN,
-    TERM_DELAY, TERMINATION_GRACE_PERIOD, URL, VISIBILITY_TIMEOUT,
+    AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, CONCURRENCY, EXEC_OUTPUT_LIMIT, EXEC_USERS, GRACE_PERIOD, HEARTBEAT_INTERVAL,
+    KEY_FILE, MAX_FRAME, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL, VISIBILITY_TIMEOUT,
 };
 use super::sections::Config;
 use super::source::Source;
@@ -23,11 +23,13 @@ pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
     backend(config)?;
     limits(config)?;
     heartbeat(config)?;
+    if config.mode == Mode::Exec {
+        exec(config)?;
+    }
     let mut warnings = Vec::new();
     cut_grace(config, &mut warnings);
-    if config.mode == Mode::None {
-        without_effect(config, &mut warnings);
-    } else {
+    without_effect(config, &mut warnings);
+    if config.mode != Mode::None {
         short_grace(config, &mut warnings);
         doubtful_backend(config, &mut warnings);
     }
@@ -93,6 +95,26 @@ fn heartbeat(config: &Config) -> Result<(), ConfigError> {
     )))
 }
 
+/// A result that no frame could hold, and too few users for the jobs.
+fn exec(config: &Config) -> Result<(), ConfigError> {
+    let (settings, exec, worker) = (&config.settings, &config.exec, &config.worker);
+    if exec.output_limit > worker.max_frame {
+        return Err(ConfigError::new(&format!(
+            "{} is more than {}; accepted: at most as much, or raise that",
+            settings.describe(&EXEC_OUTPUT_LIMIT),
+            settings.describe(&MAX_FRAME),
+        )));
+    }
+    if exec.users.is_some_and(|users| users.count() < worker.concurrency) {
+        return Err(ConfigError::new(&format!(
+            "{} has too few users for {}; accepted: a user for each job that runs at a time",
+            settings.describe(&EXEC_USERS),
+            settings.describe(&CONCURRENCY),
+        )));
+    }
+    Ok(())
+}
+
 /// A grace period that somebody asked for and that the limit does not allow.
 fn cut_grace(config: &Config, warnings: &mut Vec<String>) {
     let limits = &config.shutdown.limits;
@@ -134,14 +156,24 @@ fn short_grace(config: &Config, warnings: &mut Vec<String>) {
     }
 }
 
-/// Keys of the agent, in mode none. Variables are left alone: COMMAND may read them too.
+/// Keys of other modes. In mode none variables are left alone: COMMAND may read them too.
 fn without_effect(config: &Config, warnings: &mut Vec<String>) {
     for setting in config.settings.iter() {
-        let is_ours = matches!(setting.source, Source::CommandLine(_) | Source::File { .. });
-        if is_ours && setting.key.scope == Scope::Agent {
-            let key = config.settings.describe(setting.key);
-            warnings.push(format!("{key} has no effect without the agent (mode none)."));
+        let is_meant = match setting.source {
+            Source::CommandLine(_) | Source::File { .. } => true,
+            Source::Environment(_) => config.mode != Mode::None,
+            Source::Default => false,
+        };
+        if !is_meant || setting.key.scope.includes(config.mode) {
+            continue;
         }
+        let key = config.settings.describe(setting.key);
+        warnings.push(match config.mode {
+            Mode::None => format!("{key} has no effect without the agent (mode none)."),
+            mode @ (Mode::Socket | Mode::Gateway | Mode::Exec) => {
+                format!("{key} has no effect in mode {}.", mode.show())
+            }
+        });
     }
 }
 
@@ -185,7 +217,7 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::{CONCURRENCY, HEADERS};
+    use crate::config::keys::{HEADERS, TYPE_WAIT};
     use crate::config::show;
     use crate::config::test_support::{Given, assert_says};
 
@@ -300,6 +332,55 @@ mod tests {
             &["worker.concurrency = 3 (command line", "worker.labels = a (/"],
         );
         assert!(!warnings.contains("queues"));
+    }
+
+    #[test]
+    fn what_another_mode_reads_is_a_warning_from_wherever_it_is_set() {
+        let given = |mode: &str| {
+            Given::agent()
+                .variable(&format!("OJS_MODE={mode}"))
+                .variable("OJS_GATEWAY_LISTEN=127.0.0.1:1")
+                .file("exec.routes = { a = [\"x\"] }")
+                .flag(&TYPE_WAIT, "1s")
+        };
+        let warnings = |mode| given(mode).config().warnings.join("\n");
+        let no_effect = |key: &str, mode: &str| format!("{key} has no effect in mode {mode}.");
+        let exec = warnings("exec");
+        assert_says(
+            &exec,
+            &[
+                "gateway.listen = 127.0.0.1:1",
+                "worker.type_wait = 1s",
+                "no effect in mode exec.",
+            ],
+        );
+        assert!(!exec.contains("exec.routes"), "{exec}");
+        let socket = warnings("socket");
+        assert_says(
+            &socket,
+            &["gateway.listen", "exec.routes = a (", "no effect in mode socket."],
+        );
+        assert!(!socket.contains("type_wait"), "{socket}");
+        let gateway = warnings("gateway");
+        assert_eq!(gateway.lines().count(), 1, "{gateway}");
+        assert!(gateway.starts_with("exec.routes = a (") && gateway.ends_with(&no_effect("", "gateway")));
+    }
+
+    #[test]
+    fn a_result_fits_a_frame_and_there_is_a_user_for_each_job() {
+        let exec = || Given::agent().variable("OJS_MODE=exec");
+        let small = exec().flag(&MAX_FRAME, "64KiB");
+        assert_eq!(small.config().exec.output_limit, 64 << 10);
+        assert_says(
+            &small.flag(&EXEC_OUTPUT_LIMIT, "65KiB").error(),
+            &["exec.output_limit = 65KiB", "more than worker.max_frame = 64KiB"],
+        );
+        let users = |range| exec().flag(&CONCURRENCY, "5").flag(&EXEC_USERS, range);
+        assert_eq!(users("100-104").config().warnings, [""; 0]);
+        assert_says(
+            &users("100-103").error(),
+            &["exec.users = 100-103", "too few users for worker.concurrency = 5"],
+        );
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use log::{LevelFilter, info, warn};
 
+use crate::cli;
 use crate::cli::salvage::{self, Intent};
-use crate::config::{self, Config, Environment, LogFormat};
+use crate::config::{self, Config, Environment, Flags, LogFormat, Mode};
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::{self as log_sink, LogHandle};
 use crate::daemon::log::termination::TerminationLog;
@@ -15,6 +16,28 @@ use crate::lifecycle::api::Surroundings;
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::termination_log;
+
+/// What was loaded, for a run with this command. That may be empty only where the configuration has programs of its own; where
+/// it could not be loaded for another mode, to name COMMAND helps more than what is wrong there.
+///
+/// # Errors
+/// The error of loading, or that there is nothing to run.
+pub fn with_command(
+    loaded: Result<Config, String>,
+    flags: &Flags,
+    command: &[OsString],
+    environ: &Environ,
+) -> Result<Config, String> {
+    let lacks_command = command.is_empty()
+        && match &loaded {
+            Ok(config) => config.needs_command(),
+            Err(_) => config::salvage(flags, &Environment::from_entries(environ.entries())).mode != Mode::Exec,
+        };
+    if lacks_command {
+        return Err(cli::no_command().to_string());
+    }
+    loaded
+}
 
 /// Tells the user why COMMAND does not run at all, as the log would: in its format, as far as that can be found where the
 /// configuration has a mistake, and where an orchestrator shows the last words of a container.

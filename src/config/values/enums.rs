@@ -29,6 +29,32 @@ pub enum GatewayAllow {
     Any,
 }
 
+/// What a job's process finds on its standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecInput {
+    /// The whole job as the backend sent it.
+    Envelope,
+    /// Its arguments alone.
+    Args,
+    Nothing,
+}
+
+/// What a job's standard output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecOutput {
+    /// The job's result.
+    Result,
+    /// Lines for the log.
+    Log,
+}
+
+/// What becomes of the processes that a job leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecLeftovers {
+    End,
+    Keep,
+}
+
 /// Shape of the log records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -63,6 +89,9 @@ macro_rules! words {
 words! {
     Mode { Socket = "socket", Gateway = "gateway", Exec = "exec", None = "none" }
     GatewayAllow { Worker = "worker", Uid = "uid", Any = "any" }
+    ExecInput { Envelope = "envelope", Args = "args", Nothing = "none" }
+    ExecOutput { Result = "result", Log = "log" }
+    ExecLeftovers { End = "end", Keep = "keep" }
     LogFormat { Text = "text", Json = "json" }
     Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
     StopSignal { Graceful = "graceful", Stop = "stop", Exit = "exit" }

@@ -3,6 +3,8 @@
 
 pub mod duration;
 pub mod enums;
+pub mod exec;
+pub mod limits;
 pub mod lists;
 pub mod loopback;
 pub mod network;
@@ -96,15 +98,25 @@ pub enum Form {
     Integers,
     /// Several, each on a line of its own; a table of strings in the file.
     Headers,
+    /// A table of strings and whole numbers, in the file alone: `NAME=VALUE` each.
+    Table,
+    /// A table of arrays of strings, in the file alone: each its name and its words, with NUL between.
+    Commands,
 }
 
 impl Form {
     /// Takes the text of a flag or a variable apart, where it may hold several values.
     pub fn split<'t>(self, text: &'t str, into: &mut Vec<&'t str>) {
         let separator = match self {
-            Self::Strings | Self::Integers => ',',
+            Self::Strings | Self::Integers | Self::Table => ',',
             Self::Headers => '\n',
-            Self::Switch | Self::Count | Self::Integer | Self::String | Self::StringOrInteger | Self::Word => {
+            Self::Switch
+            | Self::Count
+            | Self::Integer
+            | Self::String
+            | Self::StringOrInteger
+            | Self::Word
+            | Self::Commands => {
                 return into.push(text);
             }
         };

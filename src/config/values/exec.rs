@@ -1,0 +1,287 @@
+//! What mode exec runs for a job, and what the end of a job's process means: tables that only the file can hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::duration::whole;
+use super::{Form, Notation, Problem, Value, joined};
+use crate::signal::Signal;
+
+/// Between the pattern and the words of a command in one text: no argument can hold it.
+pub const WORDS_APART: char = '\0';
+
+/// Between a name and its value in one text of a table.
+pub const NAME_APART: char = '=';
+
+/// The program for jobs of some types.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// A job's type; with `*` at its end every type that begins like this.
+    pub pattern: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+impl Route {
+    /// What types begin with and how exact that is: a type spelled out goes before a beginning, a longer one before a shorter one.
+    fn rank(&self) -> (bool, usize) {
+        (!self.pattern.ends_with('*'), self.pattern.len())
+    }
+
+    fn read(text: &str) -> Result<Self, Problem> {
+        let mut words = text.split(WORDS_APART).map(str::to_owned);
+        let pattern = words.next().unwrap_or_default();
+        let command: Vec<String> = words.collect();
+        let is_blank = |c: char| c.is_control() || c.is_whitespace();
+        let begins = pattern.strip_suffix('*').unwrap_or(&pattern);
+        if pattern.is_empty() || pattern.contains(is_blank) {
+            Err(format!("has a pattern {pattern:?} that is empty or has a blank in it").into())
+        } else if begins.contains('*') {
+            Err(format!("has a pattern {pattern:?} with a * that is not at its end").into())
+        } else if command.first().is_none_or(String::is_empty) {
+            Err(format!("has no program for {pattern:?}").into())
+        } else {
+            Ok(Self { pattern, command })
+        }
+    }
+}
+
+/// Programs by the types of their jobs, in the order in which they are looked through.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routes(pub Vec<Route>);
+
+impl Value for Routes {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::Commands,
+        "ROUTES",
+        "video.*\0./transcode.sh\0--fast",
+        "a table in the file of types, or beginnings of types and a *, each with a program and its arguments: \
+         routes = { \"video.*\" = [\"./transcode.sh\", \"--fast\"] }",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        let routes: Result<Vec<Route>, Problem> = texts.iter().map(|text| Route::read(text)).collect();
+        let mut routes = routes?;
+        routes.sort_by(|a, b| b.rank().cmp(&a.rank()).then_with(|| a.pattern.cmp(&b.pattern)));
+        Ok(Self(routes))
+    }
+
+    fn show(&self) -> String {
+        joined(self.0.iter().map(|route| &route.pattern), ",")
+    }
+
+    /// An argument may be a secret; what is wrong names the pattern.
+    fn quotable(_: &str) -> Option<std::borrow::Cow<'_, str>> {
+        None
+    }
+}
+
+/// What becomes of a job by the end of its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is done.
+    Ack,
+    /// It goes back, and no failure is recorded.
+    Release,
+    /// It has failed, and may be tried again.
+    Retry,
+    /// It has failed for good.
+    Discard,
+}
+
+impl Verdict {
+    const ALL: [Self; 4] = [Self::Ack, Self::Release, Self::Retry, Self::Discard];
+
+    /// As it is spelled in the file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Release => "release",
+            Self::Retry => "retry",
+            Self::Discard => "discard",
+        }
+    }
+}
+
+/// How the process of a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobEnd {
+    Status(u8),
+    Signal(Signal),
+}
+
+impl fmt::Display for JobEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => status.fmt(f),
+            Self::Signal(signal) => signal.fmt(f),
+        }
+    }
+}
+
+impl JobEnd {
+    fn read(text: &str) -> Option<Self> {
+        if text.starts_with(|first: char| first.is_ascii_digit()) {
+            return whole(text)
+                .and_then(|status| u8::try_from(status).ok())
+                .map(Self::Status);
+        }
+        text.parse().ok().map(Self::Signal)
+    }
+}
+
+/// What each end means; what is not named here is [`Verdict::Retry`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdicts(pub BTreeMap<JobEnd, Verdict>);
+
+impl Default for Verdicts {
+    fn default() -> Self {
+        let usual = [(0, Verdict::Ack), (75, Verdict::Release), (100, Verdict::Discard)];
+        Self(usual.map(|(status, verdict)| (JobEnd::Status(status), verdict)).into())
+    }
+}
+
+impl Value for Verdicts {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::Table,
+        "TABLE",
+        "2=discard,SIGXCPU=retry",
+        "a table in the file of exit statuses from 0 to 255 and signals, each ack, release, retry or discard: \
+         exit = { 2 = \"discard\", SIGXCPU = \"retry\" }; what it does not name is as by default, else retry",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        let mut named = BTreeMap::new();
+        for text in texts {
+            let (end, word) = text.split_once(NAME_APART).ok_or("has an entry that is not a pair")?;
+            let end = JobEnd::read(end)
+                .ok_or_else(|| format!("has an entry {end:?}, which is neither an exit status nor a signal"))?;
+            let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.word() == word);
+            let verdict = verdict
+                .ok_or_else(|| format!("has {word:?} for {end}, which is none of ack, release, retry, discard"))?;
+            if named.insert(end, verdict).is_some() {
+                return Err(format!("has {end} twice").into());
+            }
+        }
+        let mut all = Self::default();
+        all.0.extend(named);
+        Ok(all)
+    }
+
+    fn show(&self) -> String {
+        joined(
+            self.0
+                .iter()
+                .map(|(end, verdict)| format!("{end}{NAME_APART}{}", verdict.word())),
+            ",",
+        )
+    }
+}
+
+/// Names of variables whose values are struck out of what a job leaves behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redactions(pub Vec<String>);
+
+impl Default for Redactions {
+    fn default() -> Self {
+        Self(["*_TOKEN", "*_SECRET", "*_PASSWORD", "*_KEY"].map(str::to_owned).into())
+    }
+}
+
+impl Value for Redactions {
+    type Limits = ();
+    const NOTATION: Notation = Notation::new(
+        Form::Strings,
+        "NAMES",
+        "*_TOKEN,DATABASE_URL",
+        "names of variables, with commas between, * at the beginning or the end for anything; or off; in the file [\"*_TOKEN\"]",
+    );
+
+    fn read(texts: &[&str], (): &()) -> Result<Self, Problem> {
+        if matches!(texts, [] | ["off"]) {
+            return Ok(Self(Vec::new()));
+        }
+        let is_name = |text: &&&str| {
+            let bare = text.strip_prefix('*').unwrap_or(text);
+            let bare = bare.strip_suffix('*').unwrap_or(bare);
+            !bare.is_empty()
+                && bare
+                    .bytes()
+                    .all(|byte| byte.is_ascii_graphic() && !b"*=".contains(&byte))
+        };
+        match texts.iter().find(|text| !is_name(text)) {
+            Some(wrong) => Err(format!("has {wrong:?}, which is no name of a variable").into()),
+            None => Ok(Self(texts.iter().map(|text| (*text).to_owned()).collect())),
+        }
+    }
+
+    fn show(&self) -> String {
+        if self.0.is_empty() {
+            return "off".to_owned();
+        }
+        self.0.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_pattern_comes_first_and_a_type_spelled_out_before_all() {
+        let routes = Routes::read(&["a.*\0x", "*\0x", "a.b.*\0x", "a\0x", "b\0y\0-z\0"], &()).unwrap();
+        assert_eq!(routes.show(), "a,b,a.b.*,a.*,*");
+        assert_eq!(routes.0[1].command, ["y", "-z", ""]);
+    }
+
+    #[test]
+    fn a_route_has_a_pattern_and_a_program() {
+        for (text, problem) in [
+            ("\0x", "empty"),
+            ("a b\0x", "blank"),
+            ("a*b\0x", "not at its end"),
+            ("a**\0x", "not at its end"),
+            ("a", "no program for \"a\""),
+            ("a\0", "no program for \"a\""),
+        ] {
+            let error = Routes::read(&[text], &()).unwrap_err();
+            assert!(error.contains(problem), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_table_of_ends_does_not_name_stays_as_it_is() {
+        let verdicts = Verdicts::read(&["2=discard", "xcpu=retry", "75=retry"], &()).unwrap();
+        assert_eq!(verdicts.show(), "0=ack,2=discard,75=retry,100=discard,SIGXCPU=retry");
+        assert_eq!(Verdicts::read(&[], &()), Ok(Verdicts::default()));
+    }
+
+    #[test]
+    fn an_end_is_a_status_or_a_signal_and_has_one_verdict() {
+        for (texts, problem) in [
+            (&["256=ack"][..], "neither an exit status"),
+            (&["NOTHING=ack"], "neither an exit status"),
+            (&["-1=ack"], "neither an exit status"),
+            (&["2=fail"], "\"fail\" for 2"),
+            (&["2"], "not a pair"),
+            (&["9=ack", "09=retry"], "9 twice"),
+            (&["KILL=ack", "SIGKILL=ack"], "SIGKILL twice"),
+        ] {
+            let error = Verdicts::read(texts, &()).unwrap_err();
+            assert!(error.contains(problem), "{texts:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_struck_out_can_be_switched_off() {
+        assert_eq!(Redactions::read(&["off"], &()).unwrap().show(), "off");
+        assert_eq!(Redactions::read(&[], &()).unwrap().show(), "off");
+        assert_eq!(Redactions::read(&["*_X", "Y", "*Z*"], &()).unwrap().show(), "*_X,Y,*Z*");
+        for text in ["", "*", "**", "a*b", "a b", "A=b"] {
+            assert!(Redactions::read(&["A", text], &()).is_err(), "{text:?}");
+        }
+    }
+}
