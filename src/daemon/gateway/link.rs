@@ -107,6 +107,8 @@ pub(super) struct GatewayLink {
     sent: usize,
     /// The kernel may have something to read: it tells only once.
     may_read: bool,
+    /// It has told that the client says no more: then there is an end to be read behind the last byte.
+    may_end: bool,
     /// The same for room to write.
     may_write: bool,
     /// The client has said its last byte.
@@ -138,6 +140,7 @@ impl GatewayLink {
             outbound: Vec::new(),
             sent: 0,
             may_read: true,
+            may_end: false,
             may_write: true,
             is_ended: false,
             is_deaf: false,
@@ -155,7 +158,8 @@ impl GatewayLink {
 
     /// The kernel says that something happened.
     pub(super) fn is_ready(&mut self, event: &mio::event::Event) {
-        self.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.may_end |= event.is_read_closed() || event.is_error();
+        self.may_read |= event.is_readable() || self.may_end;
         self.may_write |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 
@@ -222,6 +226,8 @@ impl GatewayLink {
                 Ok(0) => return self.ended(),
                 Ok(count) => {
                     self.reader.add(buffer.get(..count).unwrap_or_default());
+                    // Less than there was room for was all: of more the kernel tells.
+                    self.may_read = count == room || self.may_end || self.is_left_behind;
                     return Filled::Bytes(count);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -350,7 +350,10 @@ impl Gateway {
             let Some(link) = self.links.get_mut(&id) else {
                 return false;
             };
-            link.flush();
+            // What passes through is written when all of it that is here is put together.
+            if !matches!(link.stage, LinkStage::Relaying(_)) {
+                link.flush();
+            }
             let goes_on = match &link.stage {
                 LinkStage::Head => self.next_request(id, turn),
                 LinkStage::Gathering(_) => self.gather(id, turn),

@@ -210,14 +210,17 @@ fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
     let LinkStage::Relaying(relay) = &link.stage else {
         return;
     };
-    let Some(form) = relay.answer else { return };
     let tunnel = relay.tunnel;
-    loop {
-        link.flush();
+    while let LinkStage::Relaying(Relay { answer: Some(form), .. }) = &link.stage {
+        let form = *form;
+        // The head and a small body leave in one piece.
+        if link.waiting() >= PIECE_BYTES {
+            link.flush();
+        }
         let body = turn.backend.tunnel_body(tunnel);
         let piece = body.get(..body.len().min(PIECE_BYTES)).unwrap_or_default();
         if piece.is_empty() || link.waiting() >= CLIENT_ROOM_BYTES {
-            return;
+            break;
         }
         match form {
             AnswerBody::Plain => link.say(piece),
@@ -230,6 +233,7 @@ fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
         let count = piece.len();
         turn.backend.tunnel_took(tunnel, count);
     }
+    link.flush();
 }
 
 /// The head of the answer goes out.
