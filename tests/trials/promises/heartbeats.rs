@@ -48,6 +48,13 @@ impl Judge<'_> {
         events.any(|event| event.operation == "freezing" && event.ms > last)
     }
 
+    /// When connections stopped first after this moment.
+    fn first_stop_of_connections(&self, after: f64) -> Option<f64> {
+        let mut events = self.story.events.iter();
+        let stop = events.find(|event| event.operation == "freezing" && event.ms > after);
+        stop.map(|event| event.ms)
+    }
+
     pub(super) fn last_of(&self, operation: &str) -> Option<f64> {
         let mut found = self.requests.iter().rev().filter(|event| event.operation == operation);
         found.next().map(|event| arrived(event))
@@ -82,6 +89,11 @@ impl Judge<'_> {
             let nack = nacks
                 .find(|event| arrived(event) >= hand.at)
                 .map(|event| arrived(event) - NOISE);
+            // One before it may have been said on a connection that hangs.
+            let nack = nack.map(|nack| {
+                self.first_stop_of_connections(hand.at)
+                    .map_or(nack, |stop| stop.min(nack))
+            });
             let until = [nack, hand.end_ms(), Some(end)]
                 .into_iter()
                 .flatten()
