@@ -3,7 +3,7 @@
 import os
 import time
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List
 
 # The clock of the processor time of a whole process, by its number (clock_getcpuclockid(3)).
 CPUCLOCK_SCHED = 2
@@ -17,6 +17,10 @@ def cpu_seconds(pid: int) -> float:
 def status(pid: int) -> Dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def children(pid: int) -> List[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def threads(pid: int) -> int:

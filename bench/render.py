@@ -38,7 +38,8 @@ image on a machine share.
 """
 
 GATEWAY_NOTE = """500 requests a second in all over 10 connections, each when it is due, in turns to the backend itself and through the gateway, from the
-same program, in Python. `fresh` is a new connection for each request: its owner is looked up. Dapr publishes 1.40 ms more at p90 and 2.10 ms at p99 for
+same program, in Python. `fresh` is a new connection for each request: its owner is looked up. In the last rows ojs-init itself has a tenth of a
+processor, a tenth of each 100 ms (100m in the words of Kubernetes); the others have no limit. Dapr publishes 1.40 ms more at p90 and 2.10 ms at p99 for
 its two sidecars at 1,000 requests a second (its documentation, "service invocation performance").
 """
 

@@ -5,7 +5,7 @@ use ojs_devserver::{Dialect, End, Event};
 use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_whole};
 use crate::journal::Word;
-use crate::kinds::{Behaviour, Ending};
+use crate::kinds::{Behaviour, Ending, Weather};
 use crate::plan::Plan;
 
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
@@ -154,6 +154,9 @@ impl Judge<'_> {
         let is_waited_for =
             |event: &&Event| !is_whole(event) && (arrived(event) > asked - SLACK || event.took_ms.is_none());
         let requests: Vec<&Event> = self.requests.iter().filter(is_of_jobs).copied().collect();
+        // It never got there where connections had stopped: the drain waits for it as long as it may.
+        let waits_for_fetch =
+            self.plan.weather == Weather::Frozen && self.story.log.contains("a FETCH was not answered");
         let last = requests.iter().map(|event| event.ms).fold(asked, f64::max);
         let is_settled = |hand: &Hand<'_>| {
             let is_over = matches!(hand.end(), Some(End::Acked | End::Failed | End::Requeued));
@@ -161,6 +164,7 @@ impl Judge<'_> {
         };
         let has_drained = last + NOISE < self.granted()
             && !requests.iter().any(is_waited_for)
+            && !waits_for_fetch
             && self.hands().all(|hand| is_settled(&hand));
         let notes = |word| self.story.notes.iter().filter(move |note| note.word == word);
         let Some(worker) = notes(Word::Started).next() else {
