@@ -30,8 +30,18 @@ impl Judge<'_> {
         let last = last.map(|end| end - 2.0 * self.millis(self.plan.margin) / 9.0);
         let ends = beats.iter().copied().skip(1).chain(last);
         let gaps = beats.iter().copied().zip(ends);
-        let is_gap =
-            |&(from, to): &(f64, f64)| to - from > most && !gates.iter().any(|gate| from <= *gate && *gate <= to);
+        // The last words wait for their answer alone: nothing is left that a heartbeat could keep.
+        let last_words = self.beats().filter(|beat| {
+            let is_late = self.ends.t0.is_some_and(|t0| arrived(beat) > t0);
+            is_late && beat.jobs.is_empty() && beat.fault.is_some()
+        });
+        let waits: Vec<(f64, f64)> = last_words
+            .map(|beat| (arrived(beat), arrived(beat) + beat.took_ms.unwrap_or(f64::MAX)))
+            .collect();
+        let is_waited = |from: f64, to: f64| waits.iter().any(|(began, end)| *began <= from && to <= end + NOISE);
+        let is_gap = |&(from, to): &(f64, f64)| {
+            to - from > most && !is_waited(from, to) && !gates.iter().any(|gate| from <= *gate && *gate <= to)
+        };
         match gaps.into_iter().find(is_gap) {
             Some((from, to)) if !beats.is_empty() => {
                 broken("heartbeats go on", format!("none from {from:.0} to {to:.0} ms"))

@@ -5,6 +5,7 @@ use ojs_devserver::{Dialect, Event};
 use super::{Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, is_whole};
 use crate::kinds::Occasion;
+use crate::names::Host;
 
 impl Judge<'_> {
     pub(super) fn last_words(&self) -> Verdict {
@@ -74,10 +75,15 @@ impl Judge<'_> {
         verdict
     }
 
-    /// Whether the port was closed after this heartbeat, and opened just before the worker left.
+    /// Whether the port was closed after this heartbeat, and opened just before the worker left; or at any time where the backend
+    /// has another address that hangs: whoever was refused at the one waits for the other as long as it may.
     fn port_opened_between(&self, last: &Event, left: f64) -> bool {
+        let waits =
+            self.plan.host == Host::OneHangs && self.story.log.contains("final heartbeat failed: it did not get");
         let mut events = self.story.events.iter();
-        events.any(|event| event.operation == "listening" && event.ms > arrived(last) && left - event.ms < NOISE)
+        events.any(|event| {
+            event.operation == "listening" && event.ms > arrived(last) && (waits || left - event.ms < NOISE)
+        })
     }
 
     /// The last heartbeat, where the worker left at that time.
