@@ -56,6 +56,8 @@ impl Judge<'_> {
             // The very last one met a port that opened right after it.
             Some(last) if self.port_opened_between(last, left) => {}
             Some(_) if self.was_last_beat_before_a_stop() => {}
+            // It never answered that it knows us: there are no last words to it.
+            Some(last) if !is_known && last.jobs.is_empty() => {}
             Some(last) if !self.may_end_with(last, left) || !last.jobs.is_empty() => {
                 let how = format!("the last one says {:?} and {} jobs", last.state, last.jobs.len());
                 verdict.extend(broken(PROMISE, how));
