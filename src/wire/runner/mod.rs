@@ -3,4 +3,6 @@
 //!
 //! The runner is the worker that mode exec brings along. It speaks the worker socket protocol as any other worker does.
 
+pub mod frames;
+pub mod job_lines;
 pub mod settings;

@@ -72,15 +72,15 @@ fn queues(names: &[Text]) -> String {
 }
 
 /// A frame that is being written.
-struct FrameLine(String);
+pub(in crate::wire) struct FrameLine(String);
 
 impl FrameLine {
-    fn new(kind: &str) -> Self {
+    pub(in crate::wire) fn new(kind: &str) -> Self {
         Self(format!(r#"{{"type":"{kind}""#))
     }
 
     /// A JSON value as it is spelled. A line break between its tokens would end the frame, wherever it came from.
-    fn json(mut self, name: &str, spelled: &str) -> Self {
+    pub(in crate::wire) fn json(mut self, name: &str, spelled: &str) -> Self {
         self.0.push_str(",\"");
         self.0.push_str(name);
         self.0.push_str("\":");
@@ -88,12 +88,12 @@ impl FrameLine {
         self
     }
 
-    fn text(self, name: &str, text: &str) -> Self {
+    pub(in crate::wire) fn text(self, name: &str, text: &str) -> Self {
         let json = Value::from(text).to_string();
         self.json(name, &json)
     }
 
-    fn number(self, name: &str, number: impl Display) -> Self {
+    pub(in crate::wire) fn number(self, name: &str, number: impl Display) -> Self {
         self.json(name, &number.to_string())
     }
 
@@ -101,14 +101,14 @@ impl FrameLine {
         self.number(name, duration.as_millis())
     }
 
-    fn optional<T>(self, value: Option<T>, write: impl FnOnce(Self, T) -> Self) -> Self {
+    pub(in crate::wire) fn optional<T>(self, value: Option<T>, write: impl FnOnce(Self, T) -> Self) -> Self {
         match value {
             Some(value) => write(self, value),
             None => self,
         }
     }
 
-    fn end(self) -> Vec<u8> {
+    pub(in crate::wire) fn end(self) -> Vec<u8> {
         let mut line = self.0;
         line.push_str("}\n");
         line.into_bytes()

@@ -22,5 +22,6 @@ mod limits;
 mod values;
 
 pub use decode::{decode, too_long};
+pub(in crate::wire) use encode::FrameLine;
 pub use encode::{HelloContext, JOB_OVERHEAD, encode};
 pub use limits::{MAX_BACKTRACE_CHARS, MAX_BACKTRACE_FRAMES, MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL};
