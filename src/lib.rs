@@ -37,3 +37,5 @@ pub mod config;
 pub mod daemon;
 #[cfg(feature = "os")]
 pub mod os;
+#[cfg(feature = "os")]
+pub mod runner;

@@ -14,6 +14,7 @@ use ojs_init::daemon::{agent, plain_loop, rehearsal};
 use ojs_init::exit::Exit;
 use ojs_init::os::entry::Invocation;
 use ojs_init::os::stdio;
+use ojs_init::runner;
 
 ojs_init::entry!(run);
 
@@ -26,6 +27,9 @@ fn run(mut invocation: Invocation) -> u8 {
         report(&format!("internal error, please report it: {info}"))
     }));
     let exit = panic::catch_unwind(AssertUnwindSafe(|| {
+        if let Some(command) = runner::is_meant(&invocation.args, &invocation.environ) {
+            return runner::run(command, invocation.environ);
+        }
         dispatch(&mut invocation).unwrap_or_else(|message| {
             refuse(&message, &invocation.args, &invocation.environ);
             Exit::Usage
@@ -70,9 +74,5 @@ fn load(invocation: &Invocation, flags: &Flags) -> Result<Config, String> {
 }
 
 fn print(text: &str) -> Exit {
-    if stdio::write_output(text.as_bytes(), OUTPUT_LIMIT).is_ok() {
-        Exit::Success
-    } else {
-        Exit::Internal
-    }
+    stdio::write_output(text.as_bytes(), OUTPUT_LIMIT).map_or(Exit::Internal, |()| Exit::Success)
 }

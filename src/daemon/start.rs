@@ -59,7 +59,9 @@ fn not_started_now(program: &str, error: SpawnError) -> NotStartedNow {
         SpawnError::NoProcess(error) if is_shortage(&error) => NotStartedNow::Shortage(error),
         SpawnError::NoProcess(error) => NotStartedNow::Refused(no_process_allowed(program, &error)),
         SpawnError::User { step, error } => NotStartedNow::Refused(not_this_user(step, &error)),
-        SpawnError::Exec(error) => NotStartedNow::Refused(not_this_program(program, &error)),
+        SpawnError::Exec(error) | SpawnError::Traits(error) => {
+            NotStartedNow::Refused(not_this_program(program, &error))
+        }
     }
 }
 

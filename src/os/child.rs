@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use crate::os::entry::{Environ, value_of};
+use crate::os::errno::errno;
+use crate::os::job_child::{JobTraits, Refused};
 use crate::os::process::Pid;
 use crate::os::signals;
 use crate::os::user::Credentials;
@@ -35,6 +37,7 @@ pub struct ChildPlan {
     environment: ChildEnvironment,
     credentials: Option<Credentials>,
     terminal: Option<OwnedFd>,
+    job: Option<JobTraits>,
 }
 
 /// The environment that the child gets.
@@ -56,6 +59,8 @@ pub enum SpawnError {
         step: &'static str,
         error: io::Error,
     },
+    /// A job's session, niceness, limits, directory or descriptors.
+    Traits(io::Error),
     Exec(io::Error),
 }
 
@@ -66,6 +71,7 @@ enum Step {
     Group = 2,
     User = 3,
     Exec = 4,
+    Traits = 5,
 }
 
 impl ChildPlan {
@@ -87,6 +93,7 @@ impl ChildPlan {
             environment: ChildEnvironment::Inherited(environ.alias()),
             credentials: None,
             terminal: None,
+            job: None,
         })
     }
 
@@ -118,6 +125,13 @@ impl ChildPlan {
     #[must_use]
     pub fn hand_over(mut self, terminal: Option<OwnedFd>) -> Self {
         self.terminal = terminal;
+        self
+    }
+
+    /// Makes it a job: in a session of its own, with these descriptors and no others, and SIGKILL when we end.
+    #[must_use]
+    pub fn as_job(mut self, job: JobTraits) -> Self {
+        self.job = Some(job);
         self
     }
 
@@ -159,6 +173,7 @@ impl ChildPlan {
             candidates: null_terminated(&self.candidates),
             shell_args,
             is_rehearsal,
+            parent: Pid::own().number(),
             failed_step: 0,
             errno: 0,
         };
@@ -193,6 +208,8 @@ struct SpawnOrder<'a> {
     shell_args: Vec<*const c_char>,
     /// Nothing is executed.
     is_rehearsal: bool,
+    /// Us.
+    parent: c_int,
     failed_step: c_int,
     errno: c_int,
 }
@@ -212,6 +229,9 @@ impl SpawnOrder<'_> {
             return Ok(pid);
         }
         let error = io::Error::from_raw_os_error(errno);
+        if step == Step::Traits as c_int {
+            return Err(SpawnError::Traits(error));
+        }
         let step = if step == Step::Groups as c_int {
             "setgroups"
         } else if step == Step::Group as c_int {
@@ -240,9 +260,14 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes a pointer to its `SpawnOrder`, which nobody else touches until this process has exec'ed.
     let job = unsafe { &mut *argument.cast::<SpawnOrder<'_>>() };
     let plan = job.plan;
-    // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the child would merely stay
-    // in our group.
-    unsafe { libc::setpgid(0, 0) };
+    if plan.job.is_none() {
+        // SAFETY: setpgid takes two numbers. It cannot fail for a fresh child, and if it did the child would merely stay
+        // in our group.
+        unsafe { libc::setpgid(0, 0) };
+    }
+    if let Some(Err(Refused(errno))) = plan.job.as_ref().map(JobTraits::take_place) {
+        job.fail(Step::Traits, errno);
+    }
     if let Some(terminal) = &plan.terminal {
         // Never fatal: without the foreground the program still runs. SIGTTOU is blocked, so this does not stop us.
         // SAFETY: an open descriptor and a number.
@@ -250,6 +275,9 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
     }
     if let Some(credentials) = &plan.credentials {
         change_user(job, credentials);
+    }
+    if let Some(Err(Refused(errno))) = plan.job.as_ref().map(|traits| traits.settle(job.parent)) {
+        job.fail(Step::Traits, errno);
     }
     if job.is_rehearsal {
         let errno = look(job);
@@ -333,14 +361,6 @@ fn exec(job: &mut SpawnOrder<'_>) -> c_int {
     }
     result
 }
-
-fn errno() -> c_int {
-    // SAFETY: always a valid pointer to the calling thread's errno.
-    unsafe { *errno_location() }
-}
-
-#[cfg(target_os = "linux")]
-use libc::__errno_location as errno_location;
 
 /// The paths to try for `program`: itself when it contains a slash, else one for each directory of PATH.
 fn candidates(program: &OsStr, path: Option<&OsStr>) -> Result<Vec<CString>, NulError> {

@@ -1,6 +1,8 @@
-//! The one `waitpid` of the tree.
+//! The one place of the tree that reaps.
 
 use std::io;
+use std::mem;
+use std::time::Duration;
 
 use crate::exit::Ended;
 use crate::os::process::Pid;
@@ -42,6 +44,82 @@ pub fn reap_one() -> io::Result<Reaped> {
             Some(libc::ECHILD) => return Ok(Reaped::NoChildren),
             Some(_) | None => return Err(error),
         }
+    }
+}
+
+/// What a process and those that it has waited for took of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Processor time, in user mode and in the kernel.
+    pub cpu: Duration,
+    /// The most memory that one of them had resident at a time, in bytes. Also what we had when it was started: the kernel
+    /// counts from the clone on.
+    pub max_rss_bytes: u64,
+}
+
+/// Whether this child of ours has ended; it stays to be reaped, so that its number and that of its group are nobody else's.
+#[must_use]
+pub fn has_ended(pid: Pid) -> bool {
+    let id = libc::id_t::try_from(pid.number()).unwrap_or(0);
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: the structure is valid to write to.
+    let result = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) };
+    // SAFETY: the call has filled it, or left the zeros.
+    result == 0 && unsafe { info.si_pid() } == pid.number()
+}
+
+/// Reaps this child, if it has ended.
+///
+/// # Errors
+///
+/// ECHILD: it is none of ours, or somebody has reaped it.
+pub fn reap(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
+    wait(pid, libc::WNOHANG)
+}
+
+/// Waits for the end of this child and reaps it. For one that has ended, or is about to by its own making.
+///
+/// # Errors
+///
+/// As for [`reap`].
+pub(in crate::os) fn wait_for(pid: Pid) -> io::Result<Option<(Ended, Usage)>> {
+    wait(pid, 0)
+}
+
+fn wait(pid: Pid, options: i32) -> io::Result<Option<(Ended, Usage)>> {
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    loop {
+        let mut status = 0;
+        // SAFETY: both are valid to write to.
+        let result = unsafe { libc::wait4(pid.number(), &raw mut status, options | libc::__WALL, &raw mut usage) };
+        if result == 0 {
+            return Ok(None);
+        }
+        if result > 0 {
+            if let Some(ended) = ended(status) {
+                return Ok(Some((ended, taken(&usage))));
+            }
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn taken(usage: &libc::rusage) -> Usage {
+    let time = |time: libc::timeval| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    };
+    Usage {
+        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        // In KiB.
+        max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
     }
 }
 

@@ -366,7 +366,7 @@ impl Members {
 }
 
 /// Adds a JSON string of at most so many bytes, quotes included.
-fn quote(to: &mut String, text: &str, most: usize) {
+pub(super) fn quote(to: &mut String, text: &str, most: usize) {
     let start = to.len();
     let most = most.saturating_sub(1 + CUT.len_utf8());
     to.push('"');

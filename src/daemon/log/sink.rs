@@ -14,6 +14,7 @@ use std::time::Duration;
 use log::{Level, LevelFilter, Metadata};
 
 use crate::config::LogFormat;
+use crate::daemon::log::job_line;
 use crate::daemon::log::record::{Category, LogRecord, Record, RecordFields, Severity};
 use crate::os::{clock, stdio, threads};
 use crate::wire::text::several;
@@ -82,6 +83,20 @@ pub fn format(configured: Option<LogFormat>) -> LogFormat {
 pub fn say(note: &LogRecord) {
     if let Some(sink) = LOG.get().filter(|sink| note.level <= sink.level) {
         sink.add(sink.line(note.severity(), &note.message, &note.fields), note.level);
+    }
+}
+
+/// Writes a line that a job wrote on its `stream`, unless the queue is full: then it is dropped and counted, before anything is
+/// done for it.
+pub fn say_of_job(job: &str, stream: &str, text: &str) {
+    let Some(sink) = LOG.get().filter(|sink| sink.level >= Level::Info) else {
+        return;
+    };
+    if sink.has_room_for(text.len()) {
+        sink.add(
+            job_line::line(sink.format, clock::wall(), job, stream, text),
+            Level::Info,
+        );
     }
 }
 
@@ -212,6 +227,16 @@ impl Sink {
     /// A panic elsewhere does not end logging: the queue is valid after each statement.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a record of so many bytes would be taken; one that would not is counted as dropped.
+    fn has_room_for(&self, length: usize) -> bool {
+        let mut queue = self.lock();
+        let has_room = queue.has_room_for(length, Level::Info);
+        if !has_room {
+            queue.drop_one();
+        }
+        has_room
     }
 
     fn line(&self, severity: Severity, message: &str, fields: &RecordFields) -> String {

@@ -1,0 +1,86 @@
+//! Our children, asked for often.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::os::process::{self, Pid};
+use crate::os::reaper;
+
+/// The children of the thread that opens it, zombies too. Orphans that we adopt become those of our first thread.
+const CHILDREN: &str = "/proc/thread-self/children";
+
+/// Bytes that are read at once: some 600 children.
+const READ_BYTES: usize = 4096;
+
+/// The kernel's list of our children. To be opened and read by the thread that starts them, our first one.
+#[derive(Debug)]
+pub struct OwnChildren {
+    /// None: this kernel has no such list.
+    list: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl OwnChildren {
+    /// The list of this thread's children.
+    #[must_use]
+    pub fn open() -> Self {
+        Self {
+            list: File::open(CHILDREN).ok(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Our children that have not ended, but for those that are known; of the others those that have ended are reaped.
+    ///
+    /// # Errors
+    ///
+    /// `/proc` is missing, or shows another PID namespace.
+    pub fn living_but(&mut self, is_known: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
+        let Some(list) = &self.list else {
+            // Zombies are not among these.
+            let living = process::children()?.into_iter();
+            return Ok(living.filter(|pid| !is_known(*pid)).collect());
+        };
+        self.buffer.clear();
+        loop {
+            let read = self.buffer.len();
+            self.buffer.resize(read + READ_BYTES, 0);
+            let room = self.buffer.get_mut(read..).unwrap_or_default();
+            let count = list.read_at(room, u64::try_from(read).unwrap_or(u64::MAX))?;
+            self.buffer.truncate(read + count);
+            if count == 0 {
+                break;
+            }
+        }
+        let words = self.buffer.split(u8::is_ascii_whitespace);
+        let numbers = words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        let pids = numbers.filter(|number| *number > 0).map(Pid::new);
+        // A child stays one until it is reaped, which only we do.
+        let has_not_ended = |pid: &Pid| matches!(reaper::reap(*pid), Ok(None));
+        Ok(pids.filter(|pid| !is_known(*pid)).filter(has_not_ended).collect())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its processes has failed")]
+#[allow(clippy::disallowed_methods, reason = "children of the test, which has no reaper")]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_listed_as_long_as_it_lives_unless_it_is_known() {
+        let mut children = OwnChildren::open();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::new(child.id().cast_signed());
+        assert_eq!(children.living_but(|_| false).unwrap(), [pid], "of this thread");
+        assert_eq!(children.living_but(|known| known == pid).unwrap(), []);
+        child.kill().unwrap();
+        while !children.living_but(|_| false).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(child.wait().is_err(), "it was reaped");
+    }
+}

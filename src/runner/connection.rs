@@ -1,0 +1,133 @@
+//! The runner's end of the worker socket.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
+
+use crate::os::socket::Stream;
+use crate::wire::frame::{Frame, FrameReader};
+
+/// Most bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Room in a frame for what is not counted in `worker.max_frame`, in bytes: who is told may be told a little more.
+const SPARE_FRAME_BYTES: usize = 64 << 10;
+
+/// When so many bytes wait to be written, only outcomes are added: their number is bounded by that of the jobs.
+const CROWDED_BYTES: usize = 256 << 10;
+
+/// Room that is kept when everything was written, in bytes.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The connection to PID 1.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    reader: FrameReader,
+    buffer: Vec<u8>,
+    outbound: Vec<u8>,
+    written: usize,
+    most_frame_bytes: usize,
+}
+
+/// What one read has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadState {
+    /// There may be more.
+    More,
+    /// Nothing is there.
+    Empty,
+    /// PID 1 has closed it.
+    Closed,
+}
+
+impl Connection {
+    /// Connects to PID 1.
+    ///
+    /// # Errors
+    ///
+    /// As of `connect`.
+    pub fn open(path: &Path, max_frame: u64) -> io::Result<Self> {
+        let most_frame_bytes = usize::try_from(max_frame).unwrap_or(usize::MAX);
+        Ok(Self {
+            stream: Stream::connect(path)?,
+            reader: FrameReader::new(most_frame_bytes.saturating_add(SPARE_FRAME_BYTES)),
+            buffer: vec![0; READ_BYTES],
+            outbound: Vec::new(),
+            written: 0,
+            most_frame_bytes,
+        })
+    }
+
+    /// For the poll.
+    pub fn descriptor(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    /// Reads once, and hands each whole frame on.
+    pub fn read(&mut self, take: &mut dyn FnMut(&[u8])) -> ReadState {
+        let count = match self.stream.read_piece(&mut self.buffer) {
+            Ok(piece) if piece.length == 0 => return ReadState::Closed,
+            Ok(piece) => piece.length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return ReadState::Empty,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return ReadState::More,
+            Err(_) => return ReadState::Closed,
+        };
+        let mut read = self.buffer.get(..count).unwrap_or_default();
+        while let Some(frame) = self.reader.next_frame(&mut read) {
+            match frame {
+                Frame::Line(line) => take(line),
+                // PID 1 keeps to its own limit.
+                Frame::TooLong => {}
+            }
+        }
+        if count < self.buffer.len() {
+            ReadState::Empty
+        } else {
+            ReadState::More
+        }
+    }
+
+    /// Whether a frame, its `\n` included, is short enough for PID 1.
+    pub fn takes(&self, frame: &[u8]) -> bool {
+        frame.len() <= self.most_frame_bytes.saturating_add(1)
+    }
+
+    /// Whether so much waits to be written that whatever can wait should.
+    pub fn is_crowded(&self) -> bool {
+        self.outbound.len() - self.written > CROWDED_BYTES
+    }
+
+    /// A frame, to be written with the next [`flush`](Self::flush).
+    pub fn send(&mut self, frame: &[u8]) {
+        self.outbound.extend_from_slice(frame);
+    }
+
+    /// Writes what waits, as far as that goes now. What is left is for when the socket takes more.
+    ///
+    /// # Errors
+    ///
+    /// PID 1 has closed it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while let Some(left) = self.outbound.get(self.written..).filter(|left| !left.is_empty()) {
+            match self.stream.write(left) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.forget_written();
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.written = 0;
+        self.outbound.clear();
+        self.outbound.shrink_to(KEPT_BYTES);
+        Ok(())
+    }
+
+    fn forget_written(&mut self) {
+        self.outbound.drain(..self.written);
+        self.written = 0;
+    }
+}

@@ -1,0 +1,202 @@
+//! The end of a job: its last words, what it left behind, and what is told of it.
+
+use std::time::Duration;
+
+use log::{Level, warn};
+
+use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::daemon::log::sink;
+use crate::exit::Ended;
+use crate::lifecycle::api::{JobId, Moment, Subject};
+use crate::os::process::Pid;
+use crate::runner::job::{Job, JobNumber, Stage};
+use crate::runner::leftovers::{self, Marks};
+use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage, millis};
+use crate::runner::state::{Runner, RunnerTimer};
+use crate::signal::Signal;
+use crate::wire::runner::settings::JobLeftovers;
+
+/// How long what a job left behind is looked for.
+const CLEARING_LIMIT: Duration = Duration::from_secs(1);
+
+/// The pause between the first two looks; each further one is twice as long.
+const FIRST_PASS_PAUSE: Duration = Duration::from_millis(1);
+
+/// Longest such pause.
+const LONGEST_PASS_PAUSE: Duration = Duration::from_millis(50);
+
+/// Most looks for processes that no job is known to have left, as long as none is started.
+const MOST_STRAY_LOOKS: u32 = 20;
+
+/// Of the time that a job's answer has, so much is kept back for the answer itself.
+const ANSWER_TIME: Duration = Duration::from_millis(50);
+
+impl Runner {
+    /// The process of a job has ended. It is reaped last: until then nobody else can have its number, nor its group's.
+    pub fn process_ended(&mut self, number: JobNumber, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
+            return;
+        };
+        job.streams.read_rest(&job.names.id, &mut self.reader, &mut job.news);
+        job.stage = Stage::Clearing { since: now, passes: 0 };
+        self.clear(number, now);
+    }
+
+    /// Ends what a job has left behind, then tells its outcome.
+    pub fn clear(&mut self, number: JobNumber, now: Moment) {
+        let has_user = match self.jobs.get(&number) {
+            Some(job) if job.has_ended() => job.belongings.user.is_some(),
+            Some(_) | None => return,
+        };
+        let keeps = match self.starter.settings.leftovers {
+            JobLeftovers::Keep => !has_user,
+            JobLeftovers::End => false,
+        };
+        let strangers = if keeps { Vec::new() } else { self.strangers() };
+        if strangers.is_empty() {
+            return self.finish(number, now);
+        }
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        let Stage::Clearing { since, passes } = job.stage else {
+            return;
+        };
+        let marks = Marks::new(&job.names.id, job.process.pid(), job.belongings.user);
+        let left = leftovers::end_marked(&strangers, &marks);
+        if left == 0 {
+            self.has_strays = true;
+            return self.finish(number, now);
+        }
+        let limit = since.after(CLEARING_LIMIT);
+        let answer_by = job
+            .answer_by
+            .map(|by| Moment::new(by.remaining(Moment::new(ANSWER_TIME))));
+        if now >= limit || answer_by.is_some_and(|by| now >= by) {
+            warn!(
+                "job {}: {left} of the processes that it left behind are still there",
+                job.names.id
+            );
+            return self.finish(number, now);
+        }
+        job.stage = Stage::Clearing {
+            since,
+            passes: passes.saturating_add(1),
+        };
+        let factor = 1_u32.checked_shl(passes).unwrap_or(u32::MAX);
+        let pause = FIRST_PASS_PAUSE.saturating_mul(factor).min(LONGEST_PASS_PAUSE);
+        self.timers.arm(RunnerTimer::Pass(number), now.after(pause));
+    }
+
+    fn finish(&mut self, number: JobNumber, now: Moment) {
+        let Some(mut job) = self.jobs.remove(&number) else {
+            return;
+        };
+        self.disarm(number);
+        let reaped = job.process.reap();
+        self.leaders.remove(&job.process.pid());
+        let (outcome, usage) = match reaped {
+            Ok(Some((ended, usage))) => {
+                let usage = JobUsage {
+                    cpu: usage.cpu,
+                    max_rss: usage.max_rss_bytes,
+                };
+                (self.judge(&mut job, ended, usage), usage)
+            }
+            // Neither can be: it has ended, and nobody but us reaps.
+            Ok(None) | Err(_) => {
+                let outcome = JobOutcome::failure("unknown_end", "how the job's process ended is not known", true);
+                (outcome, JobUsage::default())
+            }
+        };
+        match outcome {
+            JobOutcome::Fail(_) | JobOutcome::Release { .. } => {
+                job.news.send_last(&job.names.id, &mut self.connection);
+            }
+            JobOutcome::Ack { .. } => {}
+        }
+        log_end(&job, &outcome, usage, now);
+        self.by_id.remove(&job.names.id);
+        self.tell(&job.names.id, outcome);
+        self.starter.give_back(job.belongings);
+        if self.has_strays && !self.has_jobs() {
+            self.end_strays(now);
+        }
+    }
+
+    fn judge(&mut self, job: &mut Job, ended: Ended, usage: JobUsage) -> JobOutcome {
+        if job.cause.is_none() && ended == Ended::Signalled(Signal::KILL) && self.was_out_of_memory() {
+            job.cause = Some(EndedFor::Kernel);
+        }
+        let stderr = job.streams.stderr();
+        let (stdout, stdout_is_cut) = job.streams.result();
+        let ending = JobEnding {
+            ended,
+            cause: job.cause,
+            usage,
+            stdout,
+            stdout_is_cut,
+            stderr: &stderr,
+        };
+        self.meanings.judge(&ending, &self.reader.redaction)
+    }
+
+    /// Whether the kernel has ended somebody for want of memory since this was last asked.
+    fn was_out_of_memory(&mut self) -> bool {
+        let Some(kills) = &mut self.oom_kills else {
+            return false;
+        };
+        let was = kills.since() > 0;
+        kills.begin();
+        was
+    }
+
+    /// Our children that are no jobs' processes. Those of them that have ended are reaped.
+    pub fn strangers(&mut self) -> Vec<Pid> {
+        let leaders = &self.leaders;
+        self.has_looked = true;
+        let strangers = self.children.living_but(|pid| leaders.contains(&pid));
+        strangers.unwrap_or_default()
+    }
+
+    /// No job runs: who is there is nobody's.
+    pub fn end_strays(&mut self, now: Moment) {
+        if self.has_jobs() || !self.has_strays {
+            return;
+        }
+        let strays = self.strangers();
+        leftovers::end(&strays);
+        self.has_strays = !strays.is_empty();
+        self.stray_looks = if self.has_strays { self.stray_looks + 1 } else { 0 };
+        if self.stray_looks > MOST_STRAY_LOOKS {
+            self.stray_looks = 0;
+            warn!("{} processes that jobs left behind cannot be ended", strays.len());
+        } else if self.has_strays {
+            self.timers.arm(RunnerTimer::Strays, now.after(LONGEST_PASS_PAUSE));
+        }
+    }
+}
+
+fn log_end(job: &Job, outcome: &JobOutcome, usage: JobUsage, now: Moment) {
+    let names = &job.names;
+    let subject = Subject {
+        id: JobId(names.id.as_str().into()),
+        kind: names.kind.as_str().into(),
+        queue: names.queue.as_str().into(),
+        attempt: names.attempt,
+        max_attempts: None,
+        trace: None,
+    };
+    let outcome = outcome.name();
+    let fields = RecordFields::of_job(&subject, None)
+        .with("outcome", outcome)
+        .with("duration_ms", millis(job.started.elapsed(now)))
+        .with("cpu_ms", millis(usage.cpu))
+        .with("max_rss_bytes", usage.max_rss);
+    let message = format!(
+        "process ended: {outcome}, {} ms of processor time, {} KiB of memory",
+        millis(usage.cpu),
+        usage.max_rss / 1024
+    );
+    sink::say(&LogRecord::new(Level::Info, message).about(fields));
+}

@@ -1,0 +1,223 @@
+//! One turn after the other: wait, take what came, do it, say what is to be said.
+
+use std::io;
+use std::time::Duration;
+
+use mio::Events;
+
+use crate::exit::Exit;
+use crate::lifecycle::api::Moment;
+use crate::os::clock;
+use crate::runner::job::{Job, JobNumber, Stage};
+use crate::runner::leftovers;
+use crate::runner::memory;
+use crate::runner::outcome::EndedFor;
+use crate::runner::state::{Runner, RunnerTimer, TokenOwner, now};
+use crate::runner::streams::JobStream;
+use crate::signal::Signal;
+
+/// Most events of one wait.
+const EVENTS: usize = 256;
+
+/// How long a channel that brings much is left alone.
+const CHANNEL_PAUSE: Duration = Duration::from_millis(10);
+
+/// Between two looks at what the jobs' memory comes to.
+const MEMORY_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long we go on ending processes when everything has to end.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
+/// Between two looks whether everybody is gone.
+const END_PAUSE: Duration = Duration::from_millis(2);
+
+/// What the signals of a turn come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SignalsTaken {
+    is_told_to_end: bool,
+    has_child_ended: bool,
+}
+
+impl Runner {
+    /// Runs jobs until PID 1 wants no more.
+    ///
+    /// # Errors
+    ///
+    /// The poll fails; none is known.
+    pub fn run(mut self) -> io::Result<Exit> {
+        let mut events = Events::with_capacity(EVENTS);
+        let exit = loop {
+            if let Some(exit) = self.exit {
+                break exit;
+            }
+            let wait = self.time_to_wait(now());
+            match self.poll.poll(&mut events, wait) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            for event in &events {
+                self.note(TokenOwner::of(event.token()));
+            }
+            self.turn(now())?;
+        };
+        self.end_everything();
+        self.starter.temporary.end();
+        Ok(exit)
+    }
+
+    fn note(&mut self, owner: TokenOwner) {
+        match owner {
+            TokenOwner::Signals => self.has_signals = true,
+            TokenOwner::Connection => self.hears = true,
+            TokenOwner::End(number) => {
+                self.ended.insert(number);
+            }
+            TokenOwner::Stream(number, stream) => {
+                // An event may be older than the end of its job.
+                if let Some(job) = self.jobs.get_mut(&number) {
+                    job.streams.set_ready(stream);
+                    self.readable.insert(number);
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, now: Moment) -> io::Result<()> {
+        let signals = self.take_signals()?;
+        self.has_looked = false;
+        for number in std::mem::take(&mut self.ended) {
+            self.process_ended(number, now);
+        }
+        if signals.has_child_ended && !self.has_looked {
+            // Somebody who was left behind has ended.
+            self.strangers();
+        }
+        for number in std::mem::take(&mut self.readable) {
+            self.read_job(number, now);
+        }
+        while let Some(timer) = self.timers.take_due(now) {
+            self.fire(timer, now);
+        }
+        let is_closed = self.hears && self.listen(now);
+        let is_closed = self.connection.flush().is_err() || is_closed;
+        if signals.is_told_to_end || is_closed {
+            let is_clean = signals.is_told_to_end || !self.has_jobs();
+            self.exit = Some(if is_clean { Exit::Success } else { Exit::Status(1) });
+        }
+        Ok(())
+    }
+
+    /// Takes the signals that came.
+    fn take_signals(&mut self) -> io::Result<SignalsTaken> {
+        let (mut is_told_to_end, mut has_child_ended) = (false, false);
+        if std::mem::take(&mut self.has_signals) {
+            while let Some(signal) = self.signals.take()? {
+                if signal == Signal::CHLD {
+                    has_child_ended = true;
+                } else {
+                    is_told_to_end = true;
+                }
+            }
+        }
+        if has_child_ended && self.has_unwatched {
+            let jobs = self.jobs.iter().filter(|(_, job)| !job.has_ended());
+            let ended = jobs.filter(|(_, job)| job.process.has_ended());
+            let ended: Vec<_> = ended.map(|(number, _)| *number).collect();
+            self.ended.extend(ended);
+        }
+        Ok(SignalsTaken {
+            is_told_to_end,
+            has_child_ended,
+        })
+    }
+
+    fn read_job(&mut self, number: JobNumber, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) else {
+            return;
+        };
+        let after = job.streams.read_some(&job.names.id, &mut self.reader, &mut job.news);
+        if after.has_more {
+            self.readable.insert(number);
+        }
+        if after.channel_has_more {
+            self.timers.arm(RunnerTimer::Channel(number), now.after(CHANNEL_PAUSE));
+        }
+        self.send_news(number, now);
+    }
+
+    fn fire(&mut self, timer: RunnerTimer, now: Moment) {
+        match timer {
+            RunnerTimer::Timeout(number) => {
+                let timeout = self.jobs.get(&number).and_then(|job| job.timeout);
+                if let Some(timeout) = timeout {
+                    let grace = Duration::from_millis(self.starter.settings.timeout_grace_ms);
+                    self.ask_to_end(number, EndedFor::Timeout(timeout), grace, now);
+                }
+            }
+            RunnerTimer::Kill(number) => self.kill(number),
+            RunnerTimer::Pass(number) => self.clear(number, now),
+            RunnerTimer::News(number) => self.send_news(number, now),
+            RunnerTimer::Channel(number) => {
+                if let Some(job) = self.jobs.get_mut(&number) {
+                    job.streams.set_ready(JobStream::Channel);
+                    self.readable.insert(number);
+                }
+            }
+            RunnerTimer::Start(number) => {
+                if let Some(waiting) = self.waiting.remove(&number) {
+                    self.try_to_start(number, waiting, now);
+                }
+            }
+            RunnerTimer::Strays => self.end_strays(now),
+            RunnerTimer::Memory => self.look_at_memory(now),
+        }
+    }
+
+    /// Ends each job that takes more memory than it may.
+    fn look_at_memory(&mut self, now: Moment) {
+        let Some(most) = self.starter.settings.max_memory else {
+            return;
+        };
+        let running = self.jobs.values().filter(|job| !job.has_ended());
+        let leaders: Vec<_> = running.map(|job| job.process.pid()).collect();
+        if leaders.is_empty() {
+            return;
+        }
+        let memory = memory::of_jobs(&leaders);
+        let above = |job: &Job| memory.get(&job.process.pid()).is_some_and(|bytes| *bytes > most);
+        let jobs = self.jobs.iter_mut();
+        for (_, job) in jobs.filter(|(_, job)| !job.has_ended() && above(job)) {
+            job.blame(EndedFor::Memory(most));
+            job.process.kill();
+            job.stage = Stage::Killed;
+        }
+        self.timers.arm(RunnerTimer::Memory, now.after(MEMORY_PAUSE));
+    }
+
+    fn kill(&mut self, number: JobNumber) {
+        if let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.has_ended()) {
+            job.process.kill();
+            job.stage = Stage::Killed;
+        }
+    }
+
+    /// Ends all jobs and whatever they have left, for a bounded time: PID 1 does the rest.
+    fn end_everything(&mut self) {
+        for job in self.jobs.values() {
+            job.process.kill();
+        }
+        if self.jobs.is_empty() && !self.has_strays {
+            return;
+        }
+        let give_up = clock::monotonic().saturating_add(END_LIMIT);
+        self.leaders.clear();
+        loop {
+            let strangers = self.strangers();
+            leftovers::end(&strangers);
+            if strangers.is_empty() || clock::monotonic() >= give_up {
+                return;
+            }
+            clock::pause(END_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What PID 1 tells the runner, and what is done about it.
+
+use std::time::Duration;
+
+use log::{debug, warn};
+
+use crate::lifecycle::api::{About, CancelReason, Moment, SHORTAGE_WINDOW, shortage_pause};
+use crate::runner::connection::ReadState;
+use crate::runner::job::{Job, JobNumber, Stage, time_to_kill};
+use crate::runner::outcome::{EndedFor, JobOutcome};
+use crate::runner::start::{JobOrder, NotStarted, reason};
+use crate::runner::state::{Runner, RunnerTimer, TokenOwner, Waiting};
+use crate::wire::runner::frames::{self, JobFacts, Told};
+
+/// Most reads of the connection in a turn; then it is the jobs' turn.
+const MOST_READS: usize = 4;
+
+/// From the start of a job to the first look at what its memory comes to.
+const FIRST_MEMORY_LOOK: Duration = Duration::from_millis(100);
+
+/// A frame of PID 1, on its own.
+#[derive(Debug)]
+enum Heard {
+    Job(JobOrder),
+    Cancel {
+        job: String,
+        reason: CancelReason,
+        grace: Duration,
+    },
+    /// An answer to a checkpoint, good or bad.
+    Saved {
+        job: String,
+    },
+    Ping(u64),
+}
+
+fn understand(line: &[u8]) -> Option<Heard> {
+    match frames::decode(line)? {
+        Told::Job { envelope, checkpoint } => Some(Heard::Job(JobOrder {
+            envelope: envelope.to_owned(),
+            checkpoint: checkpoint.map(str::to_owned),
+        })),
+        Told::Cancel { job, reason, grace } => Some(Heard::Cancel { job, reason, grace }),
+        Told::Ok {
+            job,
+            about: About::Checkpoint,
+        } => Some(Heard::Saved { job }),
+        Told::Error { code, message, job } => {
+            debug!("a frame was refused: {code}: {message}");
+            job.map(|job| Heard::Saved { job })
+        }
+        Told::Ping { id } => Some(Heard::Ping(id)),
+        Told::Ok {
+            about: About::Ack | About::Fail | About::Release | About::Progress,
+            ..
+        }
+        | Told::Hello
+        | Told::Lifecycle
+        | Told::Unknown => None,
+    }
+}
+
+impl Runner {
+    /// Reads what PID 1 says. Whether it has closed the connection.
+    pub fn listen(&mut self, now: Moment) -> bool {
+        for _ in 0..MOST_READS {
+            let mut heard = Vec::new();
+            let state = self.connection.read(&mut |line| heard.extend(understand(line)));
+            for heard in heard {
+                self.obey(heard, now);
+            }
+            match state {
+                ReadState::More => {}
+                ReadState::Empty => {
+                    self.hears = false;
+                    return false;
+                }
+                ReadState::Closed => return true,
+            }
+        }
+        false
+    }
+
+    fn obey(&mut self, heard: Heard, now: Moment) {
+        match heard {
+            Heard::Job(order) => self.take_job(order, now),
+            Heard::Cancel { job, reason, grace } => self.cancel(&job, reason, grace, now),
+            Heard::Saved { job } => self.saved(&job, now),
+            Heard::Ping(id) => self.connection.send(&frames::pong(id)),
+        }
+    }
+
+    fn take_job(&mut self, order: JobOrder, now: Moment) {
+        let Some(facts) = JobFacts::read(&order.envelope) else {
+            warn!("an envelope without an id cannot be answered");
+            return;
+        };
+        let id = facts.id;
+        if self.by_id.contains_key(&id) {
+            warn!("job {id} is here already");
+            return;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.by_id.insert(id.clone(), number);
+        let waiting = Waiting {
+            order,
+            id,
+            since: now,
+            pauses: 0,
+        };
+        self.try_to_start(number, waiting, now);
+    }
+
+    /// Starts a job's process, or tells why not, or waits until there is one to be had.
+    pub fn try_to_start(&mut self, number: JobNumber, mut waiting: Waiting, now: Moment) {
+        let facts = JobFacts::read(&waiting.order.envelope).unwrap_or_default();
+        let error = match self.starter.start(number, &waiting.order, &facts) {
+            Ok(job) => return self.begin(number, job, now),
+            Err(error) => error,
+        };
+        let id = &waiting.id;
+        let outcome = match error {
+            NotStarted::NoHandler => {
+                let message = format!("no command takes jobs of type {:?} (exec.routes)", facts.kind);
+                JobOutcome::failure("handler_not_found", &message, true)
+            }
+            NotStarted::Refused(why) => {
+                warn!("job {id} was not started: {why}");
+                JobOutcome::failure("not_started", &why, true)
+            }
+            NotStarted::Shortage(error) if waiting.since.elapsed(now) >= SHORTAGE_WINDOW => {
+                warn!(
+                    "job {id} is given back: no process could be created for {} s: {}",
+                    SHORTAGE_WINDOW.as_secs(),
+                    reason(&error)
+                );
+                JobOutcome::Release {
+                    reason: "no process".to_owned(),
+                }
+            }
+            NotStarted::Shortage(error) => {
+                if waiting.pauses == 0 {
+                    warn!("job {id} waits for a process: {}", reason(&error));
+                }
+                let due = now.after(shortage_pause(waiting.pauses));
+                self.timers.arm(RunnerTimer::Start(number), due);
+                waiting.pauses += 1;
+                self.waiting.insert(number, waiting);
+                return;
+            }
+        };
+        self.by_id.remove(&waiting.id);
+        self.tell(&waiting.id, outcome);
+    }
+
+    fn begin(&mut self, number: JobNumber, job: Job, now: Moment) {
+        self.leaders.insert(job.process.pid());
+        let end = job.process.descriptor();
+        let is_watched = end.is_some_and(|descriptor| self.watch(descriptor, TokenOwner::End(number)));
+        self.has_unwatched |= !is_watched;
+        for (stream, descriptor) in job.streams.descriptors() {
+            if !self.watch(descriptor, TokenOwner::Stream(number, stream)) {
+                warn!("job {}: cannot watch its {stream:?}", job.names.id);
+            }
+        }
+        if let Some(timeout) = job.timeout {
+            self.timers
+                .arm(RunnerTimer::Timeout(number), job.started.after(timeout));
+        }
+        self.jobs.insert(number, job);
+        if self.starter.settings.max_memory.is_some() {
+            self.timers
+                .arm_at_latest(RunnerTimer::Memory, now.after(FIRST_MEMORY_LOOK));
+        }
+    }
+
+    fn cancel(&mut self, id: &str, reason: CancelReason, grace: Duration, now: Moment) {
+        // One that has its answer already is nobody's.
+        let Some(number) = self.by_id.get(id).copied() else {
+            return;
+        };
+        if self.waiting.remove(&number).is_some() {
+            self.by_id.remove(id);
+            self.disarm(number);
+            let outcome = self.meanings.not_started(reason);
+            return self.tell(id, outcome);
+        }
+        self.ask_to_end(number, EndedFor::Cancel(reason), grace, now);
+    }
+
+    /// Asks a job to end, and ends it when its time is over.
+    pub fn ask_to_end(&mut self, number: JobNumber, cause: EndedFor, grace: Duration, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        job.blame(cause);
+        let answer_by = now.after(grace);
+        job.answer_by = Some(job.answer_by.map_or(answer_by, |before| before.min(answer_by)));
+        match job.stage {
+            Stage::Running => {
+                job.streams.end_channel();
+                job.process.ask_to_end();
+                job.stage = Stage::AskedToEnd;
+            }
+            Stage::AskedToEnd => {}
+            Stage::Killed | Stage::Clearing { .. } => return,
+        }
+        let kill = now.after(time_to_kill(grace));
+        self.timers.arm_at_latest(RunnerTimer::Kill(number), kill);
+    }
+
+    fn saved(&mut self, id: &str, now: Moment) {
+        let Some(number) = self.by_id.get(id).copied() else {
+            return;
+        };
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.news.saved();
+            self.send_news(number, now);
+        }
+    }
+
+    /// Sends what a job has told of itself, as far as it is time for that.
+    pub fn send_news(&mut self, number: JobNumber, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        if let Some(next) = job.news.send(&job.names.id, &mut self.connection, now) {
+            self.timers.arm_at_latest(RunnerTimer::News(number), next);
+        }
+    }
+
+    /// Tells PID 1 what became of a job.
+    pub fn tell(&mut self, id: &str, outcome: JobOutcome) {
+        let frame = match &outcome {
+            JobOutcome::Ack { result } => frames::ack(id, result.as_deref()),
+            JobOutcome::Release { reason } => frames::release(id, reason),
+            JobOutcome::Fail(error) => frames::fail(id, error),
+        };
+        if self.connection.takes(&frame) {
+            return self.connection.send(&frame);
+        }
+        let shorter = match outcome {
+            JobOutcome::Ack { .. } => {
+                JobOutcome::failure("result_too_large", "the result is longer than worker.max_frame", false)
+            }
+            JobOutcome::Fail(error) => {
+                JobOutcome::failure(error.code.as_deref().unwrap_or("failed"), "", error.retryable)
+            }
+            JobOutcome::Release { .. } => JobOutcome::Release { reason: String::new() },
+        };
+        self.connection.send(&match shorter {
+            JobOutcome::Fail(error) => frames::fail(id, &error),
+            JobOutcome::Ack { .. } | JobOutcome::Release { .. } => frames::release(id, ""),
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! One job: its process and everything that is known of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::lifecycle::api::{CancelReason, Moment};
+use crate::runner::news::News;
+use crate::runner::outcome::EndedFor;
+use crate::runner::process::JobProcess;
+use crate::runner::streams::JobStreams;
+
+/// The number of a job among those of this runner; none comes twice.
+pub type JobNumber = u64;
+
+/// Of the time that a job has to end, so much is kept back for its SIGKILL, for what it leaves behind and for the answer: one
+/// part in this many ...
+const KILL_PART: u32 = 5;
+
+/// ... and at most this.
+const MOST_FOR_KILL: Duration = Duration::from_secs(2);
+
+/// A job whose process was started.
+#[derive(Debug)]
+pub struct Job {
+    pub names: JobNames,
+    pub stage: Stage,
+    pub process: JobProcess,
+    pub streams: JobStreams,
+    pub news: News,
+    /// Why it has to end, once it has.
+    pub cause: Option<EndedFor>,
+    /// When PID 1 wants to know what became of it.
+    pub answer_by: Option<Moment>,
+    pub started: Moment,
+    /// `exec.timeout`, where its envelope has none of its own.
+    pub timeout: Option<Duration>,
+    pub belongings: Belongings,
+}
+
+/// What a job is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobNames {
+    pub id: String,
+    pub kind: String,
+    pub queue: String,
+    pub attempt: Option<u64>,
+}
+
+/// What a job has to itself, and gives back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Belongings {
+    /// Its directory for temporary files.
+    pub temporary: Option<PathBuf>,
+    /// Its user.
+    pub user: Option<u32>,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Running,
+    /// It got its SIGTERM.
+    AskedToEnd,
+    /// It got its SIGKILL.
+    Killed,
+    /// Its process has ended and is not reaped: what it left behind is ended first.
+    Clearing {
+        since: Moment,
+        passes: u32,
+    },
+}
+
+impl Job {
+    /// Whether its process has ended.
+    pub fn has_ended(&self) -> bool {
+        match self.stage {
+            Stage::Clearing { .. } => true,
+            Stage::Running | Stage::AskedToEnd | Stage::Killed => false,
+        }
+    }
+
+    /// It has to end for this. A job that is not ours any more is not ours whatever else there is; otherwise the first cause
+    /// stays.
+    pub fn blame(&mut self, cause: EndedFor) {
+        let is_last_word = matches!(cause, EndedFor::Cancel(CancelReason::Cancelled | CancelReason::Lost));
+        if self.cause.is_none() || is_last_word {
+            self.cause = Some(cause);
+        }
+    }
+}
+
+/// How long after its SIGTERM a job that has so much time gets its SIGKILL.
+pub fn time_to_kill(grace: Duration) -> Duration {
+    grace.saturating_sub((grace / KILL_PART).min(MOST_FOR_KILL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kill_leaves_time_for_the_answer() {
+        let seconds = Duration::from_secs;
+        assert_eq!(time_to_kill(seconds(30)), seconds(28));
+        assert_eq!(time_to_kill(seconds(5)), seconds(4));
+        assert_eq!(time_to_kill(Duration::from_millis(500)), Duration::from_millis(400));
+        assert_eq!(time_to_kill(Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -1,0 +1,59 @@
+//! Processes that jobs leave behind.
+//!
+//! We adopt every orphan of a job. So a job of whose tree somebody is left has somebody among our children who is no job's
+//! process: where all of our children are jobs' processes, nobody is left of a job that has ended. And a child of ours keeps
+//! its number until we reap it, so that a signal never reaches a stranger.
+
+use log::debug;
+
+use crate::os::leftovers;
+use crate::os::process::{self, Pid};
+use crate::signal::Signal;
+
+/// By what those who belong to a job are known.
+#[derive(Debug)]
+pub struct Marks {
+    /// Its process, which leads a group and a session.
+    leader: Pid,
+    /// What everybody has in the environment who did not clear it.
+    entry: Vec<u8>,
+    /// Its own user, as whom nobody else runs.
+    user: Option<u32>,
+}
+
+impl Marks {
+    /// The marks of this job.
+    pub fn new(id: &str, leader: Pid, user: Option<u32>) -> Self {
+        let entry = format!("OJS_JOB_ID={id}").into_bytes();
+        Self { leader, entry, user }
+    }
+
+    fn are_on(&self, pid: Pid) -> bool {
+        leftovers::session(pid) == Some(self.leader.number())
+            || leftovers::has_mark(pid, &self.entry)
+            || self.user.is_some_and(|user| leftovers::runs_as(pid, user))
+    }
+}
+
+/// Ends those who belong to a job: whoever of these strangers among our children has its marks, all of its group, and all who
+/// run as its user. How many were found.
+pub fn end_marked(strangers: &[Pid], marks: &Marks) -> usize {
+    // Until its leader is reaped, the group is no other one's.
+    let _ = process::signal_group(marks.leader, Signal::KILL);
+    if let Some(user) = marks.user
+        && let Err(error) = leftovers::end_all_of(user)
+    {
+        debug!("cannot end everybody of user {user} at once: {error}");
+    }
+    let marked: Vec<Pid> = strangers.iter().copied().filter(|pid| marks.are_on(*pid)).collect();
+    end(&marked);
+    marked.len()
+}
+
+/// Ends these children of ours.
+pub fn end(children: &[Pid]) {
+    for pid in children {
+        // It has ended in this moment, then.
+        let _ = process::signal(*pid, Signal::KILL);
+    }
+}

@@ -1,0 +1,40 @@
+//! How much memory each job takes with all its processes.
+
+use std::collections::BTreeMap;
+
+use crate::os::process::Pid;
+use crate::os::process_memory::{self, ProcessMemory};
+
+/// Most parents that are asked for theirs.
+const MOST_GENERATIONS: usize = 256;
+
+/// The memory of those whom these processes have started, themselves included, in bytes. Who shares memory with others counts
+/// for all of it.
+pub fn of_jobs(leaders: &[Pid]) -> BTreeMap<Pid, u64> {
+    let processes = process_memory::all().unwrap_or_default();
+    sums(leaders, &processes, process_memory::page_bytes())
+}
+
+fn sums(leaders: &[Pid], processes: &[ProcessMemory], page_bytes: u64) -> BTreeMap<Pid, u64> {
+    let leaders: BTreeMap<i32, Pid> = leaders.iter().map(|leader| (leader.number(), *leader)).collect();
+    let by_number: BTreeMap<i32, &ProcessMemory> = processes
+        .iter()
+        .map(|process| (process.pid.number(), process))
+        .collect();
+    let mut sums = BTreeMap::new();
+    for process in processes {
+        let mut next = Some(process);
+        for _ in 0..MOST_GENERATIONS {
+            let Some(ancestor) = next else { break };
+            let leader = leaders
+                .get(&ancestor.pid.number())
+                .or_else(|| leaders.get(&ancestor.session));
+            if let Some(leader) = leader {
+                *sums.entry(*leader).or_insert(0) += process.pages.saturating_mul(page_bytes);
+                break;
+            }
+            next = by_number.get(&ancestor.parent).copied();
+        }
+    }
+    sums
+}

@@ -1,0 +1,181 @@
+//! The runner of mode exec: the worker that runs one process for each job. A program of its own, in a process of its own, that
+//! PID 1 supervises as any other worker.
+//!
+//! One thread, one loop, one wait. A job is a process that leads a session of its own; its end is the job's outcome.
+#![deny(unsafe_code)]
+
+mod connection;
+mod ending;
+mod environment;
+mod event_loop;
+mod intake;
+mod job;
+mod leftovers;
+mod memory;
+mod news;
+mod outcome;
+mod output;
+mod process;
+mod redaction;
+mod routes;
+mod start;
+mod state;
+mod streams;
+mod temporary;
+mod users;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use log::LevelFilter;
+use mio::Poll;
+
+use crate::config::LogFormat;
+use crate::daemon::log::report::report;
+use crate::daemon::log::sink;
+use crate::exit::Exit;
+use crate::lifecycle::timers::Timers;
+use crate::os::cgroup::OomKills;
+use crate::os::entry::Environ;
+use crate::os::init;
+use crate::os::own_children::OwnChildren;
+use crate::os::signal_fd::SignalFd;
+use crate::os::signals::{self, SignalSet};
+use crate::runner::connection::Connection;
+use crate::runner::outcome::Meanings;
+use crate::runner::redaction::Redaction;
+use crate::runner::routes::Routes;
+use crate::runner::start::Starter;
+use crate::runner::state::{Runner, TokenOwner};
+use crate::runner::streams::StreamReader;
+use crate::runner::temporary::TemporaryDirectories;
+use crate::runner::users::Users;
+use crate::signal::Signal;
+use crate::wire::runner::frames;
+use crate::wire::runner::settings::{RunnerLogFormat, RunnerLogLevel, RunnerSettings, VARIABLE};
+
+/// What the runner says that it is.
+const CLIENT: &str = concat!("ojs-init runner/", env!("CARGO_PKG_VERSION"));
+
+/// Whether this is how PID 1 starts the runner: `ojs-init runner -- COMMAND...` with its settings in the environment. What comes
+/// behind the `--`.
+#[must_use]
+pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<&'a [OsString]> {
+    let (first, command) = args.get(1..)?.split_first_chunk::<2>()?;
+    (first == &["runner", "--"] && environ.value(VARIABLE).is_some()).then_some(command)
+}
+
+/// Runs jobs until PID 1 wants no more.
+#[must_use]
+pub fn run(command: &[OsString], environ: Environ) -> Exit {
+    let result = set_up(command, environ).and_then(|runner| {
+        let ended = runner.run();
+        ended.map_err(|error| internal("cannot wait for anything", &error))
+    });
+    result.unwrap_or_else(|(exit, message)| {
+        report(&message);
+        exit
+    })
+}
+
+fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
+    (Exit::Internal, format!("{what}: {error}"))
+}
+
+fn set_up(command: &[OsString], environ: Environ) -> Result<Runner, (Exit, String)> {
+    let settings = environ.value(VARIABLE).unwrap_or_default().to_string_lossy();
+    let settings = RunnerSettings::decode(&settings).map_err(|error| internal(VARIABLE, &error))?;
+    let log = sink::install(Some(log_format(settings.log_format)), log_level(settings.log_level));
+    log.stderr_is_shared();
+    signals::expect_children();
+    let failed = |what: &'static str| move |error: io::Error| internal(what, &error);
+    init::become_subreaper().map_err(failed("cannot adopt orphans"))?;
+    init::forbid_dumps().map_err(failed("cannot keep our memory to ourselves"))?;
+    let socket = environ.value("OJS_SOCKET").unwrap_or_default();
+    let routes = Routes::new(&settings.routes, command);
+    start::check_commands(&routes, &environ)?;
+    let mut connection = Connection::open(Path::new(socket), settings.max_frame)
+        .map_err(failed("cannot connect to the worker socket"))?;
+    connection.send(&frames::ready(settings.concurrency, CLIENT));
+    let poll = Poll::new().map_err(failed("cannot create an epoll descriptor"))?;
+    let wanted = SignalSet::of(&[Signal::TERM, Signal::INT, Signal::QUIT, Signal::CHLD]);
+    let signals = SignalFd::new(wanted).map_err(failed("cannot create a descriptor of signals"))?;
+    let runner = assemble(settings, routes, environ, connection, poll, signals);
+    let descriptors = [
+        (std::os::fd::AsRawFd::as_raw_fd(&runner.signals), TokenOwner::Signals),
+        (runner.connection.descriptor(), TokenOwner::Connection),
+    ];
+    for (descriptor, owner) in descriptors {
+        if !runner.watch(descriptor, owner) {
+            return Err(internal("cannot watch", &"the worker socket and the signals"));
+        }
+    }
+    Ok(runner)
+}
+
+fn assemble(
+    settings: RunnerSettings,
+    routes: Routes,
+    environ: Environ,
+    connection: Connection,
+    poll: Poll,
+    signals: SignalFd,
+) -> Runner {
+    let redaction = Redaction::new(&settings.redact, environ.entries());
+    let users = Users::new(settings.users, settings.concurrency);
+    let parent = environ.value("TMPDIR").filter(|path| !path.is_empty());
+    let parent = PathBuf::from(parent.unwrap_or(OsStr::new("/tmp")));
+    Runner {
+        poll,
+        signals,
+        connection,
+        meanings: Meanings::new(&settings),
+        reader: StreamReader::new(redaction),
+        starter: Starter {
+            routes,
+            limits: start::limits(&settings),
+            temporary: TemporaryDirectories::below(&parent, users.are_used()),
+            users,
+            environ,
+            program: std::env::current_exe().ok().map(PathBuf::into_os_string),
+            settings,
+        },
+        jobs: BTreeMap::new(),
+        waiting: BTreeMap::new(),
+        by_id: BTreeMap::new(),
+        leaders: BTreeSet::new(),
+        next_number: 0,
+        timers: Timers::default(),
+        readable: BTreeSet::new(),
+        ended: BTreeSet::new(),
+        hears: true,
+        has_signals: true,
+        has_unwatched: false,
+        has_strays: false,
+        stray_looks: 0,
+        children: OwnChildren::open(),
+        has_looked: false,
+        oom_kills: OomKills::find(),
+        exit: None,
+    }
+}
+
+fn log_format(format: RunnerLogFormat) -> LogFormat {
+    match format {
+        RunnerLogFormat::Text => LogFormat::Text,
+        RunnerLogFormat::Json => LogFormat::Json,
+    }
+}
+
+fn log_level(level: RunnerLogLevel) -> LevelFilter {
+    match level {
+        RunnerLogLevel::Error => LevelFilter::Error,
+        RunnerLogLevel::Warn => LevelFilter::Warn,
+        RunnerLogLevel::Info => LevelFilter::Info,
+        RunnerLogLevel::Debug => LevelFilter::Debug,
+        RunnerLogLevel::Trace => LevelFilter::Trace,
+    }
+}

@@ -1,0 +1,278 @@
+//! What the end of a job means: done, given back or failed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::exit::Ended;
+use crate::lifecycle::api::{CancelReason, JobError};
+use crate::runner::redaction::Redaction;
+use crate::signal::Signal;
+use crate::wire::runner::frames;
+use crate::wire::runner::settings::{CutOff, ExitMeaning, JobOutput, RunnerSettings};
+use crate::wire::text::{beginning, seconds};
+
+/// Most bytes of standard error in the details of a failure.
+pub const STDERR_BYTES: usize = 4096;
+
+/// Most bytes of a line of standard error in the message of a failure.
+const MESSAGE_LINE_BYTES: usize = 200;
+
+/// How a job's end is read.
+#[derive(Debug)]
+pub struct Meanings {
+    by_status: BTreeMap<u8, ExitMeaning>,
+    by_signal: BTreeMap<Signal, ExitMeaning>,
+    output: JobOutput,
+    output_limit: u64,
+    cut_off: CutOff,
+}
+
+/// What is known when a job's process has ended.
+#[derive(Debug)]
+pub struct JobEnding<'a> {
+    pub ended: Ended,
+    /// Why it had to end, if it did not by itself.
+    pub cause: Option<EndedFor>,
+    /// What it had taken.
+    pub usage: JobUsage,
+    /// Its standard output, as far as that is within the limit.
+    pub stdout: &'a [u8],
+    pub stdout_is_cut: bool,
+    /// The end of its standard error.
+    pub stderr: &'a [u8],
+}
+
+/// Why we have ended a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedFor {
+    Cancel(CancelReason),
+    /// `exec.timeout` is over.
+    Timeout(Duration),
+    /// It has taken more than `exec.max_memory` bytes.
+    Memory(u64),
+    /// Not by us: the kernel, which had no memory left.
+    Kernel,
+}
+
+/// What a job has taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobUsage {
+    /// Processor time of its process and all that this has waited for.
+    pub cpu: Duration,
+    /// The largest of these processes, in bytes.
+    pub max_rss: u64,
+}
+
+/// What is told of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobOutcome {
+    Ack {
+        /// JSON.
+        result: Option<String>,
+    },
+    Release {
+        reason: String,
+    },
+    Fail(JobError),
+}
+
+impl JobOutcome {
+    /// A failure in which nothing is told but what it was.
+    pub fn failure(code: &str, message: &str, retryable: bool) -> Self {
+        Self::Fail(JobError {
+            code: Some(code.into()),
+            kind: None,
+            message: message.into(),
+            retryable,
+            details: None,
+            backtrace: None,
+        })
+    }
+
+    /// Its name in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ack { .. } => "acked",
+            Self::Release { .. } => "released",
+            Self::Fail(error) if error.retryable => "failed",
+            Self::Fail(_) => "discarded",
+        }
+    }
+}
+
+impl Meanings {
+    /// The meanings that the settings have.
+    pub fn new(settings: &RunnerSettings) -> Self {
+        let by_status = settings.exits.iter();
+        let by_status = by_status.filter_map(|(exit, meaning)| Some((exit.parse().ok()?, *meaning)));
+        let by_signal = settings.exits.iter();
+        let by_signal = by_signal.filter_map(|(exit, meaning)| Some((exit.parse().ok()?, *meaning)));
+        Self {
+            by_status: by_status.collect(),
+            // `9` is a status.
+            by_signal: by_signal
+                .filter(|(signal, _): &(Signal, _)| !settings.exits.contains_key(&signal.number().to_string()))
+                .collect(),
+            output: settings.output,
+            output_limit: settings.output_limit,
+            cut_off: settings.cut_off.clone(),
+        }
+    }
+
+    /// What this end means.
+    pub fn judge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
+        let meaning = match ending.ended {
+            Ended::Exited(status) => self.by_status.get(&status),
+            Ended::Signalled(signal) => self.by_signal.get(&signal),
+        };
+        let meaning = meaning.copied().unwrap_or(ExitMeaning::Retry);
+        // Who was asked to end may still have finished, or say that somebody else shall do it.
+        let has_exited = matches!(ending.ended, Ended::Exited(_));
+        match (meaning, ending.cause) {
+            (ExitMeaning::Ack, _) if has_exited => self.acknowledge(ending, redaction),
+            (ExitMeaning::Release, _) if has_exited => release(&ending.ended.to_string()),
+            (_, Some(EndedFor::Cancel(reason))) => self.cancelled(reason, ending, redaction),
+            (_, Some(EndedFor::Timeout(limit))) => {
+                let message = format!("timed out after {} (exec.timeout)", seconds(limit));
+                failure(ending, redaction, "timeout", message, true)
+            }
+            (_, Some(EndedFor::Memory(most))) if !has_exited => {
+                let message = format!("the job took more memory than exec.max_memory allows ({most} bytes)");
+                out_of_memory(ending, redaction, message)
+            }
+            (_, Some(EndedFor::Kernel)) if !has_exited => {
+                let message = "the kernel ended the job because memory ran out".to_owned();
+                out_of_memory(ending, redaction, message)
+            }
+            (ExitMeaning::Ack, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                self.acknowledge(ending, redaction)
+            }
+            (ExitMeaning::Release, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                release(&ending.ended.to_string())
+            }
+            (ExitMeaning::Retry, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                by_end(ending, redaction, true)
+            }
+            (ExitMeaning::Discard, Some(EndedFor::Memory(_) | EndedFor::Kernel) | None) => {
+                by_end(ending, redaction, false)
+            }
+        }
+    }
+
+    /// What becomes of a job that has to be told of before it was started.
+    pub fn not_started(&self, reason: CancelReason) -> JobOutcome {
+        match reason {
+            CancelReason::Timeout => JobOutcome::failure("timeout", "timed out before its process was started", true),
+            CancelReason::Shutdown | CancelReason::Cancelled | CancelReason::Lost => release("not started"),
+        }
+    }
+
+    fn acknowledge(&self, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
+        if self.output == JobOutput::Log {
+            return JobOutcome::Ack { result: None };
+        }
+        if ending.stdout_is_cut {
+            let message = format!(
+                "the result is longer than exec.output_limit ({} bytes)",
+                self.output_limit
+            );
+            return failure(ending, redaction, "result_too_large", message, false);
+        }
+        let result = frames::result(ending.stdout);
+        JobOutcome::Ack { result }
+    }
+
+    fn cancelled(&self, reason: CancelReason, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
+        match reason {
+            CancelReason::Timeout => failure(ending, redaction, "timeout", "timed out".to_owned(), true),
+            CancelReason::Shutdown if self.cut_off.requeue => release("cut off by the shutdown"),
+            CancelReason::Shutdown => {
+                let message = "cut off by the shutdown".to_owned();
+                let mut outcome = failure(ending, redaction, &self.cut_off.code, message, true);
+                if let JobOutcome::Fail(error) = &mut outcome {
+                    error.kind = Some(self.cut_off.kind.as_str().into());
+                }
+                outcome
+            }
+            CancelReason::Cancelled => release("cancelled"),
+            CancelReason::Lost => release("lost"),
+        }
+    }
+}
+
+fn release(reason: &str) -> JobOutcome {
+    JobOutcome::Release {
+        reason: reason.to_owned(),
+    }
+}
+
+fn out_of_memory(ending: &JobEnding<'_>, redaction: &Redaction, message: String) -> JobOutcome {
+    let mut outcome = failure(ending, redaction, "out_of_memory", message, true);
+    if let JobOutcome::Fail(error) = &mut outcome {
+        error.kind = error.code.clone();
+    }
+    outcome
+}
+
+/// A failure that the end of the process itself tells.
+fn by_end(ending: &JobEnding<'_>, redaction: &Redaction, retryable: bool) -> JobOutcome {
+    let code = match ending.ended {
+        Ended::Exited(_) => "exit_status",
+        Ended::Signalled(_) => "signal",
+    };
+    let stderr = stderr(ending.stderr, redaction);
+    let mut message = ending.ended.to_string();
+    if let Some(line) = stderr.lines().map(str::trim).rfind(|line| !line.is_empty()) {
+        message.push_str(": ");
+        message.push_str(beginning(line, MESSAGE_LINE_BYTES));
+    }
+    failure(ending, redaction, code, message, retryable)
+}
+
+fn failure(ending: &JobEnding<'_>, redaction: &Redaction, code: &str, message: String, retryable: bool) -> JobOutcome {
+    let mut outcome = JobOutcome::failure(code, &message, retryable);
+    if let JobOutcome::Fail(error) = &mut outcome {
+        error.details = Some(details(ending, redaction).into());
+    }
+    outcome
+}
+
+/// A JSON object.
+fn details(ending: &JobEnding<'_>, redaction: &Redaction) -> String {
+    let mut details = Map::new();
+    let (name, value) = match ending.ended {
+        Ended::Exited(status) => ("exit_status", Value::from(status)),
+        Ended::Signalled(signal) => ("signal", Value::from(signal.to_string())),
+    };
+    details.insert(name.to_owned(), value);
+    details.insert("cpu_ms".to_owned(), millis(ending.usage.cpu).into());
+    details.insert("max_rss_bytes".to_owned(), ending.usage.max_rss.into());
+    let stderr = stderr(ending.stderr, redaction);
+    if !stderr.is_empty() {
+        details.insert("stderr".to_owned(), stderr.into());
+    }
+    Value::from(details).to_string()
+}
+
+/// The end of standard error without secrets. More than what is kept is looked at, so that no half of a secret is left.
+fn stderr(bytes: &[u8], redaction: &Redaction) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let struck = redaction.strike(&text);
+    let cut = struck.len().saturating_sub(STDERR_BYTES);
+    let start = (cut..struck.len()).find(|start| struck.is_char_boundary(*start));
+    start
+        .and_then(|start| struck.get(start..))
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    crate::wire::text::milliseconds(duration)
+}
+
+#[cfg(test)]
+#[path = "outcome_tests.rs"]
+mod tests;

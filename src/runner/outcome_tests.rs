@@ -1,0 +1,185 @@
+use super::*;
+
+use crate::wire::runner::settings::{JobInput, JobLeftovers, RunnerLogFormat, RunnerLogLevel};
+
+fn settings() -> RunnerSettings {
+    let exits = [
+        ("0", ExitMeaning::Ack),
+        ("75", ExitMeaning::Release),
+        ("100", ExitMeaning::Discard),
+        ("SIGXCPU", ExitMeaning::Discard),
+    ];
+    RunnerSettings {
+        routes: Vec::new(),
+        input: JobInput::Envelope,
+        output: JobOutput::Result,
+        output_limit: 100,
+        directory: None,
+        timeout_ms: None,
+        timeout_grace_ms: 1,
+        leftovers: JobLeftovers::End,
+        exits: exits.map(|(exit, meaning)| (exit.to_owned(), meaning)).into(),
+        redact: Vec::new(),
+        max_memory: None,
+        nice: None,
+        rlimits: Vec::new(),
+        users: None,
+        concurrency: 1,
+        max_frame: 1000,
+        log_format: RunnerLogFormat::Text,
+        log_level: RunnerLogLevel::Info,
+        cut_off: CutOff {
+            requeue: false,
+            kind: "ShutdownError".to_owned(),
+            code: "shutdown".to_owned(),
+        },
+    }
+}
+
+const XCPU: i32 = 24;
+
+fn signalled(number: i32) -> Ended {
+    Ended::Signalled(Signal::from_number(number).unwrap())
+}
+
+fn ending(ended: Ended, cause: Option<EndedFor>) -> JobEnding<'static> {
+    JobEnding {
+        ended,
+        cause,
+        usage: JobUsage {
+            cpu: Duration::from_millis(7),
+            max_rss: 4096,
+        },
+        stdout: b"{\"a\":1}\n",
+        stdout_is_cut: false,
+        stderr: b"first\nlast words\n\n",
+    }
+}
+
+fn judged(ended: Ended, cause: Option<EndedFor>) -> JobOutcome {
+    Meanings::new(&settings()).judge(&ending(ended, cause), &Redaction::default())
+}
+
+fn failed(outcome: JobOutcome) -> (String, bool, String) {
+    let JobOutcome::Fail(error) = outcome else {
+        panic!("not failed: {outcome:?}");
+    };
+    let code = error.code.unwrap().to_string();
+    (code, error.retryable, error.message.to_string())
+}
+
+fn acked() -> JobOutcome {
+    let result = Some("{\"a\":1}".to_owned());
+    JobOutcome::Ack { result }
+}
+
+#[test]
+fn the_exit_status_decides() {
+    assert_eq!(judged(Ended::Exited(0), None), acked());
+    let released = judged(Ended::Exited(75), None);
+    assert!(matches!(released, JobOutcome::Release { .. }));
+    let message = "exit status 100: last words".to_owned();
+    assert_eq!(
+        failed(judged(Ended::Exited(100), None)),
+        ("exit_status".into(), false, message)
+    );
+    let message = "exit status 3: last words".to_owned();
+    assert_eq!(
+        failed(judged(Ended::Exited(3), None)),
+        ("exit_status".into(), true, message)
+    );
+}
+
+#[test]
+fn a_signal_has_a_meaning_of_its_own_and_is_no_status() {
+    assert!(!failed(judged(signalled(XCPU), None)).1);
+    let (code, retryable, message) = failed(judged(signalled(11), None));
+    assert_eq!((code.as_str(), retryable), ("signal", true));
+    assert!(message.contains("SIGSEGV"), "{message}");
+    let mut settings = settings();
+    settings.exits.insert("9".to_owned(), ExitMeaning::Ack);
+    let judged = Meanings::new(&settings).judge(&ending(signalled(9), None), &Redaction::default());
+    assert_eq!(failed(judged).0, "signal");
+}
+
+#[test]
+fn who_was_asked_to_end_may_have_finished_or_give_the_job_back() {
+    for reason in [CancelReason::Shutdown, CancelReason::Timeout, CancelReason::Lost] {
+        let cause = Some(EndedFor::Cancel(reason));
+        assert_eq!(judged(Ended::Exited(0), cause), acked());
+        assert!(matches!(judged(Ended::Exited(75), cause), JobOutcome::Release { .. }));
+    }
+}
+
+#[test]
+fn a_job_that_had_to_end_is_what_made_it_end() {
+    let judged_for = |reason| judged(signalled(15), Some(EndedFor::Cancel(reason)));
+    assert_eq!(failed(judged_for(CancelReason::Timeout)).0, "timeout");
+    let JobOutcome::Fail(error) = judged_for(CancelReason::Shutdown) else {
+        panic!("a job that was cut off fails");
+    };
+    assert_eq!(error.code.as_deref(), Some("shutdown"));
+    assert_eq!(error.kind.as_deref(), Some("ShutdownError"));
+    assert!(error.retryable);
+    for reason in [CancelReason::Cancelled, CancelReason::Lost] {
+        assert!(matches!(judged_for(reason), JobOutcome::Release { .. }));
+    }
+    // Its own status tells nothing then: who is asked to end ends with whatever.
+    let cause = Some(EndedFor::Cancel(CancelReason::Timeout));
+    assert_eq!(failed(judged(Ended::Exited(100), cause)).0, "timeout");
+    let cause = Some(EndedFor::Timeout(Duration::from_secs(2)));
+    assert_eq!(failed(judged(signalled(9), cause)).0, "timeout");
+}
+
+#[test]
+fn a_job_that_was_cut_off_is_given_back_where_that_is_wanted() {
+    let mut settings = settings();
+    settings.cut_off.requeue = true;
+    let ending = ending(signalled(9), Some(EndedFor::Cancel(CancelReason::Shutdown)));
+    let judged = Meanings::new(&settings).judge(&ending, &Redaction::default());
+    assert!(matches!(judged, JobOutcome::Release { .. }));
+}
+
+#[test]
+fn memory_is_named_unless_the_job_has_ended_by_itself() {
+    for cause in [EndedFor::Memory(1000), EndedFor::Kernel] {
+        let JobOutcome::Fail(error) = judged(signalled(9), Some(cause)) else {
+            panic!("out of memory is a failure");
+        };
+        assert_eq!(error.kind.as_deref(), Some("out_of_memory"));
+        assert!(error.retryable);
+        assert_eq!(judged(Ended::Exited(0), Some(cause)), acked());
+        assert_eq!(failed(judged(Ended::Exited(3), Some(cause))).0, "exit_status");
+    }
+}
+
+#[test]
+fn details_tell_how_it_ended_and_what_it_took() {
+    let JobOutcome::Fail(error) = judged(Ended::Exited(3), None) else {
+        panic!("status 3 is a failure");
+    };
+    let expected = r#"{"exit_status":3,"cpu_ms":7,"max_rss_bytes":4096,"stderr":"first\nlast words\n\n"}"#;
+    let details: Value = serde_json::from_str(&error.details.unwrap()).unwrap();
+    assert_eq!(details, serde_json::from_str::<Value>(expected).unwrap());
+}
+
+#[test]
+fn a_result_that_is_too_long_is_no_result_unless_there_is_none() {
+    let mut ending = ending(Ended::Exited(0), None);
+    ending.stdout_is_cut = true;
+    let mut settings = settings();
+    let judged = Meanings::new(&settings).judge(&ending, &Redaction::default());
+    let (code, retryable, _) = failed(judged);
+    assert_eq!((code.as_str(), retryable), ("result_too_large", false));
+    settings.output = JobOutput::Log;
+    let judged = Meanings::new(&settings).judge(&ending, &Redaction::default());
+    assert_eq!(judged, JobOutcome::Ack { result: None });
+}
+
+#[test]
+fn secrets_are_struck_before_standard_error_is_cut() {
+    let redaction = Redaction::new(&["*_TOKEN".to_owned()], [&b"A_TOKEN=0123456789"[..]].into_iter());
+    let text = "0123456789".to_owned() + &"x".repeat(STDERR_BYTES - 3);
+    let shown = stderr(text.as_bytes(), &redaction);
+    assert!(!shown.contains("789") && shown.len() <= STDERR_BYTES, "{shown}");
+}

@@ -1,0 +1,182 @@
+//! What comes out of a job: bytes within a limit, the last bytes, and lines.
+
+use std::collections::VecDeque;
+
+/// Most bytes of a line that are one piece in the log: with its escapes it fits into one record.
+const PIECE_BYTES: usize = 3000;
+
+/// The beginning of a stream, up to a limit.
+#[derive(Debug)]
+pub struct Limited {
+    bytes: Vec<u8>,
+    most: usize,
+    is_cut: bool,
+}
+
+impl Limited {
+    /// At most so many bytes.
+    pub fn new(most: u64) -> Self {
+        Self {
+            bytes: Vec::new(),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            is_cut: false,
+        }
+    }
+
+    /// These came. What is beyond the limit is dropped.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let room = self.most.saturating_sub(self.bytes.len());
+        let kept = bytes.get(..room).unwrap_or(bytes);
+        self.bytes.extend_from_slice(kept);
+        if kept.len() < bytes.len() && !self.is_cut {
+            self.is_cut = true;
+            // Nobody wants half of it.
+            self.bytes = Vec::new();
+            self.most = 0;
+        }
+    }
+
+    /// What came; nothing where that was too much.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether more came than may.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+/// The end of a stream.
+#[derive(Debug)]
+pub struct Tail {
+    bytes: VecDeque<u8>,
+    most: usize,
+}
+
+impl Tail {
+    /// The last so many bytes.
+    pub fn new(most: usize) -> Self {
+        Self {
+            bytes: VecDeque::new(),
+            most,
+        }
+    }
+
+    /// These came.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let bytes = bytes.get(bytes.len().saturating_sub(self.most)..).unwrap_or_default();
+        let surplus = (self.bytes.len() + bytes.len()).saturating_sub(self.most);
+        self.bytes.drain(..surplus.min(self.bytes.len()));
+        self.bytes.extend(bytes);
+    }
+
+    /// The last bytes, in one piece.
+    pub fn bytes(&mut self) -> &[u8] {
+        self.bytes.make_contiguous()
+    }
+}
+
+/// The lines of a stream. A long one comes in pieces, so that nothing of it is lost and none waits for its end.
+#[derive(Debug, Default)]
+pub struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// These came: `say` is called for each line that is complete, and each piece of a long one. Empty lines are left out.
+    pub fn add(&mut self, mut bytes: &[u8], say: &mut dyn FnMut(&str)) {
+        while !bytes.is_empty() {
+            let room = PIECE_BYTES.saturating_sub(self.begun.len()).max(1);
+            let within = bytes.get(..room).unwrap_or(bytes);
+            let end = within.iter().position(|byte| *byte == b'\n');
+            let (line, rest) = match end {
+                Some(end) => (bytes.get(..end), bytes.get(end + 1..)),
+                None => (bytes.get(..within.len()), bytes.get(within.len()..)),
+            };
+            let line = line.unwrap_or_default();
+            if end.is_none() && self.begun.len() + line.len() < PIECE_BYTES {
+                self.begun.extend_from_slice(line);
+                return;
+            }
+            if self.begun.is_empty() {
+                say_line(line, say);
+            } else {
+                self.begun.extend_from_slice(line);
+                say_line(&self.begun, say);
+                self.begun.clear();
+            }
+            bytes = rest.unwrap_or_default();
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn end(&mut self, say: &mut dyn FnMut(&str)) {
+        say_line(&self.begun, say);
+        self.begun = Vec::new();
+    }
+}
+
+fn say_line(line: &[u8], say: &mut dyn FnMut(&str)) {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if !line.is_empty() {
+        say(&String::from_utf8_lossy(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        let mut say = |line: &str| found.push(line.to_owned());
+        for piece in pieces {
+            lines.add(piece, &mut say);
+        }
+        lines.end(&mut say);
+        found
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_were_cut_up() {
+        for cut in 0..=11 {
+            let (first, second) = b"one\r\n\ntwo\n3".split_at(cut);
+            assert_eq!(lines(&[first, second]), ["one", "two", "3"], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_comes_in_pieces_and_nothing_of_it_is_lost() {
+        let long = "x".repeat(2 * PIECE_BYTES + 1) + "\nshort\n";
+        for step in [1, 7, 4096, long.len()] {
+            let pieces: Vec<&[u8]> = long.as_bytes().chunks(step).collect();
+            let lengths: Vec<usize> = lines(&pieces).iter().map(String::len).collect();
+            assert_eq!(lengths, [PIECE_BYTES, PIECE_BYTES, 1, 5], "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_result_within_the_limit_is_kept_and_one_beyond_it_is_not() {
+        let mut output = Limited::new(4);
+        output.add(b"12");
+        output.add(b"34");
+        assert_eq!((output.bytes(), output.is_cut()), (&b"1234"[..], false));
+        output.add(b"");
+        assert!(!output.is_cut());
+        output.add(b"5");
+        output.add(b"6");
+        assert_eq!((output.bytes(), output.is_cut()), (&b""[..], true));
+    }
+
+    #[test]
+    fn of_what_is_long_the_end_is_kept() {
+        let mut tail = Tail::new(4);
+        tail.add(b"12");
+        assert_eq!(tail.bytes(), b"12");
+        tail.add(b"345");
+        assert_eq!(tail.bytes(), b"2345");
+        tail.add(b"abcdefgh");
+        assert_eq!(tail.bytes(), b"efgh");
+    }
+}

@@ -1,0 +1,70 @@
+//! The process of a job: the leader of a group and a session of its own.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use crate::exit::Ended;
+use crate::os::pidfd::ProcessWatch;
+use crate::os::process::{self, Pid};
+use crate::os::reaper::{self, Usage};
+use crate::signal::Signal;
+
+/// A process that was started for a job and has not been reaped.
+#[derive(Debug)]
+pub struct JobProcess {
+    pid: Pid,
+    /// None where no descriptor was to be had: then a SIGCHLD tells that some process has ended.
+    watch: Option<ProcessWatch>,
+}
+
+impl JobProcess {
+    /// Holds on to a process that was just started.
+    pub fn new(pid: Pid) -> Self {
+        let watch = ProcessWatch::of(pid).ok();
+        Self { pid, watch }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Readable once it has ended, where there are such descriptors.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        let watch = self.watch.as_ref()?;
+        watch.as_fd().map(|descriptor| descriptor.as_raw_fd())
+    }
+
+    /// Asks it and its group to end; who is stopped has to go on for that.
+    pub fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends it and its group.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+        // It may have left its group.
+        let _ = process::signal(self.pid, Signal::KILL);
+    }
+
+    /// To its group. Until it is reaped no other group can have its number. Nobody is there who could be told of a failure: the
+    /// end of the job's time comes in any case.
+    fn signal(&self, signal: Signal) {
+        let _ = process::signal_group(self.pid, signal);
+    }
+
+    /// Whether it has ended, and waits to be reaped.
+    pub fn has_ended(&self) -> bool {
+        reaper::has_ended(self.pid)
+    }
+
+    /// Reaps it, if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else has.
+    pub fn reap(&self) -> io::Result<Option<(Ended, Usage)>> {
+        reaper::reap(self.pid)
+    }
+}

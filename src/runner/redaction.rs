@@ -1,0 +1,110 @@
+//! Secrets of the jobs' environment are struck from what is told of a job: a failure is stored in the backend and shown to
+//! everybody who may look there.
+
+use std::borrow::Cow;
+
+/// Values and lines of values shorter than this, in bytes, are left: `1` or `true` is no secret, and would be everywhere.
+const LEAST_SECRET_BYTES: usize = 6;
+
+/// Most values that are looked for.
+const MOST_SECRETS: usize = 256;
+
+/// Stands for a secret.
+const STRUCK: &str = "[redacted]";
+
+/// The secrets of one environment.
+#[derive(Debug, Default)]
+pub struct Redaction {
+    /// The longest first, so that none is hidden by a part of it.
+    secrets: Vec<String>,
+}
+
+impl Redaction {
+    /// The values of those variables whose names fit one of the patterns: a name, with a `*` at its beginning or end for
+    /// whatever may stand there. Letters' case does not matter.
+    pub fn new<'a>(patterns: &[String], entries: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut secrets = Vec::new();
+        for entry in entries {
+            let entry = String::from_utf8_lossy(entry);
+            let Some((name, value)) = entry.split_once('=') else {
+                continue;
+            };
+            if !patterns.iter().any(|pattern| fits(pattern, name)) {
+                continue;
+            }
+            // A key in several lines reaches the log line by line.
+            let lines = value.lines().map(str::trim);
+            let parts = lines.chain([value]).filter(|part| part.len() >= LEAST_SECRET_BYTES);
+            secrets.extend(parts.map(str::to_owned));
+        }
+        secrets.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        secrets.dedup();
+        secrets.truncate(MOST_SECRETS);
+        Self { secrets }
+    }
+
+    /// The text without secrets.
+    pub fn strike<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for secret in &self.secrets {
+            if text.contains(secret.as_str()) {
+                text = Cow::Owned(text.replace(secret.as_str(), STRUCK));
+            }
+        }
+        text
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_ascii_uppercase(), name.to_ascii_uppercase());
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => name.contains(pattern.trim_matches('*')),
+        (Some(end), None) => name.ends_with(end),
+        (None, Some(beginning)) => name.starts_with(beginning),
+        (None, None) => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redaction(patterns: &[&str], entries: &[&str]) -> Redaction {
+        let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        Redaction::new(&patterns, entries.iter().map(|entry| entry.as_bytes()))
+    }
+
+    #[test]
+    fn values_of_named_variables_are_struck_and_others_are_not() {
+        let entries = ["API_TOKEN=abcdef", "api_token=ghijkl", "TOKENS=mnopqr", "TOKEN"];
+        let redaction = redaction(&["*_TOKEN"], &entries);
+        assert_eq!(redaction.strike("a abcdef ghijkl"), "a [redacted] [redacted]");
+        assert!(matches!(redaction.strike("mnopqr"), Cow::Borrowed("mnopqr")));
+    }
+
+    #[test]
+    fn a_star_stands_at_either_end() {
+        for (pattern, fitting) in [
+            ("*_KEY", "A_KEY"),
+            ("AWS_*", "AWS_ID"),
+            ("*SECRET*", "MY_SECRET_1"),
+            ("PW", "PW"),
+        ] {
+            assert!(fits(pattern, fitting), "{pattern}");
+            assert!(!fits(pattern, "OTHER"), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn of_a_secret_within_another_nothing_is_left() {
+        let redaction = redaction(&["*"], &["A=secret", "B=secret-and-more"]);
+        assert_eq!(redaction.strike("secret-and-more, secret"), "[redacted], [redacted]");
+    }
+
+    #[test]
+    fn each_line_of_a_secret_is_one_and_short_values_are_none() {
+        let redaction = redaction(&["*_KEY"], &["A_KEY=-----BEGIN\nMIIEabc\nxyz", "B_KEY=true"]);
+        assert_eq!(redaction.strike("MIIEabc"), "[redacted]");
+        assert_eq!(redaction.strike("true xyz"), "true xyz");
+    }
+}

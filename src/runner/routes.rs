@@ -1,0 +1,106 @@
+//! Which command takes a job, by its type.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use crate::wire::runner::settings::RouteSetting;
+
+/// The commands, and which types each of them takes.
+#[derive(Debug)]
+pub struct Routes {
+    exact: BTreeMap<String, usize>,
+    /// Beginnings of types, the longest first.
+    beginnings: Vec<(String, usize)>,
+    /// The one that takes the rest.
+    rest: Option<usize>,
+    commands: Vec<Vec<OsString>>,
+}
+
+impl Routes {
+    /// The routes, and the command for what none of them takes; an empty one is none.
+    pub fn new(routes: &[RouteSetting], rest: &[OsString]) -> Self {
+        let (mut exact, mut beginnings, mut commands) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for route in routes {
+            match route.pattern.strip_suffix('*') {
+                Some(beginning) => beginnings.push((beginning.to_owned(), commands.len())),
+                None => {
+                    exact.insert(route.pattern.clone(), commands.len());
+                }
+            }
+            commands.push(route.command.iter().map(OsString::from).collect());
+        }
+        beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
+        let has_rest = !rest.is_empty();
+        let rest_index = commands.len();
+        if has_rest {
+            commands.push(rest.to_vec());
+        }
+        Self {
+            exact,
+            beginnings,
+            rest: has_rest.then_some(rest_index),
+            commands,
+        }
+    }
+
+    /// The command for a job of this type; none: nobody takes it.
+    pub fn find(&self, kind: &str) -> Option<&[OsString]> {
+        let by_beginning = || {
+            let mut fitting = self.beginnings.iter();
+            fitting.find(|(beginning, _)| kind.starts_with(beginning.as_str()))
+        };
+        let index = self.exact.get(kind).copied();
+        let index = index
+            .or_else(|| by_beginning().map(|(_, index)| *index))
+            .or(self.rest)?;
+        self.commands.get(index).map(Vec::as_slice)
+    }
+
+    /// Every command.
+    pub fn commands(&self) -> impl Iterator<Item = &[OsString]> {
+        self.commands.iter().map(Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(patterns: &[&str], rest: &[&str]) -> Routes {
+        let route = |pattern: &&str| RouteSetting {
+            pattern: (*pattern).to_owned(),
+            command: vec![format!("for {pattern}")],
+        };
+        let routes: Vec<_> = patterns.iter().map(route).collect();
+        let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
+        Routes::new(&routes, &rest)
+    }
+
+    fn taken(routes: &Routes, kind: &str) -> Option<String> {
+        let command = routes.find(kind)?;
+        command.first().map(|program| program.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn the_longest_pattern_that_fits_decides_and_the_command_takes_the_rest() {
+        let routes = routes(&["video.*", "video.encode", "video.encode*", "*"], &["rest"]);
+        for (kind, expected) in [
+            ("video.encode", "for video.encode"),
+            ("video.encode.hd", "for video.encode*"),
+            ("video.", "for video.*"),
+            ("video.cut", "for video.*"),
+            ("video", "for *"),
+            ("", "for *"),
+        ] {
+            assert_eq!(taken(&routes, kind).as_deref(), Some(expected), "{kind}");
+        }
+    }
+
+    #[test]
+    fn without_a_command_for_the_rest_the_rest_is_nobodys() {
+        let routes = routes(&["mail.send"], &[]);
+        assert_eq!(taken(&routes, "mail.send").as_deref(), Some("for mail.send"));
+        assert_eq!(taken(&routes, "mail.sent"), None);
+        assert_eq!(taken(&self::routes(&[], &["rest"]), "any").as_deref(), Some("rest"));
+    }
+}

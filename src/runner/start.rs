@@ -1,0 +1,281 @@
+//! From a job's envelope to its process.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::exit::Exit;
+use crate::lifecycle::api::Moment;
+use crate::os::child::{ChildPlan, SpawnError};
+use crate::os::clock;
+use crate::os::entry::Environ;
+use crate::os::job_child::{JobTraits, Limit};
+use crate::os::memfd;
+use crate::os::user::Credentials;
+use crate::runner::environment::{self, Surroundings};
+use crate::runner::job::{Belongings, Job, JobNames, JobNumber, Stage};
+use crate::runner::news::News;
+use crate::runner::process::JobProcess;
+use crate::runner::routes::Routes;
+use crate::runner::streams::{JobStreams, OpenStreams, never_wait};
+use crate::runner::temporary::TemporaryDirectories;
+use crate::runner::users::Users;
+use crate::wire::runner::frames::JobFacts;
+use crate::wire::runner::settings::{JobInput, RunnerSettings};
+
+/// What the kernel adds to the score of a job that it looks at when memory runs out.
+const OOM_SCORE: &str = "500";
+
+/// What jobs are started with.
+#[derive(Debug)]
+pub struct Starter {
+    pub settings: RunnerSettings,
+    pub routes: Routes,
+    pub limits: Vec<Limit>,
+    pub environ: Environ,
+    /// Our own path.
+    pub program: Option<OsString>,
+    pub temporary: TemporaryDirectories,
+    pub users: Users,
+}
+
+/// A job as it came.
+#[derive(Debug, Clone)]
+pub struct JobOrder {
+    pub envelope: String,
+    /// JSON.
+    pub checkpoint: Option<String>,
+}
+
+/// Why no process was started.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// Nobody takes its type.
+    NoHandler,
+    /// There is no process or no descriptor to be had at the moment: trying again may help.
+    Shortage(io::Error),
+    /// It will not get better; for a person.
+    Refused(String),
+}
+
+/// Our ends of a job's descriptors and the job's.
+struct Ends {
+    ours: OpenStreams,
+    /// Standard input, output and error, and the channel.
+    theirs: [OwnedFd; 4],
+}
+
+impl Starter {
+    /// Starts the process of a job.
+    ///
+    /// # Errors
+    ///
+    /// See [`NotStarted`]; nothing is left of the attempt then.
+    pub fn start(&mut self, number: JobNumber, order: &JobOrder, facts: &JobFacts<'_>) -> Result<Job, NotStarted> {
+        let belongings = Belongings {
+            user: self.users.take().map_err(|()| {
+                // More jobs than users: the configuration does not allow it.
+                NotStarted::Refused("every user of exec.users has a job".to_owned())
+            })?,
+            temporary: None,
+        };
+        let temporary = self.temporary.make(number, belongings.user);
+        let belongings = Belongings {
+            temporary,
+            ..belongings
+        };
+        match self.start_with(order, facts, &belongings) {
+            Ok((process, streams)) => {
+                let own_timeout = self.settings.timeout_ms.map(Duration::from_millis);
+                Ok(Job {
+                    names: names(facts),
+                    stage: Stage::Running,
+                    process,
+                    streams,
+                    news: News::default(),
+                    cause: None,
+                    answer_by: None,
+                    started: Moment::new(clock::monotonic()),
+                    timeout: own_timeout.filter(|_| facts.timeout.is_none()),
+                    belongings,
+                })
+            }
+            Err(error) => {
+                self.give_back(belongings);
+                Err(error)
+            }
+        }
+    }
+
+    /// A job has ended: what it had to itself is free again.
+    pub fn give_back(&mut self, belongings: Belongings) {
+        if let Some(path) = belongings.temporary {
+            self.temporary.remove(path);
+        }
+        if let Some(user) = belongings.user {
+            self.users.give_back(user);
+        }
+    }
+
+    fn start_with(
+        &self,
+        order: &JobOrder,
+        facts: &JobFacts<'_>,
+        belongings: &Belongings,
+    ) -> Result<(JobProcess, JobStreams), NotStarted> {
+        let command = self.routes.find(&facts.kind).ok_or(NotStarted::NoHandler)?;
+        let ends = self.ends(order, facts).map_err(NotStarted::Shortage)?;
+        let plan = self.plan(command, order, facts, belongings)?;
+        let plan = plan.as_job(self.traits(ends.theirs)?);
+        let pid = plan.spawn().map_err(|error| not_started(command, error))?;
+        let settings = &self.settings;
+        let streams = JobStreams::new(ends.ours, settings.output, settings.output_limit, settings.max_frame);
+        // The first to go when memory runs out. Where we may not say so it is one among others.
+        let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
+        Ok((JobProcess::new(pid), streams))
+    }
+
+    fn traits(&self, descriptors: [OwnedFd; 4]) -> Result<JobTraits, NotStarted> {
+        let settings = &self.settings;
+        let traits = JobTraits::new(descriptors)
+            .with_niceness(settings.nice)
+            .with_limits(self.limits.clone());
+        let directory = settings.directory.as_deref().map(Path::as_os_str);
+        let in_directory = traits.in_directory(directory);
+        in_directory.map_err(|_| NotStarted::Refused("a NUL byte in exec.directory".to_owned()))
+    }
+
+    fn plan(
+        &self,
+        command: &[OsString],
+        order: &JobOrder,
+        facts: &JobFacts<'_>,
+        belongings: &Belongings,
+    ) -> Result<ChildPlan, NotStarted> {
+        let timeout = facts.timeout.or(self.settings.timeout_ms.map(Duration::from_millis));
+        let deadline = timeout.and_then(|timeout| clock::wall().checked_add(timeout).ok());
+        let deadline = deadline.map(|deadline| format!("{deadline:.3}"));
+        let surroundings = Surroundings {
+            deadline: deadline.as_deref(),
+            checkpoint: order.checkpoint.as_deref(),
+            temporary: belongings.temporary.as_deref(),
+            program: self.program.as_deref(),
+        };
+        let variables = environment::variables(facts, &surroundings);
+        let set: Vec<(&str, &OsStr)> = variables
+            .set
+            .iter()
+            .map(|(name, value)| (*name, value.as_os_str()))
+            .collect();
+        let plan = ChildPlan::new(command, &self.environ);
+        let plan = plan.and_then(|plan| plan.with_environment(&set, &variables.remove));
+        let plan =
+            plan.map_err(|_| NotStarted::Refused("a NUL byte in its id, type, queue or trace context".to_owned()))?;
+        let credentials = belongings.user.map(|user| Credentials {
+            uid: user,
+            gid: user,
+            groups: Vec::new(),
+        });
+        Ok(plan.run_as(credentials))
+    }
+
+    fn ends(&self, order: &JobOrder, facts: &JobFacts<'_>) -> io::Result<Ends> {
+        let stdin = match self.settings.input {
+            JobInput::Envelope => memfd::sealed(c"job", order.envelope.as_bytes())?,
+            JobInput::Args => memfd::sealed(c"args", facts.args.unwrap_or("null").as_bytes())?,
+            JobInput::None => File::open("/dev/null")?.into(),
+        };
+        let (stdout, their_stdout) = io::pipe()?;
+        let (stderr, their_stderr) = io::pipe()?;
+        let (channel, their_channel) = UnixStream::pair()?;
+        never_wait(&stdout)?;
+        never_wait(&stderr)?;
+        channel.set_nonblocking(true)?;
+        Ok(Ends {
+            ours: OpenStreams {
+                stdout: Some(stdout),
+                stderr: Some(stderr),
+                channel: Some(channel),
+            },
+            theirs: [stdin, their_stdout.into(), their_stderr.into(), their_channel.into()],
+        })
+    }
+}
+
+/// The limits of jobs. The configuration knows the same names.
+pub fn limits(settings: &RunnerSettings) -> Vec<Limit> {
+    let limits = settings.rlimits.iter();
+    limits
+        .filter_map(|limit| Limit::named(&limit.name, limit.soft, limit.hard))
+        .collect()
+}
+
+/// Looks whether every command is there and may be executed, as a start would meet it.
+///
+/// # Errors
+///
+/// One is not; what that is for a shell, and for a person.
+pub fn check_commands(routes: &Routes, environ: &Environ) -> Result<(), (Exit, String)> {
+    for command in routes.commands() {
+        let rehearsed = ChildPlan::new(command, environ).map(|plan| plan.rehearse());
+        let Ok(Err(SpawnError::Exec(error))) = rehearsed else {
+            continue;
+        };
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        let exit = if is_missing {
+            Exit::NotFound
+        } else {
+            Exit::NotExecutable
+        };
+        let program = command
+            .first()
+            .map(|program| program.to_string_lossy())
+            .unwrap_or_default();
+        return Err((exit, format!("cannot execute {program:?}: {}", reason(&error))));
+    }
+    Ok(())
+}
+
+fn names(facts: &JobFacts<'_>) -> JobNames {
+    JobNames {
+        id: facts.id.clone(),
+        kind: facts.kind.clone(),
+        queue: facts.queue.clone(),
+        attempt: facts.attempt,
+    }
+}
+
+fn not_started(command: &[OsString], error: SpawnError) -> NotStarted {
+    let program = command
+        .first()
+        .map(|program| program.to_string_lossy())
+        .unwrap_or_default();
+    match error {
+        SpawnError::NoProcess(error) if is_shortage(&error) => NotStarted::Shortage(error),
+        SpawnError::NoProcess(error) => NotStarted::Refused(format!("no process may be created: {}", reason(&error))),
+        SpawnError::User { step, error } => NotStarted::Refused(format!("{step}: {}", reason(&error))),
+        SpawnError::Traits(error) => {
+            NotStarted::Refused(format!("exec.directory, exec.nice or exec.rlimits: {}", reason(&error)))
+        }
+        SpawnError::Exec(error) => NotStarted::Refused(format!("cannot execute {program:?}: {}", reason(&error))),
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EAGAIN | Errno::ENOMEM)
+    )
+}
+
+/// What the error number means, without the number.
+pub fn reason(error: &io::Error) -> String {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.map_or_else(|| error.to_string(), |errno| errno.desc().to_owned())
+}

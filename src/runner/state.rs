@@ -1,0 +1,209 @@
+//! The whole state of the runner.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token};
+
+use crate::exit::Exit;
+use crate::lifecycle::api::Moment;
+use crate::lifecycle::timers::Timers;
+use crate::os::cgroup::OomKills;
+use crate::os::clock;
+use crate::os::own_children::OwnChildren;
+use crate::os::process::Pid;
+use crate::os::signal_fd::SignalFd;
+use crate::runner::connection::Connection;
+use crate::runner::job::{Job, JobNumber};
+use crate::runner::outcome::Meanings;
+use crate::runner::start::{JobOrder, Starter};
+use crate::runner::streams::{JobStream, StreamReader};
+
+/// The token of the descriptor of signals.
+pub const SIGNALS: Token = Token(0);
+
+/// The token of the connection to PID 1.
+pub const CONNECTION: Token = Token(1);
+
+/// The first token of a job.
+const FIRST_OF_JOBS: usize = 2;
+
+/// Tokens that each job has: its end, and its streams.
+const OF_A_JOB: usize = 4;
+
+/// Everything that the runner has.
+#[derive(Debug)]
+pub struct Runner {
+    pub poll: Poll,
+    pub signals: SignalFd,
+    pub connection: Connection,
+    pub starter: Starter,
+    pub meanings: Meanings,
+    pub reader: StreamReader,
+    pub jobs: BTreeMap<JobNumber, Job>,
+    /// Jobs for which no process could be had yet.
+    pub waiting: BTreeMap<JobNumber, Waiting>,
+    pub by_id: BTreeMap<String, JobNumber>,
+    /// The processes of jobs that were not reaped.
+    pub leaders: BTreeSet<Pid>,
+    pub next_number: JobNumber,
+    pub timers: Timers<RunnerTimer>,
+    /// Jobs with something to read.
+    pub readable: BTreeSet<JobNumber>,
+    /// Jobs whose processes have ended, as was just told.
+    pub ended: BTreeSet<JobNumber>,
+    /// The connection may have something to read: that is told only once.
+    pub hears: bool,
+    pub has_signals: bool,
+    /// Some job's end is told by SIGCHLD alone.
+    pub has_unwatched: bool,
+    /// Processes that no job is known to have left are there.
+    pub has_strays: bool,
+    /// How often those were looked for without a job meanwhile.
+    pub stray_looks: u32,
+    pub children: OwnChildren,
+    /// The children were looked at in this turn, and those reaped that had ended.
+    pub has_looked: bool,
+    pub oom_kills: Option<OomKills>,
+    /// It is over: with this status.
+    pub exit: Option<Exit>,
+}
+
+/// A job for which no process could be had yet.
+#[derive(Debug)]
+pub struct Waiting {
+    pub order: JobOrder,
+    pub id: String,
+    pub since: Moment,
+    pub pauses: u32,
+}
+
+/// What is due at some time. Those of a job end with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunnerTimer {
+    /// `exec.timeout` of a job is over.
+    Timeout(JobNumber),
+    /// A job that was asked to end gets its SIGKILL.
+    Kill(JobNumber),
+    /// The next look for what a job has left behind.
+    Pass(JobNumber),
+    /// A job's news may be sent.
+    News(JobNumber),
+    /// A job's channel is read again.
+    Channel(JobNumber),
+    /// A process for a job is tried again.
+    Start(JobNumber),
+    /// The next look for processes that no job is known to have left.
+    Strays,
+    /// The next look at what the jobs' memory comes to.
+    Memory,
+}
+
+/// What a token stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenOwner {
+    Signals,
+    Connection,
+    /// The process of a job.
+    End(JobNumber),
+    Stream(JobNumber, JobStream),
+}
+
+impl TokenOwner {
+    /// Whose this token is.
+    pub fn of(token: Token) -> Self {
+        match token {
+            SIGNALS => Self::Signals,
+            CONNECTION => Self::Connection,
+            Token(number) => {
+                let number = number - FIRST_OF_JOBS;
+                let job = JobNumber::try_from(number / OF_A_JOB).unwrap_or(JobNumber::MAX);
+                match number % OF_A_JOB {
+                    0 => Self::End(job),
+                    1 => Self::Stream(job, JobStream::Stdout),
+                    2 => Self::Stream(job, JobStream::Stderr),
+                    _ => Self::Stream(job, JobStream::Channel),
+                }
+            }
+        }
+    }
+
+    /// Its token. Numbers of jobs come from a counter, so no token is used twice.
+    pub fn token(self) -> Token {
+        let of_job = |job: JobNumber, kind| {
+            let job = usize::try_from(job).unwrap_or(usize::MAX);
+            Token(job.saturating_mul(OF_A_JOB).saturating_add(FIRST_OF_JOBS + kind))
+        };
+        match self {
+            Self::Signals => SIGNALS,
+            Self::Connection => CONNECTION,
+            Self::End(job) => of_job(job, 0),
+            Self::Stream(job, JobStream::Stdout) => of_job(job, 1),
+            Self::Stream(job, JobStream::Stderr) => of_job(job, 2),
+            Self::Stream(job, JobStream::Channel) => of_job(job, 3),
+        }
+    }
+}
+
+impl Runner {
+    /// Has the poll tell when this descriptor is readable. Closing it ends that.
+    pub fn watch(&self, descriptor: RawFd, owner: TokenOwner) -> bool {
+        let registry = self.poll.registry();
+        registry
+            .register(&mut SourceFd(&descriptor), owner.token(), Interest::READABLE)
+            .is_ok()
+    }
+
+    /// Whether a job is here, in whatever state.
+    pub fn has_jobs(&self) -> bool {
+        !self.by_id.is_empty()
+    }
+
+    /// How long the poll may wait.
+    pub fn time_to_wait(&self, now: Moment) -> Option<Duration> {
+        if !self.readable.is_empty() || !self.ended.is_empty() || self.hears {
+            return Some(Duration::ZERO);
+        }
+        self.timers.next().map(|(due, _)| due.remaining(now))
+    }
+
+    /// Forgets what a job would have had to wait for.
+    pub fn disarm(&mut self, number: JobNumber) {
+        for timer in [
+            RunnerTimer::Timeout(number),
+            RunnerTimer::Kill(number),
+            RunnerTimer::Pass(number),
+            RunnerTimer::News(number),
+            RunnerTimer::Channel(number),
+            RunnerTimer::Start(number),
+        ] {
+            self.timers.cancel(timer);
+        }
+        self.readable.remove(&number);
+        self.ended.remove(&number);
+    }
+}
+
+/// The time of the monotonic clock.
+pub fn now() -> Moment {
+    Moment::new(clock::monotonic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_leads_back_to_its_owner() {
+        let mut owners = vec![TokenOwner::Signals, TokenOwner::Connection];
+        for job in [0, 1, 7, 1 << 40] {
+            owners.push(TokenOwner::End(job));
+            owners.extend(JobStream::ALL.map(|stream| TokenOwner::Stream(job, stream)));
+        }
+        for owner in owners {
+            assert_eq!(TokenOwner::of(owner.token()), owner);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What comes out of a job: its standard output, its standard error, and what it tells on `OJS_JOB_FD`.
+
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use crate::daemon::log::sink;
+use crate::runner::news::News;
+use crate::runner::outcome::STDERR_BYTES;
+use crate::runner::output::{Limited, Lines, Tail};
+use crate::runner::redaction::Redaction;
+use crate::wire::frame::{Frame, FrameReader};
+use crate::wire::runner::settings::JobOutput;
+
+/// Most bytes that one stream of a job brings in a turn; then it is others' turn.
+pub const READ_BYTES: usize = 64 << 10;
+
+/// Most bytes that are read of a stream when its job has ended: what the largest pipe holds that a job may ask for. A process
+/// that was left behind may write for ever.
+const MOST_LEFT_BYTES: usize = (1 << 20) + READ_BYTES;
+
+/// Standard error that is looked at for secrets before its end is shown, in bytes: a secret may begin before that end.
+const TAIL_BYTES: usize = 2 * STDERR_BYTES;
+
+/// One of a job's streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobStream {
+    Stdout,
+    Stderr,
+    Channel,
+}
+
+impl JobStream {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Stdout, Self::Stderr, Self::Channel];
+}
+
+/// Our ends of them. Those whose other ends are closed are gone.
+#[derive(Debug)]
+pub struct OpenStreams {
+    pub stdout: Option<PipeReader>,
+    pub stderr: Option<PipeReader>,
+    pub channel: Option<UnixStream>,
+}
+
+/// The streams of one job, and what came on them.
+#[derive(Debug)]
+pub struct JobStreams {
+    open: OpenStreams,
+    /// As [`JobStream::ALL`]: whether there may be something to read.
+    ready: [bool; 3],
+    output: JobOutput,
+    result: Limited,
+    stdout_lines: Lines,
+    tail: Tail,
+    stderr_lines: Lines,
+    channel_lines: FrameReader,
+}
+
+/// What all streams are read with.
+#[derive(Debug)]
+pub struct StreamReader {
+    buffer: Vec<u8>,
+    pub redaction: Redaction,
+}
+
+impl StreamReader {
+    /// One that strikes these secrets from the log.
+    pub fn new(redaction: Redaction) -> Self {
+        Self {
+            buffer: vec![0; READ_BYTES],
+            redaction,
+        }
+    }
+}
+
+/// What one read has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OneRead {
+    Some(usize),
+    Empty,
+    End,
+}
+
+/// How it is after a turn of reading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AfterTurn {
+    /// A stream has more.
+    pub has_more: bool,
+    /// The channel has more: that can wait.
+    pub channel_has_more: bool,
+}
+
+impl JobStreams {
+    /// The streams of a job that was just started.
+    pub fn new(open: OpenStreams, output: JobOutput, output_limit: u64, max_frame: u64) -> Self {
+        let most_line = usize::try_from(max_frame).unwrap_or(usize::MAX);
+        Self {
+            open,
+            ready: [false; 3],
+            output,
+            result: Limited::new(output_limit),
+            stdout_lines: Lines::default(),
+            tail: Tail::new(TAIL_BYTES),
+            stderr_lines: Lines::default(),
+            channel_lines: FrameReader::new(most_line),
+        }
+    }
+
+    /// The descriptors, for the poll.
+    pub fn descriptors(&self) -> impl Iterator<Item = (JobStream, RawFd)> {
+        JobStream::ALL
+            .into_iter()
+            .filter_map(|stream| Some((stream, self.descriptor(stream)?)))
+    }
+
+    fn descriptor(&self, stream: JobStream) -> Option<RawFd> {
+        match stream {
+            JobStream::Stdout => self.open.stdout.as_ref().map(AsRawFd::as_raw_fd),
+            JobStream::Stderr => self.open.stderr.as_ref().map(AsRawFd::as_raw_fd),
+            JobStream::Channel => self.open.channel.as_ref().map(AsRawFd::as_raw_fd),
+        }
+    }
+
+    /// There is something to read.
+    pub fn set_ready(&mut self, stream: JobStream) {
+        *self.ready_of(stream) = true;
+    }
+
+    fn ready_of(&mut self, stream: JobStream) -> &mut bool {
+        let [stdout, stderr, channel] = &mut self.ready;
+        match stream {
+            JobStream::Stdout => stdout,
+            JobStream::Stderr => stderr,
+            JobStream::Channel => channel,
+        }
+    }
+
+    /// Reads once of each stream that has something.
+    pub fn read_some(&mut self, job: &str, reader: &mut StreamReader, news: &mut News) -> AfterTurn {
+        let mut after = AfterTurn::default();
+        for stream in JobStream::ALL {
+            if !*self.ready_of(stream) {
+                continue;
+            }
+            let is_full = self.read_once(stream, job, reader, news) == OneRead::Some(READ_BYTES);
+            *self.ready_of(stream) = is_full && stream != JobStream::Channel;
+            after.has_more |= is_full && stream != JobStream::Channel;
+            after.channel_has_more |= is_full && stream == JobStream::Channel;
+        }
+        after
+    }
+
+    /// The job has ended: reads what is there, and nothing that comes later. The rest is cut.
+    pub fn read_rest(&mut self, job: &str, reader: &mut StreamReader, news: &mut News) {
+        for stream in JobStream::ALL {
+            let mut total = 0;
+            while total < MOST_LEFT_BYTES {
+                match self.read_once(stream, job, reader, news) {
+                    OneRead::Some(count) => total += count,
+                    OneRead::Empty | OneRead::End => break,
+                }
+            }
+        }
+        self.open = OpenStreams {
+            stdout: None,
+            stderr: None,
+            channel: None,
+        };
+        let redaction = &reader.redaction;
+        self.stdout_lines.end(&mut |line| say(job, "stdout", line, redaction));
+        self.stderr_lines.end(&mut |line| say(job, "stderr", line, redaction));
+    }
+
+    /// Tells the job that it shall end: its reading of the channel comes to an end.
+    pub fn end_channel(&self) {
+        if let Some(channel) = &self.open.channel {
+            // Who has closed its end knows already.
+            let _ = channel.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// The result, and whether it was too long for one.
+    pub fn result(&self) -> (&[u8], bool) {
+        (self.result.bytes(), self.result.is_cut())
+    }
+
+    /// The end of standard error.
+    pub fn stderr(&mut self) -> Vec<u8> {
+        self.tail.bytes().to_vec()
+    }
+
+    fn read_once(&mut self, stream: JobStream, job: &str, reader: &mut StreamReader, news: &mut News) -> OneRead {
+        let StreamReader { buffer, redaction } = reader;
+        let read = match stream {
+            JobStream::Stdout => read(&mut self.open.stdout, buffer),
+            JobStream::Stderr => read(&mut self.open.stderr, buffer),
+            JobStream::Channel => read(&mut self.open.channel, buffer),
+        };
+        let OneRead::Some(count) = read else { return read };
+        let bytes = buffer.get(..count).unwrap_or_default();
+        match (stream, self.output) {
+            (JobStream::Stdout, JobOutput::Result) => self.result.add(bytes),
+            (JobStream::Stdout, JobOutput::Log) => self
+                .stdout_lines
+                .add(bytes, &mut |line| say(job, "stdout", line, redaction)),
+            (JobStream::Stderr, JobOutput::Result | JobOutput::Log) => {
+                self.tail.add(bytes);
+                self.stderr_lines
+                    .add(bytes, &mut |line| say(job, "stderr", line, redaction));
+            }
+            (JobStream::Channel, JobOutput::Result | JobOutput::Log) => self.take_lines(bytes, job, news),
+        }
+        read
+    }
+
+    fn take_lines(&mut self, mut bytes: &[u8], job: &str, news: &mut News) {
+        while let Some(frame) = self.channel_lines.next_frame(&mut bytes) {
+            match frame {
+                Frame::Line(line) => news.take_line(job, line),
+                Frame::TooLong => news.complain(job, "it is longer than worker.max_frame"),
+            }
+        }
+    }
+}
+
+fn say(job: &str, stream: &str, line: &str, redaction: &Redaction) {
+    sink::say_of_job(job, stream, &redaction.strike(line));
+}
+
+fn read(stream: &mut Option<impl Read>, buffer: &mut [u8]) -> OneRead {
+    let Some(open) = stream else { return OneRead::End };
+    loop {
+        match open.read(buffer) {
+            Ok(0) => break,
+            Ok(count) => return OneRead::Some(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return OneRead::Empty,
+            Err(_) => break,
+        }
+    }
+    *stream = None;
+    OneRead::End
+}
+
+/// Makes reading from it never wait. The other end is another open file, which is left as it is.
+///
+/// # Errors
+///
+/// None is known.
+pub fn never_wait(pipe: &PipeReader) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok(())
+}
