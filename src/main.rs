@@ -64,6 +64,7 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             let terminal = Terminal::of(value("TERM"), value("NO_COLOR"));
             Ok(commands::run(order, paths, terminal))
         }
+        CommandLine::Job(word) => Ok(commands::tell(&word, &invocation.environ)),
         CommandLine::Print(text) => Ok(print(&text)),
     }
 }

@@ -87,6 +87,7 @@ fn command_line(mut matches: ArgMatches) -> Option<CommandLine> {
                 CommandLine::ConfigCheck { flags, command }
             })
         }
+        subcommands::JOB => subcommands::job_word(inner).map(CommandLine::Job),
         "completions" => inner.get_one::<Shell>(SHELL).map(|shell| completions(*shell)),
         name => {
             let order = subcommands::order(name, &inner)?;
@@ -116,6 +117,7 @@ pub(super) fn full() -> Command {
         .subcommand(run())
         .subcommand(config())
         .subcommands(subcommands::commands())
+        .subcommand(subcommands::job())
         .subcommand(
             Command::new("completions")
                 .about("Print the completion script of a shell")

@@ -25,6 +25,8 @@ pub enum CommandLine {
     ConfigShow { flags: Flags },
     /// Ask the instance that runs for something.
     Control { order: Order, flags: Flags },
+    /// Say something to whoever runs the job that we are part of.
+    Job(JobWord),
     /// Help, version or completions, for standard output; exit status 0.
     Print(String),
 }
@@ -50,6 +52,26 @@ pub enum Order {
     },
     /// Say whether it is well.
     Health(HealthOf),
+}
+
+/// What a job's process can say or ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobWord {
+    /// How far it is; nothing is checked yet.
+    Progress {
+        fraction: String,
+        /// For a person; may be empty.
+        message: String,
+    },
+    /// Where the next attempt shall go on.
+    Checkpoint {
+        /// JSON, not checked yet.
+        state: String,
+    },
+    /// It is alive.
+    Heartbeat,
+    /// Is it to end?
+    Cancelled,
 }
 
 /// What is meant by well.

@@ -52,13 +52,13 @@ More that people need:
 
 Subcommands:
   run                              the same with COMMAND after the options
-  config check                     say whether a start would succeed
-  config show                      each value and where it came from
+  config check, config show        would a start succeed; each value's source
   quiet, resume, terminate, stop   what SIGTSTP, SIGCONT, SIGTERM and a second
                                    SIGTERM do, asked of the one that runs
   prestop                          for a preStop hook: quiet, then wait
   status [--json] [--watch]        state, time left, jobs, worker, backend
   health [live|ready]              for a HEALTHCHECK: status 0 when it is well
+  job WORD                         for programs that are jobs: progress and more
   completions SHELL                completions for bash, zsh, fish and others
 
 `ojs-init run --help` lists every option and its environment variable.
@@ -89,6 +89,13 @@ pub(super) const HEALTH_NOTES: &str = "\
 Answers within 1 s. The instance is looked for in the runtime directory, else in
 /run/ojs-init, $XDG_RUNTIME_DIR, /tmp and /dev/shm. Exit status 0: it is well;
 1: it is not, and the line says why; 2: it could not be asked.";
+
+/// What stands below the words of `job`.
+pub(super) const JOB_NOTES: &str = "\
+In a script: \"$OJS_INIT\" job progress 0.5 \"half of it\". Whatever can write to
+descriptor 3 (OJS_JOB_FD) can do without it: one line for each word, written as
+here. Exit status 0: said, or the answer is yes; 1: nobody took it, or the
+answer is no; 2: wrong usage, or not in a job.";
 
 /// Longest line of a help text, in characters: with clap's indentation of ten, 80 columns.
 const TEXT_WIDTH: usize = 70;

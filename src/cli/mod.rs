@@ -11,5 +11,5 @@ mod subcommands;
 mod usage;
 
 pub use command::parse;
-pub use command_line::{CommandLine, HealthOf, Order, PrestopWait};
+pub use command_line::{CommandLine, HealthOf, JobWord, Order, PrestopWait};
 pub use usage::{UsageError, no_command};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::command_line::{HealthOf, Order, PrestopWait};
+use super::command_line::{HealthOf, JobWord, Order, PrestopWait};
 use super::{flags, help};
 use crate::config::Row;
 use crate::config::keys::{CONFIG_FILE, RUNTIME_DIR};
@@ -28,6 +28,22 @@ const WATCH: &str = "watch";
 
 /// The argument that says which probe `health` stands for.
 const PROBE: &str = "PROBE";
+
+/// The subcommand for the processes of jobs.
+pub(super) const JOB: &str = "job";
+
+/// Its usage.
+const JOB_USAGE: &str =
+    "ojs-init job progress FRACTION [MESSAGE] | checkpoint JSON |\n                    heartbeat | cancelled";
+
+/// The argument that says how far a job is.
+const FRACTION: &str = "FRACTION";
+
+/// The argument that says it to a person.
+const MESSAGE: &str = "MESSAGE";
+
+/// The argument that has a job's state.
+const STATE: &str = "STATE";
 
 /// Each subcommand for an instance that runs, with its usage and what its help says first.
 const ORDERS: [(&str, &str, &str); 7] = [
@@ -70,7 +86,7 @@ const ORDERS: [(&str, &str, &str); 7] = [
 
 /// The names of all subcommands.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let others = ["run", "config", "completions", "help"];
+    let others = ["run", "config", JOB, "completions", "help"];
     others.into_iter().chain(ORDERS.iter().map(|(name, ..)| *name))
 }
 
@@ -98,8 +114,72 @@ pub(super) fn commands() -> impl Iterator<Item = Command> {
     })
 }
 
-/// The usage of the subcommand of this name, if it is one for an instance.
+/// The clap definition of `job`.
+pub(super) fn job() -> Command {
+    let word = |name: &'static str, usage: &'static str, about: &'static str| {
+        Command::new(name)
+            .about(about)
+            .override_usage(usage)
+            .next_line_help(true)
+    };
+    let argument = |name: &'static str| Arg::new(name).required(true).allow_negative_numbers(true);
+    let progress = word(
+        "progress",
+        "ojs-init job progress FRACTION [MESSAGE]",
+        "Say how far the job is; at most one a second reaches the backend",
+    );
+    let message = Arg::new(MESSAGE)
+        .num_args(0..)
+        .allow_hyphen_values(true)
+        .help("What a person shall read beside it");
+    let checkpoint = word(
+        "checkpoint",
+        "ojs-init job checkpoint JSON",
+        "Save where the next attempt of the job shall go on",
+    );
+    let state = argument(STATE)
+        .value_name("JSON")
+        .help("Any one JSON document, up to 128 KiB: more does not fit on a command line");
+    Command::new(JOB)
+        .about("For a program that mode exec runs as a job: tell how it goes, or ask whether\nit is to end")
+        .override_usage(JOB_USAGE)
+        .after_help(help::JOB_NOTES)
+        .subcommand_required(true)
+        .subcommand(progress.arg(argument(FRACTION).help("0 to 1, as 0.25")).arg(message))
+        .subcommand(checkpoint.arg(state))
+        .subcommand(word("heartbeat", "ojs-init job heartbeat", "Say that the job is alive"))
+        .subcommand(word(
+            "cancelled",
+            "ojs-init job cancelled",
+            "Exit status 0 when the job is to end, 1 when it may go on",
+        ))
+}
+
+/// What was said with `job`.
+pub(super) fn job_word(mut matches: ArgMatches) -> Option<JobWord> {
+    let (name, mut inner) = matches.remove_subcommand()?;
+    match name.as_str() {
+        "progress" => {
+            let words: Vec<String> = inner.remove_many(MESSAGE).into_iter().flatten().collect();
+            Some(JobWord::Progress {
+                fraction: inner.remove_one(FRACTION)?,
+                message: words.join(" "),
+            })
+        }
+        "checkpoint" => Some(JobWord::Checkpoint {
+            state: inner.remove_one(STATE)?,
+        }),
+        "heartbeat" => Some(JobWord::Heartbeat),
+        "cancelled" => Some(JobWord::Cancelled),
+        _ => None,
+    }
+}
+
+/// The usage of the subcommand of this name, if it has one of its own.
 pub(super) fn usage(name: &str) -> Option<&'static str> {
+    if name == JOB {
+        return Some(JOB_USAGE);
+    }
     let found = ORDERS.iter().find(|(known, ..)| *known == name);
     found.map(|(_, usage, _)| *usage)
 }

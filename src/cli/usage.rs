@@ -64,7 +64,7 @@ fn context(error: &clap::Error, wanted: ContextKind) -> Option<&str> {
     }
 }
 
-/// The usage of the subcommand for an instance that runs which the command line begins with.
+/// The usage of the subcommand which the command line begins with, for an instance that runs or for a job.
 fn order_usage(args: &[OsString]) -> Option<&'static str> {
     subcommands::usage(args.first()?.to_str()?)
 }

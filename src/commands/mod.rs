@@ -1,14 +1,16 @@
 //! The subcommands: another program of the same binary. It finds the instance that runs in this container, asks it over its
-//! control socket, says what it was told, and ends.
+//! control socket, says what it was told, and ends. One of them is for jobs, and asks nobody.
 #![forbid(unsafe_code)]
 
 mod ask;
 mod common;
+mod job;
 mod operate;
 mod status;
 mod watch;
 
 pub use common::{Places, Terminal};
+pub use job::tell;
 
 use crate::cli::Order;
 use crate::exit::Exit;

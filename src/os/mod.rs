@@ -13,6 +13,7 @@ mod errno;
 pub mod file_watch;
 pub mod image;
 pub mod init;
+pub mod job_channel;
 pub mod job_child;
 pub mod leftovers;
 pub mod memfd;

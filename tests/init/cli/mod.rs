@@ -3,6 +3,7 @@
 //! What every wrong input has in common: one message on standard error, status 2, and COMMAND never runs.
 
 mod check;
+mod job;
 mod mistakes;
 
 use std::fs;
