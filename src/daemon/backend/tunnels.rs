@@ -30,8 +30,9 @@ use crate::wire::http::tunnel::{OwnLines, TunnelRequest};
 /// Most tunnels under way at once.
 pub const MOST_TUNNELS: usize = 64;
 
-/// Most that wait for one of those to end.
-pub const MOST_WAITING_TUNNELS: usize = 256;
+/// Most that wait for one of those to end: more than the gateway has connections, each of which has one request at a time. What waits is
+/// the head of a request; its body stays with the client.
+pub const MOST_WAITING_TUNNELS: usize = 2048;
 
 /// How long one waits for that: shorter than clients wait for an answer, which is 30 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
