@@ -24,7 +24,7 @@ use super::values::Value;
 use super::values::duration::Bytes;
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
 use super::values::exec::{Redactions, Routes, Verdicts};
-use super::values::limits::{JobMemory, Nice, Rlimits, Uids};
+use super::values::limits::{JobMemory, MemoryShare, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
@@ -225,6 +225,9 @@ keys! {
         READY_TIMEOUT: Duration [PERIOD] = secs(60);
             "worker.ready_timeout", "ready-timeout", ["OJS_READY_TIMEOUT"];
             "Warn when the worker has not said ready by then";
+        MEMORY_GATE: MemoryShare [Percent(10)..=Percent(99)] = MemoryShare(None);
+            "worker.memory_gate", "memory-gate", ["OJS_WORKER_MEMORY_GATE"];
+            "Share of the container's memory limit above which no job is fetched, until it is 5 points below";
         MAX_FRAME: Bytes [FRAME_BYTES] = Bytes(4 << 20);
             "worker.max_frame", "max-frame", ["OJS_MAX_FRAME"];
             "Largest frame on the worker socket";

@@ -14,12 +14,7 @@ fn said(name: &str) -> Vec<String> {
 }
 
 /// Names of the contract that no version has had yet.
-const LATER: [&str; 4] = [
-    "OJS_WORKER_MAX_JOBS",
-    "OJS_WORKER_MAX_MEMORY",
-    "OJS_WORKER_MAX_AGE",
-    "OJS_WORKER_MEMORY_GATE",
-];
+const LATER: [&str; 3] = ["OJS_WORKER_MAX_JOBS", "OJS_WORKER_MAX_MEMORY", "OJS_WORKER_MAX_AGE"];
 
 #[test]
 fn a_misspelt_variable_is_a_warning_with_the_right_name_and_without_its_value() {

@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::values::duration::Bytes;
 use super::values::enums::{ExecInput, ExecLeftovers, ExecOutput, GatewayAllow, LogFormat, Mode};
 use super::values::exec::{Redactions, Routes, Verdicts};
-use super::values::limits::{JobMemory, Nice, Rlimits, Uids};
+use super::values::limits::{JobMemory, Nice, Percent, Rlimits, Uids};
 use super::values::lists::Rewrites;
 use super::values::loopback::Loopback;
 use super::values::network::{BackendUrl, Header, Listen, Secret};
@@ -141,6 +141,8 @@ sections! {
         timeout_grace: Duration = settings.value(&keys::TIMEOUT_GRACE),
         socket_users: Vec<u32> = settings.value(&keys::SOCKET_USERS),
         ready_timeout: Duration = settings.value(&keys::READY_TIMEOUT),
+        /// `None`: it does not matter.
+        memory_gate: Option<Percent> = settings.value(&keys::MEMORY_GATE).0,
         type_wait: Duration = settings.value(&keys::TYPE_WAIT),
         /// Its unit is the byte.
         max_frame: u64 = settings.value(&keys::MAX_FRAME).0,

@@ -19,12 +19,14 @@ use crate::daemon::backend::settings::BackendSettings;
 use crate::daemon::control::Control;
 use crate::daemon::descendants::{self, Descendants};
 use crate::daemon::event_loop::{EventLoop, now};
+use crate::daemon::exec;
 use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::{self, Gateway, environment};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
+use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::options::{announce, options, surroundings};
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::probes::links::ProbeLinks;
@@ -126,8 +128,13 @@ fn set_up(
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config, environ);
+    if config.mode == Mode::Exec {
+        exec::check(config, command, environ, credentials.as_ref())?;
+    }
     let inherited = Inherited::look();
-    let options = options(config, surroundings(environ), seed());
+    let mut options = options(config, surroundings(environ), seed());
+    let memory = MemoryWatch::of(config);
+    options.memory_gate = options.memory_gate.filter(|_| memory.is_some());
     announce(&options.times, config.shutdown.limits.grace_period_is_explicit);
     let restarts = options.restart != Restart::Never;
 
@@ -143,7 +150,8 @@ fn set_up(
     let control = open_control(&directory, allowed.own(), &poll)?;
     let way = match config.mode {
         Mode::Gateway => gateway_way(config, &allowed, environ, &poll)?,
-        Mode::Socket | Mode::Exec | Mode::None => socket_way(config, allowed, &directory, &poll)?,
+        Mode::Exec => exec_way(config, allowed, &directory, &poll)?,
+        Mode::Socket | Mode::None => socket_way(config, allowed, &directory, &poll)?,
     };
     let signals = SignalFd::new(SignalSet::ALL)
         .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
@@ -160,6 +168,10 @@ fn set_up(
     init::detach_stdin_tty();
     let log = *log;
     let facts = facts(config, command);
+    let program = match config.mode {
+        Mode::Exec => exec::OWN_NAME.to_owned(),
+        Mode::Socket | Mode::Gateway | Mode::None => facts.program.clone(),
+    };
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -172,12 +184,14 @@ fn set_up(
         metrics: Metrics::new(now(), clock::since_1970()),
         token_file,
         plan,
+        program,
         narrator: Narrator::new(&config.worker, &facts.url),
         facts,
         started_at: now(),
         log,
         worker: None,
         oom_kills: OomKills::find(),
+        memory,
         descendants: Descendants::default(),
         inbox: Default::default(),
         termination_log: TerminationLog::open(config),
@@ -223,6 +237,13 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
         gateway: None,
         variables,
     })
+}
+
+/// Only the runner speaks it, which starts their programs.
+fn exec_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Poll) -> Result<Way, StartFailure> {
+    let mut way = socket_way(config, allowed, directory, poll)?;
+    way.variables.push(exec::variable(config)?);
+    Ok(way)
 }
 
 /// They speak HTTP, as if we were the backend.
@@ -303,7 +324,11 @@ pub(super) fn plan(
         .iter()
         .map(|(name, value)| (*name, value.as_os_str()))
         .collect();
-    let plan = ChildPlan::new(command, environ).and_then(|plan| plan.with_environment(&set, secrets));
+    let plan = match config.mode {
+        Mode::Exec => ChildPlan::new(&exec::arguments(command), environ).map(|plan| plan.executing(exec::OWN_FILE)),
+        Mode::Socket | Mode::Gateway | Mode::None => ChildPlan::new(command, environ),
+    };
+    let plan = plan.and_then(|plan| plan.with_environment(&set, secrets));
     plan.map_err(|_| StartFailure {
         message: "an argument or a variable for the worker contains a NUL byte".to_owned(),
         exit: Exit::Usage,
@@ -355,10 +380,14 @@ fn watch_token_file(path: &Path, poll: &Poll) -> Option<FileWatch> {
 fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
     InstanceInfo {
         pid: std::process::id(),
-        program: command
-            .first()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default(),
+        program: match config.mode {
+            Mode::Exec => exec::shown_program(config, command),
+            Mode::Socket | Mode::Gateway | Mode::None => command
+                .first()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+        },
+        mode: config.mode.show(),
         url: config.backend.url.as_ref().map_or("", |url| url.as_str()).to_owned(),
         queues: config.worker.queues.clone(),
         labels: config.worker.labels.clone(),

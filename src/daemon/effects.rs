@@ -74,7 +74,7 @@ impl EventLoop {
 
     fn start_worker(&mut self) {
         self.oom_kills.iter_mut().for_each(OomKills::begin);
-        let event = match start::try_spawn(&self.plan, &self.facts.program) {
+        let event = match start::try_spawn(&self.plan, &self.program) {
             Ok(pid) => {
                 let process = self.workers.started(pid, self.poll.registry());
                 self.worker = Some(Worker { pid, process });
@@ -98,7 +98,7 @@ impl EventLoop {
             Err(NotStartedNow::Shortage(error)) => {
                 debug!("no process to be had: {error}");
                 self.narrator.no_process_yet(start::reason(&error));
-                let shortage = start::no_process(&self.facts.program, &error);
+                let shortage = start::no_process(&self.program, &error);
                 self.narrator.worker_not_started(shortage.message);
                 Event::WorkerNotStarted(NotStarted::Shortage)
             }

@@ -17,6 +17,7 @@ use crate::daemon::gateway::{Gateway, GatewayTurn};
 use crate::daemon::log::narrate::Narrator;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
+use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::probes::answers::ProbeContext;
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::tokens::TokenOwner;
@@ -74,9 +75,13 @@ pub struct EventLoop {
     /// Where the token can change, and that can be noticed.
     pub(super) token_file: Option<FileWatch>,
     pub(super) plan: ChildPlan,
+    /// What the plan starts, for a message that it could not be started.
+    pub(super) program: String,
     pub(super) worker: Option<Worker>,
     /// Where the kernel tells how often it ended somebody for want of memory.
     pub(super) oom_kills: Option<OomKills>,
+    /// The memory of this container, where a gate is before it.
+    pub(super) memory: Option<MemoryWatch>,
     pub(super) descendants: Descendants,
     /// Events that the machine was not told of yet. One turn takes a bounded number from outside, and each order of the
     /// machine adds two at most; the next turn begins when all are told.
@@ -116,6 +121,8 @@ impl EventLoop {
         // Whoever exec'ed us may have left children that ended before we could be told.
         self.reap();
         loop {
+            // Before the machine asks for jobs, which it does when it is told something or something is due.
+            self.look_at_memory_gate();
             if let Some(exit) = self.dispatch() {
                 return Ok(exit);
             }
@@ -350,6 +357,13 @@ impl EventLoop {
 }
 
 impl EventLoop {
+    /// How much of the memory is taken is told before everything else of this turn.
+    fn look_at_memory_gate(&mut self) {
+        if let Some(taken) = self.memory.as_mut().and_then(|memory| memory.look(now())) {
+            self.inbox.push_front(Event::MemoryTaken(taken));
+        }
+    }
+
     /// Whether the worker, which has ended like this, may have been the kernel's choice when memory ran out.
     fn look_at_memory(&mut self, ended: Ended) {
         let counter = self.oom_kills.as_ref().filter(|_| WorkerEnd::is_like_oom(ended));

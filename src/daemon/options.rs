@@ -6,7 +6,9 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::config::{self, Config, Mode};
-use crate::lifecycle::api::{LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Wake};
+use crate::lifecycle::api::{
+    LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, TransitionSignals, Wake,
+};
 use crate::os::entry::Environ;
 use crate::os::init;
 use crate::wire::text::seconds;
@@ -47,6 +49,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         restart: worker.restart,
         ready_timeout: worker.ready_timeout,
         type_wait: worker.type_wait,
+        memory_gate: worker.memory_gate.map(|most| most.0),
         timeout_grace: worker.timeout_grace,
         listen_to: match worker.wake {
             Wake::Auto => worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
@@ -65,7 +68,11 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         tstp_starts_clock: surroundings == Surroundings::Kubernetes,
         sigint: shutdown.sigint,
         sigquit: shutdown.sigquit,
-        signals: config.signals,
+        // The runner is no worker that somebody has taught signals.
+        signals: match config.mode {
+            Mode::Exec => TransitionSignals::default(),
+            Mode::Socket | Mode::Gateway | Mode::None => config.signals,
+        },
         rewrite: config.init.rewrite.clone(),
         remap_exit: config.init.remap_exit.clone(),
         interrupted_exit: shutdown.interrupted_exit,

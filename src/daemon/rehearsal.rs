@@ -12,6 +12,7 @@ use crate::config::{self, Config, Mode, keys};
 use crate::daemon::backend::tls;
 use crate::daemon::backend::token::TokenSource;
 use crate::daemon::log::termination::TerminationLog;
+use crate::daemon::memory_watch::MemoryWatch;
 use crate::daemon::options::{announce, doubtful_times, options, surroundings};
 use crate::daemon::probes::listener;
 use crate::daemon::runtime::admission::Allowed;
@@ -19,7 +20,7 @@ use crate::daemon::runtime::candidate::candidates;
 use crate::daemon::runtime::dir::RuntimeDir;
 use crate::daemon::runtime::instances::{self, NoInstance};
 use crate::daemon::start::{self, StartFailure};
-use crate::daemon::{agent, plain_loop};
+use crate::daemon::{agent, exec, plain_loop};
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
 use crate::os::signals;
@@ -102,6 +103,8 @@ fn agent_steps(
     // Without a token a start goes on, and warns as this does.
     let _ = TokenSource::new(&config.backend).now();
     drop(TerminationLog::open(config));
+    // Without a limit a start goes on, and warns as this does.
+    drop(MemoryWatch::of(config));
 }
 
 /// The ojs-init that runs here already, if one does: it has the addresses.
@@ -146,12 +149,29 @@ fn child(
 ) -> Result<(), StartFailure> {
     let plan: ChildPlan = match config.mode {
         Mode::None => plain_loop::plan(command, environ)?,
-        Mode::Socket | Mode::Gateway | Mode::Exec => agent::plan(config, command, environ, &[])?,
+        Mode::Socket | Mode::Gateway => agent::plan(config, command, environ, &[])?,
+        Mode::Exec => return programs(config, command, environ, credentials),
     };
     let program = command.first().map(|program| program.to_string_lossy());
     start::rehearse(&plan.run_as(credentials), program.as_deref(), |message| {
         warn!("{message}")
     })
+}
+
+/// The runner's settings and user, and whether there are all the programs that it would start.
+fn programs(
+    config: &Config,
+    command: &[OsString],
+    environ: &Environ,
+    credentials: Option<Credentials>,
+) -> Result<(), StartFailure> {
+    let variables = [exec::variable(config)?];
+    let plan = agent::plan(config, command, environ, &variables)?;
+    let as_them = credentials.clone();
+    start::rehearse(&plan.run_as(as_them), Some(exec::OWN_NAME), |message| {
+        warn!("{message}")
+    })?;
+    exec::check(config, command, environ, credentials.as_ref())
 }
 
 /// Where warnings go instead of to standard error.

@@ -49,8 +49,8 @@ impl Lifecycle {
     /// Whoever wants jobs is there and is answered in time; and nothing waits that somebody wants.
     fn check_pulls(&self) -> Result<(), String> {
         self.pulls.check()?;
-        if !self.is_taking_jobs() && !self.pulls.is_empty() {
-            return Err("somebody is kept waiting for jobs outside running".to_owned());
+        if !self.is_open_for_jobs() && !self.pulls.is_empty() {
+            return Err("somebody is kept waiting for jobs where none may come".to_owned());
         }
         for (id, pull) in self.pulls.iter() {
             let is_there = self.holders.get(pull.holder).is_some_and(Holder::is_there);
@@ -142,6 +142,7 @@ impl Lifecycle {
             | Timer::Outage
             | Timer::Heartbeat
             | Timer::Register
+            | Timer::MemoryGate
             | Timer::Fetch
             | Timer::FetchReturned
             | Timer::FetchAgain => true,

@@ -25,6 +25,7 @@
 //! | | `heartbeats` | what they say, and what their answers mean |
 //! | | `hanging` | what is done about a request that hangs while others are answered |
 //! | | `wake` | streams of events: which are asked for, and what comes of what they tell |
+//! | | `memory_gate` | whether there is memory for more jobs |
 //! | | `resume` | what a resume waits for |
 //! | | `outage` | which lines an outage of the backend is told in |
 //! | `shutdown` | `phase` | which trigger moves which phase; the only file that does |
@@ -52,6 +53,7 @@ use crate::lifecycle::backend::agent::Agent;
 use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::calls::Calls;
 use crate::lifecycle::backend::hedges::Hedges;
+use crate::lifecycle::backend::memory_gate::MemoryGate;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::streams::Streams;
@@ -92,6 +94,7 @@ pub struct Lifecycle {
     pub(super) operators: Operators,
     pub(super) calls: Calls,
     pub(super) hedges: Hedges,
+    pub(super) memory_gate: MemoryGate,
     pub(super) streams: Streams,
     pub(super) next_call: u64,
     pub(super) jitter: Jitter,
@@ -119,6 +122,7 @@ impl Lifecycle {
             operators: Operators::default(),
             calls: Calls::default(),
             hedges: Hedges::default(),
+            memory_gate: MemoryGate::default(),
             streams: Streams::new(&options.listen_to),
             next_call: 0,
             jitter: Jitter::new(options.seed),
@@ -159,6 +163,7 @@ impl Lifecycle {
             Event::BackendReplied(call, reply) => self.backend_replied(call, reply, now),
             Event::StreamSaid(call, news) => self.stream_said(call, news, now),
             Event::CredentialsChanged => self.credentials_changed(now),
+            Event::MemoryTaken(percent) => self.memory_is_taken(percent, now),
         }
         self.converge(now);
     }
@@ -202,6 +207,8 @@ impl Lifecycle {
             ready_holders: self.holders.ready(),
             capacity: self.holders.concurrency(),
             free_credit: self.credit(),
+            memory_taken: self.memory_gate.taken(),
+            memory_gate_is_closed: self.memory_gate.is_closed(),
             streams: self.streams.open(),
             worker_is_alive: self.worker.is_alive(),
             heartbeat_interval: self.agent.heartbeats.interval(),
@@ -252,6 +259,7 @@ impl Lifecycle {
             Timer::Outage => self.outage_goes_on(now),
             Timer::Heartbeat => self.heartbeat_now(now),
             Timer::Register => self.register(now),
+            Timer::MemoryGate => self.look_at_memory_gate(now),
             Timer::Listen(index) => self.listen(index, now),
             Timer::Pull(pull) => self.pull_lapses(pull),
             Timer::Client(client) => self.client_is_due(client, now),

@@ -6,12 +6,12 @@
 //! when they are read: that does not block.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where cgroups are mounted.
-const MOUNT: &str = "/sys/fs/cgroup";
+pub(in crate::os) const MOUNT: &str = "/sys/fs/cgroup";
 
 /// The file that says in which cgroup we are.
 const OWN: &str = "/proc/self/cgroup";
@@ -30,10 +30,7 @@ impl OomKills {
     /// The counter of our cgroup; none where there is none, or none that we may read.
     #[must_use]
     pub fn find() -> Option<Self> {
-        let mut own = Vec::new();
-        let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
-        File::open(OWN).ok()?.take(most).read_to_end(&mut own).ok()?;
-        let places = places(&String::from_utf8_lossy(&own), Path::new(MOUNT));
+        let places = places(&own().ok()?, Path::new(MOUNT));
         places.iter().find_map(|place| Self::open(place))
     }
 
@@ -64,31 +61,68 @@ impl OomKills {
     }
 }
 
-/// Where the counter may be, best first, for somebody who is in these cgroups. In a container the mount often shows our
-/// own cgroup as its root, whatever path it has outside.
-fn places(own: &str, mount: &Path) -> Vec<PathBuf> {
+/// Which of its two interfaces the kernel shows cgroups by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::os) enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// Where the cgroups that count memory begin.
+    pub(in crate::os) fn root(self, mount: &Path) -> PathBuf {
+        match self {
+            Self::One => mount.join("memory"),
+            Self::Two => mount.to_owned(),
+        }
+    }
+}
+
+/// In which cgroups we are, as the kernel lists them.
+pub(in crate::os) fn own() -> io::Result<String> {
+    let mut own = Vec::new();
+    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
+    File::open(OWN)?.take(most).read_to_end(&mut own)?;
+    Ok(String::from_utf8_lossy(&own).into_owned())
+}
+
+/// Where the cgroup that counts our memory may be, best first, for somebody who is in these cgroups. In a container the mount often
+/// shows our own cgroup as its root, whatever path it has outside.
+pub(in crate::os) fn directories(own: &str, mount: &Path) -> Vec<(Version, PathBuf)> {
     let lines = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
     });
-    let mut places = Vec::new();
+    let mut directories = Vec::new();
     for (controllers, path) in lines {
-        let (root, name) = if controllers.is_empty() {
-            (mount.to_owned(), "memory.events")
+        let version = if controllers.is_empty() {
+            Version::Two
         } else if controllers.split(',').any(|controller| controller == "memory") {
-            (mount.join("memory"), "memory.oom_control")
+            Version::One
         } else {
             continue;
         };
+        let root = version.root(mount);
         let path = Path::new(path.trim_start_matches('/'));
         // A cgroup outside of our namespace is shown with `..`, which leads nowhere in the mount.
-        if !path.components().any(|part| part == std::path::Component::ParentDir) {
-            places.push(root.join(path).join(name));
+        let is_inside = !path.components().any(|part| part == Component::ParentDir);
+        if is_inside && path.components().next().is_some() {
+            directories.push((version, root.join(path)));
         }
-        places.push(root.join(name));
+        directories.push((version, root));
     }
-    places.dedup();
-    places
+    directories
+}
+
+/// Where the counter may be, best first.
+fn places(own: &str, mount: &Path) -> Vec<PathBuf> {
+    let place = |(version, directory): (Version, PathBuf)| {
+        directory.join(match version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        })
+    };
+    directories(own, mount).into_iter().map(place).collect()
 }
 
 /// The number in the line `oom_kill N`.

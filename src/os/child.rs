@@ -4,7 +4,7 @@
 //! exec'ed or ended (`CLONE_VM | CLONE_VFORK`). That is faster than a copy, needs no pipe to report an error, and
 //! leaves no moment in which a signal could be forwarded to a child that is not yet the program it shall be.
 
-use std::ffi::{CString, NulError, OsStr, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +25,7 @@ const STACK_BYTES: usize = 16 * 1024;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Runs a script that lacks its `#!` line, as `execvp` and every shell do.
-const SHELL: &std::ffi::CStr = c"/bin/sh";
+const SHELL: &CStr = c"/bin/sh";
 
 /// What to start, and how it differs from us.
 #[derive(Debug)]
@@ -95,6 +95,13 @@ impl ChildPlan {
             terminal: None,
             job: None,
         })
+    }
+
+    /// Executes this file, whatever its first argument and the search path say.
+    #[must_use]
+    pub fn executing(mut self, file: &CStr) -> Self {
+        self.candidates = vec![file.to_owned()];
+        self
     }
 
     /// Runs it as this user.

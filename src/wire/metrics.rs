@@ -141,6 +141,20 @@ impl Page {
             "Jobs that a FETCH would ask for now.",
             snapshot.free_credit,
         );
+        let name = "ojs_init_memory_taken_ratio";
+        self.family(
+            name,
+            Type::Gauge,
+            "Share of the container's memory limit that is taken, where there is a memory gate.",
+        );
+        if let Some(percent) = snapshot.memory_taken {
+            self.sample(name, &[], f64::from(percent) / 100.0);
+        }
+        self.gauge(
+            "ojs_init_memory_gate_closed",
+            "Whether no jobs are asked for because too much of it is taken.",
+            u8::from(snapshot.memory_gate_is_closed),
+        );
         self.gauge(
             "ojs_init_connections_ready",
             "Connections of the worker that have said ready, pausing ones included.",

@@ -32,6 +32,37 @@ impl Percent {
     }
 }
 
+/// From which share of the container's memory on no more jobs are taken; none: that does not matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryShare(pub Option<Percent>);
+
+impl Value for MemoryShare {
+    type Limits = RangeInclusive<Percent>;
+    const NOTATION: Notation = Notation::new(
+        Form::String,
+        "SHARE",
+        "90%",
+        "off, or a share of the container's memory limit",
+    );
+
+    fn read(texts: &[&str], range: &Self::Limits) -> Result<Self, Problem> {
+        let text = only(texts);
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let share = Percent::parse(text).ok_or("is neither off nor a share")?;
+        within(share, range).map(|share| Self(Some(share)))
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or_else(|| "off".to_owned(), |share| share.to_string())
+    }
+
+    fn limited(range: &Self::Limits) -> String {
+        format!(" from {} to {}", range.start(), range.end())
+    }
+}
+
 /// The memory of one job, in bytes or as a share of what the container may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobMemory {
@@ -255,6 +286,17 @@ mod tests {
         }
         assert_eq!(Percent(50).of(1 << 30), 1 << 29);
         assert_eq!(Percent(100).of(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_share_of_the_memory_is_in_percent_or_off() {
+        let range = Percent(10)..=Percent(99);
+        for (text, shown) in [("off", "off"), ("10%", "10%"), ("99%", "99%")] {
+            assert_eq!(MemoryShare::read(&[text], &range).unwrap().show(), shown);
+        }
+        for text in ["", "90", "0.9", "9%", "100%", "90 %", "-90%", "OFF%"] {
+            assert!(MemoryShare::read(&[text], &range).is_err(), "{text:?}");
+        }
     }
 
     #[test]

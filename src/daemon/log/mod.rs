@@ -6,6 +6,7 @@ pub(super) mod narrate;
 pub(super) mod narrate_answers;
 pub(super) mod narrate_forms;
 pub(super) mod narrate_jobs;
+pub(super) mod narrate_memory;
 pub(super) mod narrate_outage;
 pub(super) mod narrate_stop;
 pub mod record;

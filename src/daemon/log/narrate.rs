@@ -13,7 +13,7 @@ use crate::daemon::log::narrate_outage::{Failed, OutageNarrator};
 use crate::daemon::log::record::{LogRecord, RecordFields};
 use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
-use crate::daemon::log::{narrate_forms, narrate_stop};
+use crate::daemon::log::{narrate_forms, narrate_memory, narrate_stop};
 use crate::lifecycle::api::{
     Call, CapacityNews, EndCause, EndReport, Endpoint, Failure, HolderId, Notice, ProcessId, Reason, Subject, WorkerId,
     WorkerState,
@@ -172,6 +172,12 @@ impl Narrator {
             Notice::BackendIsStillAway(outage) => self.outages.goes_on(outage),
             Notice::BackendIsBack(outage) => self.outages.is_over(outage),
             Notice::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
+            Notice::MemoryGateClosed {
+                taken,
+                most,
+                reopens_at,
+            } => narrate_memory::gate_closed(*taken, *most, *reopens_at),
+            Notice::MemoryGateOpened { taken } => narrate_memory::gate_opened(*taken),
             Notice::FetchAbandoned => warn(FETCH_ABANDONED),
             Notice::PrestopRan { left } => prestop_ran(*left),
             Notice::PrestopLapsed { later } => prestop_lapsed(*later),

@@ -222,6 +222,12 @@ fn about_the_backend() -> Vec<Notice> {
         Notice::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
         Notice::BackendIsBack(outage(2, None)),
         Notice::BackendIsUnsteady { failed: 3 },
+        Notice::MemoryGateClosed {
+            taken: 91,
+            most: 90,
+            reopens_at: 85,
+        },
+        Notice::MemoryGateOpened { taken: 85 },
     ]
 }
 

@@ -72,6 +72,9 @@ pub enum Event {
     StreamSaid(CallId, StreamNews),
     /// The file with our credentials changed, or may have.
     CredentialsChanged,
+    /// So much of the memory that the container may have is taken, in whole percent. Told when it has changed, and where there is
+    /// a gate before it (`worker.memory_gate`).
+    MemoryTaken(u8),
 }
 
 /// What an operator can ask for. The first four are signals, too, but for the difference that only signals start the

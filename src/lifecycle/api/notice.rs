@@ -187,6 +187,17 @@ pub enum Notice {
         /// Requests that failed.
         failed: u32,
     },
+    /// So much of the container's memory is taken that no more jobs are asked for. All in percent of its limit.
+    MemoryGateClosed {
+        taken: u8,
+        /// Above which the gate closes.
+        most: u8,
+        reopens_at: u8,
+    },
+    /// Jobs are asked for again.
+    MemoryGateOpened {
+        taken: u8,
+    },
     /// A FETCH that was in flight at the end was given up: jobs that it may have claimed wait for their visibility
     /// timeout.
     FetchAbandoned,

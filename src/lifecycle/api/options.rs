@@ -29,6 +29,9 @@ pub struct Options {
     pub ready_timeout: Duration,
     /// How long a job whose type no holder takes waits for one that may still come.
     pub type_wait: Duration,
+    /// The share of the memory that the container may have above which nobody is asked for jobs, in percent
+    /// (`worker.memory_gate`); none: that does not matter, or cannot be told.
+    pub memory_gate: Option<u8>,
     /// From a job's timeout to the end of the process that holds it.
     pub timeout_grace: Duration,
     /// The queues of whose events we ask to be told, at most [`MOST_STREAMS`] (`worker.wake`); none: nobody is asked.

@@ -34,6 +34,11 @@ pub struct Snapshot {
     pub capacity: u64,
     /// Jobs that a FETCH would ask for now; none outside running.
     pub free_credit: usize,
+    /// How much of the memory is taken that the container may have, in percent; none: there is no gate before it, or nothing was
+    /// told yet.
+    pub memory_taken: Option<u8>,
+    /// Whether that is why no jobs are asked for.
+    pub memory_gate_is_closed: bool,
     /// Streams that tell us of new jobs.
     pub streams: usize,
     pub worker_is_alive: bool,

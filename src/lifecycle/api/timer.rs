@@ -81,6 +81,8 @@ pub enum Timer {
     FetchReturned,
     /// When is a FETCH that failed tried again?
     FetchAgain,
+    /// When may the memory gate open again?
+    MemoryGate,
     /// When is this stream of events asked for, by its number?
     Listen(usize),
     /// When is a holder that wants jobs told that there are none?

@@ -74,7 +74,7 @@ impl Lifecycle {
 
     /// The same, whoever would take them.
     fn room(&self) -> usize {
-        if self.is_taking_jobs() {
+        if self.is_open_for_jobs() {
             self.most_active().saturating_sub(self.jobs.reserved())
         } else {
             0

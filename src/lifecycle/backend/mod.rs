@@ -10,6 +10,7 @@ pub(super) mod hanging;
 pub(super) mod heartbeat_state;
 pub(super) mod heartbeats;
 pub(super) mod hedges;
+pub(super) mod memory_gate;
 pub mod outage;
 pub(super) mod outages;
 pub(super) mod purpose;

@@ -43,7 +43,7 @@ impl Lifecycle {
         let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
         let left = usize::try_from(count).map_or(self.most_active(), |count| count.min(self.most_active()));
         let is_in_vain =
-            !is_there || is_restricted || !self.is_taking_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;
+            !is_there || is_restricted || !self.is_open_for_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;
         self.pulls.add(
             pull,
             Pull {
@@ -136,9 +136,9 @@ impl Lifecycle {
         }
     }
 
-    /// Outside running, and without a worker, there are no jobs to wait for.
+    /// Outside running, without a worker and while there is no memory for more, there are no jobs to wait for.
     pub(in crate::lifecycle) fn end_pulls(&mut self) {
-        if self.is_taking_jobs() {
+        if self.is_open_for_jobs() {
             return;
         }
         let waiting: Vec<PullId> = self.pulls.iter().map(|(id, _)| id).collect();

@@ -158,6 +158,7 @@ fn summary(report: &StatusReply, screen: &Screen) -> Vec<String> {
     if let Some(proof) = &report.caller_proof {
         lines.push(field("gateway", &format!("callers are known by: {proof}"), screen));
     }
+    lines.extend(memory(report, screen));
     if report.log_records_dropped > 0 {
         let mut line = Line::begin("log", screen);
         let count = report.log_records_dropped;
@@ -262,6 +263,9 @@ fn worker(report: &StatusReply, screen: &Screen) -> String {
     let mut line = Line::begin("worker", screen);
     let program = fit(&worker.program, 24);
     line.put(Style::Plain, program.trim_end());
+    if report.mode == "exec" {
+        line.put(Style::Plain, " for each job");
+    }
     match (worker.pid, worker.up_ms) {
         (Some(pid), Some(up)) => line.put(Style::Plain, &format!(", pid {pid}, up {}", time(up))),
         (Some(_) | None, _) => {
@@ -278,6 +282,18 @@ fn worker(report: &StatusReply, screen: &Screen) -> String {
         line.put(Style::Plain, &format!(", {connections}, {} ready", worker.ready));
     }
     line.text
+}
+
+/// Where there is a memory gate.
+fn memory(report: &StatusReply, screen: &Screen) -> Option<String> {
+    let taken = report.memory_taken_percent?;
+    let mut line = Line::begin("memory", screen);
+    line.put(Style::Plain, &format!("{taken}% of the limit is taken"));
+    if report.memory_gate.as_deref() == Some("closed") {
+        line.put(Style::Plain, ": ");
+        line.put(Style::Warning, "the memory gate is closed, no job is fetched");
+    }
+    Some(line.text)
 }
 
 fn backend(report: &StatusReply, screen: &Screen) -> String {

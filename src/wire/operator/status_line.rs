@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::lifecycle::api::{Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Status};
+use crate::lifecycle::api::{
+    Ending, Health, JobPlace, JobStatus, NotRunningBecause, Probe, ShownToOperator, Snapshot, Status,
+};
 use crate::wire::health::reason;
 use crate::wire::names;
 use crate::wire::operator::status_reply::{BackendReport, HealthReport, JobReport, StatusReply, WorkerReport};
@@ -28,13 +30,15 @@ const MOST_NAMES: usize = 40;
 pub struct InstanceInfo {
     /// Our own pid.
     pub pid: u32,
-    /// What the worker runs, without arguments.
+    /// What the worker runs, without arguments; in mode exec what is run for a job.
     pub program: String,
     /// The backend, without user and password.
     pub url: String,
     pub queues: Vec<String>,
     /// What we told the backend of ourselves.
     pub labels: Vec<String>,
+    /// How jobs reach the program (`worker.mode`).
+    pub mode: String,
     /// In mode gateway, by what callers are known.
     pub caller_proof: Option<&'static str>,
 }
@@ -59,6 +63,10 @@ struct Public {
     cut_off: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_job_age_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_taken_percent: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_gate: Option<&'static str>,
     worker: PublicWorker,
     backend: PublicBackend,
 }
@@ -118,6 +126,8 @@ pub fn public(status: &Status) -> impl Serialize + use<> {
         reporting: count(snapshot.reporting),
         cut_off: count(snapshot.cut_off),
         oldest_job_age_ms: status.jobs.first().map(|job| milliseconds(job.age)),
+        memory_taken_percent: snapshot.memory_taken,
+        memory_gate: memory_gate(snapshot),
         worker: PublicWorker {
             running: worker.process.is_some(),
             up_ms: worker.process.map(|_| milliseconds(worker.up)),
@@ -166,6 +176,9 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         jobs_not_shown: count(status.not_shown),
         queues: names(&facts.queues),
         labels: names(&facts.labels),
+        memory_taken_percent: snapshot.memory_taken,
+        memory_gate: memory_gate(snapshot).map(str::to_owned),
+        mode: facts.mode.clone(),
         caller_proof: facts.caller_proof.map(str::to_owned),
         worker: WorkerReport {
             program: shortened(&facts.program, LONGEST_NAME),
@@ -189,6 +202,16 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         },
         ..StatusReply::default()
     }
+}
+
+/// Whether there is memory for more jobs, where that is asked.
+fn memory_gate(snapshot: &Snapshot) -> Option<&'static str> {
+    let word = if snapshot.memory_gate_is_closed {
+        "closed"
+    } else {
+        "open"
+    };
+    snapshot.memory_taken.map(|_| word)
 }
 
 fn job(job: &JobStatus) -> JobReport {

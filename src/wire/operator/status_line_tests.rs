@@ -47,6 +47,8 @@ fn everything() -> Status {
             ready_holders: 1,
             capacity: 7,
             free_credit: 0,
+            memory_taken: Some(91),
+            memory_gate_is_closed: true,
             streams: 2,
             worker_is_alive: true,
             heartbeat_interval: ms(5_000),
@@ -84,6 +86,7 @@ fn facts() -> InstanceInfo {
     InstanceInfo {
         pid: 1,
         program: "secret-program".to_owned(),
+        mode: "gateway".to_owned(),
         url: "http://secret-host/".to_owned(),
         queues: vec!["secret-queue".to_owned()],
         labels: vec!["secret-label".to_owned()],
@@ -105,7 +108,7 @@ fn every_name_of_an_answer_is_where_the_page_says() {
         r#""exit_status":75,"concurrency":10,"active":3,"waiting":1,"held":1,"reporting":1,"cut_off":4,"#,
         r#""jobs":[{"id":"secret-id","type":"secret.type","queue":"secret-queue","attempt":2,"age_ms":1500,"#,
         r#""place":"held","connection":3,"cancelled":true}],"jobs_not_shown":2,"queues":["secret-queue"],"#,
-        r#""labels":["secret-label"],"caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
+        r#""labels":["secret-label"],"memory_taken_percent":91,"memory_gate":"closed","mode":"gateway","caller_proof":"secret-proof","worker":{"program":"secret-program","pid":77,"up_ms":9000,"#,
         r#""last_end":"killed by SIGKILL","restarts":6,"starts_in_ms":800,"connections":2,"ready":1,"capacity":7},"#,
         r#""backend":{"url":"http://secret-host/","worker_id":"secret-worker","reachable":false,"#,
         r#""heartbeat_age_ms":700,"heartbeat_interval_ms":5000,"requests":3,"streams":2},"log_records_dropped":12}"#,
@@ -180,6 +183,7 @@ fn the_longest_answer_keeps_its_bound() {
         url: worst.clone(),
         queues: names(),
         labels: names(),
+        mode: "gateway".to_owned(),
         caller_proof: Some("uid and bearer"),
     };
     let text = text(status, &facts);
@@ -197,7 +201,7 @@ fn whoever_reaches_the_port_is_told_no_name() {
         "state": "terminate", "phase": "stop", "reasons": ["sigterm"],
         "terminating_for_ms": 26_000, "left_ms": 4_000, "left_of_ms": 5_000,
         "concurrency": 10, "active": 3, "waiting": 1, "held": 1, "reporting": 1, "cut_off": 4,
-        "oldest_job_age_ms": 1_500,
+        "oldest_job_age_ms": 1_500, "memory_taken_percent": 91, "memory_gate": "closed",
         "worker": {
             "running": true, "up_ms": 9_000, "restarts": 6, "starts_in_ms": 800, "connections": 2, "ready": 1, "capacity": 7,
         },

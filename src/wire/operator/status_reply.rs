@@ -59,6 +59,14 @@ pub struct StatusReply {
     pub queues: Vec<String>,
     /// What the backend is told of this worker.
     pub labels: Vec<String>,
+    /// How much of the memory is taken that the container may have, where there is a gate before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_taken_percent: Option<u8>,
+    /// open; closed: that is too much, and no jobs are fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_gate: Option<String>,
+    /// How jobs reach the worker's program: socket, gateway, exec.
+    pub mode: String,
     /// In mode gateway, by what its callers are known: process, uid and bearer, uid, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_proof: Option<String>,

@@ -4,6 +4,7 @@
 
 mod bounds;
 mod counts;
+mod memory_gate;
 mod pages;
 mod promtool;
 mod scrape;

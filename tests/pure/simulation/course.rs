@@ -147,6 +147,7 @@ impl Course {
             | Event::ProcessGone(_)
             | Event::BackendReplied(..)
             | Event::StreamSaid(..)
+            | Event::MemoryTaken(_)
             | Event::CredentialsChanged => {}
         }
     }

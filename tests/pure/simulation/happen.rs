@@ -38,6 +38,7 @@ impl World {
             Item::Signal(signal) => self.tell(Event::SignalArrived(signal)),
             Item::Ask(request) => self.ask(request),
             Item::Leave(client) => self.tell(Event::OperatorLeft(client)),
+            Item::Memory(taken) => self.tell(Event::MemoryTaken(taken)),
             Item::NewToken => self.tell(Event::CredentialsChanged),
             Item::Directive(directive) => self.direct(directive),
             Item::Stall(length) => {

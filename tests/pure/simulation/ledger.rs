@@ -156,6 +156,7 @@ impl Ledger {
             | Event::Reaped { .. }
             | Event::BackendReplied(..)
             | Event::StreamSaid(..)
+            | Event::MemoryTaken(_)
             | Event::CredentialsChanged => {}
         }
         Ok(())
@@ -415,6 +416,8 @@ impl Ledger {
             | Notice::BackendIsStillAway(_)
             | Notice::BackendIsBack(_)
             | Notice::BackendIsUnsteady { .. }
+            | Notice::MemoryGateClosed { .. }
+            | Notice::MemoryGateOpened { .. }
             | Notice::FetchAbandoned
             | Notice::PrestopRan { .. }
             | Notice::PrestopLapsed { .. }

@@ -19,6 +19,7 @@ mod hedges;
 mod ledger;
 mod links;
 mod looks;
+mod memory;
 mod outcomes;
 mod plan;
 mod promise;
@@ -97,7 +98,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 67] = [
+const KINDS: [&str; 69] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -165,6 +166,8 @@ const KINDS: [&str; 67] = [
     "BackendIsBack",
     "FetchAbandoned",
     "PrestopLapsed",
+    "MemoryGateClosed",
+    "MemoryGateOpened",
 ];
 
 /// A simulation that never gets somewhere promises nothing about it.

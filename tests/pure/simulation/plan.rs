@@ -1,5 +1,4 @@
-//! What happens in one run, drawn from its seed before it begins. The run itself uses no chance, so a plan with parts
-//! taken out runs just as well: that is how a failure is made small.
+//! What happens in one run, drawn from its seed. The run uses no chance, so a failure is made small by taking parts of its plan out.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use ojs_init::signal::Signal;
 
 use super::asks::asks;
 use super::chance::Chance;
-use super::streams;
+use super::{memory, streams};
 
 /// Status of a shutdown that cut jobs off, in every run: unlike any other.
 pub const INTERRUPTED: u8 = 75;
@@ -289,6 +288,7 @@ fn options(chance: &mut Chance, seed: u64) -> Options {
         ]),
         ready_timeout: ms(*chance.pick(&[300, 2_000, 60_000])),
         type_wait: ms(*chance.pick(&[0, 200, 3_000])),
+        memory_gate: memory::gate(seed),
         timeout_grace: ms(*chance.pick(&[0, 300, 2_000])),
         listen_to: streams::queues(seed),
         poll_interval: ms(*chance.pick(&[100, 1_000])),

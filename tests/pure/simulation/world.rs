@@ -18,6 +18,7 @@ use super::backend::Backend;
 use super::blame::Blame;
 use super::course::Course;
 use super::ledger::Ledger;
+use super::memory::{self, Memory};
 use super::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
 use super::promise::{Broken, Kept, promise};
 use super::scene::{Proc, Scene, ms};
@@ -41,6 +42,7 @@ pub enum Item {
     Ask(OperatorRequest),
     Leave(ClientId),
     NewToken,
+    Memory(u8),
     Directive(Option<Directive>),
     Stall(u64),
     Offer(JobPlan),
@@ -104,6 +106,7 @@ pub struct World {
     blame: Blame,
     stuck: Stuck,
     pub streams: Streams,
+    memory: Memory,
     figures: Metrics,
     pub ledger: Ledger,
     pub talk: Talk,
@@ -132,6 +135,7 @@ impl World {
             blame: Blame::default(),
             stuck: Stuck::default(),
             streams: Streams::default(),
+            memory: Memory::new(plan.options.memory_gate),
             figures: Metrics::new(Moment::new(Duration::ZERO), Duration::ZERO),
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
@@ -142,6 +146,9 @@ impl World {
         };
         for twist in world.plan.twists.clone() {
             world.expect(twist);
+        }
+        for (at, taken) in memory::course(world.plan.options.seed, world.plan.horizon) {
+            world.at(at, Item::Memory(taken));
         }
         world.at(world.plan.horizon, Item::SigtermAtLast);
         world
@@ -275,6 +282,7 @@ impl World {
             self.talk.started(worker);
         }
         self.ledger.event(&event, self.now)?;
+        self.memory.event(&event, self.now);
         self.course.event(&event, self.now);
         let phase = self.machine.snapshot().phase;
         self.blame.event(&event, phase, &self.plan.options, self.now);
@@ -310,6 +318,7 @@ impl World {
     /// Compares an order with what it may be.
     fn hold_up(&mut self, effect: &Effect) -> Kept {
         self.course.effect(effect, self.now)?;
+        self.memory.effect(effect)?;
         self.blame.effect(effect, &self.ledger, &self.plan.options, self.now)?;
         let grace = self.plan.options.timeout_grace;
         self.stuck.effect(effect, &self.ledger, grace, self.now)?;
@@ -411,6 +420,7 @@ impl World {
             );
         }
         self.streams.after(self.course.state)?;
+        self.memory.after(&snapshot, self.now)?;
         self.stuck
             .after(&self.ledger, self.plan.options.timeout_grace, self.now)?;
         let owes_quiet_beat = std::mem::take(&mut self.course.owes_quiet_beat);

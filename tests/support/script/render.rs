@@ -464,6 +464,10 @@ fn said(remark: &Notice) -> String {
         Notice::BackendIsAway(outage) => format!("the backend is away ({})", failure(outage.failure)),
         Notice::BackendIsStillAway(outage) => format!("the backend is still away{}", self::outage(outage)),
         Notice::BackendIsBack(outage) => format!("the backend is back after {}", seconds(outage.lasted)),
+        Notice::MemoryGateClosed { taken, reopens_at, .. } => {
+            format!("the memory gate closes at {taken}, until {reopens_at}")
+        }
+        Notice::MemoryGateOpened { taken } => format!("the memory gate opens at {taken}"),
         Notice::BackendIsUnsteady { failed } => format!("the backend comes and goes, {failed} requests failed"),
         Notice::FetchAbandoned => "a FETCH is given up; jobs it claimed wait for their visibility timeout".to_owned(),
         Notice::PrestopRan { left } => format!("preStop: SIGKILL expected in {}", known(*left)),

@@ -61,6 +61,7 @@ pub fn event(text: &str, incarnation: &mut u32) -> Result<Event, Wrong> {
         )?))),
         "connection" | "holder" => holder(rest),
         "the" if rest == "credentials changed" => Ok(Event::CredentialsChanged),
+        "memory" if rest.starts_with("taken: ") => Ok(Event::MemoryTaken(number(rest.trim_start_matches("taken: "))?)),
         "memory" => Ok(Event::MemoryRanOut(number(
             rest.trim_start_matches("ran out: oom_kill "),
         )?)),

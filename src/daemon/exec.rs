@@ -1,0 +1,294 @@
+//! Mode exec: the supervised child is a second process of our own binary, the runner, which starts a process for each job.
+//! What it is told, and what has to hold before it is started.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use log::{Level, warn};
+
+use crate::config::values::enums::{ExecInput, ExecLeftovers, ExecOutput};
+use crate::config::values::exec::Verdict;
+use crate::config::values::limits::{JobMemory, Rlimit};
+use crate::config::{Config, LogFormat, keys};
+use crate::daemon::log::sink;
+use crate::daemon::start::{self, StartFailure};
+use crate::exit::Exit;
+use crate::lifecycle::api::Leftovers;
+use crate::os::cgroup_memory::MemoryCgroup;
+use crate::os::child::ChildPlan;
+use crate::os::entry::Environ;
+use crate::os::user::Credentials;
+use crate::wire::runner::settings::{
+    CutOff, ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat,
+    RunnerLogLevel, RunnerSettings, UserRange, VARIABLE,
+};
+
+/// Our own file, wherever it is by now, and whatever its directory lets the worker's user see.
+pub const OWN_FILE: &CStr = c"/proc/self/exe";
+
+/// What the runner is called.
+pub const OWN_NAME: &str = "ojs-init";
+
+/// The subcommand that makes it the runner; the command for jobs follows `--`.
+const RUNNER: [&str; 2] = ["runner", "--"];
+
+/// Most bytes of the variable that has the settings: the kernel takes 128 KiB for one, its name included.
+const MOST_SETTINGS: usize = 120 << 10;
+
+/// The arguments of the runner, its name first.
+#[must_use]
+pub fn arguments(command: &[OsString]) -> Vec<OsString> {
+    let own = [OWN_NAME].into_iter().chain(RUNNER).map(OsString::from);
+    own.chain(command.iter().cloned()).collect()
+}
+
+/// The variable of the runner's environment that has its settings.
+///
+/// # Errors
+/// They do not fit, or the directory's name is no UTF-8.
+pub fn variable(config: &Config) -> Result<(&'static str, OsString), StartFailure> {
+    let settings = settings(config, memory_limit(config)).encode();
+    let settings =
+        settings.map_err(|error| usage(format!("the settings of mode exec cannot be passed on: {error}")))?;
+    if settings.len() > MOST_SETTINGS {
+        let routes = config.settings.describe(&keys::EXEC_ROUTES);
+        return Err(usage(format!(
+            "{routes}: the programs and their arguments are longer than {} KiB together; move arguments into scripts",
+            MOST_SETTINGS >> 10
+        )));
+    }
+    Ok((VARIABLE, settings.into()))
+}
+
+fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
+    let exec = &config.exec;
+    let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    RunnerSettings {
+        routes: exec
+            .routes
+            .0
+            .iter()
+            .map(|route| RouteSetting {
+                pattern: route.pattern.clone(),
+                command: route.command.clone(),
+            })
+            .collect(),
+        input: match exec.input {
+            ExecInput::Envelope => JobInput::Envelope,
+            ExecInput::Args => JobInput::Args,
+            ExecInput::Nothing => JobInput::None,
+        },
+        output: match exec.output {
+            ExecOutput::Result => JobOutput::Result,
+            ExecOutput::Log => JobOutput::Log,
+        },
+        output_limit: exec.output_limit,
+        directory: exec.directory.clone(),
+        timeout_ms: exec.timeout.map(milliseconds),
+        timeout_grace_ms: milliseconds(config.worker.timeout_grace),
+        leftovers: match exec.leftovers {
+            ExecLeftovers::End => JobLeftovers::End,
+            ExecLeftovers::Keep => JobLeftovers::Keep,
+        },
+        exits: exec
+            .exit
+            .0
+            .iter()
+            .map(|(end, verdict)| (end.to_string(), meaning(*verdict)))
+            .collect(),
+        redact: exec.redact.0.clone(),
+        max_memory,
+        nice: exec.nice.map(|nice| nice.0),
+        rlimits: exec.rlimits.0.iter().map(rlimit).collect(),
+        users: exec.users.map(|users| UserRange {
+            first: users.first,
+            last: users.last,
+        }),
+        concurrency: config.worker.concurrency,
+        max_frame: config.worker.max_frame,
+        log_format: match sink::format(config.log.format) {
+            LogFormat::Text => RunnerLogFormat::Text,
+            LogFormat::Json => RunnerLogFormat::Json,
+        },
+        log_level: log_level(config.log.level),
+        cut_off: CutOff {
+            requeue: config.backend.leftovers == Leftovers::Requeue,
+            kind: config.backend.shutdown_error_type.clone(),
+            code: config.backend.shutdown_error_code.clone(),
+        },
+    }
+}
+
+fn meaning(verdict: Verdict) -> ExitMeaning {
+    match verdict {
+        Verdict::Ack => ExitMeaning::Ack,
+        Verdict::Release => ExitMeaning::Release,
+        Verdict::Retry => ExitMeaning::Retry,
+        Verdict::Discard => ExitMeaning::Discard,
+    }
+}
+
+fn rlimit(limit: &Rlimit) -> RlimitSetting {
+    RlimitSetting {
+        name: limit.resource.to_owned(),
+        soft: limit.soft,
+        hard: limit.hard,
+    }
+}
+
+fn log_level(level: Level) -> RunnerLogLevel {
+    match level {
+        Level::Error => RunnerLogLevel::Error,
+        Level::Warn => RunnerLogLevel::Warn,
+        Level::Info => RunnerLogLevel::Info,
+        Level::Debug => RunnerLogLevel::Debug,
+        Level::Trace => RunnerLogLevel::Trace,
+    }
+}
+
+/// `exec.max_memory` in bytes. A share of nothing is none, and one that the container's limit comes before is of no use: both are a
+/// warning.
+pub fn memory_limit(config: &Config) -> Option<u64> {
+    let limit = config.exec.max_memory?;
+    let container = MemoryCgroup::find().and_then(|cgroup| cgroup.limit());
+    let setting = || config.settings.describe(&keys::EXEC_MAX_MEMORY);
+    let bytes = match (limit, container) {
+        (JobMemory::Bytes(bytes), _) => bytes.0,
+        (JobMemory::Share(share), Some(container)) => share.of(container),
+        (JobMemory::Share(_), None) => {
+            warn!(
+                "{}: this container has no memory limit of which that could be a share; jobs are not limited",
+                setting()
+            );
+            return None;
+        }
+    };
+    if container.is_some_and(|container| bytes >= container) {
+        warn!(
+            "{}: the container has no more than that; the kernel ends a process before we end the job",
+            setting()
+        );
+    }
+    Some(bytes)
+}
+
+/// What would keep every job from being started: a user, a directory or a program that is not there. Nothing is run.
+///
+/// # Errors
+/// The first of them.
+pub fn check(
+    config: &Config,
+    command: &[OsString],
+    environ: &Environ,
+    credentials: Option<&Credentials>,
+) -> Result<(), StartFailure> {
+    directory(config)?;
+    let user = job_user(config, environ, credentials)?;
+    for words in programs(config, command) {
+        program(config, &words, environ, user.as_ref())?;
+    }
+    Ok(())
+}
+
+/// The programs of the routes and COMMAND, each with its arguments.
+fn programs(config: &Config, command: &[OsString]) -> BTreeSet<Vec<OsString>> {
+    let routes = config.exec.routes.0.iter();
+    let routes = routes.map(|route| route.command.iter().map(OsString::from).collect());
+    let all = routes.chain([command.to_vec()]);
+    all.filter(|words: &Vec<OsString>| !words.is_empty()).collect()
+}
+
+fn directory(config: &Config) -> Result<(), StartFailure> {
+    let Some(directory) = &config.exec.directory else {
+        return Ok(());
+    };
+    let problem = match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "that is no directory".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let setting = config.settings.describe(&keys::EXEC_DIRECTORY);
+    Err(usage(format!("{setting}: {problem}; name a directory that exists")))
+}
+
+/// Whom jobs run as; `None`: us. With `exec.users` the runner changes to each of them, which only root can.
+fn job_user(
+    config: &Config,
+    environ: &Environ,
+    credentials: Option<&Credentials>,
+) -> Result<Option<Credentials>, StartFailure> {
+    let Some(users) = config.exec.users else {
+        return Ok(credentials.cloned());
+    };
+    let refused = |problem: &str| {
+        let setting = config.settings.describe(&keys::EXEC_USERS);
+        usage(format!("{setting}: {problem}"))
+    };
+    if credentials.is_some_and(|credentials| credentials.uid != 0) {
+        let user = config.settings.describe(&keys::USER);
+        return Err(refused(&format!(
+            "that needs a runner that is root, and {user} says otherwise; leave one of the two out"
+        )));
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(refused("that needs root; run the container as root, or leave it out"));
+    }
+    let first = Credentials {
+        uid: users.first,
+        gid: users.first,
+        groups: Vec::new(),
+    };
+    let nothing = [OsString::from("/")];
+    let plan = ChildPlan::new(&nothing, environ).map_err(|_| refused("it cannot be tried"))?;
+    // That `/` is no program is nothing against the user.
+    start::rehearse(&plan.run_as(Some(first.clone())), None, |message| warn!("{message}")).map_err(|_| {
+        refused(
+            "we are root, but may not change to other users; add CAP_SETUID, CAP_SETGID and CAP_KILL, or leave it out",
+        )
+    })?;
+    Ok(Some(first))
+}
+
+/// Whether there is such a program, as each job's process would find it.
+fn program(
+    config: &Config,
+    words: &[OsString],
+    environ: &Environ,
+    user: Option<&Credentials>,
+) -> Result<(), StartFailure> {
+    let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let found = [seen_from(config.exec.directory.as_deref(), name).into_os_string()];
+    let plan = ChildPlan::new(&found, environ).map_err(|_| usage("an argument contains a NUL byte".to_owned()))?;
+    let plan = plan.run_as(user.cloned());
+    start::rehearse(&plan, Some(&name.to_string_lossy()), |message| warn!("{message}"))
+}
+
+/// A program as a process names it that runs in this directory.
+fn seen_from(directory: Option<&Path>, program: &OsStr) -> PathBuf {
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    match directory {
+        Some(directory) if is_path => directory.join(program),
+        Some(_) | None => PathBuf::from(program),
+    }
+}
+
+/// What operators are shown as the worker's program.
+#[must_use]
+pub fn shown_program(config: &Config, command: &[OsString]) -> String {
+    match command.first() {
+        Some(program) => program.to_string_lossy().into_owned(),
+        None => {
+            let patterns = config.exec.routes.0.iter().map(|route| route.pattern.as_str());
+            patterns.collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+fn usage(message: String) -> StartFailure {
+    StartFailure {
+        message,
+        exit: Exit::Usage,
+    }
+}
