@@ -1,0 +1,75 @@
+//! The memory gate: while more than a share of the memory is taken that the container may have, nobody is asked for jobs. Those that
+//! are here go on, and so does everything else.
+
+use std::time::Duration;
+
+use crate::lifecycle::api::{Moment, Notice, Timer};
+use crate::lifecycle::machine::Lifecycle;
+
+/// So far below the share at which the gate closes it opens again, in points: a gate that opens at once would let in the job that
+/// closes it.
+const REOPENS_BELOW: u8 = 5;
+
+/// How often a closed gate may open. Less often would be time without jobs, more often a line of the log for each breath of a job.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether the memory lets us ask for jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::lifecycle) struct MemoryGate {
+    /// What the shell told last, in percent; none: nothing yet.
+    taken: Option<u8>,
+    is_closed: bool,
+}
+
+impl MemoryGate {
+    /// The share of the memory that is taken, as far as it was told, in percent.
+    pub(in crate::lifecycle) fn taken(&self) -> Option<u8> {
+        self.taken
+    }
+
+    pub(in crate::lifecycle) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+/// The share at which a gate that closes above this one opens again, in percent.
+fn reopens_at(most: u8) -> u8 {
+    most.saturating_sub(REOPENS_BELOW)
+}
+
+impl Lifecycle {
+    /// Whether new jobs may come: not where none are given out, and not where there is no memory for them.
+    pub(in crate::lifecycle) fn is_open_for_jobs(&self) -> bool {
+        self.is_taking_jobs() && !self.memory_gate.is_closed
+    }
+
+    /// So much of the memory is taken now, in percent.
+    pub(in crate::lifecycle) fn memory_is_taken(&mut self, taken: u8, now: Moment) {
+        let Some(most) = self.options.memory_gate else { return };
+        self.memory_gate.taken = Some(taken);
+        if !self.phase.is_terminating() && !self.memory_gate.is_closed && taken > most {
+            self.memory_gate.is_closed = true;
+            self.notify(Notice::MemoryGateClosed {
+                taken,
+                most,
+                reopens_at: reopens_at(most),
+            });
+            self.timers.arm(Timer::MemoryGate, now.after(LOOK_AGAIN_AFTER));
+        }
+    }
+
+    /// The gate was closed for a while. That this is due makes the shell look at the memory before it says so.
+    pub(in crate::lifecycle) fn look_at_memory_gate(&mut self, now: Moment) {
+        let (Some(most), Some(taken)) = (self.options.memory_gate, self.memory_gate.taken) else {
+            return;
+        };
+        if self.phase.is_terminating() {
+            // Nobody is asked for jobs any more.
+        } else if taken <= reopens_at(most) {
+            self.memory_gate.is_closed = false;
+            self.notify(Notice::MemoryGateOpened { taken });
+        } else {
+            self.timers.arm(Timer::MemoryGate, now.after(LOOK_AGAIN_AFTER));
+        }
+    }
+}
