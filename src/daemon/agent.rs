@@ -128,9 +128,7 @@ fn set_up(
     signals::expect_children();
     let credentials = start::credentials(&config.process)?;
     become_init(config, environ);
-    if config.mode == Mode::Exec {
-        exec::check(config, command, environ, credentials.as_ref())?;
-    }
+    exec::check(config, command, environ, credentials.as_ref())?;
     let inherited = Inherited::look();
     let mut options = options(config, surroundings(environ), seed());
     let memory = MemoryWatch::of(config);
@@ -148,11 +146,7 @@ fn set_up(
         .transpose()
         .map_err(|error| internal(format!("cannot watch the health endpoints: {error}")))?;
     let control = open_control(&directory, allowed.own(), &poll)?;
-    let way = match config.mode {
-        Mode::Gateway => gateway_way(config, &allowed, environ, &poll)?,
-        Mode::Exec => exec_way(config, allowed, &directory, &poll)?,
-        Mode::Socket | Mode::None => socket_way(config, allowed, &directory, &poll)?,
-    };
+    let way = way(config, allowed, &directory, environ, &poll)?;
     let signals = SignalFd::new(SignalSet::ALL)
         .map_err(|error| internal(format!("cannot create a signal descriptor: {error}")))?;
     let backend = start_backend(config, &poll)?;
@@ -168,10 +162,6 @@ fn set_up(
     init::detach_stdin_tty();
     let log = *log;
     let facts = facts(config, command);
-    let program = match config.mode {
-        Mode::Exec => exec::OWN_NAME.to_owned(),
-        Mode::Socket | Mode::Gateway | Mode::None => facts.program.clone(),
-    };
     let event_loop = EventLoop {
         machine: Lifecycle::new(options, now()),
         poll,
@@ -184,7 +174,7 @@ fn set_up(
         metrics: Metrics::new(now(), clock::since_1970()),
         token_file,
         plan,
-        program,
+        program: started_program(config, &facts),
         narrator: Narrator::new(&config.worker, &facts.url),
         facts,
         started_at: now(),
@@ -217,6 +207,20 @@ struct Way {
     gateway: Option<Gateway>,
     /// For the worker's environment.
     variables: Vec<(&'static str, OsString)>,
+}
+
+fn way(
+    config: &Config,
+    allowed: Allowed,
+    directory: &RuntimeDir,
+    environ: &Environ,
+    poll: &Poll,
+) -> Result<Way, StartFailure> {
+    match config.mode {
+        Mode::Gateway => gateway_way(config, &allowed, environ, poll),
+        Mode::Exec => exec_way(config, allowed, directory, poll),
+        Mode::Socket | Mode::None => socket_way(config, allowed, directory, poll),
+    }
 }
 
 /// They speak the protocol of the worker socket.
@@ -392,6 +396,14 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
         queues: config.worker.queues.clone(),
         labels: config.worker.labels.clone(),
         caller_proof: None,
+    }
+}
+
+/// What our child is called in a message that it could not be started.
+fn started_program(config: &Config, facts: &InstanceInfo) -> String {
+    match config.mode {
+        Mode::Exec => exec::OWN_NAME.to_owned(),
+        Mode::Socket | Mode::Gateway | Mode::None => facts.program.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use log::{Level, warn};
 use crate::config::values::enums::{ExecInput, ExecLeftovers, ExecOutput};
 use crate::config::values::exec::Verdict;
 use crate::config::values::limits::{JobMemory, Rlimit};
-use crate::config::{Config, LogFormat, keys};
+use crate::config::{Config, LogFormat, Mode, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
 use crate::exit::Exit;
@@ -174,7 +174,7 @@ pub fn memory_limit(config: &Config) -> Option<u64> {
     Some(bytes)
 }
 
-/// What would keep every job from being started: a user, a directory or a program that is not there. Nothing is run.
+/// In mode exec: what would keep every job from being started: a user, a directory or a program that is not there. Nothing is run.
 ///
 /// # Errors
 /// The first of them.
@@ -184,6 +184,9 @@ pub fn check(
     environ: &Environ,
     credentials: Option<&Credentials>,
 ) -> Result<(), StartFailure> {
+    if config.mode != Mode::Exec {
+        return Ok(());
+    }
     directory(config)?;
     let user = job_user(config, environ, credentials)?;
     for words in programs(config, command) {

@@ -15,8 +15,7 @@ use crate::daemon::log::sink::{say, set_worker};
 use crate::daemon::log::words::{because_of, info, jobs, warn, what_follows};
 use crate::daemon::log::{narrate_forms, narrate_memory, narrate_stop};
 use crate::lifecycle::api::{
-    Call, CapacityNews, EndCause, EndReport, Endpoint, Failure, HolderId, Notice, ProcessId, Reason, Subject, WorkerId,
-    WorkerState,
+    Call, CapacityNews, EndCause, EndReport, Endpoint, HolderId, Notice, ProcessId, Reason, WorkerId, WorkerState,
 };
 use crate::os::clock;
 use crate::os::process::Pid;
@@ -151,12 +150,7 @@ impl Narrator {
             Notice::Dropped(job, why) => JobNarrator::dropped(job, *why),
             Notice::ResultDropped(job) => JobNarrator::result_dropped(job),
             Notice::NoHandler { job, waits } => return self.jobs.no_handler(job, *waits, now),
-            Notice::CallFailed {
-                what,
-                job,
-                failure,
-                retry_in,
-            } => self.call_failed(what, job.as_deref(), *failure, *retry_in, now),
+            Notice::CallFailed { .. } => return self.call_failed(notice, now),
             Notice::Hedged(endpoint) => hedged(*endpoint),
             Notice::Registered(worker) => info(format_args!("Worker registered: {worker}")),
             Notice::NotRegistered => not_registered(),
@@ -172,12 +166,7 @@ impl Narrator {
             Notice::BackendIsStillAway(outage) => self.outages.goes_on(outage),
             Notice::BackendIsBack(outage) => self.outages.is_over(outage),
             Notice::BackendIsUnsteady { failed } => self.outages.is_unsteady(*failed),
-            Notice::MemoryGateClosed {
-                taken,
-                most,
-                reopens_at,
-            } => narrate_memory::gate_closed(*taken, *most, *reopens_at),
-            Notice::MemoryGateOpened { taken } => narrate_memory::gate_opened(*taken),
+            Notice::MemoryGateClosed { .. } | Notice::MemoryGateOpened { .. } => return narrate_memory::gate(notice),
             Notice::FetchAbandoned => warn(FETCH_ABANDONED),
             Notice::PrestopRan { left } => prestop_ran(*left),
             Notice::PrestopLapsed { later } => prestop_lapsed(*later),
@@ -185,21 +174,23 @@ impl Narrator {
         })
     }
 
-    fn call_failed(
-        &mut self,
-        what: &'static str,
-        job: Option<&Subject>,
-        failure: Failure,
-        retry_in: Option<Duration>,
-        now: Duration,
-    ) -> LogRecord {
-        let failed = Failed {
+    fn call_failed(&mut self, notice: &Notice, now: Duration) -> Option<LogRecord> {
+        let Notice::CallFailed {
             what,
             job,
             failure,
             retry_in,
+        } = notice
+        else {
+            return None;
         };
-        self.outages.failed(failed, self.answers.failure(), now)
+        let failed = Failed {
+            what,
+            job: job.as_deref(),
+            failure: *failure,
+            retry_in: *retry_in,
+        };
+        Some(self.outages.failed(failed, self.answers.failure(), now))
     }
 
     fn summary(&self, account: &EndReport, now: Duration) -> LogRecord {

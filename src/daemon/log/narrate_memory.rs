@@ -3,22 +3,27 @@
 use log::Level;
 
 use crate::daemon::log::record::{LogRecord, RecordFields};
+use crate::lifecycle::api::Notice;
 
-/// There is no memory for more jobs. All in percent of the container's limit.
-pub fn gate_closed(taken: u8, most: u8, reopens_at: u8) -> LogRecord {
-    let message = format!(
-        "memory gate closed: {taken}% of the memory limit is taken, more than {most}% (worker.memory_gate); no job is fetched until it is \
-         {reopens_at}%"
-    );
-    LogRecord::new(Level::Warn, message).about(percent(taken))
-}
-
-/// There is memory for more jobs again.
-pub fn gate_opened(taken: u8) -> LogRecord {
-    let message = format!("memory gate open: {taken}% of the memory limit is taken; jobs are fetched again");
-    LogRecord::new(Level::Info, message).about(percent(taken))
-}
-
-fn percent(taken: u8) -> RecordFields {
-    RecordFields::default().with("memory_taken_percent", u64::from(taken))
+/// What a notice about the gate says; none about anything else. All in percent of the container's limit.
+pub fn gate(notice: &Notice) -> Option<LogRecord> {
+    let (taken, level, message) = if let Notice::MemoryGateClosed {
+        taken,
+        most,
+        reopens_at,
+    } = notice
+    {
+        let message = format!(
+            "memory gate closed: {taken}% of the memory limit is taken, more than {most}% (worker.memory_gate); no job is fetched \
+             until it is {reopens_at}%"
+        );
+        (*taken, Level::Warn, message)
+    } else if let Notice::MemoryGateOpened { taken } = notice {
+        let message = format!("memory gate open: {taken}% of the memory limit is taken; jobs are fetched again");
+        (*taken, Level::Info, message)
+    } else {
+        return None;
+    };
+    let fields = RecordFields::default().with("memory_taken_percent", u64::from(taken));
+    Some(LogRecord::new(level, message).about(fields))
 }

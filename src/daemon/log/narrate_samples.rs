@@ -12,6 +12,19 @@ pub fn hung() -> EndCause {
     }
 }
 
+/// The memory gate closes, or opens.
+pub fn memory_gate(closes: bool) -> Notice {
+    if closes {
+        Notice::MemoryGateClosed {
+            taken: 91,
+            most: 90,
+            reopens_at: 85,
+        }
+    } else {
+        Notice::MemoryGateOpened { taken: 85 }
+    }
+}
+
 /// How a worker ended for want of memory.
 pub fn out_of_memory() -> WorkerEnd {
     WorkerEnd {

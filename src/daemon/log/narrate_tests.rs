@@ -13,8 +13,8 @@ use crate::config::LogFormat;
 use crate::daemon::log::record::Record;
 use crate::exit::Ended;
 use crate::lifecycle::api::{
-    CallId, CancelReason, DropCause, EndReport, EndedBy, Event, FetchForm, HeartbeatForm, JobError, JobId, Manner,
-    Outage, Outcome, Reply, ShutdownCounts, Subject, WorkerEnd,
+    CallId, CancelReason, DropCause, EndReport, EndedBy, Event, Failure, FetchForm, HeartbeatForm, JobError, JobId,
+    Manner, Outage, Outcome, Reply, ShutdownCounts, Subject, WorkerEnd,
 };
 use crate::signal::Signal;
 use crate::wire::backend::request::Words;
@@ -23,7 +23,7 @@ use super::*;
 
 #[path = "narrate_samples.rs"]
 mod samples;
-use samples::{hung, last_words, lost, out_of_memory, stops};
+use samples::{hung, last_words, lost, memory_gate, out_of_memory, stops};
 
 const PAGE: &str = include_str!("../../../docs/logging.md");
 
@@ -222,12 +222,8 @@ fn about_the_backend() -> Vec<Notice> {
         Notice::BackendIsStillAway(outage(0, Some(Duration::ZERO))),
         Notice::BackendIsBack(outage(2, None)),
         Notice::BackendIsUnsteady { failed: 3 },
-        Notice::MemoryGateClosed {
-            taken: 91,
-            most: 90,
-            reopens_at: 85,
-        },
-        Notice::MemoryGateOpened { taken: 85 },
+        memory_gate(true),
+        memory_gate(false),
     ]
 }
 

@@ -67,31 +67,23 @@ impl Memory {
 
     pub fn effect(&mut self, effect: &Effect) -> Kept {
         let most = self.most.unwrap_or(100);
-        match effect {
-            Effect::CallBackend {
-                call: Call::Fetch { .. },
-                ..
-            } => {
-                promise!(
-                    "no FETCH without memory",
-                    !self.is_closed && self.taken <= most,
-                    "{self:?}"
-                );
-            }
-            Effect::Notify(Notice::MemoryGateClosed { .. }) => {
-                promise!(
-                    "the gate closes when it has to",
-                    !self.is_closed && self.taken > most,
-                    "{self:?}"
-                );
-                self.is_closed = true;
-            }
-            Effect::Notify(Notice::MemoryGateOpened { .. }) => {
-                let may_open = self.is_closed && self.enough_since.is_some();
-                promise!("the gate opens when it may", may_open, "{self:?}");
-                self.is_closed = false;
-            }
-            _ => {}
+        if let Effect::CallBackend {
+            call: Call::Fetch { .. },
+            ..
+        } = effect
+        {
+            let has_room = !self.is_closed && self.taken <= most;
+            promise!("no FETCH without memory", has_room, "{self:?}");
+        }
+        if let Effect::Notify(Notice::MemoryGateClosed { .. }) = effect {
+            let has_to = !self.is_closed && self.taken > most;
+            promise!("the gate closes when it has to", has_to, "{self:?}");
+            self.is_closed = true;
+        }
+        if let Effect::Notify(Notice::MemoryGateOpened { .. }) = effect {
+            let may_open = self.is_closed && self.enough_since.is_some();
+            promise!("the gate opens when it may", may_open, "{self:?}");
+            self.is_closed = false;
         }
         Ok(())
     }
