@@ -53,7 +53,7 @@ use crate::lifecycle::backend::agent::Agent;
 use crate::lifecycle::backend::backoff::Jitter;
 use crate::lifecycle::backend::calls::Calls;
 use crate::lifecycle::backend::hedges::Hedges;
-use crate::lifecycle::backend::memory_gate::MemoryGate;
+use crate::lifecycle::backend::memory_gate_state::MemoryGate;
 use crate::lifecycle::backend::outages::Outages;
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::backend::streams::Streams;

@@ -13,25 +13,6 @@ const REOPENS_BELOW: u8 = 5;
 /// How often a closed gate may open. Less often would be time without jobs, more often a line of the log for each breath of a job.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Whether the memory lets us ask for jobs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::lifecycle) struct MemoryGate {
-    /// What the shell told last, in percent; none: nothing yet.
-    taken: Option<u8>,
-    is_closed: bool,
-}
-
-impl MemoryGate {
-    /// The share of the memory that is taken, as far as it was told, in percent.
-    pub(in crate::lifecycle) fn taken(&self) -> Option<u8> {
-        self.taken
-    }
-
-    pub(in crate::lifecycle) fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-}
-
 /// The share at which a gate that closes above this one opens again, in percent.
 fn reopens_at(most: u8) -> u8 {
     most.saturating_sub(REOPENS_BELOW)
@@ -40,7 +21,7 @@ fn reopens_at(most: u8) -> u8 {
 impl Lifecycle {
     /// Whether new jobs may come: not where none are given out, and not where there is no memory for them.
     pub(in crate::lifecycle) fn is_open_for_jobs(&self) -> bool {
-        self.is_taking_jobs() && !self.memory_gate.is_closed
+        self.is_taking_jobs() && !self.memory_gate.is_closed()
     }
 
     /// So much of the memory is taken now, in percent.
