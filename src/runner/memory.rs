@@ -38,3 +38,29 @@ fn sums(leaders: &[Pid], processes: &[ProcessMemory], page_bytes: u64) -> BTreeM
     }
     sums
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: i32, session: i32, pages: u64) -> ProcessMemory {
+        ProcessMemory {
+            pid: Pid::own(),
+            parent,
+            session,
+            pages,
+        }
+    }
+
+    #[test]
+    fn a_process_counts_for_the_job_that_it_comes_from() {
+        let leader = Pid::own();
+        let own = leader.number();
+        // Itself, one of its session, and a stranger.
+        let mut processes = vec![process(1, own, 3)];
+        assert_eq!(sums(&[leader], &processes, 10), BTreeMap::from([(leader, 30)]));
+        processes.push(process(own, own, 4));
+        assert_eq!(sums(&[leader], &processes, 10), BTreeMap::from([(leader, 70)]));
+        assert_eq!(sums(&[], &processes, 10), BTreeMap::new());
+    }
+}

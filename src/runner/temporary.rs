@@ -3,14 +3,17 @@
 //! A job that leaves a million files must not hold up the others while they are removed, nor may a file system that hangs: one
 //! thread removes what is not empty.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 
 use log::{info, warn};
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
 
+use crate::os::clock;
 use crate::os::process::Pid;
 use crate::os::threads;
 
@@ -20,39 +23,46 @@ const QUEUE_DIRECTORIES: usize = 1024;
 /// Stack of the thread that removes, in bytes.
 const STACK_BYTES: usize = 256 << 10;
 
+/// The beginning of the name of a runner's place for its jobs' directories.
+const PREFIX: &str = "ojs-jobs-";
+
+/// Most places of earlier runners that are removed at a start.
+const MOST_STALE: usize = 64;
+
 /// Where jobs get their directories.
 #[derive(Debug)]
 pub struct TemporaryDirectories {
     /// None: there is no place for them.
     base: Option<PathBuf>,
+    /// Held as long as we live, so that nobody takes the place for one that was left.
+    lock: Option<Flock<File>>,
     remover: Option<SyncSender<PathBuf>>,
 }
 
 impl TemporaryDirectories {
-    /// Directories below this one, which is usually that for everybody.
+    /// Directories below this one, which is usually that for everybody. What an earlier runner has left there is removed.
     pub fn below(parent: &Path, are_for_others: bool) -> Self {
-        let base = parent.join(format!("ojs-jobs-{}", Pid::own()));
-        let mode = if are_for_others { 0o711 } else { 0o700 };
-        let made = DirBuilder::new().mode(mode).create(&base);
-        // Of an earlier runner with our number, which was ended before it could tidy up.
-        let is_old = matches!(&made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
-        let made = if is_old {
-            fs::remove_dir_all(&base).and_then(|()| DirBuilder::new().mode(mode).create(&base))
-        } else {
-            made
+        let mut directories = Self {
+            base: None,
+            lock: None,
+            remover: None,
         };
-        // The mask of new files may have taken something away.
-        let made = made.and_then(|()| fs::set_permissions(&base, fs::Permissions::from_mode(mode)));
-        if let Err(error) = &made {
-            info!(
+        let stale: Vec<PathBuf> = stale(parent).take(MOST_STALE).collect();
+        for path in stale {
+            directories.remove(path);
+        }
+        let base = parent.join(format!("{PREFIX}{}-{:x}", Pid::own(), clock::since_1970().as_micros()));
+        match make_base(&base, if are_for_others { 0o711 } else { 0o700 }) {
+            Ok(lock) => {
+                directories.base = Some(base);
+                directories.lock = lock;
+            }
+            Err(error) => info!(
                 "jobs get no temporary directories of their own: {}: {error}",
                 base.display()
-            );
+            ),
         }
-        Self {
-            base: made.ok().map(|()| base),
-            remover: None,
-        }
+        directories
     }
 
     /// A new directory for this job, and for nobody else but the superuser.
@@ -93,6 +103,32 @@ impl TemporaryDirectories {
     }
 }
 
+fn make_base(base: &Path, mode: u32) -> io::Result<Option<Flock<File>>> {
+    DirBuilder::new().mode(mode).create(base)?;
+    // The mask of new files may have taken something away.
+    fs::set_permissions(base, fs::Permissions::from_mode(mode))?;
+    Ok(lock(base))
+}
+
+fn lock(base: &Path) -> Option<Flock<File>> {
+    Flock::lock(File::open(base).ok()?, FlockArg::LockExclusiveNonblock).ok()
+}
+
+/// The places of runners that were ended before they could tidy up: nobody holds them.
+fn stale(parent: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| {
+        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let is_ours = || {
+            entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+        };
+        is_named && is_ours()
+    });
+    ours.map(|entry| entry.path()).filter(|path| lock(path).is_some())
+}
+
 fn start_remover() -> Option<SyncSender<PathBuf>> {
     let (sender, receiver) = mpsc::sync_channel::<PathBuf>(QUEUE_DIRECTORIES);
     let work = move || {
@@ -106,4 +142,55 @@ fn start_remover() -> Option<SyncSender<PathBuf>> {
         }
     };
     threads::spawn("remover", STACK_BYTES, work).ok().map(|()| sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent(name: &str) -> PathBuf {
+        let parent = std::env::temp_dir().join(format!("ojs-init-temporary-{name}-{}", Pid::own()));
+        fs::create_dir(&parent).unwrap();
+        parent
+    }
+
+    fn count(parent: &Path) -> usize {
+        fs::read_dir(parent).unwrap().count()
+    }
+
+    #[test]
+    fn each_job_has_a_directory_of_its_own_that_goes_with_it() {
+        let parent = parent("own");
+        let mut directories = TemporaryDirectories::below(&parent, false);
+        let (one, other) = (directories.make(1, None).unwrap(), directories.make(2, None).unwrap());
+        assert_ne!(one, other);
+        fs::create_dir(other.join("full")).unwrap();
+        fs::write(other.join("full/file"), "x").unwrap();
+        directories.remove(one.clone());
+        directories.remove(other.clone());
+        assert!(!one.exists());
+        while other.exists() {
+            std::thread::yield_now();
+        }
+        directories.end();
+        assert_eq!(count(&parent), 0);
+        fs::remove_dir(parent).unwrap();
+    }
+
+    #[test]
+    fn what_an_earlier_runner_has_left_is_removed_and_what_another_one_uses_is_not() {
+        let parent = parent("stale");
+        fs::create_dir_all(parent.join("ojs-jobs-1-1/3/x")).unwrap();
+        let living = TemporaryDirectories::below(&parent, false);
+        let used = living.make(1, None).unwrap();
+        let next = TemporaryDirectories::below(&parent, false);
+        while parent.join("ojs-jobs-1-1").exists() {
+            std::thread::yield_now();
+        }
+        assert!(used.exists());
+        assert_eq!(count(&parent), 2);
+        living.end();
+        next.end();
+        fs::remove_dir(parent).unwrap();
+    }
 }
