@@ -37,6 +37,7 @@ mod support;
 
 mod control;
 mod cost;
+mod exec;
 mod gateway;
 mod logging;
 mod metrics;

@@ -1,0 +1,79 @@
+//! Mode exec: any program is a worker. What a job's process finds, what its end means, what becomes of what it leaves, and
+//! what programs that do everything wrong can do to others: nothing.
+
+mod conversation;
+mod ends;
+mod environment;
+mod hostile;
+mod leftovers;
+mod outcomes;
+mod privacy;
+mod shutdown;
+mod starts;
+
+use serde_json::Value;
+
+use crate::stage::{Init, PATIENCE, Stage, Start};
+use crate::support::proc;
+use crate::support::wait::wait_until;
+
+/// The init in mode exec, with a handler that is this shell script.
+fn handler<'a>(stage: &'a Stage, script: &str) -> Start<'a> {
+    program(stage, &["sh", "-c", script])
+}
+
+/// The same with a handler in Python.
+fn python<'a>(stage: &'a Stage, script: &str) -> Start<'a> {
+    program(stage, &["python3", "-S", "-E", "-c", script])
+}
+
+/// The same with any program.
+fn program<'a>(stage: &'a Stage, words: &[&str]) -> Start<'a> {
+    stage.command(words).with("OJS_MODE", "exec")
+}
+
+/// A configuration file of this test.
+fn configured<'a>(stage: &Stage, start: Start<'a>, toml: &str) -> Start<'a> {
+    let path = stage.at("ojs-init.toml");
+    std::fs::write(&path, toml).unwrap();
+    start.with("OJS_INIT_CONFIG", path)
+}
+
+/// As a user who is nobody else on this machine.
+fn as_user<'a>(start: Start<'a>, user: &str) -> Start<'a> {
+    start.through(&[
+        "setpriv",
+        "--reuid",
+        user,
+        "--regid",
+        user,
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+    ])
+}
+
+/// Makes a job with these arguments available.
+fn enqueue(stage: &Stage, id: &str, kind: &str, args: &Value, more: &str) {
+    let envelope = format!(
+        r#"{{"id":"{id}","type":"{kind}","queue":"default","args":{args},"attempt":0,"max_attempts":5{more}}}"#
+    );
+    stage.backend.enqueue(&envelope);
+}
+
+/// The process that starts the jobs.
+fn runner(init: &mut Init) -> i32 {
+    wait_until(PATIENCE, || proc::children(init.pid).len() == 1);
+    let children = proc::children(init.pid);
+    assert_eq!(children.len(), 1, "{}", init.story());
+    children[0]
+}
+
+/// Waits until nobody is left but the init and its runner.
+fn nobody_is_left(init: &mut Init) {
+    let runner = runner(init);
+    let are_gone = || proc::descendants(init.pid).iter().all(|pid| *pid == runner);
+    let gone = wait_until(PATIENCE, are_gone);
+    let left: Vec<_> = proc::descendants(init.pid).into_iter().map(proc::image).collect();
+    assert!(gone, "{left:?}: {}", init.story());
+}

@@ -1,0 +1,128 @@
+//! Commands that cannot be started, and which command is whose.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use super::{configured, enqueue, handler, program};
+use crate::backend::Outcome;
+use crate::stage::{Init, Stage};
+
+/// A program of this test, and where it is.
+fn script(stage: &Stage, text: &str) -> String {
+    let path = stage.at("handler");
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// The one job fails since its process could not be started, and may be tried again.
+fn was_not_started(stage: &Stage, init: &Init, why: &str) {
+    let error = stage.failure("j1");
+    assert_eq!(
+        (&error["code"], &error["retryable"]),
+        (&json!("not_started"), &json!(true)),
+        "{}",
+        init.story()
+    );
+    assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+}
+
+#[test]
+fn a_command_that_is_not_there_any_more_fails_its_job_and_not_the_init() {
+    let stage = Stage::new();
+    let path = script(&stage, "#!/bin/sh\nexit 0\n");
+    let mut init = program(&stage, &[&path]).start();
+    super::runner(&mut init);
+    std::fs::remove_file(&path).unwrap();
+    stage.enqueue([1]);
+    was_not_started(&stage, &init, "No such file");
+    script(&stage, "#!/bin/sh\nexit 0\n");
+    stage.enqueue([2]);
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
+fn a_command_that_is_not_executable_any_more_fails_its_job_and_not_the_init() {
+    let stage = Stage::new();
+    let path = script(&stage, "#!/bin/sh\nexit 0\n");
+    let mut init = program(&stage, &[&path]).start();
+    super::runner(&mut init);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    stage.enqueue([1]);
+    was_not_started(&stage, &init, "denied");
+    init.stops();
+}
+
+#[test]
+fn an_environment_that_is_too_large_for_the_kernel_fails_its_job_and_not_the_init() {
+    let stage = Stage::new();
+    // 128 KiB for arguments and environment together: ours fits, and with the job's arguments it does not.
+    let mut init = handler(&stage, "true")
+        .through(&["sh", "-c", "ulimit -s 512; exec \"$@\"", "sh"])
+        .with("FILLER", "x".repeat(80 << 10))
+        .start();
+    enqueue(&stage, "j1", "t", &json!(["x".repeat(90 << 10)]), "");
+    was_not_started(&stage, &init, "too long");
+    stage.enqueue([2]);
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    init.stops();
+}
+
+#[test]
+fn a_command_that_is_not_there_at_the_start_ends_the_init_as_a_worker_would() {
+    for (command, status) in [("/nowhere/at/all", 127), ("/etc/passwd", 126)] {
+        let stage = Stage::new();
+        let mut init = program(&stage, &[command]).start();
+        init.ends_with(status);
+    }
+}
+
+#[test]
+fn a_type_has_the_command_of_the_longest_route_that_fits_it_and_the_rest_have_the_usual_one() {
+    let stage = Stage::new();
+    let routes = "[exec.routes]
+\"video.*\" = [\"sh\", \"-c\", \"echo '\\\"video\\\"'\"]
+\"video.cut\" = [\"sh\", \"-c\", \"echo '\\\"cut\\\"'\"]
+\"video.cut.*\" = [\"sh\", \"-c\", \"echo '\\\"below\\\"'\"]
+";
+    let mut init = configured(&stage, handler(&stage, "echo '\"rest\"'"), routes).start();
+    for (id, kind) in [
+        ("a", "video.cut"),
+        ("b", "video.scale"),
+        ("c", "video.cut.fast"),
+        ("d", "video"),
+        ("e", "mail"),
+    ] {
+        enqueue(&stage, id, kind, &json!([]), "");
+    }
+    for (id, result) in [
+        ("a", "cut"),
+        ("b", "video"),
+        ("c", "below"),
+        ("d", "rest"),
+        ("e", "rest"),
+    ] {
+        stage.becomes(id, &[Outcome::Acked(Some(json!(result)))]);
+    }
+    init.stops();
+}
+
+#[test]
+fn a_type_that_nothing_serves_fails_at_once_and_may_be_tried_again() {
+    let stage = Stage::new();
+    let routes = "[exec.routes]\n\"video.*\" = [\"true\"]\n";
+    let mut init = configured(&stage, program(&stage, &[]), routes)
+        .with("OJS_TYPE_WAIT", "60s")
+        .start();
+    enqueue(&stage, "j1", "mail", &json!([]), "");
+    let error = stage.failure("j1");
+    assert_eq!(
+        (&error["code"], &error["retryable"]),
+        (&json!("handler_not_found"), &json!(true))
+    );
+    enqueue(&stage, "j2", "video.cut", &json!([]), "");
+    stage.becomes("j2", &[Outcome::Acked(None)]);
+    init.stops();
+}
