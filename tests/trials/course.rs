@@ -1,5 +1,6 @@
 //! One trial as it goes: a backend, an init with a worker, a witness; then the end is asked for, and what happens is noted.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use ojs_devserver::{Dialect, Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
+use ojs_devserver::{
+    Dialect, Directive, End, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server,
+};
 
 use super::ends::{is_stop, is_whole};
 use super::journal::{Journal, Note, Word};
@@ -15,7 +18,7 @@ use super::kinds::{Behaviour, Occasion, Weather};
 use super::names::AddressBook;
 use super::operator::{self, Came};
 use super::plan::{Ask, HEARTBEAT, JobPlan, Onset, Plan};
-use super::{gateway, launch, weather};
+use super::{exec, gateway, launch, weather};
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::proc;
 use crate::support::sys::{self, Ended};
@@ -121,6 +124,8 @@ pub struct Story {
     pub ended: Option<(f64, Ended)>,
     /// Jobs that the witness got while a worker still ran them.
     pub overlaps: Vec<String>,
+    /// Jobs that the backend knew to be done while a process of them was left.
+    pub outlived: Vec<String>,
     /// A process of the worker is left.
     pub left_behind: bool,
     /// Most jobs that it had at the backend at one time.
@@ -190,8 +195,9 @@ impl Course<'_> {
         let started = self.launch();
         let ended = self.watch(started.first);
         let is_over = AtomicBool::new(false);
-        let (asked, ended, overlaps) = std::thread::scope(|scope| {
+        let (asked, ended, overlaps, outlived) = std::thread::scope(|scope| {
             let witness = scope.spawn(|| self.witness(&is_over));
+            let finds = scope.spawn(|| self.find_what_is_left(&is_over));
             let (asked, ended) = self.end_it(started, &ended);
             self.clear();
             // What was given back is the witness's now.
@@ -199,7 +205,7 @@ impl Course<'_> {
                 server.count(JobState::Available) + server.count(JobState::Retryable) == 0
             });
             is_over.store(true, Ordering::Relaxed);
-            (asked, ended, witness.join().unwrap())
+            (asked, ended, witness.join().unwrap(), finds.join().unwrap())
         });
         let ours = |(worker, most): (String, usize)| is_ours(Some(&worker)).then_some(most);
         Story {
@@ -211,6 +217,7 @@ impl Course<'_> {
             asked,
             ended,
             overlaps,
+            outlived,
             left_behind: !self.journal.all_are_gone(),
             most_active: self
                 .server
@@ -234,6 +241,9 @@ impl Course<'_> {
         let told = |job: &JobPlan| {
             if self.plan.behaviour.is_sdk() {
                 return gateway::told(self.plan, job);
+            }
+            if self.plan.behaviour.is_exec() {
+                return exec::told(self.plan, job);
             }
             let (ms, at, end, large) = (job.ms, job.at_deadline, job.ending.name(), job.is_large);
             let args = format!(r#"[{{"ms":{ms},"at_deadline":{at},"end":"{end}","large":{large}}}]"#);
@@ -317,6 +327,24 @@ impl Course<'_> {
             pause(Duration::from_millis(5));
         }
         overlaps
+    }
+
+    /// Notes each job whose ACK the backend has while somebody still runs it. Such a job does not come again.
+    fn find_what_is_left(&self, is_over: &AtomicBool) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let mut outlived = Vec::new();
+        while self.plan.behaviour.is_exec() && !is_over.load(Ordering::Relaxed) {
+            for job in self.server.jobs() {
+                let last = job.deliveries.last();
+                let is_done = last
+                    .is_some_and(|last| is_ours(last.worker.as_deref()) && matches!(last.end, Some((_, End::Acked))));
+                if is_done && seen.insert(job.id.clone()) && self.journal.run(&job.id).is_none() {
+                    outlived.push(job.id.clone());
+                }
+            }
+            pause(Duration::from_millis(5));
+        }
+        outlived
     }
 
     /// Waits for the occasion, asks for the end, and waits for that.
@@ -435,6 +463,10 @@ impl Course<'_> {
         match self.plan.occasion {
             Occasion::Start => {}
             Occasion::Ack if self.plan.behaviour.is_sdk() => noted(Word::Ended),
+            Occasion::Ack if self.plan.behaviour.is_exec() => {
+                self.server
+                    .wait(OCCASION, |server| server.count(JobState::Completed) > 0);
+            }
             Occasion::Ack if self.plan.behaviour != Behaviour::Python => noted(Word::Acked),
             Occasion::Idle => {
                 let count = self.plan.jobs.len();

@@ -24,32 +24,33 @@ const NEVER_MS: u64 = 50_000;
 
 /// The plan of the trial of that number.
 pub fn draw(seed: u64, number: u64) -> Plan {
-    Plan::with(seed, number, combination(number))
+    let sdk = SDKS[usize::try_from(number).unwrap() % SDKS.len()];
+    Plan::with(seed, number, combination_of(Behaviour::Sdk(sdk), number))
 }
 
 /// The arguments that play it again.
 pub fn again(plan: &Plan) -> String {
-    let flag = if plan.behaviour.is_sdk() { " --gateway" } else { "" };
+    let flag = match plan.behaviour {
+        Behaviour::Sdk(_) => " --gateway",
+        Behaviour::Exec(_) => " --exec",
+        _ => "",
+    };
     format!("--seed {} --only {}{flag}", plan.seed, plan.number)
 }
 
-/// Workers made with an SDK, at every occasion; half of the backends are fine, the others as all that there are.
-fn combination(number: u64) -> (Behaviour, Weather, Occasion) {
+/// Such a worker, at every occasion; half of the backends are fine, the others as all that there are.
+pub fn combination_of(behaviour: Behaviour, number: u64) -> (Behaviour, Weather, Occasion) {
     let pick = |count: usize, number: u64| usize::try_from(number).unwrap() % count;
     let weather = if number.is_multiple_of(2) {
         Weather::Fine
     } else {
         Weather::ALL[pick(Weather::ALL.len(), number / 2)]
     };
-    (
-        Behaviour::Sdk(SDKS[pick(SDKS.len(), number)]),
-        weather,
-        Occasion::ALL[pick(Occasion::ALL.len(), number)],
-    )
+    (behaviour, weather, Occasion::ALL[pick(Occasion::ALL.len(), number)])
 }
 
 /// How long the handler has the job, in milliseconds. Nobody tells it of the deadline: near it is near enough.
-fn millis(plan: &Plan, job: &JobPlan) -> u64 {
+pub fn millis(plan: &Plan, job: &JobPlan) -> u64 {
     if job.ending == Ending::Never {
         return NEVER_MS;
     }

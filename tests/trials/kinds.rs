@@ -31,6 +31,63 @@ pub enum Behaviour {
     Hangs,
     /// Made with an SDK; it speaks HTTP to the init, as its gateway. Not in the draw of the others.
     Sdk(Kind),
+    /// A process for each job, in mode exec. Not in the draw of the others.
+    Exec(Program),
+}
+
+/// What the process of a job does in mode exec; one in three, where it is not said that all do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// Finishes its job; of those that get SIGTERM one in three does not look.
+    Good,
+    /// SIGTERM means nothing to all of them.
+    Ignores,
+    /// Stops itself (SIGSTOP).
+    Stops,
+    /// Ends by SIGSEGV.
+    Crashes,
+    /// All of them leave a process in the background, with everything that they have open.
+    Leaves,
+    /// The same in a session of its own, its parent gone, deaf to SIGTERM.
+    Daemons,
+    /// Writes lines without end, to the log and to the runner.
+    Floods,
+    /// Closes everything and goes on.
+    Closes,
+    /// Kills the runner.
+    Kills,
+}
+
+impl Program {
+    pub const ALL: [Self; 9] = [
+        Self::Good,
+        Self::Ignores,
+        Self::Stops,
+        Self::Crashes,
+        Self::Leaves,
+        Self::Daemons,
+        Self::Floods,
+        Self::Closes,
+        Self::Kills,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "exec-good",
+            Self::Ignores => "exec-ignores",
+            Self::Stops => "exec-stops",
+            Self::Crashes => "exec-crashes",
+            Self::Leaves => "exec-leaves",
+            Self::Daemons => "exec-daemons",
+            Self::Floods => "exec-floods",
+            Self::Closes => "exec-closes",
+            Self::Kills => "exec-kills",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|program| program.name() == name)
+    }
 }
 
 impl Behaviour {
@@ -70,6 +127,7 @@ impl Behaviour {
             Self::Sdk(Kind::Rust) => "sdk-rust",
             Self::Sdk(Kind::Java) => "sdk-java",
             Self::Sdk(Kind::Php) => "sdk-php",
+            Self::Exec(program) => program.name(),
         }
     }
 
@@ -82,6 +140,11 @@ impl Behaviour {
         matches!(self, Self::Sdk(_))
     }
 
+    /// Whether each job is a process.
+    pub fn is_exec(self) -> bool {
+        matches!(self, Self::Exec(_))
+    }
+
     /// SIGTERM ends it at once, with all that belongs to it.
     pub fn ends_at_once(self) -> bool {
         matches!(self, Self::Good | Self::Floods | Self::Deaf)
@@ -89,7 +152,10 @@ impl Behaviour {
 
     /// It may end, or be ended, before anybody asks for that.
     pub fn may_end_first(self) -> bool {
-        matches!(self, Self::Crashes | Self::Closes | Self::Hangs)
+        matches!(
+            self,
+            Self::Crashes | Self::Closes | Self::Hangs | Self::Exec(Program::Kills)
+        )
     }
 }
 

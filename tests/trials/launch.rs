@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::kinds::Behaviour;
 use super::plan::{Ask, HEARTBEAT, INTERRUPTED, Plan, TIMEOUT_GRACE};
-use super::{gateway, worker};
+use super::{exec, gateway, worker};
 use crate::support::under_test;
 
 /// The Python client as the worker.
@@ -30,6 +30,7 @@ pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
     match plan.behaviour {
         Behaviour::Python => drop(command.args(["python3", "-S", "-E", "-c", PYTHON])),
         Behaviour::Sdk(kind) => drop(command.args(kind.command())),
+        Behaviour::Exec(_) => drop(command.arg(std::env::current_exe().unwrap()).arg("handler")),
         _ => drop(command.arg(std::env::current_exe().unwrap()).arg("worker")),
     }
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
@@ -72,6 +73,9 @@ pub fn command(plan: &Plan, url: String, dir: &Path) -> Command {
         .stderr(File::create(dir.join("log")).unwrap());
     if plan.behaviour.is_sdk() {
         gateway::tell(&mut command, plan, dir);
+    }
+    if plan.behaviour.is_exec() {
+        exec::tell(&mut command, plan, dir);
     }
     if plan.kubernetes {
         command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");

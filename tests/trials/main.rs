@@ -23,8 +23,10 @@ mod asks;
 mod course;
 mod crash;
 mod ends;
+mod exec;
 mod figures;
 mod gateway;
+mod handler;
 mod journal;
 mod kinds;
 mod launch;
@@ -54,6 +56,9 @@ const COUNT: u64 = 300;
 /// Those of them whose workers are made with an SDK come on top.
 const GATEWAY_COUNT: u64 = 200;
 
+/// And those whose jobs are a process each.
+const EXEC_COUNT: u64 = 100;
+
 /// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a number gets one of its own.
 const SEED: u64 = 2026;
 
@@ -72,6 +77,8 @@ enum Number {
     Usual(u64),
     /// The worker is made with an SDK.
     Gateway(u64),
+    /// Each job is a process.
+    Exec(u64),
 }
 
 impl Number {
@@ -79,6 +86,7 @@ impl Number {
         match self {
             Self::Usual(number) => Plan::draw(seed, number),
             Self::Gateway(number) => gateway::draw(seed, number),
+            Self::Exec(number) => exec::draw(seed, number),
         }
     }
 }
@@ -100,6 +108,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.first().is_some_and(|word| word == "worker") {
         worker::main();
+    }
+    if words.first().is_some_and(|word| word == "handler") {
+        handler::main();
     }
     if words.iter().any(|word| word == "--list") {
         println!("{NAME}: test");
@@ -131,23 +142,25 @@ fn is_meant(words: &[String]) -> bool {
     (names.is_empty() || names.iter().any(is_of_ours)) && !skipped.iter().any(is_of_ours)
 }
 
-/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
+/// `--count N` (0: only the calm ones), `--gateway` (with workers made with an SDK), `--exec` (with a process for each job), `--seed S`, `--only NUMBER`, `--like WORDS` (of those only the ones that are told
 /// with these words: 'is store'), `--at-once N`, `--keep DIR`; what else a test program is called with means nothing here.
 fn orders(words: &[String]) -> Orders {
     let word = |name: &str| words.get(words.iter().position(|word| word == name)? + 1);
     let value = |name: &str| word(name)?.parse::<u64>().ok();
     let is_usual = word("--count").is_none();
-    let number = if words.iter().any(|word| word == "--gateway") {
-        Number::Gateway
-    } else {
-        Number::Usual
+    let has = |flag: &str| words.iter().any(|word| word == flag);
+    let number = match (has("--gateway"), has("--exec")) {
+        (true, _) => Number::Gateway,
+        (false, true) => Number::Exec,
+        (false, false) => Number::Usual,
     };
     let trials = match (value("--only"), value("--count")) {
         (Some(only), _) => vec![number(only)],
         (None, Some(count)) => (0..count).map(number).collect(),
         (None, None) => {
             let gateways = (0..GATEWAY_COUNT).map(Number::Gateway);
-            (0..COUNT).map(Number::Usual).chain(gateways).collect()
+            let execs = (0..EXEC_COUNT).map(Number::Exec);
+            (0..COUNT).map(Number::Usual).chain(gateways).chain(execs).collect()
         }
     };
     let seed = value("--seed").unwrap_or_else(|| if is_usual { SEED } else { support::sys::monotonic_ns() });

@@ -285,6 +285,7 @@ impl Plan {
         match self.behaviour {
             _ if self.is_calm => "calm",
             Behaviour::Sdk(_) => "gateway-trial",
+            Behaviour::Exec(_) => "exec-trial",
             _ => "trial",
         }
     }

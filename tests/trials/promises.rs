@@ -281,6 +281,7 @@ impl<'a> Hand<'a> {
 
     /// The worker's own FAIL, as it is told to fail.
     fn is_failed_as_told(&self) -> bool {
-        self.end() == Some(End::Failed) && self.error().is_some_and(|error| error.contains("as told"))
+        let is_told = |error: &str| ["as told", "exit status 1"].iter().any(|words| error.contains(words));
+        self.end() == Some(End::Failed) && self.error().is_some_and(is_told)
     }
 }

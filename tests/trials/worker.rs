@@ -34,7 +34,7 @@ pub const CONCURRENCY: &str = "OJS_CONCURRENCY";
 const TICK: Duration = Duration::from_millis(20);
 
 /// No trial lasts longer: what the init forgot ends by itself.
-const LIFE: u32 = 60;
+pub const LIFE: u32 = 60;
 
 /// Frames of a flood, in all: the machine has other trials to run.
 const FLOOD: usize = 30_000;
@@ -109,7 +109,7 @@ pub fn main() -> ! {
     Worker::start(behaviour, journal).run()
 }
 
-fn variable(name: &str) -> String {
+pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
 
@@ -143,7 +143,8 @@ fn dispositions(behaviour: Behaviour) {
         | Behaviour::Deaf
         | Behaviour::Prefork
         | Behaviour::Hangs
-        | Behaviour::Sdk(_) => SigHandler::Handler(on_terminate_and_end),
+        | Behaviour::Sdk(_)
+        | Behaviour::Exec(_) => SigHandler::Handler(on_terminate_and_end),
     };
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handlers store one flag and make system calls alone.
@@ -442,7 +443,8 @@ impl Worker {
             | Behaviour::LastWords
             | Behaviour::Prefork
             | Behaviour::Hangs
-            | Behaviour::Sdk(_) => {}
+            | Behaviour::Sdk(_)
+            | Behaviour::Exec(_) => {}
         }
     }
 }
@@ -476,7 +478,7 @@ fn job_process(is_daemon: bool) -> i32 {
     }
 }
 
-fn idle() -> ! {
+pub fn idle() -> ! {
     nix::unistd::alarm::set(LIFE);
     loop {
         nix::unistd::pause();

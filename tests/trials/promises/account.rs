@@ -8,7 +8,7 @@ use super::{Hand, Judge, Verdict, broken};
 use crate::crash::Crash;
 use crate::ends::{NOISE, SLACK};
 use crate::journal::Word;
-use crate::kinds::Behaviour;
+use crate::kinds::{Behaviour, Program};
 use crate::plan::INTERRUPTED;
 use crate::support::sys::Ended;
 
@@ -167,6 +167,7 @@ impl Judge<'_> {
         }
         match self.plan.behaviour {
             Behaviour::Crashes => Some((Crash::after(self.plan.act_after).status(), acted + NOISE < asked)),
+            Behaviour::Exec(Program::Kills) => Some((128 + libc::SIGKILL, acted + NOISE < asked)),
             // It is ended because of that: SIGTERM does not impress it.
             Behaviour::Closes => Some((128 + libc::SIGKILL, false)),
             // It is ended because of that, and not started again.
@@ -181,7 +182,8 @@ impl Judge<'_> {
             | Behaviour::LastWords
             | Behaviour::Prefork
             | Behaviour::Hangs
-            | Behaviour::Sdk(_) => None,
+            | Behaviour::Sdk(_)
+            | Behaviour::Exec(_) => None,
         }
     }
 

@@ -159,6 +159,12 @@ impl Judge<'_> {
                 format!("{} was taken too early", note.job),
             ));
         }
+        for job in &self.story.outlived {
+            verdict.extend(broken(
+                "no process outlives its job",
+                format!("the backend had the ACK of {job} while a process of it was left"),
+            ));
+        }
         if self.story.left_behind {
             verdict.extend(broken(
                 "no process is left",

@@ -5,7 +5,7 @@ use ojs_devserver::{Dialect, End, Event};
 use super::{Hand, Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_whole};
 use crate::journal::Word;
-use crate::kinds::{Behaviour, Ending, Weather};
+use crate::kinds::{Behaviour, Ending, Program, Weather};
 use crate::plan::Plan;
 
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
@@ -98,14 +98,23 @@ impl Judge<'_> {
             | Behaviour::Floods
             | Behaviour::Deaf
             | Behaviour::Forks
-            | Behaviour::Sdk(_) => true,
+            | Behaviour::Sdk(_)
+            | Behaviour::Exec(
+                Program::Good
+                | Program::Ignores
+                | Program::Leaves
+                | Program::Daemons
+                | Program::Floods
+                | Program::Closes,
+            ) => true,
             Behaviour::Ignores
             | Behaviour::Stops
             | Behaviour::Crashes
             | Behaviour::Closes
             | Behaviour::LastWords
             | Behaviour::Prefork
-            | Behaviour::Hangs => false,
+            | Behaviour::Hangs
+            | Behaviour::Exec(Program::Stops | Program::Crashes | Program::Kills) => false,
         };
         let is_timed = !hand.plan.at_deadline && hand.plan.ending != Ending::Never;
         let due = hand.took? + hand.plan.ms as f64;
@@ -123,13 +132,22 @@ impl Judge<'_> {
             | Behaviour::Forks
             | Behaviour::Floods
             | Behaviour::LastWords
-            | Behaviour::Prefork => true,
+            | Behaviour::Prefork
+            | Behaviour::Exec(
+                Program::Good
+                | Program::Ignores
+                | Program::Leaves
+                | Program::Daemons
+                | Program::Floods
+                | Program::Closes,
+            ) => true,
             Behaviour::Stops
             | Behaviour::Crashes
             | Behaviour::Closes
             | Behaviour::Deaf
             | Behaviour::Hangs
-            | Behaviour::Sdk(_) => false,
+            | Behaviour::Sdk(_)
+            | Behaviour::Exec(Program::Stops | Program::Crashes | Program::Kills) => false,
         };
         // The stop phase has no more for it.
         let most = (self.plan.margin.saturating_sub(self.plan.slack())).mul_f64(1.0 / 4.5);

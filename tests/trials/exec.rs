@@ -1,0 +1,37 @@
+//! Jobs that are a process each, in mode exec: which programs are drawn, and how the init is told to run them.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::gateway::{combination_of, millis};
+use super::kinds::{Behaviour, Program};
+use super::plan::{JobPlan, Plan};
+
+/// The users of the slots, where each job has one of its own.
+const USERS: &str = "81300-81399";
+
+/// The plan of the trial of that number.
+pub fn draw(seed: u64, number: u64) -> Plan {
+    // Their number has no common factor with those of the weathers, occasions and dialects.
+    let program = Program::ALL[usize::try_from(number).unwrap() % Program::ALL.len()];
+    Plan::with(seed, number, combination_of(Behaviour::Exec(program), number))
+}
+
+/// Type and arguments of the job, as the programs know them. Nobody tells them of the deadline: near it is near enough.
+pub fn told(plan: &Plan, job: &JobPlan) -> (&'static str, String) {
+    let (ms, end, large) = (millis(plan, job), job.ending.name(), job.is_large);
+    ("t", format!(r#"[{{"ms":{ms},"end":"{end}","large":{large}}}]"#))
+}
+
+/// Whether each job has a user of its own.
+pub fn has_users(plan: &Plan) -> bool {
+    plan.variant.is_multiple_of(3)
+}
+
+/// Tells the init to run one process for each job.
+pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
+    command.env("OJS_MODE", "exec").env("TMPDIR", dir);
+    if has_users(plan) {
+        command.env("OJS_EXEC_USERS", USERS);
+    }
+}
