@@ -1,5 +1,5 @@
 # make demo          the life of one worker container in ten seconds, seen from all sides; MODE=gateway: with a worker that was
-#                    built on an SDK
+#                    built on an SDK; MODE=exec: each job is a process
 # make picture       the picture of a shutdown in docs/lifecycle.md, from a new run
 # make release       the static binary, at $(BINARY)
 # make image         the container image ojs-init, from the sources; docker/README.md

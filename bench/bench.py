@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import exec_mode  # noqa: E402
 import gateway  # noqa: E402
 import inits  # noqa: E402
 import latency  # noqa: E402
@@ -42,6 +43,8 @@ PARTS = {
     "idle": resting.idle,
     "memory": resting.memory,
     "gateway": gateway.measure,
+    "exec": exec_mode.measure,
+    "exec-memory": exec_mode.memory,
     "init": inits.measure,
 }
 

@@ -43,6 +43,10 @@ processor, a tenth of each 100 ms (100m in the words of Kubernetes); the others 
 its two sidecars at 1,000 requests a second (its documentation, "service invocation performance").
 """
 
+EXEC_NOTE = """`/bin/true` as the handler, 10 jobs at once, in turns with a loop that starts `/bin/true` and waits for its end, one after the
+other (`bench/src/bin/spawn_loop.rs`). `pace` is ojs-init's jobs/s over the loop's processes/s, the backend and the reports included.
+"""
+
 INIT_NOTE = """As process 1, medians; times in microseconds. From `tests/conformance`, which says what each line means.
 """
 
@@ -58,6 +62,8 @@ def write(root: Path, runs: Path) -> None:
         ("idle", "Idle", MEMORY_NOTE, idle),
         ("memory", "Memory", "", memory),
         ("gateway", "Through the gateway", GATEWAY_NOTE, gateway),
+        ("exec", "A process for each job", EXEC_NOTE, exec_),
+        ("exec-memory", "Memory in mode exec", "", exec_memory),
         ("init", "As an init", INIT_NOTE, init),
     ]
     page = [INTRODUCTION]
@@ -161,6 +167,28 @@ def init(rows: List[Any]) -> List[str]:
     names = [name for name in rows[0] if name != "figure"]
     show: Callable[[Optional[float]], str] = lambda value: "-" if value is None else f"{value:,.10g}"  # noqa: E731
     return table(["figure", *names], [[row["figure"], *(show(row[name]) for name in names)] for row in rows])
+
+
+def exec_(rows: List[Any]) -> List[str]:
+    row = rows[0]
+    middle = lambda who, what: sorted(one[what] for one in row[who])[len(row[who]) // 2]  # noqa: E731
+    line = [
+        f"{middle('ojs_init', 'jobs_s'):,.0f}",
+        f"{middle('spawn_loop', 'jobs_s'):,.0f}",
+        f"{row['pace']:.2f}",
+        f"{middle('ojs_init', 'init_us'):,.0f}",
+        f"{middle('ojs_init', 'runner_us'):,.0f}",
+    ]
+    return table(["jobs/s", "loop", "pace", "PID 1, us a job", "runner, us a job"], [line])
+
+
+def exec_memory(rows: List[Any]) -> List[str]:
+    lines = []
+    for row in rows:
+        sizes = (f"{row[who][what]:,}" for who in ("init", "runner") for what in ("resident", "private", "peak"))
+        lines.append([f"{row['jobs']:,}", *sizes])
+    head = ["jobs done, 10 at once", "PID 1: resident, KiB", "private", "peak", "runner: resident, KiB", "private", "peak"]
+    return table(head, lines)
 
 
 def gateway(rows: List[Any]) -> List[str]:

@@ -7,6 +7,7 @@ not as promised.
 
     make demo
     make demo MODE=gateway      the worker is one that was built on an SDK, and speaks HTTP
+    make demo MODE=exec         each job is a process: a shell script
 """
 
 import argparse
@@ -40,7 +41,7 @@ SETTINGS = {
 }
 
 # The worker of each mode.
-WORKERS = {"socket": "worker.py", "gateway": "sdk_worker.py"}
+WORKERS = {"socket": "worker.py", "gateway": "sdk_worker.py", "exec": "handler.sh"}
 
 # The limit above, in seconds after SIGTERM: then the orchestrator would send SIGKILL.
 LIMIT = 7.0
@@ -151,8 +152,11 @@ class Demo:
     def start_worker(self) -> Any:
         prefix, place = namespace()
         name = WORKERS[self.mode]
-        command = [self.init, "--mode", self.mode, "--", sys.executable, str(Path(__file__).with_name(name))]
-        self.timeline.say("you", f"ojs-init --mode {self.mode} -- python3 {name}, {place}; 3 jobs at a time")
+        path = Path(__file__).resolve().with_name(name)
+        program = [str(path)] if self.mode == "exec" else [sys.executable, str(path)]
+        command = [self.init, "--mode", self.mode, "--", *program]
+        words = name if self.mode == "exec" else f"python3 {name}"
+        self.timeline.say("you", f"ojs-init --mode {self.mode} -- {words}, {place}; 3 jobs at a time")
         # Settings of whoever calls us are for other workers.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("OJS_")}
         supervisor = subprocess.Popen(

@@ -1,0 +1,17 @@
+#!/bin/sh
+# The demo's handler in mode exec, a process for each job: email.send [seconds, address] pretends to send mail, and
+# report.build never ends.
+set -eu
+case $OJS_JOB_TYPE in
+    report.build)
+        trap 'echo "told to stop, and goes on" >&2' TERM
+        while :; do sleep 1; done
+        ;;
+esac
+seconds=${OJS_JOB_ARGS#\[}
+seconds=${seconds%%,*}
+address=${OJS_JOB_ARGS##*,}
+address=${address%\]}
+sleep "$seconds"
+echo "sent to $address" >&2
+echo "{\"sent_to\": $address}"
