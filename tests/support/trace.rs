@@ -229,3 +229,75 @@ impl Trace {
 fn faults(pid: i32) -> u64 {
     proc::stat(pid).map_or(0, |stat| stat.faults)
 }
+
+/// How long a thread of another process is on the processor from one wait for events to the next: its turns. Only the thread
+/// that attached this may use it.
+#[derive(Debug)]
+pub struct Turns {
+    thread: i32,
+    /// Processor time at the beginning of this turn, in nanoseconds.
+    began: Option<u64>,
+    turns: Vec<Duration>,
+}
+
+impl Turns {
+    /// Follows the first thread of that process from now on.
+    pub fn attach(pid: i32) -> io::Result<Self> {
+        let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap_or(0);
+        request(libc::PTRACE_SEIZE, pid, options)?;
+        request(libc::PTRACE_INTERRUPT, pid, 0)?;
+        Ok(Self {
+            thread: pid,
+            began: None,
+            turns: Vec::new(),
+        })
+    }
+
+    /// Lets it run until the condition holds; false when patience is over first.
+    pub fn run_until(&mut self, patience: Duration, mut condition: impl FnMut() -> bool) -> io::Result<bool> {
+        let deadline = now() + patience;
+        loop {
+            match wait_traced(self.thread, false)? {
+                Some(status) if libc::WIFSTOPPED(status) => self.stopped(status)?,
+                Some(_) => return Ok(false),
+                None if condition() => return Ok(true),
+                None if now() >= deadline => return Ok(false),
+                None => pause(Duration::from_micros(50)),
+            }
+        }
+    }
+
+    fn stopped(&mut self, status: i32) -> io::Result<()> {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        let is_call = event == 0 && signal == libc::SIGTRAP | 0x80;
+        let waits = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+        if is_call && entered_call(self.thread).is_some_and(|call| waits.contains(&call)) {
+            let began = self.began.take();
+            let turn = began.map(|began| self.processor_ns().saturating_sub(began));
+            self.turns.extend(turn.map(Duration::from_nanos));
+            // The wait itself is none of it; what comes behind it begins with the stop at its end.
+            request(libc::PTRACE_SYSCALL, self.thread, 0)?;
+            return Ok(());
+        }
+        if is_call && self.began.is_none() {
+            self.began = Some(self.processor_ns());
+        }
+        let deliver = if event == 0 && !is_call { signal } else { 0 };
+        request(libc::PTRACE_SYSCALL, self.thread, usize::try_from(deliver).unwrap_or(0))
+    }
+
+    /// Processor time of the thread until now; it is stopped, so the kernel has counted all of it.
+    fn processor_ns(&self) -> u64 {
+        let path = format!("/proc/{}/task/{}/schedstat", self.thread, self.thread);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace()
+            .next()
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// The turns so far. Being watched costs time at each system call: they are rather shorter.
+    pub fn turns(&self) -> &[Duration] {
+        &self.turns
+    }
+}

@@ -14,7 +14,10 @@ fn main() -> Result<(), Trouble> {
     let began = Instant::now();
     let mut count: u64 = 0;
     while began.elapsed() < window {
-        let status = Command::new(&path).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        let status = Command::new(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()?;
         if !status.success() {
             return Err(format!("{path}: {status}").into());
         }

@@ -4,12 +4,14 @@
 mod conversation;
 mod ends;
 mod environment;
+mod examples;
 mod hostile;
 mod leftovers;
 mod outcomes;
 mod privacy;
 mod shutdown;
 mod starts;
+mod turns;
 
 use serde_json::Value;
 
