@@ -15,4 +15,5 @@
 mod support;
 
 mod configuration;
+mod exec;
 mod operating;
