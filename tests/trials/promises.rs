@@ -274,8 +274,11 @@ impl<'a> Hand<'a> {
 
     fn is_failed_by_shutdown(&self) -> bool {
         // A backend that is strict has no room for the type.
-        let is_of_shutdown =
-            |error: &str| error.contains("ShutdownError") || error.contains("the worker was shut down");
+        let is_of_shutdown = |error: &str| {
+            ["ShutdownError", "the worker was shut down", "cut off by the shutdown"]
+                .iter()
+                .any(|words| error.contains(words))
+        };
         self.end() == Some(End::Failed) && self.error().is_some_and(is_of_shutdown)
     }
 

@@ -17,10 +17,10 @@ fn progresses(stage: &Stage, init: &Init, message: &str) {
     assert!(seen, "{}", init.story());
 }
 
-/// Says two things in the words of its language, and what it says last is a checkpoint.
+/// Says two things in the words of its language, then a checkpoint, and fails: who is done needs no checkpoint.
 fn says(stage: &Stage, mut init: Init) {
-    stage.wait_for_outcomes();
-    assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)], "{}", init.story());
+    let error = stage.failure("j1");
+    assert_eq!(error["details"]["exit_status"], 7, "{error}: {}", init.story());
     let saved: Vec<_> = stage
         .backend
         .records_of(Endpoint::Checkpoint)
@@ -36,7 +36,8 @@ fn says(stage: &Stage, mut init: Init) {
 }
 
 const IN_A_SHELL: &str = r#"echo 'progress 0.5 half' >&3
-printf 'checkpoint {"step":7}\nheartbeat\n' >&"$OJS_JOB_FD""#;
+printf 'checkpoint {"step":7}\nheartbeat\n' >&"$OJS_JOB_FD"
+exit 7"#;
 
 #[test]
 fn dash_says_it_with_a_redirection() {
@@ -62,7 +63,8 @@ fn python_says_it_with_a_file() {
     let script = "import os
 with open(int(os.environ['OJS_JOB_FD']), 'w', closefd=False) as job:
     print('progress 0.5 half', file=job, flush=True)
-    print('checkpoint {\"step\":7}', file=job, flush=True)";
+    print('checkpoint {\"step\":7}', file=job, flush=True)
+os._exit(7)";
     let init = python(&stage, script).start();
     says(&stage, init);
 }
@@ -75,7 +77,8 @@ fn our_own_binary_says_it_too() {
 "$OJS_INIT" job progress 0.5 "half of it"
 "$OJS_INIT" job checkpoint '{"step":7}'
 "$OJS_INIT" job heartbeat
-if "$OJS_INIT" job cancelled; then exit 9; fi"#;
+if "$OJS_INIT" job cancelled; then exit 9; fi
+exit 7"#;
     let init = handler(&stage, script).start();
     says(&stage, init);
 }

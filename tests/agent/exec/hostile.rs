@@ -13,9 +13,7 @@ use crate::support::wait::wait_until;
 fn a_process_that_stops_itself_is_ended_when_its_time_is_over() {
     let stage = Stage::new();
     enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":300"#);
-    let mut init = handler(&stage, "kill -STOP $$")
-        .with("OJS_TIMEOUT_GRACE", "500ms")
-        .start();
+    let mut init = handler(&stage, "kill -STOP $$").with("OJS_TIMEOUT_GRACE", "3s").start();
     let error = stage.failure("j1");
     assert_eq!(
         (&error["code"], &error["retryable"]),
@@ -31,7 +29,7 @@ fn a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over_and_the_runne
     let stage = Stage::new();
     enqueue(&stage, "j1", "t", &json!([]), r#","timeout_ms":300"#);
     let mut init = handler(&stage, "trap '' TERM; while :; do sleep 0.05; done")
-        .with("OJS_TIMEOUT_GRACE", "500ms")
+        .with("OJS_TIMEOUT_GRACE", "3s")
         .start();
     let runner = super::runner(&mut init);
     assert_eq!(stage.failure("j1")["code"], "timeout");
@@ -111,7 +109,7 @@ if os.environ['OJS_JOB_TYPE'] == 'bomb':
         if os.fork() == 0:
             while True:
                 try: os.fork()
-                except OSError: time.sleep(0.01)
+                except OSError: time.sleep(1)
     while True:
         try:
             if os.fork() == 0: time.sleep(300)
@@ -120,7 +118,7 @@ if os.environ['OJS_JOB_TYPE'] == 'bomb':
 print('\"through\"')";
     enqueue(&stage, "j1", "bomb", &json!([]), "");
     // Only those who are not root have a limit, and it is one for the user: the init is the first to meet it.
-    let start = python(&stage, bomb).through(&["sh", "-c", "ulimit -u 100; exec \"$@\"", "sh"]);
+    let start = python(&stage, bomb).through(&["sh", "-c", "ulimit -u 40; exec \"$@\"", "sh"]);
     let mut init = as_user(start, "64731").start();
     stage.wait_for_outcomes_for(Duration::from_secs(60));
     assert_eq!(

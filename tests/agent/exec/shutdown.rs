@@ -50,7 +50,7 @@ fn in_the_drain_a_job_gets_to_its_end_and_its_process_no_signal() {
     stage.enqueue([1]);
     let mut init = begun(handler(&stage, WAITS), "j1");
     init.signal(libc::SIGTERM);
-    stage.states_become(&["running", "terminate"]);
+    stage.states_become(&["running", "quiet", "terminate"]);
     never("a signal", || init.notes().iter().any(|line| line == "term j1"));
     go(&stage);
     init.ends_with(0);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use super::{configured, enqueue, handler, program};
-use crate::backend::Outcome;
+use crate::backend::{Endpoint, Outcome};
 use crate::stage::{Init, Stage};
 
 /// A program of this test, and where it is.
@@ -33,7 +33,7 @@ fn a_command_that_is_not_there_any_more_fails_its_job_and_not_the_init() {
     let stage = Stage::new();
     let path = script(&stage, "#!/bin/sh\nexit 0\n");
     let mut init = program(&stage, &[&path]).start();
-    super::runner(&mut init);
+    stage.wait_for_more(Endpoint::Fetch, 1);
     std::fs::remove_file(&path).unwrap();
     stage.enqueue([1]);
     was_not_started(&stage, &init, "No such file");
@@ -48,7 +48,7 @@ fn a_command_that_is_not_executable_any_more_fails_its_job_and_not_the_init() {
     let stage = Stage::new();
     let path = script(&stage, "#!/bin/sh\nexit 0\n");
     let mut init = program(&stage, &[&path]).start();
-    super::runner(&mut init);
+    stage.wait_for_more(Endpoint::Fetch, 1);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     stage.enqueue([1]);
     was_not_started(&stage, &init, "denied");
