@@ -46,8 +46,7 @@ fn dispatch(invocation: &mut Invocation) -> Result<Exit, String> {
             let config = with_command(config, &flags, &command, &invocation.environ)?;
             match config.mode {
                 Mode::None => Ok(plain_loop::run(&config, &command, &invocation.environ)),
-                Mode::Socket | Mode::Gateway => Ok(agent::run(&config, &command, &mut invocation.environ)),
-                mode @ Mode::Exec => Err(agent::not_yet(mode)),
+                Mode::Socket | Mode::Gateway | Mode::Exec => Ok(agent::run(&config, &command, &mut invocation.environ)),
             }
         }
         CommandLine::ConfigCheck { flags, command } => {

@@ -85,13 +85,6 @@ pub fn run(config: &Config, command: &[OsString], environ: &mut Environ) -> Exit
     exit
 }
 
-/// What to say to somebody who asks for a mode that is to come.
-#[must_use]
-pub fn not_yet(mode: Mode) -> String {
-    let mode = mode.show();
-    format!("worker.mode = {mode}: this version has the modes socket, gateway and none; exec follows")
-}
-
 /// Runs the loop. A bug in it must not leave a worker without its init: the worker is stopped first, then we say so.
 fn supervise(event_loop: EventLoop) -> Exit {
     let event_loop = RefCell::new(event_loop);

@@ -60,7 +60,7 @@ fn an_environment_that_is_too_large_for_the_kernel_fails_its_job_and_not_the_ini
     let stage = Stage::new();
     // 128 KiB for arguments and environment together: ours fits, and with the job's arguments it does not.
     let mut init = handler(&stage, "true")
-        .through(&["sh", "-c", "ulimit -s 512; exec \"$@\"", "sh"])
+        .through(&["sh", "-c", "ulimit -s 512 && exec \"$@\"", "sh"])
         .with("FILLER", "x".repeat(80 << 10))
         .start();
     enqueue(&stage, "j1", "t", &json!(["x".repeat(90 << 10)]), "");
