@@ -15,7 +15,10 @@ fn code() -> BTreeSet<&'static str> {
 #[test]
 fn each_setting_of_mode_exec_is_explained() {
     let said = code();
-    let has = |name: &str| said.iter().any(|code| *code == name || code.starts_with(&format!("{name} =")));
+    let has = |name: &str| {
+        said.iter()
+            .any(|code| *code == name || code.starts_with(&format!("{name} =")))
+    };
     let named = |name: &str| has(name) || PAGE.contains(&format!("[{name}]"));
     let missing: Vec<&str> = KEYS
         .into_iter()
@@ -45,7 +48,10 @@ fn the_times_of_the_table_have_the_defaults_of_the_code() {
     let mut seen = 0;
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let Some(key) = KEYS.into_iter().find(|key| key.toml.is_some_and(|name| cells[0] == format!("`{name}`"))) else {
+        let Some(key) = KEYS
+            .into_iter()
+            .find(|key| key.toml.is_some_and(|name| cells[0] == format!("`{name}`")))
+        else {
             continue;
         };
         assert_eq!(cells[1], key.default_text(), "{}", cells[0]);
