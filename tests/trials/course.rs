@@ -1,6 +1,5 @@
 //! One trial as it goes: a backend, an init with a worker, a witness; then the end is asked for, and what happens is noted.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use ojs_devserver::{
-    Dialect, Directive, End, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server,
-};
+use ojs_devserver::{Dialect, Directive, Event, Fault, FaultRule, JobSnapshot, JobState, Operation, Options, Server};
 
 use super::ends::{is_stop, is_whole};
 use super::journal::{Journal, Note, Word};
@@ -197,7 +194,7 @@ impl Course<'_> {
         let is_over = AtomicBool::new(false);
         let (asked, ended, overlaps, outlived) = std::thread::scope(|scope| {
             let witness = scope.spawn(|| self.witness(&is_over));
-            let finds = scope.spawn(|| self.find_what_is_left(&is_over));
+            let finds = scope.spawn(|| exec::find_what_is_left(self.plan, &self.server, &self.journal, &is_over));
             let (asked, ended) = self.end_it(started, &ended);
             self.clear();
             // What was given back is the witness's now.
@@ -327,24 +324,6 @@ impl Course<'_> {
             pause(Duration::from_millis(5));
         }
         overlaps
-    }
-
-    /// Notes each job whose ACK the backend has while somebody still runs it. Such a job does not come again.
-    fn find_what_is_left(&self, is_over: &AtomicBool) -> Vec<String> {
-        let mut seen = BTreeSet::new();
-        let mut outlived = Vec::new();
-        while self.plan.behaviour.is_exec() && !is_over.load(Ordering::Relaxed) {
-            for job in self.server.jobs() {
-                let last = job.deliveries.last();
-                let is_done = last
-                    .is_some_and(|last| is_ours(last.worker.as_deref()) && matches!(last.end, Some((_, End::Acked))));
-                if is_done && seen.insert(job.id.clone()) && self.journal.run(&job.id).is_none() {
-                    outlived.push(job.id.clone());
-                }
-            }
-            pause(Duration::from_millis(5));
-        }
-        outlived
     }
 
     /// Waits for the occasion, asks for the end, and waits for that.

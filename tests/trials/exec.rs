@@ -1,11 +1,19 @@
 //! Jobs that are a process each, in mode exec: which programs are drawn, and how the init is told to run them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use ojs_devserver::{Delivery, End, Server};
+
+use super::course::is_ours;
 use super::gateway::{combination_of, millis};
+use super::journal::Journal;
 use super::kinds::{Behaviour, Program};
 use super::plan::{JobPlan, Plan};
+use crate::support::wait::pause;
 
 /// The users of the slots, where each job has one of its own.
 const USERS: &str = "81300-81399";
@@ -34,4 +42,23 @@ pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
     if has_users(plan) {
         command.env("OJS_EXEC_USERS", USERS);
     }
+}
+
+/// Notes each job whose ACK the backend has while somebody still runs it. Such a job does not come again.
+pub fn find_what_is_left(plan: &Plan, server: &Server, journal: &Journal, is_over: &AtomicBool) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut outlived = Vec::new();
+    let is_done = |last: &Delivery| is_ours(last.worker.as_deref()) && matches!(last.end, Some((_, End::Acked)));
+    while plan.behaviour.is_exec() && !is_over.load(Ordering::Relaxed) {
+        for job in server.jobs() {
+            if job.deliveries.last().is_some_and(is_done)
+                && seen.insert(job.id.clone())
+                && journal.run(&job.id).is_none()
+            {
+                outlived.push(job.id.clone());
+            }
+        }
+        pause(Duration::from_millis(5));
+    }
+    outlived
 }
