@@ -113,3 +113,28 @@ fn a_child_is_started_with_the_changed_environment_and_not_with_a_secret_that_wa
     unsafe { libc::waitpid(pid.number(), ptr::null_mut(), 0) };
     assert_eq!(text, "PATH=/usr/bin:/bin\0URL=new\0KEPT=secret\0");
 }
+
+#[test]
+fn a_job_has_its_own_descriptors_limits_and_directory_whatever_we_have_open() {
+    let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+    // Beyond the limit that the job gets.
+    let _many: Vec<OwnedFd> = (0..64).map(|_| null()).collect();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let script = "for n in 0 1 2 3 4 5 6 7; do test -e /proc/$$/fd/$n && echo $n; done; ulimit -n; pwd; nice";
+    let limit = crate::os::job_child::Limit::named("nofile", Some(8), Some(8)).unwrap();
+    let traits = JobTraits::new([null(), writer.into(), null(), null()])
+        .with_niceness(Some(19))
+        .with_limits(vec![limit])
+        .in_directory(Some(OsStr::new("/usr")))
+        .unwrap();
+    let command = ["sh", "-c", script].map(OsString::from);
+    let plan = ChildPlan::new(&command, &block(&["PATH=/usr/bin:/bin"])).unwrap();
+    let plan = plan.as_job(traits);
+    let pid = plan.spawn().unwrap();
+    drop(plan);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+    // SAFETY: reaps the child above and nobody else; its status is not asked for.
+    unsafe { libc::waitpid(pid.number(), ptr::null_mut(), 0) };
+    assert_eq!(text, "0\n1\n2\n3\n8\n/usr\n19\n");
+}

@@ -103,10 +103,13 @@ impl JobTraits {
         self
     }
 
-    /// As who we are: the leader of a session and a group, with its niceness and limits.
+    /// As who we are: the leader of a session and a group, with its own descriptors alone, its niceness
+    /// and limits.
     pub(in crate::os) fn take_place(&self) -> Result<(), Refused> {
         // SAFETY: takes nothing. It cannot fail for a fresh child, which leads no group.
         unsafe { libc::setsid() };
+        // Before a limit for descriptors that we ourselves are beyond.
+        self.take_descriptors()?;
         if let Some(nice) = self.nice {
             // SAFETY: takes numbers; 0 is this process.
             check(unsafe { libc::syscall(libc::SYS_setpriority, 0, 0, nice) })?;
@@ -123,19 +126,8 @@ impl JobTraits {
         Ok(())
     }
 
-    /// As who it will be: it ends with us, begins in its directory, and has its own descriptors alone.
-    pub(in crate::os) fn settle(&self, parent: i32) -> Result<(), Refused> {
-        // A change of the user takes this back, so it comes behind that.
-        // SAFETY: takes numbers.
-        check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
-        // SAFETY: takes nothing.
-        if unsafe { libc::getppid() } != parent {
-            return Err(Refused(libc::ESRCH));
-        }
-        if let Some(directory) = &self.directory {
-            // SAFETY: a C string.
-            check(unsafe { libc::syscall(libc::SYS_chdir, directory.as_ptr()) })?;
-        }
+    /// Its own descriptors in their places, and no others.
+    fn take_descriptors(&self) -> Result<(), Refused> {
         // First out of the way of their places.
         let mut moved = [0; 4];
         for (descriptor, moved) in self.descriptors.iter().zip(&mut moved) {
@@ -152,6 +144,22 @@ impl JobTraits {
         let first = libc::c_uint::try_from(FIRST_OTHER).unwrap_or(libc::c_uint::MAX);
         // SAFETY: takes numbers, and this process has its own table of descriptors.
         unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+        Ok(())
+    }
+
+    /// As who it will be: it ends with us and begins in its directory.
+    pub(in crate::os) fn settle(&self, parent: i32) -> Result<(), Refused> {
+        // A change of the user takes this back, so it comes behind that.
+        // SAFETY: takes numbers.
+        check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+        // SAFETY: takes nothing.
+        if unsafe { libc::getppid() } != parent {
+            return Err(Refused(libc::ESRCH));
+        }
+        if let Some(directory) = &self.directory {
+            // SAFETY: a C string.
+            check(unsafe { libc::syscall(libc::SYS_chdir, directory.as_ptr()) })?;
+        }
         Ok(())
     }
 }

@@ -1,19 +1,25 @@
 //! What processes of a job have left behind, by proofs: which session, which mark, which user.
 
-use std::ffi::{c_int, c_void};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
+use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::exit::Ended;
+use crate::os::clock;
 use crate::os::errno::errno;
-use crate::os::process::Pid;
+use crate::os::pidfd::ProcessWatch;
+use crate::os::process::{self, Pid};
 use crate::os::reaper;
+use crate::signal::Signal;
 
 /// Most bytes of an environment that are looked through. The kernel takes 6 MiB with the arguments; a job's mark is near its end.
 const MOST_ENVIRONMENT: u64 = 8 << 20;
 
-/// Stack of the process that signals as another user, in bytes. What runs on it is two system calls.
-const STACK_BYTES: usize = 8 * 1024;
+/// Longest life of the process that signals as another user. Two system calls take it a fraction of a millisecond, unless somebody has
+/// stopped it.
+const KILLER_LIMIT: Duration = Duration::from_millis(100);
 
 /// The session of this process, by its leader's number. None: it is gone.
 #[must_use]
@@ -51,61 +57,46 @@ pub fn runs_as(pid: Pid, user: u32) -> bool {
 ///
 /// There is no process to be had, or we may not change to that user.
 pub fn end_all_of(user: u32) -> io::Result<()> {
-    let mut order = KillOrder {
-        user,
-        is_refused: 0,
-        errno: 0,
+    // A copy of us rather than one that shares our memory while we wait for it, as other children do: as that user it can be stopped by
+    // those whom it shall end.
+    // SAFETY: numbers and null pointers; what the copy does is system calls only.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    let pid = match i32::try_from(pid) {
+        Ok(0) => kill_all(user),
+        Ok(pid @ 1..) => Pid::new(pid),
+        Ok(_) | Err(_) => return Err(io::Error::last_os_error()),
     };
-    let mut stack = [MaybeUninit::<u8>::uninit(); STACK_BYTES];
-    // SAFETY: as in `child`: the aligned top of the stack, and both outlive the child, for which CLONE_VFORK makes us wait.
-    let pid = unsafe {
-        let top = stack.as_mut_ptr().add(STACK_BYTES);
-        let top = top.sub(top.addr() % 16);
-        libc::clone(
-            kill_all,
-            top.cast::<c_void>(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            (&raw mut order).cast::<c_void>(),
-        )
-    };
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
+    if !ends_in_time(pid) {
+        let _ = process::signal(pid, Signal::KILL);
     }
-    reaper::wait_for(Pid::new(pid))?;
-    // SAFETY: plain integers; volatile, because another process wrote them.
-    let (is_refused, errno) = unsafe {
-        (
-            (&raw const order.is_refused).read_volatile(),
-            (&raw const order.errno).read_volatile(),
-        )
-    };
-    match (is_refused, errno) {
-        (0, 0 | libc::ESRCH) => Ok(()),
-        _ => Err(io::Error::from_raw_os_error(errno)),
+    match reaper::wait_for(pid)? {
+        Some((Ended::Exited(errno @ 1..), _)) => Err(io::Error::from_raw_os_error(errno.into())),
+        // One that was ended by those whom it should end is sent again in the next pass.
+        Some((Ended::Exited(0) | Ended::Signalled(_), _)) | None => Ok(()),
     }
 }
 
-struct KillOrder {
-    user: u32,
-    /// The user could not be changed.
-    is_refused: c_int,
-    errno: c_int,
+/// Whether this child ends within [`KILLER_LIMIT`].
+fn ends_in_time(pid: Pid) -> bool {
+    let Ok(watch) = ProcessWatch::of(pid) else {
+        return false;
+    };
+    let Some(descriptor) = watch.as_fd() else {
+        // Without such descriptors it can only be waited for.
+        return true;
+    };
+    let mut waiting = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    poll(&mut waiting, clock::poll_timeout(KILLER_LIMIT)).is_ok_and(|ready| ready > 0)
 }
 
-/// Runs in our memory: system calls only.
-extern "C" fn kill_all(argument: *mut c_void) -> c_int {
-    // SAFETY: a pointer to the order, which nobody else touches until this process has ended. setresuid and kill take numbers;
-    // as that user the signal reaches nobody else's processes. _exit runs nothing of the parent's.
+/// Runs in a copy of us that may lack other threads: system calls only. Its exit status is the errno of what failed.
+fn kill_all(user: u32) -> ! {
+    // SAFETY: setresuid and kill take numbers; as that user the signal reaches nobody else's processes. _exit runs nothing of ours.
     unsafe {
-        let order = argument.cast::<KillOrder>();
-        let user = (*order).user;
-        if libc::syscall(libc::SYS_setresuid, user, user, user) != 0 {
-            (&raw mut (*order).is_refused).write_volatile(1);
-            (&raw mut (*order).errno).write_volatile(errno());
-        } else if libc::syscall(libc::SYS_kill, -1, libc::SIGKILL) != 0 {
-            (&raw mut (*order).errno).write_volatile(errno());
-        }
-        libc::_exit(0)
+        let is_refused = libc::syscall(libc::SYS_setresuid, user, user, user) != 0;
+        let has_failed = is_refused || libc::syscall(libc::SYS_kill, -1, libc::SIGKILL) != 0;
+        let is_nobody_there = !is_refused && errno() == libc::ESRCH;
+        libc::_exit(if has_failed && !is_nobody_there { errno() } else { 0 })
     }
 }
 

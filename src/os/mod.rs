@@ -24,6 +24,7 @@ pub mod process;
 pub mod process_memory;
 pub mod random;
 pub mod reaper;
+pub mod remove_tree;
 pub mod signal_fd;
 pub mod signals;
 pub mod socket;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
+use std::time::Duration;
 
 use log::{info, warn};
 use nix::fcntl::{Flock, FlockArg};
@@ -15,10 +16,17 @@ use nix::unistd::geteuid;
 
 use crate::os::clock;
 use crate::os::process::Pid;
+use crate::os::remove_tree::remove_tree;
 use crate::os::threads;
 
 /// Most directories that wait to be removed. What comes on top is left for the end of the container, with a warning.
 const QUEUE_DIRECTORIES: usize = 1024;
+
+/// Longest removal of a job's directory, however much is in it.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(600);
+
+/// Longest removal at our own start and end, which somebody waits for.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// Stack of the thread that removes, in bytes.
 const STACK_BYTES: usize = 256 << 10;
@@ -98,7 +106,7 @@ impl TemporaryDirectories {
     /// Removes the place itself, and what is still in it.
     pub fn end(self) {
         if let Some(base) = self.base {
-            let _ = fs::remove_dir_all(base);
+            let _ = remove_tree(&base, END_LIMIT);
         }
     }
 }
@@ -133,7 +141,7 @@ fn start_remover() -> Option<SyncSender<PathBuf>> {
     let (sender, receiver) = mpsc::sync_channel::<PathBuf>(QUEUE_DIRECTORIES);
     let work = move || {
         for path in receiver {
-            match fs::remove_dir_all(&path) {
+            match remove_tree(&path, REMOVAL_LIMIT) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     warn!("a temporary directory is left: {}: {error}", path.display());
                 }

@@ -1,0 +1,234 @@
+//! Removing a directory with everything in it, whoever has filled it and with whatever.
+
+use std::ffi::CStr;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::os::clock;
+
+/// A directory, and no symbolic link to one.
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Removes this directory with everything in it, giving up after `limit`. Symbolic links are removed and never followed. However deep it is,
+/// it takes a handful of descriptors and no stack: what is in a directory of a directory is moved up, and the empty one removed.
+///
+/// # Errors
+///
+/// `TimedOut`; or what is in it cannot be removed (a mount, another user's). What could be removed is gone.
+pub fn remove_tree(path: &Path, limit: Duration) -> io::Result<()> {
+    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let above = nix::fcntl::open(
+        parent,
+        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut removal = Removal {
+        top: openat(&above, name, OFlag::O_RDONLY | DIRECTORY, Mode::empty())?,
+        give_up: clock::monotonic().saturating_add(limit),
+        moved: 0,
+        problem: None,
+    };
+    loop {
+        let has_changed = removal.pass()?;
+        match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
+            Ok(()) => return Ok(()),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) if has_changed => {}
+            Err(error) => return Err(removal.problem.unwrap_or(error).into()),
+        }
+    }
+}
+
+struct Removal {
+    top: OwnedFd,
+    /// By the monotonic clock.
+    give_up: Duration,
+    /// Directories that were moved up; each has its number as its new name.
+    moved: u64,
+    /// Why something could not be removed.
+    problem: Option<Errno>,
+}
+
+impl Removal {
+    /// Looks at everything in the top directory once; whether anything was removed or moved.
+    fn pass(&mut self) -> io::Result<bool> {
+        let mut has_changed = false;
+        let again = openat(&self.top, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())?;
+        for entry in Dir::from_fd(again)?.iter() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_link_to_itself(name) {
+                continue;
+            }
+            self.check_time()?;
+            match remove(self.top.as_fd(), name) {
+                Ok(()) => has_changed = true,
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => has_changed |= self.flatten(name)?,
+                Err(error) => self.problem = Some(error),
+            }
+        }
+        Ok(has_changed)
+    }
+
+    /// Removes what is in this directory of the top one, but for directories that are not empty: these are moved up.
+    fn flatten(&mut self, name: &CStr) -> io::Result<bool> {
+        make_ours(self.top.as_fd(), name);
+        let directory = match openat(&self.top, name, OFlag::O_RDONLY | DIRECTORY, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(error) => {
+                self.problem = Some(error);
+                return Ok(false);
+            }
+        };
+        let again = openat(&directory, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())?;
+        let mut has_changed = false;
+        for entry in Dir::from_fd(again)?.iter() {
+            let entry = entry?;
+            let inner = entry.file_name();
+            if is_link_to_itself(inner) {
+                continue;
+            }
+            self.check_time()?;
+            let result = match remove(directory.as_fd(), inner) {
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                    // Who has no right to write a directory cannot move it either.
+                    make_ours(directory.as_fd(), inner);
+                    self.moved += 1;
+                    // Where the job has used that name, the next number is tried in the next pass.
+                    renameat(&directory, inner, &self.top, format!("{}", self.moved).as_str())
+                }
+                result => result,
+            };
+            match result {
+                Ok(()) => has_changed = true,
+                Err(error) => self.problem = Some(error),
+            }
+        }
+        Ok(has_changed)
+    }
+
+    fn check_time(&self) -> io::Result<()> {
+        if clock::monotonic() < self.give_up {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+}
+
+/// Removes a file, a link or an empty directory.
+fn remove(directory: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+        // What a directory is answered with differs between file systems.
+        Err(Errno::EISDIR | Errno::EPERM) => unlinkat(directory, name, UnlinkatFlags::RemoveDir),
+        result => result,
+    }
+}
+
+/// Lets us read, write and enter a directory of ours that its maker has closed. What fails here fails again, with a reason, in the call that
+/// needs it.
+fn make_ours(directory: BorrowedFd<'_>, name: &CStr) {
+    if let Ok(found) = openat(directory, name, OFlag::O_PATH | DIRECTORY, Mode::empty()) {
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
+    }
+}
+
+fn is_link_to_itself(name: &CStr) -> bool {
+    [c".", c".."].contains(&name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its files has failed")]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn scene(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("ojs-remove-tree-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn everything_goes_and_what_links_lead_to_stays() {
+        let outside = scene("outside");
+        fs::write(outside.join("kept"), "x").unwrap();
+        let path = scene("links");
+        symlink(&outside, path.join("link")).unwrap();
+        fs::create_dir_all(path.join("a/b/c")).unwrap();
+        for file in ["1", "file", "a/file", "a/b/file", "a/b/c/file"] {
+            fs::write(path.join(file), "x").unwrap();
+        }
+        symlink(&outside, path.join("a/b/link")).unwrap();
+        remove_tree(&path, LONG).unwrap();
+        assert!(!path.exists());
+        assert!(outside.join("kept").exists());
+        remove_tree(&outside, LONG).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let outside = scene("target");
+        fs::write(outside.join("kept"), "x").unwrap();
+        let link = std::env::temp_dir().join(format!("ojs-remove-tree-{}-link", std::process::id()));
+        symlink(&outside, &link).unwrap();
+        assert!(remove_tree(&link, LONG).is_err());
+        assert!(outside.join("kept").exists());
+        fs::remove_file(link).unwrap();
+        remove_tree(&outside, LONG).unwrap();
+    }
+
+    #[test]
+    fn a_tree_deeper_than_descriptors_and_stacks_reach_is_removed() {
+        let path = scene("deep");
+        // Small stacks, as threads of ours have.
+        let of_small_stack = std::thread::Builder::new().stack_size(64 << 10);
+        let deep = path.clone();
+        let work = move || {
+            let mut inner: OwnedFd = fs::File::open(&deep).unwrap().into();
+            for _ in 0..5_000 {
+                nix::sys::stat::mkdirat(&inner, "d", Mode::S_IRWXU).unwrap();
+                inner = openat(&inner, "d", OFlag::O_RDONLY | DIRECTORY, Mode::empty()).unwrap();
+            }
+            remove_tree(&deep, LONG).unwrap();
+        };
+        of_small_stack.spawn(work).unwrap().join().unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_its_maker_has_closed_is_removed_too() {
+        let path = scene("closed");
+        fs::create_dir_all(path.join("a/b/c")).unwrap();
+        for closed in ["a/b/c", "a/b", "a"] {
+            fs::write(path.join(closed).join("file"), "x").unwrap();
+            fs::set_permissions(path.join(closed), Permissions::from_mode(0o000)).unwrap();
+        }
+        remove_tree(&path, LONG).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn when_the_time_is_over_it_says_so() {
+        let path = scene("late");
+        fs::write(path.join("file"), "x").unwrap();
+        let error = remove_tree(&path, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        remove_tree(&path, LONG).unwrap();
+    }
+}
