@@ -15,14 +15,13 @@ use crate::config::{Config, LogFormat, Mode, keys};
 use crate::daemon::log::sink;
 use crate::daemon::start::{self, StartFailure};
 use crate::exit::Exit;
-use crate::lifecycle::api::Leftovers;
 use crate::os::cgroup_memory::MemoryCgroup;
 use crate::os::child::ChildPlan;
 use crate::os::entry::Environ;
 use crate::os::user::Credentials;
 use crate::wire::runner::settings::{
-    CutOff, ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat,
-    RunnerLogLevel, RunnerSettings, UserRange, VARIABLE,
+    ExitMeaning, JobInput, JobLeftovers, JobOutput, RlimitSetting, RouteSetting, RunnerLogFormat, RunnerLogLevel,
+    RunnerSettings, UserRange, VARIABLE,
 };
 
 /// Our own file, wherever it is by now, and whatever its directory lets the worker's user see.
@@ -113,11 +112,6 @@ fn settings(config: &Config, max_memory: Option<u64>) -> RunnerSettings {
             LogFormat::Json => RunnerLogFormat::Json,
         },
         log_level: log_level(config.log.level),
-        cut_off: CutOff {
-            requeue: config.backend.leftovers == Leftovers::Requeue,
-            kind: config.backend.shutdown_error_type.clone(),
-            code: config.backend.shutdown_error_code.clone(),
-        },
     }
 }
 

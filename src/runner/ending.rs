@@ -110,7 +110,7 @@ impl Runner {
             }
         };
         match outcome {
-            JobOutcome::Fail(_) | JobOutcome::Release { .. } => {
+            JobOutcome::Fail(_) | JobOutcome::Release { .. } | JobOutcome::CutOff => {
                 job.news.send_last(&job.names.id, &mut self.connection);
             }
             JobOutcome::Ack { .. } => {}

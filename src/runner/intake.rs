@@ -236,6 +236,7 @@ impl Runner {
             JobOutcome::Ack { result } => frames::ack(id, result.as_deref()),
             JobOutcome::Release { reason } => frames::release(id, reason),
             JobOutcome::Fail(error) => frames::fail(id, error),
+            JobOutcome::CutOff => return,
         };
         if self.connection.takes(&frame) {
             return self.connection.send(&frame);
@@ -247,11 +248,11 @@ impl Runner {
             JobOutcome::Fail(error) => {
                 JobOutcome::failure(error.code.as_deref().unwrap_or("failed"), "", error.retryable)
             }
-            JobOutcome::Release { .. } => JobOutcome::Release { reason: String::new() },
+            JobOutcome::Release { .. } | JobOutcome::CutOff => JobOutcome::Release { reason: String::new() },
         };
         self.connection.send(&match shorter {
             JobOutcome::Fail(error) => frames::fail(id, &error),
-            JobOutcome::Ack { .. } | JobOutcome::Release { .. } => frames::release(id, ""),
+            JobOutcome::Ack { .. } | JobOutcome::Release { .. } | JobOutcome::CutOff => frames::release(id, ""),
         });
     }
 }

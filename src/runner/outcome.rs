@@ -10,7 +10,7 @@ use crate::lifecycle::api::{CancelReason, JobError};
 use crate::runner::redaction::Redaction;
 use crate::signal::Signal;
 use crate::wire::runner::frames;
-use crate::wire::runner::settings::{CutOff, ExitMeaning, JobOutput, RunnerSettings};
+use crate::wire::runner::settings::{ExitMeaning, JobOutput, RunnerSettings};
 use crate::wire::text::{beginning, seconds};
 
 /// Most bytes of standard error in the details of a failure.
@@ -26,7 +26,6 @@ pub struct Meanings {
     by_signal: BTreeMap<Signal, ExitMeaning>,
     output: JobOutput,
     output_limit: u64,
-    cut_off: CutOff,
 }
 
 /// What is known when a job's process has ended.
@@ -76,6 +75,8 @@ pub enum JobOutcome {
         reason: String,
     },
     Fail(JobError),
+    /// The shutdown has cut it off. Nothing is told: PID 1, which counts such jobs, says what becomes of it.
+    CutOff,
 }
 
 impl JobOutcome {
@@ -98,6 +99,7 @@ impl JobOutcome {
             Self::Release { .. } => "released",
             Self::Fail(error) if error.retryable => "failed",
             Self::Fail(_) => "discarded",
+            Self::CutOff => "cut off",
         }
     }
 }
@@ -117,7 +119,6 @@ impl Meanings {
                 .collect(),
             output: settings.output,
             output_limit: settings.output_limit,
-            cut_off: settings.cut_off.clone(),
         }
     }
 
@@ -187,15 +188,7 @@ impl Meanings {
     fn cancelled(&self, reason: CancelReason, ending: &JobEnding<'_>, redaction: &Redaction) -> JobOutcome {
         match reason {
             CancelReason::Timeout => failure(ending, redaction, "timeout", "timed out".to_owned(), true),
-            CancelReason::Shutdown if self.cut_off.requeue => release("cut off by the shutdown"),
-            CancelReason::Shutdown => {
-                let message = "cut off by the shutdown".to_owned();
-                let mut outcome = failure(ending, redaction, &self.cut_off.code, message, true);
-                if let JobOutcome::Fail(error) = &mut outcome {
-                    error.kind = Some(self.cut_off.kind.as_str().into());
-                }
-                outcome
-            }
+            CancelReason::Shutdown => JobOutcome::CutOff,
             CancelReason::Cancelled => release("cancelled"),
             CancelReason::Lost => release("lost"),
         }

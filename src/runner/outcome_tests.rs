@@ -28,11 +28,6 @@ fn settings() -> RunnerSettings {
         max_frame: 1000,
         log_format: RunnerLogFormat::Text,
         log_level: RunnerLogLevel::Info,
-        cut_off: CutOff {
-            requeue: false,
-            kind: "ShutdownError".to_owned(),
-            code: "shutdown".to_owned(),
-        },
     }
 }
 
@@ -115,12 +110,7 @@ fn who_was_asked_to_end_may_have_finished_or_give_the_job_back() {
 fn a_job_that_had_to_end_is_what_made_it_end() {
     let judged_for = |reason| judged(signalled(15), Some(EndedFor::Cancel(reason)));
     assert_eq!(failed(judged_for(CancelReason::Timeout)).0, "timeout");
-    let JobOutcome::Fail(error) = judged_for(CancelReason::Shutdown) else {
-        panic!("a job that was cut off fails");
-    };
-    assert_eq!(error.code.as_deref(), Some("shutdown"));
-    assert_eq!(error.kind.as_deref(), Some("ShutdownError"));
-    assert!(error.retryable);
+    assert!(matches!(judged_for(CancelReason::Shutdown), JobOutcome::CutOff));
     for reason in [CancelReason::Cancelled, CancelReason::Lost] {
         assert!(matches!(judged_for(reason), JobOutcome::Release { .. }));
     }
@@ -129,15 +119,6 @@ fn a_job_that_had_to_end_is_what_made_it_end() {
     assert_eq!(failed(judged(Ended::Exited(100), cause)).0, "timeout");
     let cause = Some(EndedFor::Timeout(Duration::from_secs(2)));
     assert_eq!(failed(judged(signalled(9), cause)).0, "timeout");
-}
-
-#[test]
-fn a_job_that_was_cut_off_is_given_back_where_that_is_wanted() {
-    let mut settings = settings();
-    settings.cut_off.requeue = true;
-    let ending = ending(signalled(9), Some(EndedFor::Cancel(CancelReason::Shutdown)));
-    let judged = Meanings::new(&settings).judge(&ending, &Redaction::default());
-    assert!(matches!(judged, JobOutcome::Release { .. }));
 }
 
 #[test]

@@ -43,7 +43,6 @@ pub struct RunnerSettings {
     pub max_frame: u64,
     pub log_format: RunnerLogFormat,
     pub log_level: RunnerLogLevel,
-    pub cut_off: CutOff,
 }
 
 /// A command for some types of jobs.
@@ -138,18 +137,6 @@ pub enum RunnerLogLevel {
     Trace,
 }
 
-/// What a job becomes that a shutdown has cut off.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CutOff {
-    /// Given back without a failure (`backend.leftovers = "requeue"`).
-    pub requeue: bool,
-    /// The type of its failure (`backend.shutdown_error_type`).
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The code of its failure (`backend.shutdown_error_code`).
-    pub code: String,
-}
-
 impl RunnerSettings {
     /// The settings as they are written into the variable.
     ///
@@ -207,11 +194,6 @@ mod tests {
             max_frame: 4 << 20,
             log_format: RunnerLogFormat::Json,
             log_level: RunnerLogLevel::Info,
-            cut_off: CutOff {
-                requeue: false,
-                kind: "ShutdownError".to_owned(),
-                code: "shutdown".to_owned(),
-            },
         }
     }
 
@@ -219,7 +201,7 @@ mod tests {
     fn what_was_written_is_read_again() {
         let json = settings().encode().unwrap();
         assert_eq!(RunnerSettings::decode(&json).unwrap(), settings());
-        assert!(json.contains(r#""SIGXCPU":"discard""#) && json.contains(r#""type":"ShutdownError""#));
+        assert!(json.contains(r#""SIGXCPU":"discard""#));
     }
 
     #[test]

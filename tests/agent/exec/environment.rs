@@ -100,7 +100,11 @@ fn a_job_has_a_directory_of_its_own_that_is_gone_afterwards() {
     assert_eq!(notes.len(), 2, "{notes:?}");
     for line in &notes {
         let path = line.strip_prefix("dir ").unwrap();
-        assert!(!std::path::Path::new(path).exists(), "{path}");
+        let is_gone = || !std::path::Path::new(path).exists();
+        assert!(
+            crate::support::wait::wait_until(crate::stage::PATIENCE, is_gone),
+            "{path}"
+        );
     }
     init.stops();
 }

@@ -31,6 +31,7 @@ fn a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over_and_the_runne
     let mut init = handler(&stage, "trap '' TERM; while :; do sleep 0.05; done")
         .with("OJS_TIMEOUT_GRACE", "3s")
         .start();
+    stage.wait_for_more(Endpoint::Fetch, 1);
     let runner = super::runner(&mut init);
     assert_eq!(stage.failure("j1")["code"], "timeout");
     nobody_is_left(&mut init);
@@ -103,17 +104,22 @@ if os.environ['OJS_JOB_TYPE'] == 'flood':
 #[test]
 fn a_fork_bomb_in_its_limits_takes_its_own_job_and_the_next_one_runs() {
     let stage = Stage::new();
+    // It is over after so many seconds, whatever becomes of its limit.
     let bomb = "import os, resource, sys, time
+end = time.monotonic() + 20
 if resource.getrlimit(resource.RLIMIT_NPROC)[0] > 100: sys.exit(9)
 if os.environ['OJS_JOB_TYPE'] == 'bomb':
     for _ in range(4):
         if os.fork() == 0:
-            while True:
+            while time.monotonic() < end:
                 try: os.fork()
                 except OSError: time.sleep(1)
-    while True:
+            os._exit(0)
+    while time.monotonic() < end:
         try:
-            if os.fork() == 0: time.sleep(300)
+            if os.fork() == 0:
+                time.sleep(20)
+                os._exit(0)
         except OSError:
             break
 print('\"through\"')";
