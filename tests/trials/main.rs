@@ -56,6 +56,9 @@ const COUNT: u64 = 300;
 /// Those of them whose workers are made with an SDK come on top.
 const GATEWAY_COUNT: u64 = 200;
 
+/// And those whose jobs are a process each.
+const EXEC_COUNT: u64 = 100;
+
 /// Their seed: what the tests say of a change shall not hang on the day. A run that asks for a number gets one of its own.
 const SEED: u64 = 2026;
 
@@ -156,7 +159,8 @@ fn orders(words: &[String]) -> Orders {
         (None, Some(count)) => (0..count).map(number).collect(),
         (None, None) => {
             let gateways = (0..GATEWAY_COUNT).map(Number::Gateway);
-            (0..COUNT).map(Number::Usual).chain(gateways).collect()
+            let execs = (0..EXEC_COUNT).map(Number::Exec);
+            (0..COUNT).map(Number::Usual).chain(gateways).chain(execs).collect()
         }
     };
     let seed = value("--seed").unwrap_or_else(|| if is_usual { SEED } else { support::sys::monotonic_ns() });
