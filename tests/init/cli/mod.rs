@@ -449,14 +449,6 @@ fn a_secret_is_never_shown() {
 }
 
 #[test]
-fn a_mode_that_this_version_does_not_have_is_refused() {
-    Scene::new()
-        .variable("OJS_URL", "http://backend")
-        .variable("OJS_MODE", "exec")
-        .assert_refused(&[], &["worker.mode", "exec", "this version"]);
-}
-
-#[test]
 fn the_subcommands_for_an_instance_have_help_and_refuse_what_they_do_not_know() {
     for name in ["quiet", "resume", "terminate", "stop", "prestop"] {
         let help = Scene::new().run(&[name, "--help"]).printed();
