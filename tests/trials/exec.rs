@@ -15,8 +15,11 @@ use super::kinds::{Behaviour, Program};
 use super::plan::{JobPlan, Plan};
 use crate::support::wait::pause;
 
-/// The users of the slots, where each job has one of its own.
-const USERS: &str = "81300-81399";
+/// The first user of the first trial whose jobs have users of their own.
+const FIRST_USER: u64 = 100_000;
+
+/// How many each trial has: more than jobs run at once.
+const USERS: u64 = 100;
 
 /// The plan of the trial of that number.
 pub fn draw(seed: u64, number: u64) -> Plan {
@@ -40,7 +43,9 @@ pub fn has_users(plan: &Plan) -> bool {
 pub fn tell(command: &mut Command, plan: &Plan, dir: &Path) {
     command.env("OJS_MODE", "exec").env("TMPDIR", dir);
     if has_users(plan) {
-        command.env("OJS_EXEC_USERS", USERS);
+        // Who is not PID 1 sees the processes of all PID namespaces below: no two trials may share a user.
+        let first = FIRST_USER + plan.number % 10_000 * USERS;
+        command.env("OJS_EXEC_USERS", format!("{first}-{}", first + USERS - 1));
     }
 }
 
