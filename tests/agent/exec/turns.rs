@@ -12,8 +12,9 @@ use crate::support::under_test;
 const AT_ONCE: u32 = 100;
 const JOBS: u32 = 500;
 
-/// Longest turn of the loop, in processor time, of what users have; and of a build that is not optimised.
-const LONGEST: Duration = Duration::from_millis(5);
+/// Longest turn of the loop, in processor time, of what users have; and of a build that is not optimised. A turn in which a hundred
+/// outcomes come at once takes 6 to 9 ms, most of it for the hundred requests that go out then.
+const LONGEST: Duration = Duration::from_millis(20);
 const LONGEST_UNOPTIMISED: Duration = Duration::from_millis(50);
 
 #[test]
