@@ -86,6 +86,8 @@ fn forced() {
     let worker = start();
     become_state(&server, JobState::Active, 1);
     let init = worker.pid();
+    let is_held = looks_until(PATIENCE, || worker.held() == 1);
+    assert!(is_held, "{}", worker.log());
     // The stop phase waits for what it does not get.
     server.fault(FaultRule::on_all(Fault::Hang)).unwrap();
     worker.signal("TERM");
