@@ -29,16 +29,30 @@ pub fn session(pid: Pid) -> Option<i32> {
     (session > 0).then_some(session)
 }
 
-/// Whether this process was started with this entry (`NAME=value`) in its environment. False also where it cannot be read:
-/// it is gone, or another user's.
+/// What a process's environment says of a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkSeen {
+    Yes,
+    /// Its environment has none, or may not be read: it is another user's.
+    No,
+    /// It shows no environment: it has none, is about to execute another program, is ending, or is gone.
+    Hidden,
+}
+
+/// Whether this process was started with this entry (`NAME=value`) in its environment.
 #[must_use]
-pub fn has_mark(pid: Pid, mark: &[u8]) -> bool {
-    let Ok(file) = File::open(format!("/proc/{pid}/environ")) else {
-        return false;
-    };
+pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
     let mut environment = Vec::new();
-    let read = file.take(MOST_ENVIRONMENT).read_to_end(&mut environment);
-    read.is_ok() && environment.split(|byte| *byte == 0).any(|entry| entry == mark)
+    let read = File::open(format!("/proc/{pid}/environ"))
+        .and_then(|file| file.take(MOST_ENVIRONMENT).read_to_end(&mut environment));
+    match read {
+        Ok(0) => MarkSeen::Hidden,
+        Ok(_) if environment.split(|byte| *byte == 0).any(|entry| entry == mark) => MarkSeen::Yes,
+        Ok(_) => MarkSeen::No,
+        // Newer kernels say so of one that is ending, too.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => MarkSeen::Hidden,
+        Err(_) => MarkSeen::No,
+    }
 }
 
 /// Whether the process runs as this user, or could again.
@@ -127,15 +141,36 @@ mod tests {
     fn a_child_is_known_by_its_mark_and_its_session() {
         let mut child = sleeps().env("OJS_JOB_ID", "a=b").spawn().unwrap();
         // Whoever starts a process goes on before the kernel shows its environment.
-        while !has_mark(pid(&child), b"OJS_JOB_ID=a=b") {
+        while mark(pid(&child), b"OJS_JOB_ID=a=b") != MarkSeen::Yes {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();
         }
-        assert!(!has_mark(pid(&child), b"OJS_JOB_ID=a"));
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a"), MarkSeen::No);
         assert_eq!(session(pid(&child)), session(Pid::own()));
         child.kill().unwrap();
+        while !reaper::has_ended(pid(&child)) {
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            mark(pid(&child), b"OJS_JOB_ID=a=b"),
+            MarkSeen::Hidden,
+            "it is not reaped"
+        );
         child.wait().unwrap();
         assert_eq!(session(pid(&child)), None);
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a=b"), MarkSeen::Hidden, "it is gone");
+    }
+
+    #[test]
+    fn a_process_without_any_environment_hides_what_it_is() {
+        let mut child = sleeps().env_clear().spawn().unwrap();
+        // Until its program is executed it shows ours.
+        while mark(pid(&child), b"OJS_JOB_ID=a") != MarkSeen::Hidden {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

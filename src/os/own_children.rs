@@ -13,6 +13,9 @@ const CHILDREN: &str = "/proc/thread-self/children";
 /// Bytes that are read at once: some 600 children.
 const READ_BYTES: usize = 4096;
 
+/// Looks at the list that are worth one answer: as long as each finds somebody who has ended meanwhile.
+const MOST_LOOKS: u32 = 8;
+
 /// The kernel's list of our children. To be opened and read by the thread that starts them, our first one.
 #[derive(Debug)]
 pub struct OwnChildren {
@@ -37,10 +40,26 @@ impl OwnChildren {
     ///
     /// `/proc` is missing, or shows another PID namespace.
     pub fn living_but(&mut self, is_known: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
+        let mut living = Vec::new();
+        for _ in 0..MOST_LOOKS {
+            let children = self.children()?;
+            let strangers = || children.iter().filter(|pid| !is_known(**pid));
+            // A child stays one until it is reaped, which only we do.
+            living = strangers()
+                .copied()
+                .filter(|pid| matches!(reaper::reap(*pid), Ok(None)))
+                .collect();
+            // Who has ended since the list was read has left us children that are not on it.
+            if living.len() == strangers().count() {
+                break;
+            }
+        }
+        Ok(living)
+    }
+
+    fn children(&mut self) -> io::Result<Vec<Pid>> {
         let Some(list) = &self.list else {
-            // Zombies are not among these.
-            let living = process::children()?.into_iter();
-            return Ok(living.filter(|pid| !is_known(*pid)).collect());
+            return process::children_and_zombies();
         };
         self.buffer.clear();
         loop {
@@ -55,10 +74,7 @@ impl OwnChildren {
         }
         let words = self.buffer.split(u8::is_ascii_whitespace);
         let numbers = words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
-        let pids = numbers.filter(|number| *number > 0).map(Pid::new);
-        // A child stays one until it is reaped, which only we do.
-        let has_not_ended = |pid: &Pid| matches!(reaper::reap(*pid), Ok(None));
-        Ok(pids.filter(|pid| !is_known(*pid)).filter(has_not_ended).collect())
+        Ok(numbers.filter(|number| *number > 0).map(Pid::new).collect())
     }
 }
 
@@ -79,6 +95,24 @@ mod tests {
         assert_eq!(children.living_but(|known| known == pid).unwrap(), []);
         child.kill().unwrap();
         while !children.living_but(|_| false).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(child.wait().is_err(), "it was reaped");
+    }
+
+    #[test]
+    fn a_kernel_without_a_list_of_children_has_them_found_and_reaped_all_the_same() {
+        let mut children = OwnChildren {
+            list: None,
+            buffer: Vec::new(),
+        };
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::new(child.id().cast_signed());
+        // Other tests of this program have children, too.
+        let mut is_there = || children.living_but(|known| known != pid).unwrap() == [pid];
+        assert!(is_there());
+        child.kill().unwrap();
+        while is_there() {
             std::thread::yield_now();
         }
         assert!(child.wait().is_err(), "it was reaped");

@@ -88,12 +88,22 @@ fn send(target: i32, signal: Signal) -> io::Result<()> {
 ///
 /// `/proc` is missing, or shows another PID namespace: its numbers would name strangers.
 pub fn children() -> io::Result<Vec<Pid>> {
+    Ok(of_ours(everybody(false)?))
+}
+
+/// The same with those that have ended and are not reaped.
+///
+/// # Errors
+///
+/// As for [`children`].
+pub(in crate::os) fn children_and_zombies() -> io::Result<Vec<Pid>> {
+    Ok(of_ours(everybody(true)?))
+}
+
+fn of_ours(processes: Vec<(Pid, i32)>) -> Vec<Pid> {
     let own = Pid::own().0;
-    let living = living()?.into_iter();
-    Ok(living
-        .filter(|(_, parent)| *parent == own)
-        .map(|(pid, _)| pid)
-        .collect())
+    let ours = processes.into_iter().filter(|(_, parent)| *parent == own);
+    ours.map(|(pid, _)| pid).collect()
 }
 
 /// Our children and theirs, and so on, the nearest first, zombies not. A process whose
@@ -103,7 +113,7 @@ pub fn children() -> io::Result<Vec<Pid>> {
 ///
 /// As for [`children`].
 pub fn descendants(most: usize) -> io::Result<Vec<Pid>> {
-    let living = living()?;
+    let living = everybody(false)?;
     let mut found: Vec<Pid> = Vec::new();
     let mut parent = Pid::own();
     let mut next = 0;
@@ -144,8 +154,8 @@ pub fn is_descendant(pid: Pid) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Everybody whom we see, zombies not, with the number of the parent.
-fn living() -> io::Result<Vec<(Pid, i32)>> {
+/// Everybody whom we see, with the number of the parent; zombies where they are wanted.
+fn everybody(with_zombies: bool) -> io::Result<Vec<(Pid, i32)>> {
     check_proc()?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -161,7 +171,7 @@ fn living() -> io::Result<Vec<(Pid, i32)>> {
         let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
             continue;
         };
-        if let Some(stat) = Stat::parse(&stat).filter(|stat| !stat.has_ended) {
+        if let Some(stat) = Stat::parse(&stat).filter(|stat| with_zombies || !stat.has_ended) {
             found.push((Pid::new(pid), stat.parent));
         }
     }

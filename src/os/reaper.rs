@@ -70,6 +70,17 @@ pub fn has_ended(pid: Pid) -> bool {
     result == 0 && unsafe { info.si_pid() } == pid.number()
 }
 
+/// Whether we have a child at all, living or not reaped. The kernel knows that better than its list of them, which may lack
+/// somebody while others come and go.
+#[must_use]
+pub fn has_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: the structure is valid to write to.
+    unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0 }
+}
+
 /// Reaps this child, if it has ended.
 ///
 /// # Errors

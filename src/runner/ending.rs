@@ -1,5 +1,6 @@
 //! The end of a job: its last words, what it left behind, and what is told of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use log::{Level, warn};
@@ -9,6 +10,7 @@ use crate::daemon::log::sink;
 use crate::exit::Ended;
 use crate::lifecycle::api::{JobId, Moment, Subject};
 use crate::os::process::Pid;
+use crate::os::reaper;
 use crate::runner::job::{Job, JobNumber, Stage};
 use crate::runner::leftovers::{self, Marks};
 use crate::runner::outcome::{EndedFor, JobEnding, JobOutcome, JobUsage, millis};
@@ -24,6 +26,10 @@ const FIRST_PASS_PAUSE: Duration = Duration::from_millis(1);
 
 /// Longest such pause.
 const LONGEST_PASS_PAUSE: Duration = Duration::from_millis(50);
+
+/// In the first looks, 15 ms together, who shows no environment may be one that is about to execute a program, or is ending. Later
+/// it is one that has none.
+const DOUBTFUL_PASSES: u32 = 4;
 
 /// Most looks for processes that no job is known to have left, as long as none is started.
 const MOST_STRAY_LOOKS: u32 = 20;
@@ -63,9 +69,11 @@ impl Runner {
             return;
         };
         let marks = Marks::new(&job.names.id, job.process.pid(), job.belongings.user);
-        let left = leftovers::end_marked(&strangers, &marks);
-        if left == 0 {
-            self.has_strays = true;
+        let found = leftovers::end_marked(&strangers, &marks);
+        self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
+        let left = self.killed.values().filter(|of| **of == number).count();
+        let is_doubtful = found.has_doubts && passes < DOUBTFUL_PASSES;
+        if left == 0 && !is_doubtful {
             return self.finish(number, now);
         }
         let limit = since.after(CLEARING_LIMIT);
@@ -73,10 +81,12 @@ impl Runner {
             .answer_by
             .map(|by| Moment::new(by.remaining(Moment::new(ANSWER_TIME))));
         if now >= limit || answer_by.is_some_and(|by| now >= by) {
-            warn!(
-                "job {}: {left} of the processes that it left behind are still there",
-                job.names.id
-            );
+            if left > 0 {
+                warn!(
+                    "job {}: {left} of the processes that it left behind are still there",
+                    job.names.id
+                );
+            }
             return self.finish(number, now);
         }
         job.stage = Stage::Clearing {
@@ -119,9 +129,7 @@ impl Runner {
         self.by_id.remove(&job.names.id);
         self.tell(&job.names.id, outcome);
         self.starter.give_back(job.belongings);
-        if self.has_strays && !self.has_jobs() {
-            self.end_strays(now);
-        }
+        self.end_strays(now);
     }
 
     fn judge(&mut self, job: &mut Job, ended: Ended, usage: JobUsage) -> JobOutcome {
@@ -155,23 +163,35 @@ impl Runner {
     pub fn strangers(&mut self) -> Vec<Pid> {
         let leaders = &self.leaders;
         self.has_looked = true;
-        let strangers = self.children.living_but(|pid| leaders.contains(&pid));
-        strangers.unwrap_or_default()
+        let strangers = self
+            .children
+            .living_but(|pid| leaders.contains(&pid))
+            .unwrap_or_default();
+        if !self.killed.is_empty() {
+            let living: BTreeSet<Pid> = strangers.iter().copied().collect();
+            self.killed.retain(|pid, _| living.contains(pid));
+        }
+        strangers
     }
 
-    /// No job runs: who is there is nobody's.
+    /// Whether somebody is there who is to be ended when no job runs. True while jobs run.
+    pub fn has_strays(&self) -> bool {
+        let keeps = self.starter.settings.leftovers == JobLeftovers::Keep;
+        !keeps && reaper::has_children()
+    }
+
+    /// Where no job runs, who is there is nobody's.
     pub fn end_strays(&mut self, now: Moment) {
-        if self.has_jobs() || !self.has_strays {
+        if self.has_jobs() || !self.has_strays() {
             return;
         }
         let strays = self.strangers();
         leftovers::end(&strays);
-        self.has_strays = !strays.is_empty();
-        self.stray_looks = if self.has_strays { self.stray_looks + 1 } else { 0 };
+        self.stray_looks = if self.has_strays() { self.stray_looks + 1 } else { 0 };
         if self.stray_looks > MOST_STRAY_LOOKS {
             self.stray_looks = 0;
             warn!("{} processes that jobs left behind cannot be ended", strays.len());
-        } else if self.has_strays {
+        } else if self.stray_looks > 0 {
             self.timers.arm(RunnerTimer::Strays, now.after(LONGEST_PASS_PAUSE));
         }
     }

@@ -206,7 +206,7 @@ impl Runner {
         for job in self.jobs.values() {
             job.process.kill();
         }
-        if self.jobs.is_empty() && !self.has_strays {
+        if self.jobs.is_empty() && !self.has_strays() {
             return;
         }
         let give_up = clock::monotonic().saturating_add(END_LIMIT);

@@ -6,7 +6,7 @@
 
 use log::debug;
 
-use crate::os::leftovers;
+use crate::os::leftovers::{self, MarkSeen};
 use crate::os::process::{self, Pid};
 use crate::signal::Signal;
 
@@ -28,16 +28,40 @@ impl Marks {
         Self { leader, entry, user }
     }
 
-    fn are_on(&self, pid: Pid) -> bool {
-        leftovers::session(pid) == Some(self.leader.number())
-            || leftovers::has_mark(pid, &self.entry)
+    fn on(&self, pid: Pid) -> Belongs {
+        if leftovers::session(pid) == Some(self.leader.number())
             || self.user.is_some_and(|user| leftovers::runs_as(pid, user))
+        {
+            return Belongs::Yes;
+        }
+        match leftovers::mark(pid, &self.entry) {
+            MarkSeen::Yes => Belongs::Yes,
+            MarkSeen::No => Belongs::No,
+            MarkSeen::Hidden => Belongs::Perhaps,
+        }
     }
 }
 
+/// Whether a process belongs to a job.
+enum Belongs {
+    Yes,
+    No,
+    /// It has nothing by which that could be told, or not at this moment.
+    Perhaps,
+}
+
+/// What a look for those who belong to a job has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those who have its marks. They got their SIGKILL.
+    pub marked: Vec<Pid>,
+    /// Somebody may belong to it, and shows that in a moment.
+    pub has_doubts: bool,
+}
+
 /// Ends those who belong to a job: whoever of these strangers among our children has its marks, all of its group, and all who
-/// run as its user. How many were found.
-pub fn end_marked(strangers: &[Pid], marks: &Marks) -> usize {
+/// run as its user.
+pub fn end_marked(strangers: &[Pid], marks: &Marks) -> Found {
     // Until its leader is reaped, the group is no other one's.
     let _ = process::signal_group(marks.leader, Signal::KILL);
     if let Some(user) = marks.user
@@ -45,9 +69,16 @@ pub fn end_marked(strangers: &[Pid], marks: &Marks) -> usize {
     {
         debug!("cannot end everybody of user {user} at once: {error}");
     }
-    let marked: Vec<Pid> = strangers.iter().copied().filter(|pid| marks.are_on(*pid)).collect();
-    end(&marked);
-    marked.len()
+    let mut found = Found::default();
+    for pid in strangers.iter().copied() {
+        match marks.on(pid) {
+            Belongs::Yes => found.marked.push(pid),
+            Belongs::Perhaps => found.has_doubts = true,
+            Belongs::No => {}
+        }
+    }
+    end(&found.marked);
+    found
 }
 
 /// Ends these children of ours.

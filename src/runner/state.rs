@@ -59,10 +59,11 @@ pub struct Runner {
     pub has_signals: bool,
     /// Some job's end is told by SIGCHLD alone.
     pub has_unwatched: bool,
-    /// Processes that no job is known to have left are there.
-    pub has_strays: bool,
-    /// How often those were looked for without a job meanwhile.
+    /// How often processes that no job is known to have left were looked for, without a job meanwhile.
     pub stray_looks: u32,
+    /// Those who belonged to a job and got their SIGKILL, until they are reaped. One that is ending shows its marks no more, and its
+    /// children are not ours yet.
+    pub killed: BTreeMap<Pid, JobNumber>,
     pub children: OwnChildren,
     /// The children were looked at in this turn, and those reaped that had ended.
     pub has_looked: bool,

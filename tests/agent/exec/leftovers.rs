@@ -83,6 +83,25 @@ fn a_process_that_is_stopped_is_ended_too() {
 }
 
 #[test]
+fn who_takes_long_to_end_is_waited_for_and_so_is_who_it_leaves_behind() {
+    // The kernel gives the memory back before the process is gone, in small pages, and has no environment to show meanwhile.
+    leaves_nobody(&format!(
+        "{DAEMON}
+def large():
+    import ctypes
+    ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)
+    os.fork()
+    held = b'x' * (256 << 20)
+    open(os.environ['NOTES'] + '.%d' % os.getpid(), 'w').close()
+    time.sleep(300)
+daemon(large)
+import glob
+while len(glob.glob(os.environ['NOTES'] + '.*')) < 2:
+    time.sleep(0.01)"
+    ));
+}
+
+#[test]
 fn the_leftovers_of_one_job_are_told_from_another_job_that_runs() {
     let stage = Stage::new();
     enqueue(&stage, "long", "long", &json!([]), "");
