@@ -2,7 +2,8 @@
 //!
 //! In front of a job worker as a container's ENTRYPOINT it reaps, forwards signals and returns exact exit statuses as
 //! PID 1, and it talks to the backend on the worker's behalf: it registers, fetches, acknowledges and drains. This version
-//! has mode socket, in which the worker gets its jobs over a Unix socket, and mode none: the plain init.
+//! has mode socket, in which the worker gets its jobs over a Unix socket, mode gateway, in which a worker that was built on an
+//! SDK talks to it instead of the backend, mode exec, in which each job is a process, and mode none: the plain init.
 //!
 //! What it is not: a service manager (one child, no dependencies), a log router (the child's output is the child's),
 //! an async program (one loop, one blocking call).
@@ -17,6 +18,7 @@
 //! | `os` | system calls, all `unsafe` | know phases, jobs, configuration |
 //! | `config`, `cli` | what the user said, checked | act on it |
 //! | `daemon` | holds descriptors, does what the lifecycle says | decide |
+//! | `runner` | the second process of mode exec: starts jobs and ends what they leave | talk to the backend |
 //! | `commands` | the subcommands, another program of the same binary | use the loops |
 //!
 //! `cargo check --lib --no-default-features` builds the pure half alone.

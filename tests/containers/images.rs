@@ -64,7 +64,7 @@ pub fn prepare(engine: &Engine) {
 }
 
 /// An image of `docker/examples`, from the repository as its context.
-fn example(engine: &Engine, name: &str, base: &str) {
+pub fn example(engine: &Engine, name: &str, base: &str) {
     let dockerfile = root().join(format!("docker/examples/{name}/Dockerfile"));
     let tag = format!("ojs-worker-{name}");
     let words = ["build", "--quiet", "--file", text(&dockerfile), "--build-arg", base];

@@ -24,6 +24,7 @@ mod support;
 
 mod compose;
 mod confinement;
+mod exec;
 mod image;
 mod kubelet;
 mod pods;
@@ -138,6 +139,7 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         &rolling::ALL,
         &signals::ALL,
         &confinement::ALL,
+        &exec::ALL,
         &image::ALL,
         &stops::ALL,
     ]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes a root file system to standard output, as a tar: an image's base made of what this machine has, where no registry
 # can be reached.
-# Usage: rootfs.sh python|node|rust [PROGRAM...] | docker import - NAME     with the libraries of these programs as well
+# Usage: rootfs.sh python|node|shell|rust [PROGRAM...] | docker import - NAME     with the libraries of these programs as well
 set -eu
 
 what=$1
@@ -36,6 +36,10 @@ python)
 node)
     take "$(readlink -f "$(command -v node)")"
     ln -s "$(readlink -f "$(command -v node)")" "$root/bin/node"
+    ;;
+shell)
+    take /bin/dash /usr/bin/awk /usr/bin/sed /usr/bin/sleep /usr/bin/tail /usr/bin/tr
+    ln -s dash "$root/bin/sh"
     ;;
 rust)
     # The compilers, each file of their packages where it is here, and of the toolchain what building needs.
