@@ -25,8 +25,11 @@ const RELEASE: i32 = 75;
 /// Between two looks at the time.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Bytes of a flood, on each of its ways.
-const FLOOD_BYTES: usize = 2 << 20;
+/// How often a flood's lines are said, on each of its ways: 2 MiB of them.
+const FLOOD_WAVES: usize = 512;
+
+/// Lines of a wave on standard error. They fit a pipe that is read slowly, so that between two waves SIGTERM is seen in time.
+const WAVE_LINES: usize = 90;
 
 /// When a program that misbehaves does so, after its begin.
 const ACT_AFTER: Duration = Duration::from_millis(30);
@@ -48,6 +51,8 @@ struct Handler {
     /// When it does what it does.
     act: Option<Instant>,
     is_told: bool,
+    /// Of a flood, still to come.
+    waves: usize,
 }
 
 /// Runs the job. It ends without destructors: they would give back locks that a process which is left still has.
@@ -86,6 +91,7 @@ pub fn main() -> ! {
         act: acts.then(|| began + ACT_AFTER),
         id,
         is_told: false,
+        waves: 0,
     };
     if program == Program::Leaves || program == Program::Daemons {
         keep(&lock);
@@ -118,7 +124,13 @@ impl Handler {
                 let ending = self.ending.clone();
                 return self.end(&ending);
             }
-            pause(LOOK);
+            match self.waves.checked_sub(1) {
+                Some(left) => {
+                    self.waves = left;
+                    flood();
+                }
+                None => pause(LOOK),
+            }
         }
     }
 
@@ -165,7 +177,7 @@ impl Handler {
                 let _ = raise(Signal::SIGSEGV);
             }
             Program::Closes => self.close_everything(),
-            Program::Floods => flood(),
+            Program::Floods => self.waves = FLOOD_WAVES,
             // A user of a slot may not.
             Program::Kills if kill(getppid(), None).is_err() => {}
             Program::Kills => {
@@ -218,14 +230,12 @@ fn leave_something(program: Program) {
     let _ = Pid::this();
 }
 
-/// Lines without end, on each way that there is.
+/// A wave of lines on each way that there is.
 fn flood() {
-    let line = "a line of a flood, and another one behind it\n";
-    let lines = line.repeat(FLOOD_BYTES / line.len());
+    let lines = "a line of a flood, and another one behind it\n".repeat(WAVE_LINES);
     let _ = std::io::stderr().write_all(lines.as_bytes());
-    let line = "heartbeat\nprogress 0.5 half of it\nnonsense\n";
     // SAFETY: the number is the job's own for this.
     let job = unsafe { std::os::fd::BorrowedFd::borrow_raw(3) };
     let Ok(job) = job.try_clone_to_owned() else { return };
-    let _ = File::from(job).write_all(line.repeat(2_000).as_bytes());
+    let _ = File::from(job).write_all("heartbeat\nprogress 0.5 half of it\nnonsense\n".repeat(4).as_bytes());
 }
