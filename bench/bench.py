@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import clients  # noqa: E402
 import exec_mode  # noqa: E402
 import gateway  # noqa: E402
 import inits  # noqa: E402
@@ -45,6 +46,7 @@ PARTS = {
     "gateway": gateway.measure,
     "exec": exec_mode.measure,
     "exec-memory": exec_mode.memory,
+    "clients": clients.measure,
     "init": inits.measure,
 }
 

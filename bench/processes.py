@@ -58,10 +58,12 @@ class Scene:
             process.wait()
         self.scratch.cleanup()
 
-    def start(self, command: Sequence[str], **more: str) -> "subprocess.Popen[bytes]":
+    def start(self, command: Sequence[str], folder: Optional[Path] = None, **more: str) -> "subprocess.Popen[bytes]":
         environment = {"PATH": os.environ["PATH"], **more}
         with open(self.place / "log", "ab") as log:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         self.running.append(process)
         return process
 
@@ -152,8 +154,8 @@ class Backend:
             raise Failed(f"{method} {path}: {answer.status} {text[:200]!r}")
         return json.loads(text) if text else {}
 
-    def enqueue(self, count: int, argument: str = "") -> None:
-        job = json.dumps({"type": "echo", "args": [argument]})
+    def enqueue(self, count: int, argument: str = "", job: str = "echo") -> None:
+        job = json.dumps({"type": job, "args": [argument]})
         batch = max(1, min(BATCH, BATCH_BYTES // len(job)))
         while count > 0:
             now = min(batch, count)

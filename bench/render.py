@@ -47,6 +47,11 @@ EXEC_NOTE = """`/bin/true` as the handler, 10 jobs at once, in turns with a loop
 other (`bench/src/bin/spawn_loop.rs`). `pace` is ojs-init's jobs/s over the loop's processes/s, the backend and the reports included.
 """
 
+CLIENTS_NOTE = """Jobs whose handler does nothing, 10 at once, in turns with a loop over HTTP in the same language that fetches and acknowledges
+(`bare_loop` in each client's `client.json`): it has no heartbeats, no deadlines, no log and no shutdown. `pace` is the client's jobs/s,
+ojs-init and its socket included, over the loop's; `asked` is the least that we want.
+"""
+
 INIT_NOTE = """As process 1, medians; times in microseconds. From `tests/conformance`, which says what each line means.
 """
 
@@ -64,6 +69,7 @@ def write(root: Path, runs: Path) -> None:
         ("gateway", "Through the gateway", GATEWAY_NOTE, gateway),
         ("exec", "A process for each job", EXEC_NOTE, exec_),
         ("exec-memory", "Memory in mode exec", "", exec_memory),
+        ("clients", "Through a client", CLIENTS_NOTE, clients),
         ("init", "As an init", INIT_NOTE, init),
     ]
     page = [INTRODUCTION]
@@ -180,6 +186,15 @@ def exec_(rows: List[Any]) -> List[str]:
         f"{middle('ojs_init', 'runner_us'):,.0f}",
     ]
     return table(["jobs/s", "loop", "pace", "PID 1, us a job", "runner, us a job"], [line])
+
+
+def clients(rows: List[Any]) -> List[str]:
+    middle = lambda values: f"{sorted(values)[len(values) // 2]:,.0f}"  # noqa: E731
+    lines = [
+        [row["client"], middle(row["ojs_init"]), middle(row["bare_loop"]), f"{row['pace']:.2f}", f"{row['asked']:.1f}"]
+        for row in rows
+    ]
+    return table(["client", "jobs/s", "loop", "pace", "asked"], lines)
 
 
 def exec_memory(rows: List[Any]) -> List[str]:

@@ -312,6 +312,12 @@ impl Init {
         began.elapsed()
     }
 
+    /// Whether it has come to its end by itself, with this exit status.
+    #[allow(dead_code, reason = "for who judges without ending the test")]
+    pub fn has_ended_with(&self, status: i32) -> bool {
+        self.ended == Some(Ended::Code(status))
+    }
+
     /// SIGTERM, and the end with status 0.
     pub fn stops(&mut self) {
         self.signal(libc::SIGTERM);
