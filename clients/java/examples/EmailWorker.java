@@ -1,0 +1,23 @@
+import dev.ojs.worker.Discard;
+import dev.ojs.worker.Worker;
+import java.util.Map;
+
+/** Sends mail, or pretends to. Run it: ojs-init -- java -cp ojs-worker.jar EmailWorker.java */
+public final class EmailWorker {
+    private EmailWorker() {}
+
+    /** Runs it. */
+    public static void main(String[] arguments) {
+        Worker worker = new Worker();
+        worker.job("email.send", job -> {
+            String to = job.arg(0, String.class);
+            if (!to.contains("@")) {
+                throw new Discard("the first argument is no address"); // fails for good
+            }
+            Object sleep = job.meta().getOrDefault("sleep_ms", 0);
+            Thread.sleep(((Number) sleep).longValue()); // a cancel interrupts it, and the job goes back
+            return Map.of("sent", true);
+        });
+        worker.run();
+    }
+}

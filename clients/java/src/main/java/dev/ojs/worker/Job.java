@@ -1,0 +1,355 @@
+package dev.ojs.worker;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.EnumMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+
+/** What a handler is given. Its methods may be called from any thread. */
+public final class Job {
+    private static final long LONGEST_TIMEOUT_MILLIS = Duration.ofDays(36_500).toMillis();
+
+    /** What is said about a job before its answer. */
+    enum News {
+        PROGRESS, CHECKPOINT, HEARTBEAT
+    }
+
+    /** What was said and may wait to be written; guarded by the session's lock. */
+    final Map<News, Outgoing> waiting = new EnumMap<>(News.class);
+
+    private final Session session;
+    private final Map<String, Object> envelope;
+    private final String raw;
+    private final Object saved;
+    private final Instant deadline;
+    private final Map<String, Object> locals = new ConcurrentHashMap<>();
+    private final Object monitor = new Object();
+    private Thread thread;
+    private boolean isStopping;
+    private volatile String cancelReason;
+
+    Job(Session session, Map<String, Object> envelope, String raw, Object saved) {
+        this.session = session;
+        this.envelope = envelope;
+        this.raw = raw;
+        this.saved = saved;
+        this.deadline = deadlineOf(envelope);
+    }
+
+    private static Instant deadlineOf(Map<String, Object> envelope) {
+        double millis = 0;
+        if (envelope.get("timeout_ms") instanceof Number timeout) {
+            millis = timeout.doubleValue();
+        } else if (envelope.get("timeout") instanceof Number timeout) {
+            millis = timeout.doubleValue() * 1000;
+        }
+        return millis > 0 && millis <= LONGEST_TIMEOUT_MILLIS ? Instant.now().plusNanos((long) (millis * 1e6)) : null;
+    }
+
+    // What it is
+
+    /** Its id, the same in each delivery. */
+    public String id() {
+        return (String) envelope.get("id");
+    }
+
+    /** What kind of work it is. */
+    public String type() {
+        return (String) envelope.get("type");
+    }
+
+    /** The queue that it came from. */
+    public String queue() {
+        return envelope.get("queue") instanceof String queue ? queue : "default";
+    }
+
+    /** The number of this attempt, as the backend counts: some begin with 0. */
+    public OptionalInt attempt() {
+        return envelope.get("attempt") instanceof Long attempt && attempt == attempt.intValue()
+                ? OptionalInt.of(attempt.intValue())
+                : OptionalInt.empty();
+    }
+
+    /** Its arguments, as {@link Json} reads them. */
+    @SuppressWarnings("unchecked")
+    public List<Object> args() {
+        return envelope.get("args") instanceof List<?> args ? (List<Object>) args : new ArrayList<>();
+    }
+
+    /**
+     * The argument at this place, as a type of yours.
+     *
+     * @throws Discard if there is none, or it does not fit: see {@link Json#convert}.
+     */
+    public <T> T arg(int index, Class<T> type) {
+        try {
+            if (index >= args().size()) {
+                throw new JsonException("args[" + index + "] is missing");
+            }
+            return JsonTypes.convert(args().get(index), type, "args[" + index + "]");
+        } catch (JsonException unfit) {
+            throw new Discard(unfit.getMessage()).type("InvalidArgs");
+        }
+    }
+
+    /** What travels with it: trace context, tenant and other things. */
+    @SuppressWarnings("unchecked")
+    public Map<String, Object> meta() {
+        return envelope.get("meta") instanceof Map<?, ?> meta ? (Map<String, Object>) meta : new LinkedHashMap<>();
+    }
+
+    /** When its timeout will be over, by the clock of this machine; none if it has no timeout. */
+    public Optional<Instant> deadline() {
+        return Optional.ofNullable(deadline);
+    }
+
+    /** All of it. */
+    public Map<String, Object> envelope() {
+        return envelope;
+    }
+
+    /** All of it as text, exactly as the backend sent it. */
+    public String raw() {
+        return raw;
+    }
+
+    /** What an earlier attempt saved with {@link #checkpoint}; null if nothing. */
+    public Object lastCheckpoint() {
+        return saved;
+    }
+
+    /**
+     * The same as a type of yours; null if nothing was saved.
+     *
+     * @throws JsonException if it does not fit.
+     */
+    public <T> T lastCheckpoint(Class<T> type) {
+        return lastCheckpoint() == null ? null : Json.convert(lastCheckpoint(), type);
+    }
+
+    /** Things of this job alone, for middleware and handler; gone with the job. */
+    public Map<String, Object> locals() {
+        return locals;
+    }
+
+    // Cancel and stop
+
+    /** Whether nobody waits for the result any more. Return, or throw, soon. */
+    public boolean isCancelled() {
+        return cancelReason != null;
+    }
+
+    /** Why it is cancelled: shutdown, timeout, cancelled or lost; none as long as it is not. */
+    public Optional<String> cancelReason() {
+        return Optional.ofNullable(cancelReason);
+    }
+
+    /** Ends the handler here if the job is cancelled; the right answer is given. */
+    public void throwIfCancelled() {
+        if (cancelReason != null) {
+            throw new Cancelled(cancelReason);
+        }
+    }
+
+    /**
+     * Waits until the job is cancelled. The interrupt that comes with that is taken back.
+     *
+     * @throws InterruptedException if the thread is interrupted for another reason.
+     */
+    public void awaitCancelled() throws InterruptedException {
+        await(Long.MAX_VALUE, false);
+    }
+
+    /**
+     * The same, but not longer than this.
+     *
+     * @return whether it is cancelled.
+     * @throws InterruptedException as {@link #awaitCancelled()}.
+     */
+    public boolean awaitCancelled(Duration atMost) throws InterruptedException {
+        await(nanos(atMost), false);
+        return isCancelled();
+    }
+
+    /** Whether the worker is being shut down. The job may go on until it is cancelled: see {@link #remaining}. */
+    public boolean isStopping() {
+        synchronized (monitor) {
+            return isStopping;
+        }
+    }
+
+    /**
+     * Waits until the worker is being shut down or the job is cancelled, but not longer than this.
+     *
+     * @return {@link #isStopping}.
+     * @throws InterruptedException as {@link #awaitCancelled()}.
+     */
+    public boolean awaitStopping(Duration atMost) throws InterruptedException {
+        await(nanos(atMost), true);
+        return isStopping();
+    }
+
+    /** Time until what is left is cancelled, while the worker is being shut down; none before. */
+    public Optional<Duration> remaining() {
+        return session.remaining();
+    }
+
+    private static long nanos(Duration time) {
+        return time.compareTo(Duration.ofDays(36_500)) > 0 ? Long.MAX_VALUE : time.toNanos();
+    }
+
+    private void await(long nanos, boolean isForStopping) throws InterruptedException {
+        long start = System.nanoTime();
+        synchronized (monitor) {
+            while (cancelReason == null && !(isForStopping && isStopping)) {
+                long left = nanos - (System.nanoTime() - start);
+                if (left <= 0) {
+                    return;
+                }
+                try {
+                    TimeUnit.NANOSECONDS.timedWait(monitor, Math.min(left, TimeUnit.DAYS.toNanos(1)));
+                } catch (InterruptedException interrupted) {
+                    // With a cancel it has told its story: the reason is set.
+                    if (cancelReason == null) {
+                        throw interrupted;
+                    }
+                }
+            }
+            if (cancelReason != null && thread == Thread.currentThread()) {
+                Thread.interrupted();
+            }
+        }
+    }
+
+    // What the handler says
+
+    /** Tells the backend now that this job is alive. ojs-init does that by itself at its interval. */
+    public void heartbeat() {
+        session.tell(this, News.HEARTBEAT, Frames.frame("heartbeat", id()));
+    }
+
+    /** Says how far it is, from 0.0 to 1.0. At most one a second reaches the backend, the newest wins. */
+    public void progress(double fraction) {
+        progress(fraction, null, null);
+    }
+
+    /** The same, with words for a person. */
+    public void progress(double fraction, String message) {
+        progress(fraction, message, null);
+    }
+
+    /**
+     * The same, with words for a person and data; null for none. What is a little outside of 0.0 to 1.0 is moved inside.
+     *
+     * @throws IllegalArgumentException if the fraction is no number.
+     * @throws JsonException if the data is no JSON.
+     */
+    public void progress(double fraction, String message, Object data) {
+        if (Double.isNaN(fraction)) {
+            throw new IllegalArgumentException("progress is a number from 0 to 1, not NaN");
+        }
+        double inside = Math.max(0, Math.min(1, fraction));
+        String text = message == null ? null : Failures.clean(message, Failures.MAX_MESSAGE_CHARS);
+        String more = data == null ? "" : ",\"data\":" + Json.write(data);
+        session.tell(this, News.PROGRESS, Frames.withRaw("progress", id(), more, "progress", inside, "message", text));
+    }
+
+    /**
+     * Saves where the next attempt shall go on; it gets it as {@link #lastCheckpoint()}. Once this returns, ojs-init will
+     * deliver it to the backend even if this process crashes.
+     *
+     * @throws JsonException if the state is no JSON.
+     * @throws OjsException.Stalled if ojs-init did not read for 10 s: it is not saved.
+     * @throws OjsException.ConnectionLost if ojs-init is gone.
+     */
+    public void checkpoint(Object state) {
+        save(state);
+    }
+
+    private void save(Object state) {
+        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + Json.write(state));
+        Outgoing item = session.tell(this, News.CHECKPOINT, frame);
+        boolean isInterrupted = false;
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Session.WRITE_TIMEOUT_MILLIS);
+        try {
+            while (true) {
+                try {
+                    awaitWritten(item, end - System.nanoTime());
+                    return;
+                } catch (InterruptedException interrupted) {
+                    // As a cancel brings it: no reason not to save.
+                    isInterrupted = true;
+                }
+            }
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private void awaitWritten(Outgoing item, long nanos) throws InterruptedException {
+        boolean isOver = item.done.await(nanos, TimeUnit.NANOSECONDS);
+        if (!isOver && session.transport().withdraw(item)) {
+            throw new OjsException.Stalled("ojs-init has not read for 10 s: the checkpoint is not saved");
+        }
+        if (isOver && !item.isWritten) {
+            throw new OjsException.ConnectionLost();
+        }
+    }
+
+    @Override
+    public String toString() {
+        return "job " + id() + " " + type();
+    }
+
+    // For the session
+
+    /** On the thread that is going to work on it. Even after its timeout it is given back: it was not processed. */
+    void begin() {
+        synchronized (monitor) {
+            thread = Thread.currentThread();
+            if (cancelReason != null) {
+                thread = null;
+                throw new Release(cancelReason);
+            }
+        }
+    }
+
+    /** No interrupt of ours comes after this, and none is left. */
+    void end() {
+        synchronized (monitor) {
+            thread = null;
+            Thread.interrupted();
+        }
+    }
+
+    /** Returns whether that is new. */
+    boolean cancel(String reason) {
+        synchronized (monitor) {
+            if (cancelReason != null) {
+                return false;
+            }
+            cancelReason = reason;
+            if (thread != null && session.worker().options().interrupts) {
+                thread.interrupt();
+            }
+            monitor.notifyAll();
+            return true;
+        }
+    }
+
+    void noticeStopping() {
+        synchronized (monitor) {
+            isStopping = true;
+            monitor.notifyAll();
+        }
+    }
+}

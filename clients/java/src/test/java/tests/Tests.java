@@ -1,0 +1,17 @@
+package tests;
+
+import java.util.logging.Level;
+import java.util.logging.Logger;
+
+/** All unit tests, in one JVM. */
+public final class Tests {
+    private Tests() {}
+
+    /** Runs them; the status is 0 when all passed. */
+    public static void main(String[] args) {
+        Logger.getLogger("dev.ojs.worker").setLevel(Level.OFF);
+        JsonTests.run();
+        SocketTests.run();
+        System.exit(Check.summary());
+    }
+}
