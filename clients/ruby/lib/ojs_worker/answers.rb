@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+module OjsWorker
+  # How a {Session} runs a handler and answers for it.
+  # @api private
+  module Answers
+    REMEMBERED = 1024
+
+    private
+
+    # On a thread of the pool.
+    def process(job)
+      result = nil
+      # What stays if the handler ends its own thread.
+      error = Retry.new("the handler ended its thread", type: "ThreadError")
+      begin
+        # Even after its timeout: it was not processed.
+        raise Release, job.cancel_reason if job.cancelled?
+        result = @worker.call_handler(job)
+        error = nil
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        error = e
+      end
+    ensure
+      answer(job, result, error)
+    end
+
+    # The handler is done: the one answer that its job gets.
+    def answer(job, result, error)
+      end_forked_child(error) unless @link.pid == Process.pid
+      kind, data = answer_or_excuse(job, result, error)
+      if error.is_a?(SystemExit) || error.is_a?(SignalException)
+        # Somebody wants the whole process to end. It will, when the other jobs are finished.
+        OjsWorker.logger.error { "job #{job.id}: #{error.class} in its handler: the worker ends" }
+        @exit_error = error
+        @stop_asked = true
+      end
+      @lock.synchronize do
+        @held.delete(job.id)
+        @answers[job.id] = kind
+        @answers.shift if @answers.size > REMEMBERED
+        @link.post(data)
+        @changed.broadcast if @held.empty?
+      end
+    rescue ConnectionLost
+      nil # nobody takes answers any more
+    ensure
+      @link.wake if @stop_asked || ending?
+    end
+
+    def answer_or_excuse(job, result, error)
+      answer_frame(job, result, error)
+    rescue Exception => e # rubocop:disable Lint/RescueException -- out of memory, most likely
+      OjsWorker.logger.error { "job #{job.id}: its answer cannot be made: #{e.class}" }
+      failure = { "code" => "handler_error", "message" => "the answer cannot be made", "retryable" => true }
+      ["fail", Wire.frame("fail", job.id, error: failure)]
+    end
+
+    def answer_frame(job, result, error)
+      if error.nil?
+        return ["ack", Wire.frame("ack", job.id)] if result.nil?
+        frame = result_frame(job, result)
+        return ["ack", frame] if frame.is_a?(String)
+        error = frame
+      end
+      if error.is_a?(Cancelled) && job.cancelled?
+        error = job.cancel_reason == "timeout" ? timed_out : Release.new(job.cancel_reason)
+      end
+      if error.is_a?(Release)
+        reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
+        return ["release", Wire.frame("release", job.id, reason: reason)]
+      end
+      OjsWorker.logger.error { "job #{job.id} (#{job.type}) failed: #{Report.in_full(error)}" } unless error.is_a?(Failure)
+      ["fail", failure_frame(job, Report.describe(error))]
+    end
+
+    def timed_out
+      Retry.new("the job took longer than it may", code: "timeout", type: "Timeout")
+    end
+
+    # @return [String, Discard] the frame, or why there is none
+    def result_frame(job, result)
+      data = Wire.frame("ack", job.id, %("result":#{Wire.dump(result)}))
+      return data if fits?(data)
+      # As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
+      OjsWorker.logger.error { "job #{job.id}: its result is dropped: #{data.bytesize} bytes, over #{@max_frame}" }
+      Wire.frame("ack", job.id)
+    rescue StandardError, SystemStackError => e
+      Discard.new("the handler's result is not JSON: #{e.class}: #{Wire.clean(e.message, 500)}", type: "InvalidResult")
+    end
+
+    def failure_frame(job, described)
+      data = Wire.frame("fail", job.id, error: described)
+      return data if fits?(data)
+      OjsWorker.logger.error { "job #{job.id}: details and backtrace are dropped: the report has #{data.bytesize} bytes" }
+      described = described.reject { |name, _| %w[details backtrace].include?(name) }
+      described["message"] = described["message"][0, 200]
+      Wire.frame("fail", job.id, error: described)
+    end
+
+    # A handler forked, and its child came back from it. The job is the parent's.
+    def end_forked_child(error)
+      status = error.nil? ? 0 : 1
+      status = error.status if error.is_a?(SystemExit)
+      OjsWorker.end_now(status & 0xFF)
+    end
+  end
+end

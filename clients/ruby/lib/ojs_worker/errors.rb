@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+module OjsWorker
+  # What this library raises, unless a better class of Ruby's own says it.
+  class Error < StandardError; end
+
+  # There is no ojs-init to take jobs from.
+  class NotUnderOjsInit < Error; end
+
+  # ojs-init has closed the connection. The process must end; nothing reconnects.
+  class ConnectionLost < Error; end
+
+  # ojs-init speaks a version of the protocol that this library does not know.
+  class ProtocolError < Error; end
+
+  # The connection belongs to the process that opened it, and this is a child of that one.
+  class ForkedProcess < Error; end
+
+  # ojs-init has not read for {WRITE_TIMEOUT} seconds; the frame was not sent.
+  class Stalled < Error; end
+
+  # What {Job#raise_if_cancelled} raises. The job is answered as its cancel reason asks for.
+  class Cancelled < Error; end
+
+  # A failure in the handler's own words: what {Retry} and {Discard} have in common.
+  class Failure < StandardError
+    # @return [String] short and stable; your own begin with `x_`
+    attr_reader :code
+    # @return [String, nil] the error's class as the backend is told it; nil: the class of what was rescued, or this one
+    attr_reader :type
+    # @return [Hash, nil] anything more that is JSON
+    attr_reader :details
+
+    # @param message [String, nil] for a person
+    # @param code [String] short and stable; your own begin with `x_`
+    # @param type [String, nil] the error's class
+    # @param details [Hash, nil] anything more that is JSON
+    def initialize(message = nil, code: "handler_error", type: nil, details: nil)
+      super(message.to_s)
+      @code = code
+      @type = type
+      @details = details
+    end
+
+    # @return [Boolean] whether another attempt may help
+    def retryable?
+      true
+    end
+  end
+
+  # Raise it to fail the job in your own words; the backend's retry policy decides about the next attempt.
+  #
+  # Raised in a `rescue`, it also reports what was rescued: its class, and where it arose.
+  class Retry < Failure
+    # @param after [Numeric, nil] seconds until the next attempt: a wish that goes as `details.retry_after_ms`
+    # @raise [ArgumentError] for an `after` that is no such number
+    def initialize(message = nil, after: nil, code: "handler_error", type: nil, details: nil)
+      unless after.nil?
+        unless after.is_a?(Numeric) && after.real? && after.to_f.finite? && after >= 0
+          raise ArgumentError, "after is a number of seconds from 0 on, not #{after.inspect}"
+        end
+        details = (details || {}).merge("retry_after_ms" => (after * 1000).round) if details.nil? || details.is_a?(Hash)
+      end
+      super(message, code: code, type: type, details: details)
+    end
+  end
+
+  # Raise it to fail the job for good: another attempt would not help.
+  class Discard < Failure
+    def retryable?
+      false
+    end
+  end
+
+  # The steps of a handler are not those that an earlier attempt has finished, or the row where it stopped is gone.
+  class StepsChanged < Discard
+    def initialize(message = nil, type: "StepsChanged", **more)
+      super(message, type: type, **more)
+    end
+  end
+
+  # What {Job#step} and {Job#iterate} have to save is more than 64 KiB of JSON.
+  class CheckpointTooLarge < Discard
+    def initialize(message = nil, type: "CheckpointTooLarge", **more)
+      super(message, type: type, **more)
+    end
+  end
+
+  # Raise it to give the job back unprocessed, with no failure recorded where the backend can do that.
+  class Release < StandardError
+    # @return [String, nil] for the log
+    attr_reader :reason
+
+    # @param reason [String, nil] for the log
+    def initialize(reason = nil)
+      super(reason.to_s)
+      @reason = reason
+    end
+  end
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+module OjsWorker
+  # Threads, started as they are needed. One that hangs does not keep the process from ending.
+  # @api private
+  class Pool
+    # @yieldreturn [Integer] most threads
+    def initialize(&limit)
+      @limit = limit
+      @tasks = Thread::Queue.new
+      @lock = Mutex.new
+      @unfinished = 0
+      @threads = 0
+    end
+
+    # Run it, later if all threads are taken.
+    # @return [Boolean] false if there is not one thread to be had
+    def submit(task)
+      @lock.synchronize do
+        if @threads < [@limit.call, @unfinished + 1].min
+          begin
+            start
+          rescue ThreadError => e
+            OjsWorker.logger.error { "#{e.message}; #{@threads} threads are there" }
+            return false if @threads.zero?
+          end
+        end
+        @unfinished += 1
+      end
+      @tasks << task
+      true
+    end
+
+    # Let the threads end that have nothing to do.
+    def close
+      @tasks.close
+    end
+
+    private
+
+    def start
+      number = @threads + 1
+      thread = Thread.new { work }
+      thread.name = "ojs-job-#{number}"
+      thread.report_on_exception = false
+      @threads = number
+    end
+
+    def work
+      while (task = @tasks.pop)
+        run(task)
+      end
+    ensure
+      @lock.synchronize { @threads -= 1 }
+    end
+
+    def run(task)
+      task.call
+    ensure
+      @lock.synchronize { @unfinished -= 1 }
+    end
+  end
+end

@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+require_relative "fake_init"
+
+# What becomes of a handler's result or error.
+class TestAnswers < WorkerTest
+  def answer_of(*args, **more, &handler)
+    serve(&handler)
+    @init.answer_to("j1", "t", *args, **more)
+  end
+
+  def error_of(*args, &handler)
+    answer = answer_of(*args, &handler)
+    assert_equal("fail", answer["type"])
+    answer["error"]
+  end
+
+  def test_a_result_is_acknowledged
+    assert_equal({ "type" => "ack", "job_id" => "j1", "result" => { "sum" => 3 } }, answer_of(1, 2) { |job| { sum: job.args.sum } })
+  end
+
+  def test_no_result_is_acknowledged_without_one
+    assert_equal({ "type" => "ack", "job_id" => "j1" }, answer_of { nil })
+  end
+
+  def test_an_error_fails_the_job_with_class_message_and_backtrace_and_is_in_the_log
+    error = error_of { |_job| raise KeyError, "no such mailbox" }
+    assert_equal(%w[handler_error KeyError], error.values_at("code", "type"))
+    assert_equal("no such mailbox", error["message"])
+    assert(error["retryable"])
+    assert_includes(error["backtrace"][0], "test_answers.rb")
+    refute(error["backtrace"].any? { |line| line.include?("lib/ojs_worker") })
+    assert_includes(@log.string, "KeyError: no such mailbox")
+    assert_includes(@log.string, "test_answers.rb")
+  end
+
+  def test_an_error_without_a_message_is_called_by_its_class
+    assert_equal("IOError", error_of { |_job| raise IOError, "" }["message"])
+  end
+
+  def test_retry_fails_the_job_in_its_own_words
+    error = error_of { |_job| raise OjsWorker::Retry.new("busy", after: 2.5, code: "x_busy", details: { "who" => "smtp" }) }
+    assert_equal({ "code" => "x_busy", "retryable" => true, "message" => "busy", "type" => "Retry",
+                   "details" => { "who" => "smtp", "retry_after_ms" => 2500 } }, error.reject { |name, _| name == "backtrace" })
+  end
+
+  def test_a_retry_in_a_rescue_tells_what_was_rescued
+    error = error_of do |_job|
+      Integer("x")
+    rescue ArgumentError
+      raise OjsWorker::Retry
+    end
+    assert_equal("ArgumentError", error["type"])
+    assert_includes(error["message"], 'invalid value for Integer(): "x"')
+  end
+
+  def test_discard_fails_the_job_for_good
+    assert_equal(false, error_of { |_job| raise OjsWorker::Discard, "never" }["retryable"])
+  end
+
+  def test_release_gives_the_job_back
+    answer = answer_of { raise OjsWorker::Release, "not now" }
+    assert_equal({ "type" => "release", "job_id" => "j1", "reason" => "not now" }, answer)
+  end
+
+  def test_an_after_that_is_no_time_is_an_error
+    [-1, Float::NAN, "5"].each { |after| assert_raises(ArgumentError) { OjsWorker::Retry.new("x", after: after) } }
+  end
+
+  cycle = []
+  cycle << cycle
+  deep = 100.times.inject(1) { |inner, _| [inner] }
+  {
+    "an_object" => Object.new, "a_time" => Time.at(0), "a_nan" => Float::NAN, "a_cycle" => cycle, "too_deep" => deep,
+    "invalid_utf8" => "\xff", "binary" => "\xff".b, "an_object_as_key" => { Object.new => 1 }
+  }.each do |name, result|
+    define_method("test_a_result_with_#{name}_is_the_failure_invalid_result") do
+      error = error_of { |_job| result }
+      assert_equal(["InvalidResult", false], error.values_at("type", "retryable"))
+      assert(error["message"].start_with?("the handler's result is not JSON"), error["message"])
+    end
+  end
+
+  def test_a_result_of_99_levels_is_taken
+    deep = 99.times.inject(1) { |inner, _| [inner] }
+    assert_equal(deep, answer_of { deep }["result"])
+  end
+
+  def test_a_result_over_max_frame_is_dropped_and_logged
+    worker = new_worker
+    worker.job("t") { "x" * 2000 }
+    start(worker)
+    @init.greet(max_frame: 1000)
+    assert_equal({ "type" => "ack", "job_id" => "j1" }, @init.answer_to("j1"))
+    assert_includes(@log.string, "its result is dropped")
+  end
+
+  def test_a_report_over_max_frame_loses_details_and_backtrace
+    worker = new_worker
+    worker.job("t") { raise OjsWorker::Retry.new("m" * 500, details: { "x" => "y" * 2000 }) }
+    start(worker)
+    @init.greet(max_frame: 1000)
+    error = @init.answer_to("j1")["error"]
+    assert_equal("m" * 200, error["message"])
+    refute(error.key?("details"))
+  end
+
+  def test_a_handler_that_ends_its_thread_fails_and_the_worker_lives_on
+    serve { |job| job.id == "j1" ? Thread.current.kill : 7 }
+    assert_equal("fail", @init.answer_to("j1")["type"])
+    assert_equal(7, @init.answer_to("j2")["result"])
+  end
+
+  def test_exit_in_a_handler_fails_its_job_and_ends_the_worker
+    _, thread = serve { |_job| exit(3) }
+    error = @init.answer_to("j1")["error"]
+    assert_equal(["the handler called exit(3)", true], error.values_at("message", "retryable"))
+    assert_equal(0, @init.expect("ready")["concurrency"])
+    assert_equal(3, thread.value.status)
+  end
+
+  def test_messages_that_are_no_utf8_are_mended
+    assert_includes(error_of { |_job| raise "caf\xe9 \xff".b }["message"], "caf")
+  end
+end

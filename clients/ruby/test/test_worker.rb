@@ -1,0 +1,188 @@
+# frozen_string_literal: true
+
+require_relative "fake_init"
+
+# Registration, options, fields, cancel and the end.
+class TestWorker < WorkerTest
+  def test_concurrency_is_what_hello_says_and_a_smaller_option_wins
+    worker = new_worker
+    worker.job("t") { nil }
+    start(worker)
+    assert_equal(7, @init.greet(concurrency: 7)["concurrency"])
+    assert_equal(7, worker.concurrency)
+  end
+
+  def test_an_option_for_concurrency_is_what_ready_says
+    worker = new_worker(concurrency: 3)
+    worker.job("t") { nil }
+    start(worker)
+    assert_equal(3, @init.greet["concurrency"])
+  end
+
+  def test_unknown_options_are_named_with_the_known_ones
+    error = assert_raises(ArgumentError) { OjsWorker::Worker.new(concurency: 3) }
+    assert_includes(error.message, ":concurency")
+    assert_includes(error.message, "stop_grace")
+  end
+
+  def test_bad_values_of_options_are_errors
+    [0, 1.5, "3", 10_001].each { |n| assert_raises(ArgumentError) { OjsWorker::Worker.new(concurrency: n) } }
+    assert_raises(ArgumentError) { OjsWorker::Worker.new(stop_grace: -1) }
+  end
+
+  def test_bad_registrations_are_errors
+    worker = new_worker
+    worker.job("t") { nil }
+    assert_raises(ArgumentError) { worker.job("t") { nil } }
+    assert_raises(ArgumentError) { worker.job(:symbol) { nil } }
+    assert_raises(ArgumentError) { worker.job("") { nil } }
+    assert_raises(ArgumentError) { worker.job("u") }
+    assert_raises(ArgumentError) { worker.job("u", handler: 5) }
+    assert_raises(ArgumentError) { worker.middleware { |_job, _next| nil } }
+  end
+
+  def test_without_ojs_socket_it_says_how_to_start_it
+    worker = OjsWorker::Worker.new(socket_path: "")
+    worker.job("t") { nil }
+    error = assert_raises(OjsWorker::NotUnderOjsInit) { worker.run }
+    assert_includes(error.message, "ojs-init -- ruby")
+  end
+
+  def test_a_job_has_its_fields
+    seen = Thread::Queue.new
+    serve do |job|
+      seen << job
+      job.raw
+    end
+    text = '{"id":"j1", "type":"t","queue":"mail","attempt":2,"args":[1.50],"meta":{"a":"b"},"timeout_ms":2000,"x":{"job":{}}}'
+    before = Time.now
+    @init.send_frame(%({"type":"job","checkpoint":{"page":3},"job": #{text} }))
+    assert_equal(text, @init.answer["result"])
+    job = seen.pop
+    assert_equal(["j1", "t", "mail", 2, [1.5], { "a" => "b" }, { "page" => 3 }],
+                 [job.id, job.type, job.queue, job.attempt, job.args, job.meta, job.last_checkpoint])
+    assert_in_delta(before.to_f + 2, job.deadline.to_f, 1)
+  end
+
+  def test_a_timeout_in_seconds_is_a_deadline_and_none_is_none
+    serve { |job| job.deadline && (job.deadline - Time.now).round }
+    assert_equal(9, @init.answer_to("j1", timeout: 9)["result"])
+    assert_nil(@init.answer_to("j2")["result"])
+  end
+
+  def test_middleware_runs_outermost_first_and_may_change_the_result
+    worker = new_worker
+    worker.job("t") { |job| job.context[:names] }
+    %w[outer inner].each do |name|
+      worker.middleware { |job, &handler| ((job.context[:names] ||= []) << name) && (handler.call + ["#{name} was here"]) }
+    end
+    start(worker)
+    @init.greet
+    2.times do |n|
+      assert_equal(["outer", "inner", "inner was here", "outer was here"], @init.answer_to("j#{n}")["result"])
+    end
+  end
+
+  def test_middleware_may_be_an_object_that_yields_and_may_raise
+    guard = Object.new
+    def guard.call(job)
+      raise OjsWorker::Discard, "blocked" if job.args == ["bad"]
+      yield
+    end
+    worker = new_worker
+    worker.job("t") { 1 }
+    worker.middleware(guard)
+    start(worker)
+    @init.greet
+    assert_equal(1, @init.answer_to("j1")["result"])
+    assert_equal("blocked", @init.answer_to("j2", "t", "bad")["error"]["message"])
+  end
+
+  def test_cancel_reaches_the_handler_with_its_reason
+    serve do |job|
+      job.wait_cancelled
+      job.raise_if_cancelled
+    end
+    { "shutdown" => "release", "cancelled" => "release", "lost" => "release" }.each do |reason, kind|
+      @init.send_frame(job_frame("j1"))
+      @init.send_frame({ type: "cancel", job_id: "j1", reason: reason, grace_ms: 1000 })
+      assert_equal([kind, reason], @init.answer.values_at("type", "reason"))
+    end
+  end
+
+  def test_a_job_cancelled_for_its_timeout_fails_with_code_timeout
+    started = Thread::Queue.new
+    serve do |job|
+      started << 1
+      job.wait_cancelled
+      job.raise_if_cancelled
+    end
+    @init.send_frame(job_frame("j1"))
+    started.pop
+    @init.send_frame({ type: "cancel", job_id: "j1", reason: "timeout", grace_ms: 1000 })
+    assert_equal(["timeout", true], @init.answer["error"].values_at("code", "retryable"))
+  end
+
+  def test_stopping_is_seen_by_a_handler_that_waits_and_the_job_may_go_on
+    started = Thread::Queue.new
+    _, thread = serve do |job|
+      started << job.stopping?
+      job.wait_stopping
+      [job.stopping?, job.cancelled?, job.remaining.between?(1, 25)]
+    end
+    @init.send_frame(job_frame("j1"))
+    assert_equal(false, started.pop)
+    @init.terminate
+    assert_equal([true, false, true], @init.answer["result"])
+    assert_equal(:ended, thread.value)
+  end
+
+  def test_a_closed_connection_cancels_as_lost_and_the_worker_ends_with_an_error
+    reason = nil
+    started = Thread::Queue.new
+    _, thread = serve do |job|
+      started << 1
+      job.wait_cancelled
+      reason = job.cancel_reason
+    end
+    @init.send_frame(job_frame("j1"))
+    started.pop
+    @init.close
+    assert_kind_of(OjsWorker::ConnectionLost, thread.value)
+    assert_equal("lost", reason)
+  end
+
+  def test_progress_outside_of_0_to_1_is_an_error
+    serve do |job|
+      [2, -0.1, Float::NAN, "1", nil].map { |n| (job.progress(n) && nil) rescue $!.class.name } # rubocop:disable Style/RescueModifier
+    end
+    assert_equal(["ArgumentError"] * 5, @init.answer_to("j1")["result"])
+  end
+
+  def test_nothing_can_be_said_about_a_job_that_is_answered
+    jobs = Thread::Queue.new
+    serve { |job| jobs << job && nil }
+    @init.answer_to("j1")
+    assert_raises(OjsWorker::Error) { jobs.pop.checkpoint(1) }
+  end
+
+  def test_stop_finishes_what_is_held
+    release = Thread::Queue.new
+    worker, thread = serve { release.pop }
+    @init.send_frame(job_frame("j1"))
+    worker.stop
+    assert_equal(0, @init.expect("ready")["concurrency"])
+    release << 5
+    assert_equal(5, @init.answer["result"])
+    assert_equal(:ended, thread.value)
+  end
+
+  def test_a_frame_that_cannot_be_read_fails_its_job_and_is_not_quoted
+    serve { 1 }
+    secret = "#{"[" * 1000}\"secret\"#{"]" * 1000}"
+    @init.send_frame(%({"type":"job","job":{"id":"j1","type":"t","args":#{secret}}}))
+    assert_equal(["invalid_job", false], @init.answer["error"].values_at("code", "retryable"))
+    refute_includes(@log.string, "secret")
+    assert_equal(1, @init.answer_to("j2")["result"])
+  end
+end
