@@ -1,11 +1,10 @@
 import dev.ojs.worker.Discard;
+import dev.ojs.worker.JobLog;
 import dev.ojs.worker.Worker;
 import java.util.Map;
 
 /** Sends mail, or pretends to. Run it: ojs-init -- java -cp ojs-worker.jar EmailWorker.java */
 public final class EmailWorker {
-    private EmailWorker() {}
-
     /** Runs it. */
     public static void main(String[] arguments) {
         Worker worker = new Worker();
@@ -18,6 +17,7 @@ public final class EmailWorker {
             Thread.sleep(((Number) sleep).longValue()); // a cancel interrupts it, and the job goes back
             return Map.of("sent", true);
         });
+        JobLog.install();
         worker.run();
     }
 }

@@ -11,6 +11,10 @@ public final class Tests {
     public static void main(String[] args) {
         Logger.getLogger("dev.ojs.worker").setLevel(Level.OFF);
         JsonTests.run();
+        PerformTests.run();
+        LogTests.run();
+        ResumeTests.run();
+        DevServerTests.run();
         SocketTests.run();
         System.exit(Check.summary());
     }

@@ -16,7 +16,7 @@ final class Handling implements Runnable {
     public void run() {
         Object result = null;
         Throwable error = null;
-        JobContext.enter(job);
+        JobLog.enter(job);
         try {
             job.begin();
             try {
@@ -28,9 +28,10 @@ final class Handling implements Runnable {
             error = thrown;
         }
         try {
+            job.flush(error);
             session.answer(job, result, error);
         } finally {
-            JobContext.leave();
+            JobLog.leave();
         }
     }
 

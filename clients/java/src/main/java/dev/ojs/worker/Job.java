@@ -7,10 +7,13 @@ import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 
 /** What a handler is given. Its methods may be called from any thread. */
 public final class Job {
@@ -27,7 +30,7 @@ public final class Job {
     private final Session session;
     private final Map<String, Object> envelope;
     private final String raw;
-    private final Object saved;
+    private final Resume resume;
     private final Instant deadline;
     private final Map<String, Object> locals = new ConcurrentHashMap<>();
     private final Object monitor = new Object();
@@ -39,8 +42,8 @@ public final class Job {
         this.session = session;
         this.envelope = envelope;
         this.raw = raw;
-        this.saved = saved;
         this.deadline = deadlineOf(envelope);
+        this.resume = new Resume(this, saved);
     }
 
     private static Instant deadlineOf(Map<String, Object> envelope) {
@@ -122,7 +125,7 @@ public final class Job {
 
     /** What an earlier attempt saved with {@link #checkpoint}; null if nothing. */
     public Object lastCheckpoint() {
-        return saved;
+        return resume.saved();
     }
 
     /**
@@ -270,12 +273,17 @@ public final class Job {
      * @throws OjsException.ConnectionLost if ojs-init is gone.
      */
     public void checkpoint(Object state) {
-        save(state);
+        saveCheckpoint(resume.keep(state));
     }
 
-    private void save(Object state) {
+    /** Without waiting until it is written: the answer goes out behind it. */
+    Outgoing sendCheckpoint(Object state) {
         byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + Json.write(state));
-        Outgoing item = session.tell(this, News.CHECKPOINT, frame);
+        return session.tell(this, News.CHECKPOINT, frame);
+    }
+
+    void saveCheckpoint(Object state) {
+        Outgoing item = sendCheckpoint(state);
         boolean isInterrupted = false;
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Session.WRITE_TIMEOUT_MILLIS);
         try {
@@ -305,6 +313,107 @@ public final class Job {
         }
     }
 
+    // Work that goes on where it stopped
+
+    /** A part of a handler that has no result. */
+    @FunctionalInterface
+    public interface Action {
+        /** @throws Exception as {@link Handler#handle}. */
+        void run() throws Exception;
+    }
+
+    /**
+     * Rows one after the other, from the one on at which an earlier attempt stopped: {@code for (Row row : job.iterate(rows))}.
+     * Positions are counted, so the rows must come in the same order each time. The position is saved every 5 s and before
+     * the job is given back; when a shutdown leaves no time for another row, the loop ends the handler with a
+     * {@link Release}. One loop outside of steps, and one in each step.
+     *
+     * @param rows all of them; {@code stream::iterator} for a stream.
+     * @return the rows that are left, for one loop.
+     * @throws StepsChanged if the positions were keys before.
+     */
+    public <T> Iterable<T> iterate(Iterable<T> rows) {
+        return new Loop<T>(resume, null).over(rows);
+    }
+
+    /**
+     * The same by a key: rows are skipped up to and with the one that was finished last.
+     *
+     * @param key the key of a row, a JSON value that is not null: its id.
+     * @throws StepsChanged at the end of the rows, if that key did not come.
+     */
+    public <T> Iterable<T> iterate(Iterable<T> rows, Function<? super T, ?> key) {
+        return new Loop<T>(resume, Objects.requireNonNull(key, "key")).over(rows);
+    }
+
+    /** Gives rows from a position on. */
+    @FunctionalInterface
+    public interface Rows<T> {
+        /**
+         * @param position the key, or the number from 0, of the row that was finished last; null for all rows.
+         * @return the rows behind it.
+         * @throws Exception as {@link Handler#handle}.
+         */
+        Iterable<? extends T> behind(Object position) throws Exception;
+    }
+
+    /**
+     * The same with rows that are asked for from the position on: {@code WHERE id > ? ORDER BY id}.
+     *
+     * @throws Exception what {@code rows} throws.
+     */
+    public <T> Iterable<T> iterateFrom(Rows<T> rows, Function<? super T, ?> key) throws Exception {
+        Loop<T> loop = new Loop<>(resume, Objects.requireNonNull(key, "key"));
+        return loop.overRest(rows.behind(loop.start()));
+    }
+
+    /**
+     * The same with positions that are counted.
+     *
+     * @throws Exception what {@code rows} throws.
+     */
+    public <T> Iterable<T> iterateFrom(Rows<T> rows) throws Exception {
+        Loop<T> loop = new Loop<>(resume, null);
+        return loop.overRest(rows.behind(loop.start()));
+    }
+
+    /**
+     * A part of the job that is done once: a finished step is a checkpoint, and another attempt does not run it again. Steps
+     * have names of their own and come in the same order in each attempt. When a shutdown leaves no time for it, the step
+     * ends the handler with a {@link Release} before it begins.
+     *
+     * @param name how it is called, in the checkpoint and in errors.
+     * @param body what it does; its result is JSON, and small: all results, positions and the state have 64 KiB.
+     * @return the result as JSON, now or from the attempt that finished it.
+     * @throws StepsChanged if earlier attempts finished other steps, or in another order.
+     * @throws CheckpointTooLarge if there is more to keep than 64 KiB.
+     * @throws Exception what the body throws; the step is not finished then.
+     */
+    public Object step(String name, Callable<?> body) throws Exception {
+        return resume.step(name, body);
+    }
+
+    /**
+     * The same with a result of this type: see {@link Json#convert}.
+     *
+     * @throws Exception as {@link #step(String, Callable)}.
+     */
+    public <T> T step(String name, Class<T> type, Callable<? extends T> body) throws Exception {
+        return Json.convert(resume.step(name, body), type);
+    }
+
+    /**
+     * The same without a result.
+     *
+     * @throws Exception as {@link #step(String, Callable)}.
+     */
+    public void step(String name, Action body) throws Exception {
+        resume.step(name, () -> {
+            body.run();
+            return null;
+        });
+    }
+
     @Override
     public String toString() {
         return "job " + id() + " " + type();
@@ -320,6 +429,20 @@ public final class Job {
                 thread = null;
                 throw new Release(cancelReason);
             }
+        }
+    }
+
+    /** What of it is worth saving after this end is sent in front of the answer. */
+    void flush(Throwable error) {
+        boolean isOver = error instanceof JobFailure failure && !failure.isRetryable();
+        if (error == null || isOver || "cancelled".equals(cancelReason) || "lost".equals(cancelReason)) {
+            return;
+        }
+        try {
+            resume.flush();
+        } catch (RuntimeException | Error unsaved) { // whatever it is, the job needs its answer
+            Session.LOG.warning(
+                    "job " + Failures.oneLine(id()) + ": its position is not saved: " + Failures.oneLine(unsaved.getMessage()));
         }
     }
 

@@ -28,7 +28,7 @@ final class Runner {
     private Runner(Worker worker, Link link) {
         this.options = worker.options();
         this.link = link;
-        this.session = new Session(worker, link);
+        this.session = new Session(worker, link, worker::execute);
     }
 
     /** Connects. The signals are taken over before that. */

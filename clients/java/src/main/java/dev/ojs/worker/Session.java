@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
@@ -28,6 +29,7 @@ final class Session {
 
     private final Worker worker;
     private final Transport transport;
+    private final Consumer<Runnable> threads;
     private final Object lock = new Object();
     private final Map<String, Job> held = new LinkedHashMap<>();
     private final Map<String, String> answers = new LinkedHashMap<>() {
@@ -44,9 +46,11 @@ final class Session {
     private volatile Long deadlineNanos;
     private Outgoing lastReady;
 
-    Session(Worker worker, Transport transport) {
+    /** @param threads where handlers run. */
+    Session(Worker worker, Transport transport, Consumer<Runnable> threads) {
         this.worker = worker;
         this.transport = transport;
+        this.threads = threads;
         this.inbox = new Inbox(this);
     }
 
@@ -139,7 +143,7 @@ final class Session {
             job.noticeStopping();
         }
         try {
-            worker.execute(new Handling(this, job));
+            threads.accept(new Handling(this, job));
         } catch (RuntimeException | OutOfMemoryError none) {
             LOG.log(Level.SEVERE, "no thread for job " + Failures.oneLine(job.id()), none);
             answer(job, null, new Release("no thread can be started"));

@@ -3,6 +3,7 @@ package dev.ojs.worker;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -143,6 +144,36 @@ public final class Worker {
         }
     }
 
+    // Tests of handlers
+
+    /**
+     * Does one job in this process, without ojs-init, in the same way as {@link #run} does: arguments and result go through
+     * JSON, middleware runs, failures become what the backend would be told. For tests.
+     *
+     * @param type the type of the job.
+     * @param args its arguments.
+     * @return what the backend would be told.
+     * @throws JsonException if the arguments are no JSON.
+     * @throws OjsException if the handler does not end within 60 s.
+     */
+    public Outcome perform(String type, Object... args) {
+        return perform(new Delivery(), type, args);
+    }
+
+    /**
+     * The same under conditions: a timeout, a shutdown with so much time left, a cancel, a checkpoint of an earlier attempt.
+     *
+     * @param delivery the conditions.
+     * @param type the type of the job.
+     * @param args its arguments.
+     * @return what the backend would be told.
+     * @throws JsonException if the arguments, or something in the conditions, are no JSON.
+     * @throws OjsException if the handler does not end within the delivery's {@link Delivery#patience}.
+     */
+    public Outcome perform(Delivery delivery, String type, Object... args) {
+        return new Rehearsal(this, delivery).perform(type, Arrays.asList(args));
+    }
+
     // What it knows
 
     /** Which state ojs-init has told: running, quiet or terminate. */
@@ -189,7 +220,7 @@ public final class Worker {
         }
     }
 
-    void execute(Handling handling) {
+    void execute(Runnable handling) {
         Executor executor = options.executor;
         if (executor == null) {
             ProcessEnd.daemon("ojs-job", handling);

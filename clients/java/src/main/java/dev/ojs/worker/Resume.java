@@ -1,0 +1,281 @@
+package dev.ojs.worker;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What of a job outlives an attempt: its finished steps, the positions of its loops over rows, and the program's own
+ * state. Saved in the same form by the clients of all languages.
+ */
+final class Resume {
+    /** Least time from one saved position to the next. */
+    static final long SAVE_EVERY_NANOS = TimeUnit.SECONDS.toNanos(5);
+    private static final int MAX_BYTES = 64 * 1024;
+    /** Nothing new begins when less than this is left of a shutdown, or less than 1.5 times what it usually takes. */
+    private static final long LEAST_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+    private static final String REASON = "resumes at its checkpoint";
+    private static final String FORM = "ojs_resume";
+    private static final int REMEMBERED_STEPS = 1000;
+    private static final int MAX_SHOWN_CHARS = 1000;
+
+    /** How long each step took last in this process, in nanoseconds; the oldest goes when there are too many. */
+    private static final Map<String, Long> TOOK = new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, Long> eldest) {
+            return size() > REMEMBERED_STEPS;
+        }
+    };
+
+    private final Job job;
+    private final Map<String, Object> steps = new LinkedHashMap<>();
+    private final Map<String, Object> cursors = new LinkedHashMap<>();
+    /** How many of the steps an earlier attempt has finished, by their names. */
+    private final List<String> known = new ArrayList<>();
+    private final List<String> begun = new ArrayList<>();
+    private final Set<String> loops = new HashSet<>();
+    private final Object saved;
+    /** The program's own state, as JSON. */
+    private String state;
+    private String step = "";
+    private boolean isUsed;
+    private boolean isDirty;
+    private long savedAt = System.nanoTime();
+
+    Resume(Job job, Object checkpoint) {
+        this.job = job;
+        boolean isOurs = checkpoint instanceof Map<?, ?> form && read(form);
+        this.saved = isOurs ? ((Map<?, ?>) checkpoint).get("state") : checkpoint;
+        this.state = JsonWriter.write(isOurs ? saved : null, Integer.MAX_VALUE);
+        this.isUsed = isOurs;
+    }
+
+    /** Takes what an earlier attempt saved; false, and nothing is taken, if it is the program's own. */
+    private boolean read(Map<?, ?> form) {
+        boolean isOurs = Long.valueOf(1).equals(form.get(FORM)) && form.get("steps") instanceof List
+                && form.get("cursors") instanceof Map;
+        if (!isOurs) {
+            return false;
+        }
+        for (Object finished : (List<?>) form.get("steps")) {
+            if (!(finished instanceof List<?> pair) || pair.size() != 2 || !(pair.get(0) instanceof String name)) {
+                steps.clear();
+                return false;
+            }
+            steps.put(name, pair.get(1));
+        }
+        known.addAll(steps.keySet());
+        ((Map<?, ?>) form.get("cursors")).forEach((name, position) -> cursors.put((String) name, position));
+        return true;
+    }
+
+    /** What an earlier attempt saved of the program's own. */
+    Object saved() {
+        return saved;
+    }
+
+    // Saving
+
+    /** The checkpoint to save when the program saves this. */
+    synchronized Object keep(Object own) {
+        String text = Json.write(own);
+        state = text;
+        return isUsed ? form() : own;
+    }
+
+    private synchronized Object form() {
+        List<Object> finished = new ArrayList<>();
+        steps.forEach((name, result) -> {
+            List<Object> pair = new ArrayList<>();
+            pair.add(name);
+            pair.add(result);
+            finished.add(pair);
+        });
+        Map<String, Object> form = new LinkedHashMap<>();
+        form.put(FORM, 1);
+        form.put("steps", finished);
+        form.put("cursors", new LinkedHashMap<>(cursors));
+        form.put("state", Json.parse(state));
+        isDirty = false;
+        savedAt = System.nanoTime();
+        int bytes = Json.write(form).getBytes(StandardCharsets.UTF_8).length;
+        if (bytes > MAX_BYTES) {
+            throw new CheckpointTooLarge("the results of steps, the positions and the state of this job are " + bytes
+                    + " bytes of JSON together, at most " + MAX_BYTES + " are kept: let steps return ids or paths");
+        }
+        return form;
+    }
+
+    /** Before an answer after which the job may come again: saves what is not saved yet, and does not wait for that. */
+    void flush() {
+        Object form;
+        synchronized (this) {
+            if (!isDirty) {
+                return;
+            }
+            form = form();
+        }
+        job.sendCheckpoint(form);
+    }
+
+    // Steps
+
+    Object step(String name, Callable<?> body) throws Exception {
+        if (!begin(name)) {
+            synchronized (this) {
+                return steps.get(name);
+            }
+        }
+        long start = System.nanoTime();
+        try {
+            Object result = body.call();
+            finish(name, result);
+        } finally {
+            synchronized (this) {
+                step = "";
+            }
+        }
+        took(name, System.nanoTime() - start);
+        job.saveCheckpoint(form());
+        synchronized (this) {
+            return steps.get(name);
+        }
+    }
+
+    /** Whether it has to be done; false if an earlier attempt has finished it. */
+    private boolean begin(String name) {
+        synchronized (this) {
+            if (name == null || name.isEmpty()) {
+                throw new IllegalArgumentException("a step has a name that is not empty");
+            }
+            if (!step.isEmpty()) {
+                throw new IllegalStateException(
+                        "step " + name + " begins within step " + step + ": steps come one after the other");
+            }
+            if (begun.contains(name)) {
+                throw new IllegalStateException("there are two steps " + name + " in this job: each has its own name");
+            }
+            isUsed = true;
+            begun.add(name);
+            if (begun.size() <= known.size()) {
+                if (!known.get(begun.size() - 1).equals(name)) {
+                    throw changed(known);
+                }
+                return false;
+            }
+            refuseOtherCursors(name);
+        }
+        mayBegin(usual(name));
+        synchronized (this) {
+            step = name;
+        }
+        return true;
+    }
+
+    /** A step in which an earlier attempt stopped has to be the next one. */
+    private void refuseOtherCursors(String name) {
+        for (String open : cursors.keySet()) {
+            if (!open.isEmpty() && !open.equals(name)) {
+                List<String> before = new ArrayList<>(steps.keySet());
+                before.add(open);
+                throw changed(before);
+            }
+        }
+    }
+
+    private StepsChanged changed(List<String> before) {
+        return new StepsChanged(Failures.clean("the steps of this job have changed: an earlier attempt had "
+                + String.join(", ", before) + "; this one has " + String.join(", ", begun), MAX_SHOWN_CHARS));
+    }
+
+    private synchronized void finish(String name, Object result) {
+        String text;
+        try {
+            text = Json.write(result);
+        } catch (RuntimeException | StackOverflowError unfit) {
+            throw new Discard("the handler's result is not JSON: of step " + name + ": " + Failures.message(unfit))
+                    .type("InvalidResult");
+        }
+        // Read again, so that a step gives the same in each attempt.
+        steps.put(name, Json.parse(text));
+        cursors.remove(name);
+        isDirty = true;
+    }
+
+    private String key(String name) {
+        return job.type() + "\n" + name;
+    }
+
+    private long usual(String name) {
+        synchronized (TOOK) {
+            return TOOK.getOrDefault(key(name), 0L);
+        }
+    }
+
+    private void took(String name, long nanos) {
+        synchronized (TOOK) {
+            TOOK.remove(key(name));
+            TOOK.put(key(name), nanos);
+        }
+    }
+
+    // Rows
+
+    /** Begins the one loop of this step, and returns the name of the step. */
+    synchronized String beginLoop() {
+        if (!loops.add(step)) {
+            throw new IllegalStateException("there are two loops of job.iterate "
+                    + (step.isEmpty() ? "outside of a step" : "in step " + step) + ": give each a job.step of its own");
+        }
+        isUsed = true;
+        return step;
+    }
+
+    /** The position of the last row of this loop that is finished; null if there is none. */
+    synchronized Object position(String loop) {
+        return cursors.get(loop);
+    }
+
+    /** A row is finished. */
+    void move(String loop, Object position) {
+        Object form;
+        synchronized (this) {
+            cursors.put(loop, position);
+            isDirty = true;
+            if (System.nanoTime() - savedAt < SAVE_EVERY_NANOS) {
+                return;
+            }
+            form = form();
+        }
+        job.saveCheckpoint(form);
+    }
+
+    // Stopping
+
+    /**
+     * Before each row and step: ends the handler when what comes next would be cut off. What is not saved yet is saved
+     * before the job's answer.
+     */
+    void mayBegin(long usualNanos) {
+        String reason = job.cancelReason().orElse("");
+        switch (reason) {
+            case "" -> {
+                Duration left = job.isStopping() ? job.remaining().orElse(null) : null;
+                if (left != null && left.toNanos() < Math.max(usualNanos + usualNanos / 2, LEAST_NANOS)) {
+                    throw new Release(REASON);
+                }
+            }
+            case "timeout", "cancelled", "lost" -> job.throwIfCancelled();
+            default -> throw new Release(REASON); // shutdown, and what a later version has for it
+        }
+    }
+}
