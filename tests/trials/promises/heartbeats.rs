@@ -4,6 +4,7 @@ use ojs_devserver::{Dialect, Event};
 
 use super::{Judge, Verdict, arrived, broken};
 use crate::ends::{NOISE, SLACK, is_carried_out, is_whole};
+use crate::names::Host;
 use crate::plan::HEARTBEAT;
 
 impl Judge<'_> {
@@ -58,10 +59,16 @@ impl Judge<'_> {
         events.any(|event| event.operation == "freezing" && event.ms > last)
     }
 
-    /// When connections stopped first after this moment.
+    /// When connections stopped first after this moment, or new ones began to: while one address refuses them, a request waits
+    /// for the one that hangs, and only the init knows of it.
     fn first_stop_of_connections(&self, after: f64) -> Option<f64> {
+        let hangs = |event: &Event| match event.operation {
+            "freezing" => true,
+            "refusing" => self.plan.host == Host::OneHangs,
+            _ => false,
+        };
         let mut events = self.story.events.iter();
-        let stop = events.find(|event| event.operation == "freezing" && event.ms > after);
+        let stop = events.find(|event| hangs(event) && event.ms > after);
         stop.map(|event| event.ms)
     }
 
@@ -99,7 +106,7 @@ impl Judge<'_> {
             let nack = nacks
                 .find(|event| arrived(event) >= hand.at)
                 .map(|event| arrived(event) - NOISE);
-            // One before it may have been said on a connection that hangs.
+            // One before it may have been said on a connection that hangs, or wait for one that hangs.
             let nack = nack.map(|nack| {
                 self.first_stop_of_connections(hand.at)
                     .map_or(nack, |stop| stop.min(nack))
