@@ -12,10 +12,13 @@ use crate::support::under_test;
 const AT_ONCE: u32 = 100;
 const JOBS: u32 = 500;
 
-/// Longest turn of the loop, in processor time, of what users have; and of a build that is not optimised. A turn in which a hundred
-/// outcomes come at once takes 6 to 9 ms, most of it for the hundred requests that go out then.
-const LONGEST: Duration = Duration::from_millis(20);
-const LONGEST_UNOPTIMISED: Duration = Duration::from_millis(50);
+/// Longest turn of the loop, in processor time, of what users have; and of a build that is not optimised.
+const LONGEST: Duration = Duration::from_millis(5);
+const LONGEST_UNOPTIMISED: Duration = Duration::from_millis(25);
+
+/// What the machine does to us now and then counts as processor time, too. A turn that is long for what is done in it is long in
+/// each round.
+const ROUNDS: u32 = 6;
 
 #[test]
 fn no_turn_of_the_inits_loop_is_long_while_a_hundred_processes_start_and_end() {
@@ -25,25 +28,30 @@ fn no_turn_of_the_inits_loop_is_long_while_a_hundred_processes_start_and_end() {
         .with("OJS_LOG_LEVEL", "info")
         .start();
     stage.wait_for_more(Endpoint::Heartbeat, 1);
-    let mut turns = Turns::attach(init.pid).unwrap();
-    stage.enqueue(0..JOBS);
-    let are_done = turns.run_until(PATIENCE * 6, || {
-        let outcomes = stage.backend.outcomes();
-        outcomes.values().all(|outcomes| !outcomes.is_empty())
-    });
-    assert!(are_done.unwrap(), "{}", init.story());
-    let longest = turns.turns().iter().max().copied().unwrap_or_default();
-    let count = turns.turns().len();
-    println!("{count} turns for {JOBS} jobs, the longest {longest:?} of processor time");
-    assert!(
-        count > 50 && longest > Duration::ZERO,
-        "{count} turns were seen, {longest:?}"
-    );
     let is_optimised = !std::fs::read(under_test::init()).unwrap()[..4096]
         .windows(4)
         .any(|window| window == b"/ld-");
     let most = if is_optimised { LONGEST } else { LONGEST_UNOPTIMISED };
-    assert!(longest < most, "{longest:?}: {}", init.story());
+    let mut turns = Turns::attach(init.pid).unwrap();
+    let mut longest = Vec::new();
+    for round in 0..ROUNDS {
+        let before = turns.turns().len();
+        stage.enqueue(round * JOBS..(round + 1) * JOBS);
+        let are_done = turns.run_until(PATIENCE * 6, || {
+            let outcomes = stage.backend.outcomes();
+            outcomes.values().all(|outcomes| !outcomes.is_empty())
+        });
+        assert!(are_done.unwrap(), "{}", init.story());
+        let of_round = &turns.turns()[before..];
+        assert!(of_round.len() > 50, "{} turns were seen", of_round.len());
+        longest.extend(of_round.iter().max());
+        if longest[longest.len() - 1] < most {
+            break;
+        }
+    }
+    println!("the longest turn of each round: {longest:?} of processor time");
+    let least = longest.iter().min().copied().unwrap_or_default();
+    assert!(Duration::ZERO < least && least < most, "{longest:?}: {}", init.story());
     // Who was watched is let go with the thread that watched.
     drop(turns);
     let _ = init.is_running();
