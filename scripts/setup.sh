@@ -35,6 +35,7 @@ if [ "$want" = test ]; then
     need bash bash
     need ps procps
     need node nodejs
+    need npm npm
     need strace strace
     # The languages of the SDKs' workers.
     need go golang-go
