@@ -21,6 +21,7 @@ final class Link implements Transport {
     private static final int READ_SIZE = 256 * 1024;
     private static final int WRITE_BUDGET = 1024 * 1024;
     private static final int SLACK = 64 * 1024;
+    private static final long LOOK_EVERY_MILLIS = 20;
 
     private final SocketChannel channel;
     private final Selector selector;
@@ -29,6 +30,7 @@ final class Link implements Transport {
     private ByteArrayOutputStream rest = new ByteArrayOutputStream();
     private boolean isSkipping;
     private boolean isEof;
+    private boolean isLeaving;
     private volatile int maxLine = Frames.DEFAULT_MAX_FRAME + SLACK;
 
     private final Object lock = new Object();
@@ -113,11 +115,22 @@ final class Link implements Transport {
         return isEof;
     }
 
+    /**
+     * From now on the process may end at any moment: the connection is looked at every 20 ms. A JVM that ends waits
+     * 300 ms for each thread to leave the kernel, also for one that waits there for a socket.
+     */
+    void beginLeaving() {
+        isLeaving = true;
+    }
+
     /** Waits for something to do, does it, and returns the lines that came in. A negative patience has no end. */
     List<byte[]> round(long patienceMillis) throws IOException {
         key.interestOps(SelectionKey.OP_READ | (isFlushed() ? 0 : SelectionKey.OP_WRITE));
-        if (patienceMillis == 0) {
-            selector.selectNow();
+        if (isLeaving || patienceMillis == 0) {
+            boolean isNothing = selector.selectNow() == 0;
+            if (isLeaving && isNothing && patienceMillis != 0) {
+                ProcessEnd.sleep(patienceMillis < 0 ? LOOK_EVERY_MILLIS : Math.min(patienceMillis, LOOK_EVERY_MILLIS));
+            }
         } else {
             selector.select(Math.max(0, patienceMillis));
         }

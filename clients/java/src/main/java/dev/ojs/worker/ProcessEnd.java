@@ -32,7 +32,7 @@ final class ProcessEnd {
         return thread;
     }
 
-    private static void sleep(long millis) {
+    static void sleep(long millis) {
         try {
             Thread.sleep(millis);
         } catch (InterruptedException nobodyDoes) {

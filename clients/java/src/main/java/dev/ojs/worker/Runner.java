@@ -141,6 +141,7 @@ final class Runner {
         if (error != null && options.handlesSignals) {
             ProcessEnd.after(LINGER_MILLIS, 1);
         }
+        link.beginLeaving();
         ended.countDown();
         stayConnected();
     }
@@ -176,6 +177,7 @@ final class Runner {
             if (cutOffAt != 0 && now - cutOffAt >= 0) {
                 Session.LOG.severe(session.heldJobs().size() + " handlers have not ended within "
                         + options.stopGrace.toMillis() + " ms of a signal");
+                link.beginLeaving();
                 ProcessEnd.now(CUT_OFF_STATUS);
                 cutOffAt = now + TimeUnit.DAYS.toNanos(1);
             }
