@@ -54,6 +54,16 @@ final class FakeInit implements AutoCloseable {
         });
         thread.setDaemon(true);
         thread.start();
+        return greet(helloFields);
+    }
+
+    /** Where a worker of another process finds this. */
+    String path() {
+        return path;
+    }
+
+    /** Says hello to whoever connects, and gives its `ready`. */
+    Map<String, Object> greet(String... helloFields) throws IOException {
         socket = server.accept();
         reader = new BufferedReader(Channels.newReader(socket, StandardCharsets.UTF_8));
         send("{\"type\":\"hello\",\"protocol\":1,\"worker_id\":\"w\",\"state\":\"running\",\"concurrency\":10,\"queues\":[],"

@@ -44,7 +44,8 @@ final class Runner {
             }
             later[0].onSignal();
         };
-        if (worker.options().handlesSignals && !Signals.handle(onSignal, "TERM", "INT")) {
+        Runnable giveBack = worker.options().handlesSignals ? Signals.handle(onSignal, "TERM", "INT") : () -> {};
+        if (giveBack == null) {
             Runtime.getRuntime().addShutdownHook(new Thread(() -> {
                 synchronized (later) {
                     if (later[0] == null) {
@@ -58,6 +59,9 @@ final class Runner {
         try {
             link = new Link(path);
         } catch (IOException | RuntimeException refused) {
+            if (giveBack != null) {
+                giveBack.run();
+            }
             throw new OjsException.NotUnderOjsInit("cannot connect to ojs-init at " + path + " (" + Worker.ENV_SOCKET
                     + "): " + refused.getMessage(), refused);
         }

@@ -1,6 +1,9 @@
 package dev.ojs.worker;
 
+import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /**
  * SIGTERM and SIGINT.
@@ -13,8 +16,12 @@ import java.lang.reflect.Proxy;
 final class Signals {
     private Signals() {}
 
-    /** Lets these signals do that instead of ending the process; false if that is not possible here. */
-    static boolean handle(Runnable action, String... names) {
+    /**
+     * Lets these signals do that instead of ending the process.
+     *
+     * @return what gives them back to whoever had them before; null if signals cannot be handled here.
+     */
+    static Runnable handle(Runnable action, String... names) {
         try {
             Class<?> signal = Class.forName("sun.misc.Signal");
             Class<?> handler = Class.forName("sun.misc.SignalHandler");
@@ -34,14 +41,24 @@ final class Signals {
                 }
                 return null;
             });
+            Method handle = signal.getMethod("handle", signal, handler);
+            Map<Object, Object> before = new LinkedHashMap<>();
             for (String name : names) {
                 Object number = signal.getConstructor(String.class).newInstance(name);
-                signal.getMethod("handle", signal, handler).invoke(null, number, proxy);
+                before.put(number, handle.invoke(null, number, proxy));
             }
-            return true;
+            return () -> before.forEach((number, earlier) -> giveBack(handle, number, earlier));
         } catch (ReflectiveOperationException | RuntimeException | LinkageError missing) {
             Session.LOG.fine("no signal handler here: " + missing);
-            return false;
+            return null;
+        }
+    }
+
+    private static void giveBack(Method handle, Object number, Object earlier) {
+        try {
+            handle.invoke(null, number, earlier);
+        } catch (ReflectiveOperationException | RuntimeException never) {
+            Session.LOG.warning("the handler of " + number + " cannot be given back: " + never);
         }
     }
 }
