@@ -1,0 +1,146 @@
+package ojsworker
+
+import (
+	"fmt"
+	"time"
+)
+
+// failure is what the backend is told about an error.
+type failure struct {
+	Message   string         `json:"message"`
+	Code      string         `json:"code"`
+	Type      string         `json:"type,omitempty"`
+	Retryable bool           `json:"retryable"`
+	Details   map[string]any `json:"details,omitempty"`
+	Backtrace []string       `json:"backtrace,omitempty"`
+}
+
+func failFrame(rawID []byte, failed *failure) []byte {
+	text, err := encode(failed, maxDepth-1)
+	if err != nil {
+		text = []byte(`{"message":"the error cannot be reported","code":"handler_error","retryable":true}`)
+	}
+	return frame("fail", rawID, field{"error", text})
+}
+
+// answerTo makes the one answer of a job whose handler has ended.
+func (s *session) answerTo(job *Job, result any, err error) (kind string, line []byte) {
+	defer func() {
+		if value := recover(); value != nil { // in a method of an error of the program's own
+			s.log.of(job).Error(fmt.Sprintf("its answer cannot be made: %T", value))
+			failed := &failure{Message: "the answer cannot be made", Code: "handler_error", Retryable: true}
+			kind, line = "fail", failFrame(job.rawID, failed)
+		}
+	}()
+	_, isPanic := err.(*panicError)
+	if ended := job.resume.endedBy(); ended != nil && !isPanic && verdictIn(err) == nil {
+		// Between two rows or steps; the handler has made something else of that, but is not through with them.
+		err = ended
+	}
+	if err == nil {
+		if line, err = s.ackFrame(job, result); err == nil {
+			return "ack", line
+		}
+	}
+	job.resume.saveBeforeEnd(job)
+	verdict := verdictIn(err)
+	if reason := job.CancelReason(); reason != "" && verdict == nil && !isPanic {
+		// It has given up because of the cancel.
+		if reason == "timeout" {
+			message := "the job took longer than it may: " + messageFrom(err)
+			verdict = &Retry{Message: message, Code: "timeout", Type: "Timeout"}
+			err = verdict
+		} else {
+			verdict = &Release{Reason: reason}
+		}
+	}
+	if release, ok := verdict.(*Release); ok {
+		if release.Reason == "" {
+			return "release", frame("release", job.rawID)
+		}
+		return "release", frame("release", job.rawID, field{"reason", quoted(clean(release.Reason, 1000))})
+	}
+	failed := s.describe(job, err, verdict)
+	if verdict == nil {
+		s.log.of(job).failed(failed)
+	}
+	line = failFrame(job.rawID, failed)
+	if !s.fits(line) {
+		s.log.of(job).Error(fmt.Sprintf("details and backtrace are dropped: the report has %d bytes", len(line)))
+		failed.Details, failed.Backtrace = nil, nil
+		failed.Message = clean(failed.Message, 200)
+		line = failFrame(job.rawID, failed)
+	}
+	return "fail", line
+}
+
+func (s *session) ackFrame(job *Job, result any) ([]byte, error) {
+	if result == nil || result == (None{}) {
+		return frame("ack", job.rawID), nil
+	}
+	text, err := encode(result, maxDepth-1)
+	if err != nil {
+		return nil, invalidResult(messageFrom(err))
+	}
+	line := frame("ack", job.rawID, field{"result", text})
+	if !s.fits(line) {
+		// As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
+		s.log.of(job).Error(fmt.Sprintf("its result is dropped: %d bytes, over %d", len(line), s.maxFrame))
+		return frame("ack", job.rawID), nil
+	}
+	return line, nil
+}
+
+// describe says what an error is; verdict is the Retry or Discard in it, or nil.
+func (s *session) describe(job *Job, err, verdict error) *failure {
+	failed := &failure{Code: "handler_error", Retryable: true}
+	origin, kind := err, ""
+	var details map[string]any
+	switch e := verdict.(type) {
+	case *Retry:
+		origin, kind, details = e.Cause, e.Type, e.Details
+		failed.setCode(e.Code)
+		if e.After > 0 {
+			details = map[string]any{"retry_after_ms": int64((e.After + time.Millisecond - 1) / time.Millisecond)}
+			for name, value := range e.Details {
+				details[name] = value
+			}
+		}
+		failed.Type = "Retry"
+	case *Discard:
+		origin, kind, details = e.Cause, e.Type, e.Details
+		failed.setCode(e.Code)
+		failed.Retryable = false
+		failed.Type = "Discard"
+	}
+	if len(details) > 0 {
+		if _, err := encode(details, maxDepth-2); err == nil {
+			failed.Details = details
+		} else {
+			s.log.of(job).Warn("the details of the error are not JSON and are left out")
+		}
+	}
+	if origin != nil {
+		failed.Type = errorName(origin)
+		function := job.origin
+		if verdict != nil {
+			function = nil
+		}
+		failed.Backtrace = backtraceOf(origin, function)
+	}
+	if kind != "" {
+		failed.Type = kind
+	}
+	failed.Type = clean(failed.Type, 200)
+	failed.Message = clean(messageFrom(err), maxMessageChars)
+	if failed.Message == "" {
+		failed.Message = failed.Type
+	}
+	return failed
+}
+
+func (f *failure) setCode(code string) {
+	if code != "" {
+		f.Code = clean(code, 200)
+	}
+}

@@ -1,0 +1,3 @@
+module ojsworker
+
+go 1.19

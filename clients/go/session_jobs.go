@@ -1,0 +1,246 @@
+package ojsworker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+func (s *session) onJob(raw, checkpoint json.RawMessage) error {
+	if raw == nil {
+		return errors.New("it has no job")
+	}
+	job, err := newJob(raw, checkpoint, time.Now())
+	if job == nil {
+		return err
+	}
+	s.mu.Lock()
+	isEnding := s.isStopping || s.state == "terminate"
+	held := s.held[job.ID]
+	s.mu.Unlock()
+	if held != nil {
+		s.log.of(held).Warn("the job came again while its handler runs, which goes on")
+		return nil
+	}
+	if isEnding {
+		// On its way when we said that we take no more.
+		return s.out.send(frame("release", job.rawID, field{"reason", quoted("the worker is ending")}), false)
+	}
+	if err != nil {
+		s.refuse(job.ID, job.rawID, "invalid_job", err.Error(), false)
+		return nil
+	}
+	job.handler, job.origin = s.worker.handlerFor(job.Type)
+	if job.handler == nil {
+		message := "this worker has no handler for " + clean(job.Type, 200)
+		s.refuse(job.ID, job.rawID, "handler_not_found", message, true)
+		return nil
+	}
+	job.session = s
+	ctx, cancel := context.WithCancel(context.Background())
+	job.ctx, job.cancel = jobContext{ctx, s.values, job}, cancel
+	s.mu.Lock()
+	s.held[job.ID] = job
+	delete(s.answers, job.ID)
+	s.mu.Unlock()
+	go s.process(job)
+	return nil
+}
+
+func (s *session) refuse(id string, rawID []byte, code, message string, retryable bool) {
+	s.log.Error(fmt.Sprintf("job %s: %s", clean(id, 200), message))
+	_ = s.out.send(failFrame(rawID, &failure{Code: code, Message: message, Retryable: retryable}), false)
+}
+
+func (s *session) onCancel(fields map[string]json.RawMessage) error {
+	id, ok := stringIn(fields["job_id"])
+	reason, hasReason := stringIn(fields["reason"])
+	if !ok || !hasReason {
+		return errors.New("it names no job, or no reason")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if job := s.held[id]; job != nil {
+		s.cancelJob(job, clean(reason, 200))
+	}
+	return nil
+}
+
+func (s *session) cancelJob(job *Job, reason string) {
+	if job.setCancelled(reason) {
+		s.log.of(job).Info("the job is cancelled: " + reason)
+	}
+}
+
+func (s *session) onOk(fields map[string]json.RawMessage) {
+	id, _ := stringIn(fields["job_id"])
+	about, _ := stringIn(fields["for"])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers[id] == about {
+		delete(s.answers, id)
+	}
+}
+
+func (s *session) onError(fields map[string]json.RawMessage) {
+	code, _ := stringIn(fields["code"])
+	text, _ := stringIn(fields["message"])
+	id, hasID := stringIn(fields["job_id"])
+	text = clean(text, 1000)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job := s.held[id]
+	answer := ""
+	if hasID && job == nil {
+		answer = s.answers[id]
+		delete(s.answers, id)
+	}
+	said := fmt.Sprintf("job %s: %s: %s", clean(id, 200), clean(code, 200), text)
+	switch code {
+	case "lost", "not_held":
+		if job == nil && answer != "ack" {
+			s.log.Debug(said)
+			return
+		}
+		s.log.Warn(said)
+		if job != nil {
+			s.cancelJob(job, "lost")
+		}
+	case "unsupported_protocol":
+		s.setFatal(fmt.Errorf("%w: it does not speak version %d: %s", ErrProtocol, protocolVersion, text))
+	case "not_json", "invalid_frame", "frame_too_long":
+		s.log.Error("ojs-init refuses a frame: " + said)
+		if answer == "ack" || answer == "release" {
+			message := fmt.Sprintf("the handler's answer was refused: %s: %s", code, text)
+			_ = s.out.send(failFrame(quoted(id), &failure{Code: "handler_error", Message: message}), false)
+		}
+	case "not_offered":
+		if !s.said[text] && len(s.said) < 100 {
+			s.said[text] = true
+			s.log.Warn("the backend does not offer this (said once): " + text)
+		}
+	case "refused":
+		if answer == "ack" {
+			said += " (its result; ojs-init reports it without)"
+		}
+		s.log.Warn(said)
+	default:
+		s.log.Warn(said)
+	}
+}
+
+// process runs the handler. The answer is given whatever it does, and not before it has ended.
+func (s *session) process(job *Job) {
+	var result any
+	var err error
+	hasReturned := false
+	s.slots <- struct{}{}
+	forget := registerGoroutine(job)
+	defer func() {
+		if !hasReturned {
+			if value := recover(); value != nil {
+				err = newPanicError(value)
+			} else {
+				err = errors.New("the handler ended its goroutine: runtime.Goexit, t.FailNow or panic(nil)")
+			}
+		}
+		kind, line := s.answerTo(job, result, err)
+		forget()
+		<-s.slots
+		s.answer(job, kind, line)
+	}()
+	if reason := job.CancelReason(); reason != "" {
+		// Even after its timeout: it was not processed.
+		err = &Release{Reason: reason}
+	} else {
+		result, err = job.handler(job.ctx, job)
+	}
+	hasReturned = true
+}
+
+// answer forgets the job before its answer is written: the same id may come again right after it.
+func (s *session) answer(job *Job, kind string, line []byte) {
+	s.mu.Lock()
+	job.isOver = true
+	s.out.drop(job.waitingProgress)
+	delete(s.held, job.ID)
+	if s.out.send(line, false) == nil {
+		s.remember(job.ID, kind)
+	}
+	s.mu.Unlock()
+	job.cancel()
+	if s.isEnding.Load() {
+		s.wake()
+	}
+}
+
+func (s *session) remember(id, kind string) {
+	if _, isKnown := s.answers[id]; !isKnown {
+		s.answerOrder = append(s.answerOrder, id)
+		if len(s.answerOrder) > rememberedAnswers {
+			delete(s.answers, s.answerOrder[0])
+			s.answerOrder = s.answerOrder[1:]
+		}
+	}
+	s.answers[id] = kind
+}
+
+// tell queues something about a job, in place of what waits in the slot.
+func (s *session) tell(job *Job, slot **outgoing, line []byte) error {
+	if !s.fits(line) {
+		return errTooLong(len(line), s.maxFrame)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if job.isOver {
+		return fmt.Errorf("job %s: %w", job.ID, ErrAnswered)
+	}
+	if s.out.replace(*slot, line) {
+		return nil
+	}
+	item, err := s.out.put(&outgoing{data: line}, false)
+	*slot = item
+	return err
+}
+
+// tellAndWait returns when the checkpoint is given to the kernel. A newer one takes the place of one that still waits.
+func (s *session) tellAndWait(job *Job, line []byte) error {
+	if !s.fits(line) {
+		return errTooLong(len(line), s.maxFrame)
+	}
+	s.mu.Lock()
+	if job.isOver {
+		s.mu.Unlock()
+		return fmt.Errorf("job %s: %w", job.ID, ErrAnswered)
+	}
+	item := job.waitingCheckpoint
+	var err error
+	if !s.out.replace(item, line) {
+		item, err = s.out.put(&outgoing{data: line, done: make(chan struct{})}, false)
+		job.waitingCheckpoint = item
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(writeTimeout)
+	defer timer.Stop()
+	select {
+	case <-item.done:
+	case <-timer.C:
+		if s.out.withdraw(item) {
+			return fmt.Errorf("%w for %v: the checkpoint is not sent", ErrStalled, writeTimeout)
+		}
+		<-item.done
+	}
+	if !item.written {
+		return fmt.Errorf("the checkpoint is not sent: %w", ErrConnectionLost)
+	}
+	return nil
+}
+
+func errTooLong(size, limit int) error {
+	return fmt.Errorf("%d bytes are more than ojs-init takes at once (%d)", size, limit)
+}
