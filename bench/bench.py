@@ -79,7 +79,9 @@ def main() -> int:
         os.nice(-10)
     except PermissionError:
         pass
-    built = Path(given.built)
+    # Absolute: some are started in a folder of their own.
+    given.init = os.path.abspath(given.init)
+    built = Path(given.built).absolute()
     names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front")
     programs = Programs(given.init, *(str(built / name) for name in names))
     run: Dict[str, Any] = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
