@@ -5,6 +5,9 @@
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "ojs_worker"
 
+OjsWorker.install_logging
+library_logger = Logger.new($stderr, progname: "a_library")
+
 worker = OjsWorker::Worker.new(**(ARGV.each_cons(2).include?(%w[--concurrency default]) ? {} : { concurrency: 2 }))
 
 worker.job("fixture.echo", &:args)
@@ -44,5 +47,74 @@ end
 worker.job("fixture.release") { raise OjsWorker::Release, "not mine" }
 
 worker.job("fixture.large") { |job| "x" * job.args[0] }
+
+def names(job)
+  job.context[:names] ||= []
+end
+
+%w[outer inner].each do |name|
+  worker.middleware do |job, &handler|
+    names(job) << name if job.type == "fixture.middleware"
+    handler.call
+  end
+end
+
+worker.job("fixture.retry") { |job| raise OjsWorker::Retry.new(job.args[0], after: job.args[1], code: "x_retry") }
+
+worker.job("fixture.discard") { |job| raise OjsWorker::Discard, job.args[0] }
+
+worker.job("fixture.not_json") { Object.new }
+
+worker.job("fixture.fields") do |job|
+  {
+    id: job.id, type: job.type, queue: job.queue, attempt: job.attempt, args: job.args, meta: job.meta,
+    last_checkpoint: job.last_checkpoint, has_deadline: !job.deadline.nil?,
+    deadline_ms: job.deadline && ((job.deadline - Time.now) * 1000).round,
+    remaining_ms: job.remaining && (job.remaining * 1000).round
+  }
+end
+
+worker.job("fixture.middleware") { |job| names(job) }
+
+worker.job("fixture.log") do |job|
+  library_logger.info(job.args[0])
+  nil
+end
+
+worker.job("fixture.iterate") do |job|
+  done = []
+  job.iterate(0...job.args[0]) do |row|
+    sleep(job.args[1] / 1000.0)
+    done << row
+  end
+  { rows: done }
+end
+
+worker.job("fixture.keyed") do |job|
+  done = []
+  rows = Array.new(job.args[0]) { |i| { "id" => 10 * i } }
+  job.iterate(rows, key: ->(row) { row["id"] }) do |row|
+    sleep(job.args[1] / 1000.0)
+    done << row["id"]
+  end
+  { rows: done }
+end
+
+worker.job("fixture.steps") do |job|
+  ran = []
+  results = job.args.map do |name|
+    job.step(name) do
+      ran << name
+      name.upcase
+    end
+  end
+  { ran: ran, results: results }
+end
+
+worker.job("fixture.stopping") do |job|
+  job.wait_stopping
+  raise OjsWorker::Release, job.cancel_reason if job.cancelled?
+  { remaining_known: !job.remaining.nil? }
+end
 
 worker.run

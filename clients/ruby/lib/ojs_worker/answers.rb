@@ -10,6 +10,10 @@ module OjsWorker
 
     # On a thread of the pool.
     def process(job)
+      OjsWorker.with_job(job) { process_as_current(job) }
+    end
+
+    def process_as_current(job)
       result = nil
       # What stays if the handler ends its own thread.
       error = Retry.new("the handler ended its thread", type: "ThreadError")
@@ -22,6 +26,7 @@ module OjsWorker
         error = e
       end
     ensure
+      job.save_at_end if error
       answer(job, result, error)
     end
 
@@ -37,6 +42,7 @@ module OjsWorker
       end
       @lock.synchronize do
         @held.delete(job.id)
+        @parent&.job_done
         @answers[job.id] = kind
         @answers.shift if @answers.size > REMEMBERED
         @link.post(data)
@@ -70,7 +76,7 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
-      OjsWorker.logger.error { "job #{job.id} (#{job.type}) failed: #{Report.in_full(error)}" } unless error.is_a?(Failure)
+      OjsWorker.logger.error { LogLine.new("job #{job.id} (#{job.type}) failed", error) } unless error.is_a?(Failure)
       ["fail", failure_frame(job, Report.describe(error))]
     end
 

@@ -67,7 +67,7 @@ module OjsWorker
       ready = ready_frame(@concurrency)
       raise Error, "the names of all job types together are longer than a frame may be (#{@max_frame})" unless fits?(ready)
       @link.post(ready)
-      @on_ready&.call
+      @parent&.ready
     end
 
     def on_lifecycle(state, reason, remaining_ms)
@@ -79,11 +79,12 @@ module OjsWorker
         @state = state
         @changed.broadcast
       end
+      @parent&.terminating if state == "terminate"
     end
 
     def on_job(envelope, checkpoint, line)
       id = need(envelope, "id", String)
-      if ending?
+      if ending? && !retiring?
         # On its way when we said that we take no more.
         @link.post(Wire.frame("release", id, reason: "the worker is ending"))
       elsif !envelope["type"].is_a?(String)

@@ -3,6 +3,8 @@
 module OjsWorker
   # What a handler is given. Its methods may be called from any thread of the process.
   class Job
+    include Resumable
+
     # @return [String] its id, the same in each delivery
     attr_reader :id
     # @return [String] what kind of work it is
@@ -19,6 +21,8 @@ module OjsWorker
     attr_reader :envelope
     # @return [Time, nil] when its timeout will be over; nil if it has none
     attr_reader :deadline
+    # @return [Object, nil] what an earlier attempt saved with {#checkpoint}; nil if nothing
+    attr_reader :last_checkpoint
     # @return [String, nil] why it is cancelled: shutdown, timeout, cancelled or lost; nil as long as it is not
     attr_reader :cancel_reason
     # @return [Hash] for middleware and handler to hand things to each other; it ends with the job
@@ -36,13 +40,9 @@ module OjsWorker
       @args = typed("args", Array, [])
       @meta = typed("meta", Hash, {})
       @deadline = deadline_from(Time.now)
-      @checkpoint = checkpoint
+      @resume = Resume.new(checkpoint)
+      @last_checkpoint = @resume.user
       @context = {}
-    end
-
-    # @return [Object, nil] what an earlier attempt saved with {#checkpoint}; nil if nothing
-    def last_checkpoint
-      @checkpoint
     end
 
     # @return [String] the envelope exactly as the backend sent it
@@ -110,8 +110,11 @@ module OjsWorker
     # deliver it to the backend even if this process crashes.
     # @param state [Object] anything that is JSON
     # @raise [Stalled] when ojs-init does not read
+    # @raise [CheckpointTooLarge] in a job with steps or {#iterate}, when all that is kept is more than 64 KiB
     def checkpoint(state)
-      save(Wire.dump(state, Wire::MAX_DEPTH - 1))
+      text = Wire.dump(state)
+      @resume.user = JSON.parse(text) # the program may go on changing its own
+      save(@resume.used? ? @resume.saved_form : text)
     end
 
     # @return [String]
@@ -125,12 +128,11 @@ module OjsWorker
       @cancel_reason ||= reason
     end
 
-    # @api private
+    private
+
     def save(state_json)
       @session.tell(self, Wire.frame("checkpoint", @id, %("state":#{state_json})))
     end
-
-    private
 
     def tell_or_warn(data)
       @session.tell(self, data)

@@ -16,11 +16,13 @@ module OjsWorker
     # What ends the process, raised in a handler: SystemExit, Interrupt and the like.
     attr_reader :exit_error
 
-    def initialize(worker, link, concurrency:, stop_grace: STOP_GRACE)
+    def initialize(worker, link, concurrency:, stop_grace: STOP_GRACE, parent: nil)
       @worker = worker
       @link = link
       @concurrency = concurrency
       @stop_grace = stop_grace
+      @parent = parent
+      @link.watched = parent&.io
       @state = "running"
       @max_frame = DEFAULT_MAX_FRAME
       # Guards `@held` and `@answers`; taken before the link's own lock, never after it.
@@ -30,7 +32,7 @@ module OjsWorker
       @answers = {}
       @said = {}
       @pool = Pool.new { @concurrency }
-      @greeted = @stop_asked = @stopping = @signalled = false
+      @greeted = @stop_asked = @stopping = @signalled = @retiring = false
       @exit_error = nil
     end
 
@@ -42,6 +44,7 @@ module OjsWorker
         break if may_end?
         @link.round(patience).each { |line| on_line(line) }
         break if @link.eof?
+        look_at_parent if @parent
       end
       on_eof if @link.eof? && !@over
     ensure
@@ -113,7 +116,7 @@ module OjsWorker
     def stop_if_asked
       if @signalled
         # ojs-init sends SIGTERM to those that are idle, or whose time is over.
-        @signalled = false
+        @signalled = @retiring = false
         @stop_asked = true
         @cut_off_at ||= OjsWorker.now + @stop_grace if @stop_grace
         cancel_all("shutdown")
@@ -122,6 +125,21 @@ module OjsWorker
       return unless @cut_off_at && OjsWorker.now >= @cut_off_at && @held.any?
       OjsWorker.logger.fatal { "#{@held.size} handlers have not ended within #{@stop_grace} s of a signal" }
       OjsWorker.end_now(CUT_OFF_STATUS)
+    end
+
+    # Whether to go on in another process, or to make place for it.
+    def look_at_parent
+      @parent.look
+      return unless @link.watched && @link.watched.wait_readable(0)
+      if @parent.lets_go?
+        @retiring = @stop_asked = true
+      end
+      @link.watched = @parent.io
+    end
+
+    # @return [Boolean] whether a job that was on its way is still taken: this process only makes place for another one
+    def retiring?
+      @retiring && @state != "terminate" && !@cut_off_at && @held.size < @concurrency
     end
 
     def begin_stop
@@ -153,7 +171,7 @@ module OjsWorker
 
     # How long nothing needs to happen by itself, in seconds.
     def patience
-      return unless ending?
+      return @parent&.patience unless ending?
       at = if @held.any? then @cut_off_at
            elsif @flushing_since then @flushing_since + WRITE_TIMEOUT
            else settled_at || 0

@@ -30,6 +30,7 @@ module OjsWorker
       @socket_path = socket_path
       @handlers = {}
       @middleware = []
+      @step_times = {}
     end
 
     # Register the handler of these job types; `"*"`, or no type at all, for every other type.
@@ -96,14 +97,42 @@ module OjsWorker
     end
 
     # Take jobs until ojs-init, a signal or {#stop} says that it is enough, and what is held is finished.
+    #
+    # With `processes`, forks so many that share OJS_CONCURRENCY, replaces those that end, and ends when all have ended; with
+    # their worst status, if that is not 0. A process over one of the limits is replaced: the new one takes jobs before the
+    # old one stops taking them.
+    # @param processes [Integer, nil] how many; nil: none are forked
+    # @param max_jobs [Integer, nil] jobs after which a process is replaced
+    # @param max_age [Numeric, nil] seconds after which it is
+    # @param max_memory [Integer, nil] bytes of memory (resident set size) from which on it is, after 10 jobs or 1 min
     # @raise [NotUnderOjsInit, ConnectionLost, ProtocolError, Stalled] and what a handler ended the process with
-    def run
-      serve(Session.new(self, prepared_link, concurrency: @asked_concurrency, stop_grace: @stop_grace))
+    # @raise [ArgumentError] for a value, or an option, that makes no sense
+    def run(processes: nil, max_jobs: nil, max_age: nil, max_memory: nil, **unknown)
+      OjsWorker.check_options("Worker#run", unknown, %w[processes max_jobs max_age max_memory])
+      limits = { max_jobs: max_jobs, max_age: max_age, max_memory: max_memory }
+      check_limits(processes, limits)
+      check_runnable
+      return serve(new_session(@asked_concurrency)) if processes.nil?
+      offered = Processes.offered(ENV.fetch("OJS_CONCURRENCY", nil))
+      status = run_processes(processes, [offered, @asked_concurrency].compact.min, limits)
+      exit(status) unless status.zero?
     end
 
     # @api private
     def handler_for(type)
       @handlers[type] || @handlers["*"]
+    end
+
+    # @api private
+    # @return [Numeric] seconds that this step took when it was last done in this process; 0 when it was not
+    def usual_step(type, name)
+      @step_times[[type, name]] || 0
+    end
+
+    # @api private
+    def note_step(type, name, seconds)
+      @step_times.clear if @step_times.size >= MAX_TYPES # names made of data
+      @step_times[[type, name]] = seconds
     end
 
     # @api private
@@ -126,11 +155,52 @@ module OjsWorker
       raise ArgumentError, "there are two handlers for #{type.inspect}" if @handlers.key?(type)
     end
 
-    def prepared_link
+    def check_limits(processes, limits)
+      unless processes.nil? || (processes.is_a?(Integer) && processes.between?(1, MAX_CONCURRENCY))
+        raise ArgumentError, "processes is a whole number from 1 to #{MAX_CONCURRENCY}, not #{processes.inspect}"
+      end
+      limits.each do |name, value|
+        next if value.nil?
+        raise ArgumentError, "#{name} is for processes of which there can be another one: say processes: 1 or more, too" if processes.nil?
+        next if value.is_a?(name == :max_age ? Numeric : Integer) && value.positive?
+        raise ArgumentError, "#{name} is a number above 0, not #{value.inspect}"
+      end
+    end
+
+    def run_processes(count, total, limits)
+      pool = Processes.new(count, total, limits[:max_memory]) do |share, io|
+        @signals_before = pool.signals_before
+        stop if pool.signalled_in_child?
+        run_child(share, Parent.new(io, **limits))
+      end
+      pool.run
+    end
+
+    # @return [Integer] the status of this child
+    def run_child(share, parent)
+      serve(new_session(share, parent))
+      0
+    rescue SystemExit => e
+      e.status
+    rescue SignalException => e
+      128 + e.signo
+    rescue ConnectionLost, NotUnderOjsInit, ProtocolError => e
+      parent.lost
+      warn("#{Wire.clean($PROGRAM_NAME, 200)}: #{e.message}")
+      1
+    rescue StandardError => e
+      warn("#{Wire.clean($PROGRAM_NAME, 200)}: #{Report.in_full(e)}")
+      1
+    end
+
+    def new_session(concurrency, parent = nil)
+      Session.new(self, Link.new, concurrency: concurrency, stop_grace: @stop_grace, parent: parent)
+    end
+
+    def check_runnable
       raise Error, "a worker runs once; when it has ended, let the process end too" if @session
       raise Error, 'no handler: register one with worker.job("some.type") { |job| ... }' if @handlers.empty?
       socket_path
-      Link.new
     end
 
     def socket_path
@@ -152,6 +222,8 @@ module OjsWorker
       before = {}
       session.link.in_forked_child = -> { restore_signals(before) }
       SIGNALS.each { |name| before[name] = trap(name) { on_signal(session, name, before) } }
+      # In a child of ours: not the parent's own.
+      before.update(@signals_before) if @signals_before
       begin
         yield
       ensure

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+module OjsWorker
+  # Work that a shutdown may interrupt: a later attempt goes on where this one ended.
+  module Resumable
+    # Yield each row once over all attempts: a redelivered job begins behind the last row that was finished and saved.
+    #
+    # The position is saved at most every 5 s, and always before the job is given back or fails. When the worker is being
+    # shut down and less time is left than a row usually takes, it is saved and the job released, at no cost of an attempt.
+    #
+    #     job.iterate(rows, key: ->(row) { row["id"] }) { |row| import(row) }
+    #
+    # Rows come in the same order in each attempt. There is one loop in each step, and one outside of steps.
+    # @param rows [Enumerable, #call] the rows; or what gets the position (nil first) and gives the rows behind it
+    # @param key [#call, nil] row to JSON value: the position is then the key of the last finished row, else its index
+    # @yieldparam row [Object]
+    # @return [nil, Enumerator] nil; an enumerator without a block
+    # @raise [StepsChanged] when the row at which an earlier attempt ended does not come
+    def iterate(rows, key: nil)
+      return enum_for(:iterate, rows, key: key) unless block_given?
+      place = @resume.loop_over(key)
+      each_row(rows, place) do |row|
+        next if place.finished?(row)
+        leave_if_stopping(place.usual)
+        begun = OjsWorker.now
+        yield row
+        place.finish(row, OjsWorker.now - begun)
+        save_progress if @resume.due?
+      end
+      place.end
+    end
+
+    # Run a part of the job once over all attempts: in a later one its block is not called, and its result is the saved one.
+    #
+    #     size = job.step("resize") { resize(picture) }
+    #
+    # The end of a step is a checkpoint. Steps come in the same order in each attempt, one after the other, none within another.
+    # @param name [String] its name, unlike those of the job's other steps
+    # @yieldreturn [Object] its result, anything that is JSON, and small
+    # @return [Object] the result as JSON has it: symbols are strings
+    # @raise [StepsChanged] when an earlier attempt had other steps, or another order
+    # @raise [CheckpointTooLarge] when all that is kept is more than 64 KiB
+    def step(name)
+      raise ArgumentError, "a step has a block: job.step(#{name.inspect}) { ... }" unless block_given?
+      finished, result = @resume.begin_step(name)
+      return result if finished
+      begin
+        leave_if_stopping(@session.worker.usual_step(@type, name))
+        begun = OjsWorker.now
+        result = @resume.end_step(yield)
+        @session.worker.note_step(@type, name, OjsWorker.now - begun)
+      ensure
+        @resume.give_up
+      end
+      save_progress
+      result
+    end
+
+    # Save what is not saved yet.
+    # @api private
+    def save_progress
+      save(@resume.saved_form) if @resume.dirty?
+    end
+
+    # The handler ended without a result: what it has done so far must not be done again.
+    # @api private
+    def save_at_end
+      save_progress unless @cancel_reason == "lost"
+    rescue StandardError => e
+      OjsWorker.logger.warn { "job #{@id}: where it stopped is not saved: #{e.class}: #{Wire.clean(e.message, 500)}" }
+    end
+
+    private
+
+    def each_row(rows, place, &block)
+      if rows.respond_to?(:call) && !rows.respond_to?(:each)
+        rows = rows.call(place.start)
+        place.begin_behind_start
+      end
+      # `each_entry`: what yields several values is one row.
+      rows.respond_to?(:each_entry) ? rows.each_entry(&block) : rows.each(&block)
+    end
+
+    # Before a row or step.
+    def leave_if_stopping(usual)
+      raise_if_cancelled if %w[timeout cancelled lost].include?(@cancel_reason)
+      left = remaining
+      return unless @cancel_reason || (left && left < [usual * Resume::USUAL_TIMES, Resume::LEAST_NOTICE].max)
+      raise Release, Resume::REASON
+    end
+  end
+end

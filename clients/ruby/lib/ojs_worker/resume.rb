@@ -1,0 +1,214 @@
+# frozen_string_literal: true
+
+module OjsWorker
+  # What a job that is done in parts keeps: its finished steps and the positions of its loops. No input or output.
+  # @api private
+  class Resume
+    VERSION = 1
+    # Most bytes of JSON that a resumable job keeps.
+    MAX_BYTES = 64 * 1024
+    # Seconds between two savings of a position, at least.
+    SAVE_EVERY = 5.0
+    # Seconds before the end of a shutdown in which nothing new is begun, at least.
+    LEAST_NOTICE = 0.25
+    # So many times what a row or step took is kept free for the next one.
+    USUAL_TIMES = 1.5
+    REASON = "resumes at its checkpoint"
+
+    # What the program's own checkpoint is.
+    attr_accessor :user
+    # The step that runs; empty outside of steps.
+    attr_reader :step
+
+    def initialize(checkpoint)
+      @user = checkpoint
+      @used = @dirty = false
+      @step = ""
+      @finished = []
+      @cursors = {}
+      @replayed = 0
+      @begun = []
+      @loops = {}
+      @saved_at = OjsWorker.now
+      return unless saved_form?(checkpoint)
+      @used = true
+      @user = checkpoint["state"]
+      @finished = checkpoint["steps"].dup
+      @cursors = checkpoint["cursors"].dup
+    end
+
+    # @return [Boolean] whether the job has steps or loops, so that its checkpoint has the common form
+    def used?
+      @used
+    end
+
+    # @return [Boolean] whether something is not saved yet
+    def dirty?
+      @dirty
+    end
+
+    # @return [Boolean] whether it is time to save a position
+    def due?
+      OjsWorker.now >= @saved_at + SAVE_EVERY
+    end
+
+    # @return [String] the checkpoint, as JSON
+    # @raise [CheckpointTooLarge]
+    def saved_form
+      @dirty = false
+      @saved_at = OjsWorker.now
+      text = Wire.dump({ "ojs_resume" => VERSION, "steps" => @finished, "cursors" => @cursors, "state" => @user })
+      return text if text.bytesize <= MAX_BYTES
+      raise CheckpointTooLarge, "the job's steps, positions and state have #{text.bytesize} bytes of JSON, at most #{MAX_BYTES} are " \
+                                "kept: let steps return ids or paths, not contents"
+    end
+
+    # Begin a step.
+    # @return [Array(Boolean, Object)] whether it is finished already, and with which result
+    def begin_step(name)
+      check_step(name)
+      @begun << name
+      @used = true
+      if @replayed < @finished.size
+        before, result = @finished[@replayed]
+        unless before == name
+          was = @finished.map(&:first).join(", ")
+          raise StepsChanged, "the steps that were finished before are #{was}; now they come as #{@begun.join(", ")}"
+        end
+        @replayed += 1
+        return [true, result]
+      end
+      @step = name
+      [false, nil]
+    end
+
+    # The step is finished.
+    # @return [Object] its result as a later attempt would get it
+    def end_step(result)
+      kept = plain(result)
+      @finished << [@step, kept]
+      @replayed = @finished.size
+      @cursors.delete(@step)
+      @dirty = true
+      @step = ""
+      kept
+    rescue TypeError, ArgumentError, JSON::JSONError, EncodingError => e
+      raise Discard.new("the handler's result is not JSON: of step #{@step.inspect}: #{e.class}: #{Wire.clean(e.message, 500)}",
+                        type: "InvalidResult")
+    end
+
+    # The step that was begun ends without a result.
+    def give_up
+      @step = ""
+    end
+
+    # Begin a loop over rows.
+    def loop_over(key)
+      if @loops[@step]
+        place = @step.empty? ? "outside of a step" : "in step #{@step.inspect}"
+        raise ArgumentError, "there are two loops of job.iterate #{place}: put each into a step of its own"
+      end
+      @loops[@step] = true
+      @used = true
+      Rows.new(self, @step, key)
+    end
+
+    # @return [Object, nil] the position of the last finished row
+    def position(step)
+      @cursors[step]
+    end
+
+    def move(step, position)
+      @cursors[step] = position
+      @dirty = true
+    end
+
+    # @return [Object] a value as it is read back from a checkpoint
+    def plain(value)
+      value.is_a?(Integer) ? value : JSON.parse(Wire.dump(value))
+    end
+
+    private
+
+    # Anything else is the program's own.
+    def saved_form?(checkpoint)
+      return false unless checkpoint.is_a?(Hash) && checkpoint["ojs_resume"] == VERSION
+      steps = checkpoint["steps"]
+      checkpoint["cursors"].is_a?(Hash) && steps.is_a?(Array) &&
+        steps.all? { |step| step.is_a?(Array) && step.size == 2 && step[0].is_a?(String) }
+    end
+
+    def check_step(name)
+      raise ArgumentError, "a step's name is a string that is not empty, not #{name.inspect}" unless name.is_a?(String) && !name.empty?
+      unless @step.empty?
+        raise ArgumentError, "step #{name.inspect} begins within step #{@step.inspect}: steps come one after the other"
+      end
+      raise ArgumentError, "there are two steps #{name.inspect} in this job: each needs a name of its own" if @begun.include?(name)
+    end
+
+    # One loop over rows.
+    class Rows
+      REMEMBERED = 10
+
+      # @return [Object, nil] the position at which it goes on; nil at the beginning
+      attr_reader :start
+
+      def initialize(resume, step, key)
+        @resume = resume
+        @step = step
+        @key = key
+        @index = -1
+        @times = []
+        @start = resume.position(step)
+        @skips = !@start.nil?
+        return if key || !@skips || @start.is_a?(Integer)
+        raise StepsChanged, "the rows were counted by a key before (#{Wire.clean(@start.inspect, 100)}), and now they are not"
+      end
+
+      # @return [Numeric] the longest of the last rows, in seconds
+      def usual
+        @times.max || 0
+      end
+
+      # The rows were asked for from {#start} on: none is skipped.
+      def begin_behind_start
+        @index = @start if @skips && @key.nil?
+        @skips = false
+      end
+
+      # @return [Boolean] whether an earlier attempt has done this row
+      def finished?(row)
+        return false unless @skips
+        if @key
+          @skips = key_of(row) != @start
+        else
+          @index += 1
+          @skips = @index < @start
+        end
+        true
+      end
+
+      # A row is done.
+      def finish(row, seconds)
+        @times.shift if @times.size == REMEMBERED
+        @times << seconds
+        @index += 1
+        @resume.move(@step, @key ? key_of(row) : @index)
+      end
+
+      # No more rows come.
+      def end
+        return unless @skips && @key
+        raise StepsChanged, "the row at which an earlier attempt ended, #{Wire.clean(@start.inspect, 100)}, is not among the rows any more"
+      end
+
+      private
+
+      def key_of(row)
+        key = @key.call(row)
+        raise TypeError, "the key of a row is nil: it cannot be told from no position" if key.nil?
+        @resume.plain(key)
+      end
+    end
+  end
+end

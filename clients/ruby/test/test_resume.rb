@@ -1,0 +1,215 @@
+# frozen_string_literal: true
+
+require_relative "fake_init"
+
+# Steps and loops: where a later attempt goes on.
+class TestResume < WorkerTest
+  # The frames of a job until its answer.
+  def frames_of(id, *args, **more)
+    @init.send_frame(job_frame(id, "t", *args, **more))
+    frames = []
+    loop do
+      frames << @init.next_frame
+      return frames if %w[ack fail release].include?(frames.last["type"])
+    end
+  end
+
+  def form(steps: [], cursors: {}, state: nil)
+    { "ojs_resume" => 1, "steps" => steps, "cursors" => cursors, "state" => state }
+  end
+
+  def iterate_over(count, **more, &block)
+    lambda do |job|
+      done = []
+      job.iterate(0...count, **more) do |row|
+        block&.call(row, job)
+        done << row
+      end
+      done
+    end
+  end
+
+  def test_a_loop_yields_each_row_and_saves_nothing_when_it_is_quick
+    serve(&iterate_over(5))
+    assert_equal([%w[ack], [0, 1, 2, 3, 4]], frames_of("j1").then { |frames| [frames.map { _1["type"] }, frames.last["result"]] })
+  end
+
+  def test_a_loop_goes_on_behind_the_index_of_the_last_finished_row
+    serve(&iterate_over(5))
+    assert_equal([3, 4], frames_of("j1", checkpoint: form(cursors: { "" => 2 })).last["result"])
+  end
+
+  def test_a_loop_with_keys_goes_on_behind_the_row_with_the_last_key
+    serve(&iterate_over(5, key: ->(row) { "k#{row}" }))
+    assert_equal([2, 3, 4], frames_of("j1", checkpoint: form(cursors: { "" => "k1" })).last["result"])
+  end
+
+  def test_a_key_that_does_not_come_any_more_is_the_error_steps_changed
+    serve(&iterate_over(5, key: ->(row) { "k#{row}" }))
+    error = frames_of("j1", checkpoint: form(cursors: { "" => "gone" })).last["error"]
+    assert_equal(["StepsChanged", false], error.values_at("type", "retryable"))
+    assert_includes(error["message"], "gone")
+  end
+
+  def test_rows_may_be_asked_for_from_the_position_on
+    asked = []
+    serve do |job|
+      rows = lambda do |position|
+        asked << position
+        ((position || -1) + 1...4)
+      end
+      [].tap { |done| job.iterate(rows, key: :itself.to_proc) { |row| done << row } }
+    end
+    assert_equal([0, 1, 2, 3], frames_of("j1").last["result"])
+    assert_equal([3], frames_of("j2", checkpoint: form(cursors: { "" => 2 })).last["result"])
+    assert_equal([nil, 2], asked)
+  end
+
+  def test_a_failure_saves_the_position_first_and_the_next_attempt_does_the_rest
+    serve(&iterate_over(5) { |row, job| raise "row #{row}" if row == 3 && job.last_checkpoint.nil? && job.args == ["fail"] })
+    saved, failed = frames_of("j1", "fail")
+    assert_equal(form(cursors: { "" => 2 }), saved["state"])
+    assert_equal("row 3", failed["error"]["message"])
+    assert_equal([3, 4], frames_of("j1", checkpoint: saved["state"]).last["result"])
+  end
+
+  def test_a_stop_nearer_than_a_usual_row_saves_and_releases_before_the_next_row
+    rows = Thread::Queue.new
+    serve(&iterate_over(1000) do |row, _|
+      rows << row
+      sleep(0.2)
+    end)
+    @init.send_frame(job_frame("j1"))
+    rows.pop
+    # 1.5 times 0.2 s are more than what is left after the first rows.
+    @init.terminate(700)
+    saved = @init.expect("checkpoint")
+    released = @init.expect("release")
+    assert_equal("resumes at its checkpoint", released["reason"])
+    last = saved["state"]["cursors"][""]
+    assert_includes(0..4, last)
+    assert_equal(last, rows.size) # the first was taken out
+  end
+
+  def test_a_stop_that_is_far_lets_the_loop_go_on
+    serve(&iterate_over(3) { sleep(0.01) })
+    @init.send_frame(job_frame("j1"))
+    @init.terminate(60_000)
+    assert_equal("ack", @init.answer["type"])
+  end
+
+  { "shutdown" => "release", "timeout" => "fail", "cancelled" => "release" }.each do |reason, kind|
+    define_method("test_a_loop_that_is_cancelled_for_#{reason}_saves_its_position_and_ends_with_#{kind}") do
+      running = Thread::Queue.new
+      serve(&iterate_over(1000) do |_, job|
+        running << 1
+        job.wait_cancelled
+      end)
+      @init.send_frame(job_frame("j1"))
+      running.pop
+      @init.send_frame({ type: "cancel", job_id: "j1", reason: reason, grace_ms: 1000 })
+      assert_equal({ "" => 0 }, @init.expect("checkpoint")["state"]["cursors"])
+      assert_equal(kind, @init.next_frame["type"])
+    end
+  end
+
+  def test_two_loops_in_one_place_are_an_error
+    serve do |job|
+      job.iterate([1]) { nil }
+      job.iterate([1]) { nil }
+    end
+    assert_includes(frames_of("j1").last["error"]["message"], "a step of its own")
+  end
+
+  def test_a_loop_without_a_block_is_an_enumerator
+    serve { |job| job.iterate(%w[a b]).map(&:upcase) }
+    assert_equal(%w[A B], frames_of("j1").last["result"])
+  end
+
+  def steps(*names)
+    lambda do |job|
+      ran = []
+      results = names.map { |name| job.step(name) { ran << name && name.upcase.to_sym } }
+      [ran, results]
+    end
+  end
+
+  def test_each_finished_step_is_a_checkpoint
+    serve(&steps("a", "b"))
+    first, second, done = frames_of("j1")
+    assert_equal(form(steps: [%w[a A]]), first["state"])
+    assert_equal(form(steps: [%w[a A], %w[b B]]), second["state"])
+    assert_equal([%w[a b], %w[A B]], done["result"])
+  end
+
+  def test_finished_steps_are_not_run_again_and_give_the_results_that_were_saved
+    serve(&steps("a", "b"))
+    assert_equal([["b"], %w[saved B]], frames_of("j1", checkpoint: form(steps: [%w[a saved]])).last["result"])
+  end
+
+  def test_other_steps_than_before_are_the_error_steps_changed_with_both_orders
+    serve(&steps("b", "a"))
+    error = frames_of("j1", checkpoint: form(steps: [%w[a A], %w[b B]])).last["error"]
+    assert_equal(["StepsChanged", false], error.values_at("type", "retryable"))
+    assert_equal("the steps that were finished before are a, b; now they come as b", error["message"])
+  end
+
+  def test_a_loop_in_a_step_has_a_position_of_its_own_that_ends_with_the_step
+    serve do |job|
+      job.step("import") { [].tap { |done| job.iterate(0...4) { |row| done << row } } }
+    end
+    before = form(cursors: { "import" => 1 }, state: { "mine" => 1 })
+    saved, done = frames_of("j1", checkpoint: before)
+    assert_equal(form(steps: [["import", [2, 3]]], state: { "mine" => 1 }), saved["state"])
+    assert_equal([2, 3], done["result"])
+  end
+
+  def test_the_program_s_own_checkpoint_stands_beside_the_steps
+    serve do |job|
+      job.step("a") { nil }
+      job.checkpoint({ page: 3 })
+      job.last_checkpoint
+    end
+    frames = frames_of("j1", checkpoint: form(state: "old"))
+    assert_equal(form(steps: [["a", nil]], state: { "page" => 3 }), frames[-2]["state"])
+    assert_equal("old", frames.last["result"])
+  end
+
+  def test_a_job_without_steps_keeps_its_own_form_of_a_checkpoint
+    serve { |job| job.checkpoint([1]) && nil }
+    assert_equal([1], frames_of("j1")[0]["state"])
+  end
+
+  def test_more_than_64_kib_are_the_error_checkpoint_too_large
+    serve { |job| job.step("a") { "x" * 70_000 } }
+    error = frames_of("j1").last["error"]
+    assert_equal(["CheckpointTooLarge", false], error.values_at("type", "retryable"))
+  end
+
+  def test_steps_with_one_name_or_within_each_other_are_errors
+    serve { |job| job.args[0] ? job.step("a") { job.step("b") { 1 } } : [job.step("a") { 1 }, job.step("a") { 1 }] }
+    assert_includes(frames_of("j1").last["error"]["message"], "a name of its own")
+    assert_includes(frames_of("j2", true).last["error"]["message"], "one after the other")
+  end
+
+  def test_a_step_whose_result_is_no_json_is_the_failure_invalid_result
+    serve { |job| job.step("a") { Time.now } }
+    assert_equal("InvalidResult", frames_of("j1").last["error"]["type"])
+  end
+
+  def test_a_step_that_took_longer_than_what_is_left_is_not_begun_in_a_stop
+    ran = Thread::Queue.new
+    started = Thread::Queue.new
+    serve do |job|
+      (started << 1) && job.wait_stopping if job.args[0]
+      job.step("slow") { (ran << job.id) && sleep(0.4) }
+      nil
+    end
+    frames_of("j1")
+    @init.send_frame(job_frame("j2", "t", true))
+    started.pop
+    @init.terminate(500)
+    assert_equal("resumes at its checkpoint", @init.answer["reason"])
+    assert_equal(1, ran.size)
+  end
+end
