@@ -83,6 +83,7 @@ require_relative "ojs_worker/session"
 require_relative "ojs_worker/parent"
 require_relative "ojs_worker/processes"
 require_relative "ojs_worker/worker"
+require_relative "ojs_worker/perform"
 
 module OjsWorker
   CLIENT = "ojs-worker-ruby/#{VERSION} (#{RUBY_ENGINE} #{RUBY_VERSION})".freeze

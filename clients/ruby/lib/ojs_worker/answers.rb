@@ -20,6 +20,7 @@ module OjsWorker
       begin
         # Even after its timeout: it was not processed.
         raise Release, job.cancel_reason if job.cancelled?
+        @before_handler&.call
         result = @worker.call_handler(job)
         error = nil
       rescue Exception => e # rubocop:disable Lint/RescueException

@@ -15,6 +15,8 @@ module OjsWorker
     attr_reader :worker, :state, :concurrency, :worker_id, :link
     # What ends the process, raised in a handler: SystemExit, Interrupt and the like.
     attr_reader :exit_error
+    # Called on a handler's thread before the handler; for {Worker#perform}.
+    attr_writer :before_handler
 
     def initialize(worker, link, concurrency:, stop_grace: STOP_GRACE, parent: nil)
       @worker = worker
@@ -49,6 +51,16 @@ module OjsWorker
       on_eof if @link.eof? && !@over
     ensure
       @link.close
+      close_pool
+    end
+
+    # What comes in where there is no connection: for {Worker#perform}.
+    def receive(line)
+      on_line(line)
+    end
+
+    # Let the threads end that have nothing to do.
+    def close_pool
       @pool.close
     end
 
