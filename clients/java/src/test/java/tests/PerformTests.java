@@ -99,6 +99,8 @@ final class PerformTests {
                 Check.contains("the handler's result is not JSON", (String) error.get("message"));
             }
         });
+        Check.that("a result that is still to come is an error that says to wait", () -> Check.contains("wait for its value",
+                (String) of(job -> java.util.concurrent.CompletableFuture.completedFuture(1)).error().get("message")));
         Check.that("a result that does not fit into a frame is dropped, and the job is done", () -> {
             Outcome outcome = of(job -> "x".repeat(5_000_000));
             Check.equal("ack", outcome.outcome());

@@ -15,6 +15,7 @@ final class SocketTests {
     static void run() {
         starting();
         interrupting();
+        filling();
         ending();
     }
 
@@ -114,6 +115,56 @@ final class SocketTests {
                     init.job(id, "a", "[]");
                     Check.equal("nothing", init.next().get("result"));
                 }
+            }
+        });
+    }
+
+    private static void filling() {
+        Check.that("while ojs-init does not read, only the newest progress waits, and the answer comes last", () -> {
+            try (FakeInit init = new FakeInit()) {
+                CountDownLatch isSaid = new CountDownLatch(1);
+                String words = "x".repeat(1000);
+                init.start(new Worker(init.options()).job("a", job -> {
+                    for (int i = 0; i <= 50_000; i++) {
+                        job.progress(i / 50_000.0, words);
+                    }
+                    isSaid.countDown();
+                    job.awaitStopping(java.time.Duration.ofMinutes(1));
+                    return null;
+                }));
+                init.job("1", "a", "[]");
+                isSaid.await();
+                int frames = 0;
+                for (Object last = 0.0; !Double.valueOf(1).equals(last); frames++) {
+                    last = init.next().get("progress");
+                }
+                Check.holds(frames < 5_000, "far less than all came: " + frames);
+                init.send("{\"type\":\"lifecycle\",\"state\":\"terminate\",\"reason\":\"sigterm\",\"remaining_ms\":5000}");
+                Check.equal("ack", init.next().get("type"));
+            }
+        });
+        Check.that("a checkpoint that waits goes out in front of the answer", () -> {
+            try (FakeInit init = new FakeInit()) {
+                init.start(new Worker(init.options()).job("a", job -> {
+                    for (int i = 0; i < 20_000; i++) {
+                        job.progress(0.5, "x".repeat(1000));
+                    }
+                    Thread saver = new Thread(() -> job.checkpoint("saved"));
+                    saver.setDaemon(true);
+                    saver.start();
+                    while (saver.getState() != Thread.State.TIMED_WAITING && saver.isAlive()) {
+                        Thread.sleep(1);
+                    }
+                    return "done";
+                }).job("b", job -> "b"));
+                init.job("1", "a", "[]");
+                Map<String, Object> frame = init.next();
+                Map<String, Object> before = frame;
+                while (!"ack".equals(frame.get("type"))) {
+                    before = frame;
+                    frame = init.next();
+                }
+                Check.json("{\"type\":\"checkpoint\",\"job_id\":\"1\",\"state\":\"saved\"}", before);
             }
         });
     }

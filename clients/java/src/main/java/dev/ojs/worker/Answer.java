@@ -34,11 +34,17 @@ record Answer(String kind, byte[] frame) {
             String reason = release.getMessage() == null ? null : Failures.clean(release.getMessage(), 1000);
             return new Answer("release", Frames.frame("release", job.id(), "reason", reason));
         }
-        if (!(end instanceof JobFailure failure) || failure.getCause() != null || "InvalidResult".equals(failure.type())) {
+        if (!isInOwnWords(end)) {
             Session.LOG.log(Level.SEVERE,
                     "job " + Failures.oneLine(job.id()) + " (" + Failures.oneLine(job.type()) + ") failed", end);
         }
         return fail(job, end, maxFrame);
+    }
+
+    /** Whether the handler itself said what is wrong: then there is nothing to find out. */
+    private static boolean isInOwnWords(Throwable end) {
+        boolean isPlain = end instanceof Retry || end instanceof Discard;
+        return isPlain && end.getCause() == null && !"InvalidResult".equals(((JobFailure) end).type());
     }
 
     /** Where not even the failure can be described. */

@@ -7,6 +7,8 @@ import java.math.BigInteger;
 import java.util.Collection;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Future;
 
 /** Writes JSON that every parser takes: no NaN, no half surrogate pairs, not too deep. */
 final class JsonWriter {
@@ -55,7 +57,9 @@ final class JsonWriter {
     }
 
     private static JsonException unfit(Class<?> type) {
-        String hint = type == byte[].class ? "encode bytes as a String (Base64)" : "use a record, a Map or a List";
+        String hint = type == byte[].class ? "encode bytes as a String (Base64)"
+                : Future.class.isAssignableFrom(type) || CompletionStage.class.isAssignableFrom(type)
+                ? "wait for its value, handlers have a thread each" : "use a record, a Map or a List";
         return new JsonException("a value of the class " + type.getTypeName() + " cannot be written as JSON: " + hint);
     }
 

@@ -21,6 +21,8 @@ final class Link implements Transport {
     private static final int READ_SIZE = 256 * 1024;
     private static final int WRITE_BUDGET = 1024 * 1024;
     private static final int SLACK = 64 * 1024;
+    /** So many frames that wait count as a full socket: a handler can be faster than the thread of the socket. */
+    private static final int MOST_WAITING = 1000;
     private static final long LOOK_EVERY_MILLIS = 20;
 
     private final SocketChannel channel;
@@ -95,7 +97,7 @@ final class Link implements Transport {
     @Override
     public boolean isFull() {
         synchronized (lock) {
-            return isFull;
+            return isFull || queue.size() >= MOST_WAITING;
         }
     }
 
