@@ -112,6 +112,7 @@ func (w *Worker) PerformDelivery(delivery Delivery) (*Outcome, error) {
 	session := newSession(w, theirs, context.Background())
 	// A test sees all that is said.
 	session.out.fullAfter, session.out.fullFrom = writeTimeout, maxWaiting
+	session.begun = make(chan struct{})
 	session.start()
 	served := make(chan error, 1)
 	go func() { served <- session.serve(&control{}) }()
@@ -213,9 +214,9 @@ func (r *rehearsal) play(job []byte) error {
 func (r *rehearsal) until(kind string) (isOver bool, err error) {
 	d := &r.delivery
 	var timeout, stop, cancel, patience <-chan time.Time
-	if kind == "" {
-		timeout, stop = timerIf(d.Timeout > 0, d.Timeout), timerIf(d.Stop, d.StopIn)
-		cancel = timerIf(d.Cancel != "", d.CancelAfter)
+	begun := r.session.begun
+	if kind != "" {
+		begun = nil
 	}
 	for {
 		reason := ""
@@ -228,6 +229,10 @@ func (r *rehearsal) until(kind string) (isOver bool, err error) {
 			if isOver || err != nil || found == kind {
 				return isOver, err
 			}
+		case <-begun:
+			begun = nil
+			timeout, stop = timerIf(d.Timeout > 0, d.Timeout), timerIf(d.Stop, d.StopIn)
+			cancel = timerIf(d.Cancel != "", d.CancelAfter)
 		case <-timeout:
 			reason = "timeout"
 		case <-stop:

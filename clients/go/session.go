@@ -33,6 +33,8 @@ type session struct {
 	log      *Logger
 	changed  chan struct{}
 	stopping chan struct{}
+	// begun is closed when the handler begins; for Perform, which has one job.
+	begun chan struct{}
 	// isEnding is what an emptied outbox and an answer have to know without the lock.
 	isEnding atomic.Bool
 

@@ -155,6 +155,9 @@ func (s *session) process(job *Job) {
 		// Even after its timeout: it was not processed.
 		err = &Release{Reason: reason}
 	} else {
+		if s.begun != nil {
+			close(s.begun)
+		}
 		result, err = job.handler(job.ctx, job)
 	}
 	hasReturned = true
