@@ -404,7 +404,9 @@ func (s *session) setState(state, reason string) {
 	if s.state == state || s.state == "terminate" {
 		return
 	}
-	s.log.Info(fmt.Sprintf("%s (%s)", state, reason))
+	if s.begun == nil {
+		s.log.Info(fmt.Sprintf("%s (%s)", state, reason))
+	}
 	s.state = state
 	if state == "terminate" {
 		s.setEnding()
