@@ -143,13 +143,7 @@ func (l *Logger) Warn(message string) { l.of(l.jobHere()).log(LevelWarn, message
 func (l *Logger) Error(message string) { l.of(l.jobHere()).log(LevelError, message, nil) }
 
 // Enabled says whether lines of this level are written.
-func (l *Logger) Enabled(level Level) bool {
-	job := l.jobHere()
-	if job != nil && job.logLevel != nil {
-		return level >= *job.logLevel
-	}
-	return level >= l.sink.level
-}
+func (l *Logger) Enabled(level Level) bool { return l.of(l.jobHere()).lets(level) }
 
 // jobHere is the logger's job, or that of the handler whose goroutine this is.
 func (l *Logger) jobHere() *Job {
@@ -180,6 +174,8 @@ type logLine struct {
 	OJS       *logJob   `json:"ojs,omitempty"`
 	Trace     *logTrace `json:"trace,omitempty"`
 	Error     *logError `json:"error,omitempty"`
+
+	Attributes map[string]any `json:"attributes,omitempty"`
 }
 
 type logJob struct {
@@ -200,22 +196,29 @@ type logError struct {
 	Stack   string `json:"stack,omitempty"`
 }
 
-// log writes a line about the logger's job, or about none.
+// log writes a line about the logger's job, or about none, if the level is enough.
 func (l *Logger) log(level Level, message string, failed *failure) {
-	if l.job != nil && l.job.logLevel != nil {
-		if level < *l.job.logLevel {
-			return
-		}
-	} else if level < l.sink.level {
-		return
+	if l.lets(level) {
+		l.write(level, message, failed, nil)
 	}
+}
+
+func (l *Logger) lets(level Level) bool {
+	if l.job != nil && l.job.logLevel != nil {
+		return level >= *l.job.logLevel
+	}
+	return level >= l.sink.level
+}
+
+// write writes a line; the attributes are JSON.
+func (l *Logger) write(level Level, message string, failed *failure, attributes map[string]any) {
 	if l.sink.to == nil {
-		log.Print(plainLine(level, l.job, message, failed))
+		log.Print(plainLine(level, l.job, message, failed, attributes))
 		return
 	}
 	line := &logLine{
 		Timestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), Severity: level.String(), Number: level,
-		Message: clean(message, maxLogChars), Category: "worker", Component: "worker",
+		Message: clean(message, maxLogChars), Category: "worker", Component: "worker", Attributes: attributes,
 	}
 	if l.job != nil {
 		line.Component = "handler"
@@ -268,7 +271,7 @@ func isHex(text string, length int) bool {
 }
 
 // plainLine is for the standard package log. Ids and messages come from elsewhere: only a stack breaks lines.
-func plainLine(level Level, job *Job, message string, failed *failure) string {
+func plainLine(level Level, job *Job, message string, failed *failure, attributes map[string]any) string {
 	text := "ojsworker: " + strings.ToLower(level.String()) + ": "
 	if job != nil {
 		text += "job " + clean(job.ID, maxLogIDChars) + " (" + clean(job.Type, maxLogIDChars) + "): "
@@ -276,6 +279,10 @@ func plainLine(level Level, job *Job, message string, failed *failure) string {
 	text += clean(message, maxLogChars)
 	if failed != nil {
 		text += ": " + failed.Type + ": " + failed.Message
+	}
+	if len(attributes) > 0 {
+		more, _ := json.Marshal(attributes)
+		text += " " + string(more)
 	}
 	text = strings.Map(func(char rune) rune {
 		if char < ' ' || char == 0x7f || char >= 0x80 && char < 0xa0 {

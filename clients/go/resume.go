@@ -92,13 +92,19 @@ func (r *resume) userState() json.RawMessage { return r.userLoaded }
 // setUserState saves what the program itself keeps.
 func (r *resume) setUserState(job *Job, state json.RawMessage) error {
 	r.mu.Lock()
+	before := r.user
 	r.user = state
-	isUsed := r.isUsed
-	r.mu.Unlock()
-	if !isUsed {
-		return job.saveCheckpoint(state)
+	text, err := []byte(state), error(nil)
+	if r.isUsed {
+		if text, err = r.form(); err != nil {
+			r.user = before
+		}
 	}
-	return r.save(job)
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return job.saveCheckpoint(text)
 }
 
 // form is the checkpoint; with the lock held.
@@ -117,8 +123,6 @@ func (r *resume) form() ([]byte, error) {
 		Cursors map[string]json.RawMessage `json:"cursors"`
 		State   json.RawMessage            `json:"state"`
 	}{json.RawMessage(resumeVersion), steps, r.cursors, user}
-	r.isDirty = false
-	r.savedAt = time.Now()
 	text, err := encode(form, maxDepth-1)
 	if err != nil {
 		return nil, invalidResult("of a step or a position: " + messageFrom(err))
@@ -128,6 +132,8 @@ func (r *resume) form() ([]byte, error) {
 			"%d bytes of JSON together, at most %d are kept: let steps return ids or paths, not contents",
 			len(text), maxResumeBytes)}
 	}
+	r.isDirty = false
+	r.savedAt = time.Now()
 	return text, nil
 }
 

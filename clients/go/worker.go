@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // Version is that of this package.
@@ -91,8 +92,8 @@ func (w *Worker) register(kind string, handler Handler, origin any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch _, isKnown := w.handlers[kind]; {
-	case kind == "" || len(kind) > maxNameBytes:
-		panic(fmt.Sprintf("ojsworker: a job type has 1 to %d bytes, not %d", maxNameBytes, len(kind)))
+	case kind == "" || len(kind) > maxNameBytes || !utf8.ValidString(kind):
+		panic(fmt.Sprintf("ojsworker: a job type has 1 to %d bytes of UTF-8; this has %d", maxNameBytes, len(kind)))
 	case isKnown:
 		panic(fmt.Sprintf("ojsworker: %q has a handler already", kind))
 	case len(w.handlers) >= maxTypes:
