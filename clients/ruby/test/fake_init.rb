@@ -28,6 +28,12 @@ def wait_until(what = "condition")
   end
 end
 
+# The next thing of a queue that another thread fills.
+def take(queue)
+  wait_until("something from another thread") { !queue.empty? }
+  queue.pop
+end
+
 def job_frame(id, type = "t", *args, **more)
   checkpoint = more.delete(:checkpoint)
   frame = { type: "job", job: { id: id, type: type, queue: "default", attempt: 1, args: args, **more } }

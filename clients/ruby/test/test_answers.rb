@@ -64,7 +64,7 @@ class TestAnswers < WorkerTest
   end
 
   def test_an_after_that_is_no_time_is_an_error
-    [-1, Float::NAN, "5"].each { |after| assert_raises(ArgumentError) { OjsWorker::Retry.new("x", after: after) } }
+    [-1, Float::NAN, Float::INFINITY, "5"].each { |after| assert_raises(ArgumentError) { OjsWorker::Retry.new("x", after: after) } }
   end
 
   cycle = []
@@ -109,6 +109,13 @@ class TestAnswers < WorkerTest
     serve { |job| job.id == "j1" ? Thread.current.kill : 7 }
     assert_equal("fail", @init.answer_to("j1")["type"])
     assert_equal(7, @init.answer_to("j2")["result"])
+  end
+
+  def test_an_id_with_a_line_break_begins_no_line_of_the_log
+    serve { |_job| raise "boom" }
+    @init.answer_to("j\nFATAL: forged")
+    assert_includes(@log.string, 'job j\nFATAL: forged (t) failed')
+    assert_empty(@log.string.lines.grep(/\AFATAL/))
   end
 
   def test_exit_in_a_handler_fails_its_job_and_ends_the_worker

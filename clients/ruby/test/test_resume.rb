@@ -80,7 +80,7 @@ class TestResume < WorkerTest
       sleep(0.2)
     end)
     @init.send_frame(job_frame("j1"))
-    rows.pop
+    take(rows)
     # 1.5 times 0.2 s are more than what is left after the first rows.
     @init.terminate(700)
     saved = @init.expect("checkpoint")
@@ -106,7 +106,7 @@ class TestResume < WorkerTest
         job.wait_cancelled
       end)
       @init.send_frame(job_frame("j1"))
-      running.pop
+      take(running)
       @init.send_frame({ type: "cancel", job_id: "j1", reason: reason, grace_ms: 1000 })
       assert_equal({ "" => 0 }, @init.expect("checkpoint")["state"]["cursors"])
       assert_equal(kind, @init.next_frame["type"])
@@ -207,7 +207,7 @@ class TestResume < WorkerTest
     end
     frames_of("j1")
     @init.send_frame(job_frame("j2", "t", true))
-    started.pop
+    take(started)
     @init.terminate(500)
     assert_equal("resumes at its checkpoint", @init.answer["reason"])
     assert_equal(1, ran.size)

@@ -58,7 +58,7 @@ class TestWorker < WorkerTest
     before = Time.now
     @init.send_frame(%({"type":"job","checkpoint":{"page":3},"job": #{text} }))
     assert_equal(text, @init.answer["result"])
-    job = seen.pop
+    job = take(seen)
     assert_equal(["j1", "t", "mail", 2, [1.5], { "a" => "b" }, { "page" => 3 }],
                  [job.id, job.type, job.queue, job.attempt, job.args, job.meta, job.last_checkpoint])
     assert_in_delta(before.to_f + 2, job.deadline.to_f, 1)
@@ -118,7 +118,7 @@ class TestWorker < WorkerTest
       job.raise_if_cancelled
     end
     @init.send_frame(job_frame("j1"))
-    started.pop
+    take(started)
     @init.send_frame({ type: "cancel", job_id: "j1", reason: "timeout", grace_ms: 1000 })
     assert_equal(["timeout", true], @init.answer["error"].values_at("code", "retryable"))
   end
@@ -131,7 +131,7 @@ class TestWorker < WorkerTest
       [job.stopping?, job.cancelled?, job.remaining.between?(1, 25)]
     end
     @init.send_frame(job_frame("j1"))
-    assert_equal(false, started.pop)
+    assert_equal(false, take(started))
     @init.terminate
     assert_equal([true, false, true], @init.answer["result"])
     assert_equal(:ended, thread.value)
@@ -146,7 +146,7 @@ class TestWorker < WorkerTest
       reason = job.cancel_reason
     end
     @init.send_frame(job_frame("j1"))
-    started.pop
+    take(started)
     @init.close
     assert_kind_of(OjsWorker::ConnectionLost, thread.value)
     assert_equal("lost", reason)
@@ -163,7 +163,7 @@ class TestWorker < WorkerTest
     jobs = Thread::Queue.new
     serve { |job| jobs << job && nil }
     @init.answer_to("j1")
-    assert_raises(OjsWorker::Error) { jobs.pop.checkpoint(1) }
+    assert_raises(OjsWorker::Error) { take(jobs).checkpoint(1) }
   end
 
   def test_stop_finishes_what_is_held
@@ -184,5 +184,56 @@ class TestWorker < WorkerTest
     assert_equal(["invalid_job", false], @init.answer["error"].values_at("code", "retryable"))
     refute_includes(@log.string, "secret")
     assert_equal(1, @init.answer_to("j2")["result"])
+  end
+
+  def test_while_ojs_init_does_not_read_a_cancel_and_pings_are_noticed_and_every_frame_comes_whole
+    reasons = Thread::Queue.new
+    begun = Thread::Queue.new
+    serve(concurrency: 2) do |job|
+      begun << job
+      20.times { job.progress(0.5, nil, data: "x" * 100_000) } if job.args[0]
+      job.wait_cancelled
+      reasons << job.cancel_reason
+      job.cancel_reason
+    end
+    @init.send_frame(job_frame("j1", "t", true))
+    @init.send_frame(job_frame("j2"))
+    wait_until("both handlers run") { begun.size == 2 }
+    @init.send_frame({ type: "cancel", job_id: "j2", reason: "cancelled", grace_ms: 1000 })
+    @init.send_frame({ type: "ping", id: 7 })
+    wait_until("the cancel is noticed") { reasons.size == 1 } # nothing was read until now
+    frames = []
+    frames << @init.next_frame until frames.count { |frame| frame["type"] == "progress" } == 20
+    assert(frames.all? { |frame| frame["type"] != "progress" || frame["data"].size == 100_000 })
+    assert_includes(frames, { "type" => "pong", "id" => 7 })
+    assert_includes(frames.map { |frame| frame["job_id"] }, "j2")
+    @init.send_frame({ type: "cancel", job_id: "j1", reason: "lost", grace_ms: 1000 })
+    assert_equal("lost", @init.answer["result"])
+  end
+
+  def test_a_frame_that_is_not_read_in_time_is_withdrawn_and_the_handler_told
+    link = OjsWorker::Link.new
+    left, right = UNIXSocket.pair
+    link.instance_variable_set(:@sock, left)
+    link.post("x" * 1_000_000) # more than a socket takes
+    waiting = link.post("second\n")
+    refute(link.wait(waiting, 0.05))
+    read = +""
+    until link.flushed?
+      read << right.read_nonblock(1_000_000, exception: false).then { |chunk| chunk.is_a?(String) ? chunk : "" }
+      link.round(0.01)
+    end
+    read << right.read_nonblock(1_000_000, exception: false).then { |chunk| chunk.is_a?(String) ? chunk : "" }
+    assert_equal("x" * 1_000_000, read)
+  ensure
+    [link, right].compact.each(&:close)
+  end
+
+  def test_a_thread_that_a_handler_kills_leaves_waiting_jobs_to_another_one
+    serve(concurrency: 1) { |job| job.args[0] ? Thread.current.kill : 1 }
+    5.times do |n|
+      assert_equal("fail", @init.answer_to("k#{n}", "t", true)["type"])
+      assert_equal(1, @init.answer_to("j#{n}")["result"])
+    end
   end
 end

@@ -37,7 +37,7 @@ module OjsWorker
       kind, data = answer_or_excuse(job, result, error)
       if error.is_a?(SystemExit) || error.is_a?(SignalException)
         # Somebody wants the whole process to end. It will, when the other jobs are finished.
-        OjsWorker.logger.error { "job #{job.id}: #{error.class} in its handler: the worker ends" }
+        OjsWorker.logger.error { "job #{Wire.line(job.id)}: #{error.class} in its handler: the worker ends" }
         @exit_error = error
         @stop_asked = true
       end
@@ -58,7 +58,7 @@ module OjsWorker
     def answer_or_excuse(job, result, error)
       answer_frame(job, result, error)
     rescue Exception => e # rubocop:disable Lint/RescueException -- out of memory, most likely
-      OjsWorker.logger.error { "job #{job.id}: its answer cannot be made: #{e.class}" }
+      OjsWorker.logger.error { "job #{Wire.line(job.id)}: its answer cannot be made: #{e.class}" }
       failure = { "code" => "handler_error", "message" => "the answer cannot be made", "retryable" => true }
       ["fail", Wire.frame("fail", job.id, error: failure)]
     end
@@ -77,7 +77,7 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
-      OjsWorker.logger.error { LogLine.new("job #{job.id} (#{job.type}) failed", error) } unless error.is_a?(Failure)
+      OjsWorker.logger.error { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", error) } unless error.is_a?(Failure)
       ["fail", failure_frame(job, Report.describe(error))]
     end
 
@@ -90,7 +90,7 @@ module OjsWorker
       data = Wire.frame("ack", job.id, %("result":#{Wire.dump(result)}))
       return data if fits?(data)
       # As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
-      OjsWorker.logger.error { "job #{job.id}: its result is dropped: #{data.bytesize} bytes, over #{@max_frame}" }
+      OjsWorker.logger.error { "job #{Wire.line(job.id)}: its result is dropped: #{data.bytesize} bytes, over #{@max_frame}" }
       Wire.frame("ack", job.id)
     rescue StandardError, SystemStackError => e
       Discard.new("the handler's result is not JSON: #{e.class}: #{Wire.clean(e.message, 500)}", type: "InvalidResult")
@@ -99,7 +99,7 @@ module OjsWorker
     def failure_frame(job, described)
       data = Wire.frame("fail", job.id, error: described)
       return data if fits?(data)
-      OjsWorker.logger.error { "job #{job.id}: details and backtrace are dropped: the report has #{data.bytesize} bytes" }
+      OjsWorker.logger.error { "job #{Wire.line(job.id)}: details and backtrace are dropped: the report has #{data.bytesize} bytes" }
       described = described.reject { |name, _| %w[details backtrace].include?(name) }
       described["message"] = described["message"][0, 200]
       Wire.frame("fail", job.id, error: described)

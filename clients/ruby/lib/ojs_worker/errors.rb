@@ -52,12 +52,15 @@ module OjsWorker
   #
   # Raised in a `rescue`, it also reports what was rescued: its class, and where it arose.
   class Retry < Failure
+    # Seconds; more than any backend waits.
+    MAX_AFTER = 1_000_000_000
+
     # @param after [Numeric, nil] seconds until the next attempt: a wish that goes as `details.retry_after_ms`
     # @raise [ArgumentError] for an `after` that is no such number
     def initialize(message = nil, after: nil, code: "handler_error", type: nil, details: nil)
       unless after.nil?
-        unless after.is_a?(Numeric) && after.real? && after.to_f.finite? && after >= 0
-          raise ArgumentError, "after is a number of seconds from 0 on, not #{after.inspect}"
+        unless after.is_a?(Numeric) && after.real? && after >= 0 && after <= MAX_AFTER
+          raise ArgumentError, "after is a number of seconds from 0 to #{MAX_AFTER}, not #{after.inspect}"
         end
         details = (details || {}).merge("retry_after_ms" => (after * 1000).round) if details.nil? || details.is_a?(Hash)
       end

@@ -22,7 +22,7 @@ module OjsWorker
       begin
         dispatch(frame, line)
       rescue Unfit => e
-        OjsWorker.logger.warn { "a frame #{frame["type"].inspect} from ojs-init is ignored: #{e.message}" }
+        OjsWorker.logger.warn { "a frame #{Wire.line(frame["type"].inspect)} from ojs-init is ignored: #{e.message}" }
       end
     end
 
@@ -35,7 +35,7 @@ module OjsWorker
       when "lifecycle" then on_lifecycle(frame["state"], frame["reason"], frame["remaining_ms"])
       when "hello" then on_hello(frame)
       when "error" then on_error(need(frame, "code", String), frame["message"], frame["job_id"])
-      else OjsWorker.logger.debug { "a frame of an unknown type is ignored: #{Wire.clean(frame["type"].inspect, 200)}" }
+      else OjsWorker.logger.debug { "a frame of an unknown type is ignored: #{Wire.line(frame["type"].inspect)}" }
       end
     end
 
@@ -47,7 +47,7 @@ module OjsWorker
 
     def on_unreadable(line, error)
       job_id = Wire.salvage_job_id(line)
-      OjsWorker.logger.warn { "a frame from ojs-init cannot be read: #{error.message} (job #{job_id || "unknown"})" }
+      OjsWorker.logger.warn { "a frame from ojs-init cannot be read: #{error.message} (job #{Wire.line(job_id || "unknown")})" }
       return if job_id.nil?
       fail_unread(job_id, "invalid_job", "the job cannot be read by Ruby: #{error.message}", false)
     end
@@ -73,7 +73,7 @@ module OjsWorker
     def on_lifecycle(state, reason, remaining_ms)
       raise Unfit, "no such state" unless STATES.include?(state)
       return if @state == "terminate" && state != "terminate"
-      OjsWorker.logger.info { "#{state} (#{Wire.clean(reason || "at start", 100)})" } if state != @state
+      OjsWorker.logger.info { "#{state} (#{Wire.line(reason || "at start")})" } if state != @state
       @lock.synchronize do
         @deadline = OjsWorker.now + (remaining_ms / 1000.0) if remaining_ms.is_a?(Numeric)
         @state = state
@@ -104,14 +104,14 @@ module OjsWorker
         false
       end
       if is_held
-        OjsWorker.logger.warn { "job #{job.id} came again while its handler runs, which goes on" }
+        OjsWorker.logger.warn { "job #{Wire.line(job.id)} came again while its handler runs, which goes on" }
       elsif !@pool.submit(-> { process(job) })
         answer(job, nil, Release.new("no thread can be started"))
       end
     end
 
     def refuse(id, code, message, retryable)
-      OjsWorker.logger.error { "job #{id}: #{message}" }
+      OjsWorker.logger.error { "job #{Wire.line(id)}: #{Wire.line(message, 1000)}" }
       fail_unread(id, code, message, retryable)
     end
 
@@ -129,7 +129,7 @@ module OjsWorker
     end
 
     def on_error(code, message, job_id)
-      text = Wire.clean(message || "", 1000)
+      text = Wire.line(message || "", 1000)
       held = answered = nil
       @lock.synchronize do
         held = @held[job_id]
@@ -138,12 +138,12 @@ module OjsWorker
       log = OjsWorker.logger
       case code
       when "lost", "not_held"
-        log.add(held || answered == "ack" ? Logger::WARN : Logger::DEBUG) { "job #{job_id}: #{code}: #{text}" }
+        log.add(held || answered == "ack" ? Logger::WARN : Logger::DEBUG) { "job #{Wire.line(job_id)}: #{code}: #{text}" }
         cancel(held, "lost") if held
       when "unsupported_protocol"
         raise ProtocolError, "ojs-init does not speak version #{PROTOCOL} of the protocol: #{text}"
       when *MALFORMED
-        log.error { "ojs-init refuses a frame (job #{job_id}): #{code}: #{text}" }
+        log.error { "ojs-init refuses a frame (job #{Wire.line(job_id || "unknown")}): #{code}: #{text}" }
         return unless %w[ack release].include?(answered)
         refuse(job_id, "handler_error", "the handler's answer was refused: #{code}: #{text}", false)
       else on_other_error(code, text, job_id, answered)
@@ -152,13 +152,13 @@ module OjsWorker
 
     def on_other_error(code, text, job_id, answered)
       if code == "refused" && answered == "ack"
-        OjsWorker.logger.warn { "job #{job_id}: the backend refuses its result, ojs-init reports it without: #{text}" }
+        OjsWorker.logger.warn { "job #{Wire.line(job_id)}: the backend refuses its result, ojs-init reports it without: #{text}" }
       elsif code == "not_offered"
         return if @said[text] || @said.size >= 100
         @said[text] = true
         OjsWorker.logger.warn { "the backend does not offer this (said once): #{text}" }
       else
-        OjsWorker.logger.warn { "job #{job_id}: ojs-init says #{Wire.clean(code, 100)}: #{text}" }
+        OjsWorker.logger.warn { "job #{Wire.line(job_id)}: ojs-init says #{Wire.line(code)}: #{text}" }
       end
     end
   end

@@ -51,7 +51,11 @@ module OjsWorker
         run(task)
       end
     ensure
-      @lock.synchronize { @threads -= 1 }
+      @lock.synchronize do
+        @threads -= 1
+        # A handler that ended its thread leaves what waits to another one.
+        start unless @tasks.empty? || @tasks.closed?
+      end
     end
 
     def run(task)

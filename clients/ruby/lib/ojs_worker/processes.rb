@@ -113,13 +113,13 @@ module OjsWorker
     def with_signals
       before = @signals_before = {}
       SIGNALS.each { |name| before[name] = trap(name) { on_signal(name) } }
-      before_child = trap("CHLD") { wake }
+      @before_child = trap("CHLD") { wake }
       yield
     ensure
       if Process.pid == @pid
         # The one that ojs-init sends when all is done may still come: the program ends well without it.
         before["TERM"] = "IGNORE" if @stopping && [nil, "DEFAULT"].include?(before["TERM"])
-        before.merge("CHLD" => before_child).each { |name, handler| trap(name, handler || "DEFAULT") }
+        before.merge("CHLD" => @before_child).each { |name, handler| trap(name, handler || "DEFAULT") }
         [@wake_read, @wake_write].each(&:close)
       end
     end
@@ -144,7 +144,13 @@ module OjsWorker
 
     def stop(signal = nil)
       @stopping = true
-      children.each { |child| Process.kill(signal, child.pid) } if signal
+      children.each { |child| send_signal(signal, child) } if signal
+    end
+
+    def send_signal(signal, child)
+      Process.kill(signal, child.pid)
+    rescue Errno::ESRCH
+      nil # somebody else has waited for it
     end
 
     def start_what_is_due
@@ -164,7 +170,7 @@ module OjsWorker
       pid = fork do
         ours.close
         [@wake_read, @wake_write, *children.map(&:io)].each(&:close)
-        trap("CHLD", "DEFAULT")
+        trap("CHLD", @before_child || "DEFAULT")
         exit(@run_child.call(slot.share, theirs))
       end
       theirs.close

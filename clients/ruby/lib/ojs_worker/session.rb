@@ -214,7 +214,7 @@ module OjsWorker
 
     def cancel(job, reason)
       return if job.cancelled?
-      OjsWorker.logger.info { "job #{job.id} is cancelled: #{reason}" }
+      OjsWorker.logger.info { "job #{Wire.line(job.id)} is cancelled: #{Wire.line(reason)}" }
       @lock.synchronize do
         job.cancel(reason)
         @changed.broadcast

@@ -144,6 +144,11 @@ module OjsWorker
       text.length > limit ? "#{text[0, limit - 3]}..." : text
     end
 
+    # The same for a line of the log: what comes from elsewhere begins no line of its own.
+    def line(value, limit = 200)
+      clean(value, limit).gsub(/[[:cntrl:]]/) { |character| character.dump[1..-2] }
+    end
+
     def utf8(text)
       text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace, replace: "?")
     end

@@ -169,8 +169,7 @@ module OjsWorker
 
     def run_processes(count, total, limits)
       pool = Processes.new(count, total, limits[:max_memory]) do |share, io|
-        @signals_before = pool.signals_before
-        stop if pool.signalled_in_child?
+        @pool = pool
         run_child(share, Parent.new(io, **limits))
       end
       pool.run
@@ -222,8 +221,9 @@ module OjsWorker
       before = {}
       session.link.in_forked_child = -> { restore_signals(before) }
       SIGNALS.each { |name| before[name] = trap(name) { on_signal(session, name, before) } }
-      # In a child of ours: not the parent's own.
-      before.update(@signals_before) if @signals_before
+      # In a child of ours: not the parent's own, and what came in the meantime.
+      before.update(@pool.signals_before) if @pool
+      session.signalled if @pool&.signalled_in_child?
       begin
         yield
       ensure
