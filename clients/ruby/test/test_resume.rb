@@ -113,6 +113,27 @@ class TestResume < WorkerTest
     end
   end
 
+  def test_a_rescue_of_the_handler_s_own_lets_the_end_of_a_loop_through
+    serve do |job|
+      job.iterate(0...3) do |_row|
+        job.wait_stopping
+      rescue StandardError
+        nil
+      end
+    rescue StandardError
+      "swallowed"
+    end
+    @init.send_frame(job_frame("j1"))
+    @init.terminate(100)
+    assert_equal("resumes at its checkpoint", @init.answer["reason"])
+  end
+
+  def test_a_step_in_which_an_earlier_attempt_stopped_has_to_be_the_next_one
+    serve(&steps("a", "b"))
+    error = frames_of("j1", checkpoint: form(steps: [%w[a A]], cursors: { "import" => 3 })).last["error"]
+    assert_equal("an earlier attempt was in the step import; now they come as a, b", error["message"])
+  end
+
   def test_two_loops_in_one_place_are_an_error
     serve do |job|
       job.iterate([1]) { nil }

@@ -20,7 +20,9 @@ module OjsWorker
   class Stalled < Error; end
 
   # What {Job#raise_if_cancelled} raises. The job is answered as its cancel reason asks for.
-  class Cancelled < Error; end
+  #
+  # Like {Release} it is no StandardError: it is no mistake, and a `rescue => e` of the handler's own lets it through.
+  class Cancelled < Exception; end # rubocop:disable Lint/InheritException
 
   # A failure in the handler's own words: what {Retry} and {Discard} have in common.
   class Failure < StandardError
@@ -90,7 +92,9 @@ module OjsWorker
   end
 
   # Raise it to give the job back unprocessed, with no failure recorded where the backend can do that.
-  class Release < StandardError
+  #
+  # It is no StandardError: it is no mistake, and a `rescue => e` of the handler's own lets it through.
+  class Release < Exception # rubocop:disable Lint/InheritException
     # @return [String, nil] for the log
     attr_reader :reason
 

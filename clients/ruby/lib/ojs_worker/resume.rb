@@ -78,6 +78,9 @@ module OjsWorker
         @replayed += 1
         return [true, result]
       end
+      # A step in which an earlier attempt stopped has to be the next one.
+      open = @cursors.keys.find { |step| !step.empty? && step != name }
+      raise StepsChanged, "an earlier attempt was in the step #{open}; now they come as #{@begun.join(", ")}" if open
       @step = name
       [false, nil]
     end
