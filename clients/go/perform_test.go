@@ -177,8 +177,8 @@ func TestAResultThatIsNoJSONFailsForGoodAsInvalidResult(t *testing.T) {
 		deep = []any{deep}
 	}
 	for name, result := range map[string]any{
-		"NaN": math.NaN(), "a channel": make(chan int), "a cycle": cycle, "broken text": "\xff", "a broken key": map[string]int{"\xff": 1},
-		"too deep": deep, "a marshaler that panics": panickingMarshaler{},
+		"NaN": math.NaN(), "a channel": make(chan int), "a cycle": cycle, "broken text": "\xff", "too deep": deep,
+		"a broken key": map[string]int{"\xff": 1}, "a marshaler that panics": panickingMarshaler{},
 	} {
 		result := result
 		worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return result, nil })
