@@ -168,6 +168,15 @@ final class PerformTests {
             });
             Check.equal("cancelled", worker.perform(new Delivery().cancel(Duration.ofMillis(1), "cancelled"), "a").result());
         });
+        Check.that("a cancel without delay comes when the handler has begun", () -> {
+            Worker worker = new Worker().job("a", job -> {
+                job.awaitCancelled();
+                job.throwIfCancelled();
+                return null;
+            });
+            Outcome outcome = worker.perform(new Delivery().cancel(Duration.ZERO, "timeout"), "a");
+            Check.equal("timeout", outcome.error().get("code"));
+        });
         Check.that("an error after a cancel that is not about it is a failure", () -> {
             Worker worker = new Worker().job("a", job -> {
                 job.awaitCancelled();

@@ -28,6 +28,7 @@ final class ResumeTests {
         keys();
         positions();
         steps();
+        limits();
         changes();
         stopping();
     }
@@ -255,6 +256,25 @@ final class ResumeTests {
         });
     }
 
+    private static void limits() {
+        Check.that("a checkpoint that is too large, and is caught, does not spoil the next one", () -> {
+            Worker worker = new Worker().job("steps", job -> {
+                job.step("a", () -> 1);
+                for (Object state : List.of("x".repeat(70_000), "small")) {
+                    try {
+                        job.checkpoint(state);
+                    } catch (dev.ojs.worker.CheckpointTooLarge tooLarge) {
+                        job.progress(0.5);
+                    }
+                }
+                return null;
+            });
+            Outcome outcome = worker.perform("steps");
+            Check.equal(1, outcome.progress().size());
+            Check.equal("small", ((Map<?, ?>) outcome.checkpoint()).get("state"));
+        });
+    }
+
     private static void changes() {
         Worker worker = steps(new ArrayList<>());
         Object saved = worker.perform("steps", "a", "b", "fail").checkpoint();
@@ -298,7 +318,8 @@ final class ResumeTests {
             Check.equal(null, outcome.checkpoint());
         });
         Check.that("the loop ends by itself before a row that would be cut off", () -> {
-            Outcome outcome = slow(300).perform(new Delivery().stopping(Duration.ofMillis(400), Duration.ofMillis(900)), "rows");
+            Delivery delivery = new Delivery().stopping(Duration.ofMillis(400), Duration.ofMillis(900));
+            Outcome outcome = slow(300).perform(delivery, "rows");
             Check.equal(RESUMES, outcome.reason().orElse(null));
             Check.holds(outcome.checkpoint() != null, "a position is saved");
         });

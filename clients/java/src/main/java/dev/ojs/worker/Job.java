@@ -37,6 +37,7 @@ public final class Job {
     private Thread thread;
     private boolean isStopping;
     private volatile String cancelReason;
+    private volatile boolean hasBegun;
 
     Job(Session session, Map<String, Object> envelope, String raw, Object saved) {
         this.session = session;
@@ -429,7 +430,12 @@ public final class Job {
                 thread = null;
                 throw new Release(cancelReason);
             }
+            hasBegun = true;
         }
+    }
+
+    boolean hasBegun() {
+        return hasBegun;
     }
 
     /** What of it is worth saving after this end is sent in front of the answer. */

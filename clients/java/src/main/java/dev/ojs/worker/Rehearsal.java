@@ -16,6 +16,7 @@ final class Rehearsal implements Transport {
     private static final int MOST_KEPT = 10_000;
     private static final Set<String> ANSWERS = Set.of("ack", "fail", "release");
     private static final String DEFAULT_ID = "test-job";
+    private static final long LOOK_EVERY_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
 
     /** A frame that is due at a time. */
     private record Due(long at, String frame) {}
@@ -48,9 +49,9 @@ final class Rehearsal implements Transport {
         deliver(id, type, args);
         long start = System.nanoTime();
         plan(start, id);
-        tell(start);
+        List<Job> held = session.heldJobs();
         handlings.forEach(worker::execute);
-        await(start, id);
+        await(start, held.isEmpty() ? null : held.get(0));
         synchronized (this) {
             return new Outcome(answer, new ArrayList<>(checkpoints), new ArrayList<>(progress), heartbeats);
         }
@@ -80,8 +81,13 @@ final class Rehearsal implements Transport {
         }
         if (delivery.stoppingAfter != null) {
             long at = after(start, delivery.stoppingAfter);
-            due.add(new Due(at, frame("lifecycle", "state", "terminate", "reason", "sigterm",
-                    "remaining_ms", delivery.stopRemaining.toMillis())));
+            String stop = frame("lifecycle", "state", "terminate", "reason", "sigterm",
+                    "remaining_ms", delivery.stopRemaining.toMillis());
+            if (delivery.stoppingAfter.isZero()) {
+                session.onLine(stop.getBytes(StandardCharsets.UTF_8)); // before the handler begins
+            } else {
+                due.add(new Due(at, stop));
+            }
             due.add(new Due(after(at, delivery.stopRemaining), cancel(id, "shutdown")));
         }
     }
@@ -109,13 +115,17 @@ final class Rehearsal implements Transport {
         }
     }
 
-    private void await(long start, String id) {
+    /** Until there is an answer. A job that is cancelled before its handler has begun never comes to it: so that waits. */
+    private void await(long start, Job job) {
         long end = after(start, delivery.patience);
         try {
             while (true) {
                 long now = System.nanoTime();
-                tell(now);
-                long until = due.isEmpty() ? end : due.peek().at - end < 0 ? due.peek().at : end;
+                long until = now + LOOK_EVERY_NANOS;
+                if (job == null || job.hasBegun()) {
+                    tell(now);
+                    until = due.isEmpty() ? end : due.peek().at - end < 0 ? due.peek().at : end;
+                }
                 synchronized (this) {
                     if (answer != null) {
                         return;
@@ -129,7 +139,7 @@ final class Rehearsal implements Transport {
         } catch (InterruptedException interrupted) {
             session.cancelAll("lost");
             Thread.currentThread().interrupt();
-            throw new OjsException("interrupted while job " + id + " was performed");
+            throw new OjsException("interrupted while a job was performed");
         }
         session.cancelAll("lost");
         throw new OjsException("the handler did not end within " + delivery.patience.toMillis()

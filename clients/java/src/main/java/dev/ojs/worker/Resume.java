@@ -87,9 +87,14 @@ final class Resume {
 
     /** The checkpoint to save when the program saves this. */
     synchronized Object keep(Object own) {
-        String text = Json.write(own);
-        state = text;
-        return isUsed ? form() : own;
+        String before = state;
+        state = Json.write(own);
+        try {
+            return isUsed ? form() : own;
+        } catch (CheckpointTooLarge tooLarge) {
+            state = before; // it must not spoil what is saved next
+            throw tooLarge;
+        }
     }
 
     private synchronized Object form() {
@@ -105,13 +110,13 @@ final class Resume {
         form.put("steps", finished);
         form.put("cursors", new LinkedHashMap<>(cursors));
         form.put("state", Json.parse(state));
-        isDirty = false;
-        savedAt = System.nanoTime();
         int bytes = Json.write(form).getBytes(StandardCharsets.UTF_8).length;
         if (bytes > MAX_BYTES) {
             throw new CheckpointTooLarge("the results of steps, the positions and the state of this job are " + bytes
                     + " bytes of JSON together, at most " + MAX_BYTES + " are kept: let steps return ids or paths");
         }
+        isDirty = false;
+        savedAt = System.nanoTime();
         return form;
     }
 
@@ -145,9 +150,18 @@ final class Resume {
             }
         }
         took(name, System.nanoTime() - start);
-        job.saveCheckpoint(form());
+        job.saveCheckpoint(formWith(name));
         synchronized (this) {
             return steps.get(name);
+        }
+    }
+
+    private synchronized Object formWith(String name) {
+        try {
+            return form();
+        } catch (CheckpointTooLarge tooLarge) {
+            steps.remove(name);
+            throw tooLarge;
         }
     }
 
