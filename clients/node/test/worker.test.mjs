@@ -157,7 +157,7 @@ test("nothing follows the answer", async (t) => {
   await init.frame();
   kept.progress(0.5);
   kept.heartbeat();
-  assert.equal(kept.checkpoint({}), false);
+  assert.equal(await kept.checkpoint({}), false);
   assert.deepEqual(await init.framesUntilPong(), []);
 });
 
@@ -180,7 +180,6 @@ const RESULTS = [
   ["nothing", undefined, '{"type":"ack","job_id":"j1"}', 0],
   ["null", null, '{"type":"ack","job_id":"j1","result":null}', 0],
   ["a large integer", { n: 2n ** 64n }, '{"type":"ack","job_id":"j1","result":{"n":18446744073709551616}}', 0],
-  ["half a surrogate pair", "\ud800", '{"type":"ack","job_id":"j1","result":"\\ud800"}', 0],
   ["99 levels", nested(99), `{"type":"ack","job_id":"j1","result":${"[".repeat(99)}${"]".repeat(99)}}`, 0],
   ["brackets in a string", '\\"'.repeat(3) + "[".repeat(200), undefined, 0],
   ["too many bytes in few characters", "é".repeat(3000), '{"type":"ack","job_id":"j1"}', 1],
@@ -345,11 +344,11 @@ test("while ojs-init does not read, only the newest report is kept, and it prece
 
 test("progress is put right or refused, a report that cannot be sent does not fail the job", async (t) => {
   const handlers = {
-    report: (job) => {
+    report: async (job) => {
       job.progress(1.0000000000000002, 17);
       assert.throws(() => job.progress("half"), TypeError);
       const sent = [nested(200), () => {}, "x".repeat(5000), undefined].map((state) => job.checkpoint(state));
-      return sent;
+      return Promise.all(sent);
     },
   };
   const { init, log } = await startWorker(t, { handlers }, { max_frame: 4096 });
@@ -393,13 +392,14 @@ test("a closed socket cancels the handlers and ends the worker without waiting f
   await init.framesUntilPong();
   init.close();
   assert.equal(await status, 1);
-  assert.equal(started.cancelReason, "closed");
+  assert.equal(started.cancelReason, "lost");
 });
 
 test("wrong options are told where they are given", () => {
-  for (const options of [undefined, {}, { handlers: {} }, { handlers: { a: 1 } }, { handlers: { "": () => {} } }]) {
+  for (const options of [{ handlers: {} }, { handlers: { a: 1 } }, { handlers: { "": () => {} } }]) {
     assert.throws(() => new Worker(options), /handlers: /);
   }
+  for (const options of [undefined, {}]) assert.throws(() => new Worker(options).run(), /handlers: /);
   for (const concurrency of [0, -1, 1.5, 10001, "4"]) {
     assert.throws(() => new Worker({ handlers: { a: () => {} }, concurrency }), /concurrency: /);
   }
@@ -496,7 +496,7 @@ test("without a concurrency of its own a worker takes as many jobs as ojs-init a
 
 test("a misspelt option is an error that names those there are", () => {
   const misspelt = () => new Worker({ handlers: { a: () => {} }, concurency: 3 });
-  assert.throws(misspelt, { name: "TypeError", message: /^concurency: no such option; there are handlers, concurrency, / });
+  assert.throws(misspelt, { name: "TypeError", message: /^concurency: no such option; there are handlers, middleware, concurrency, / });
 });
 
 test("quiet and terminate are in its log", async (t) => {

@@ -1,0 +1,179 @@
+// What a handler may throw, and what the backend is told about whatever it threw.
+"use strict";
+
+const MAX_BACKTRACE = 50;
+
+const JOB_ERROR_OPTIONS = ["code", "type", "details", "cause"];
+
+/**
+ * @typedef {object} JobErrorOptions
+ * @property {string} [code] short and stable; your own codes begin with `x_` (default: `handler_error`)
+ * @property {string} [type] the class of the error (default: that of `cause`, or of this error)
+ * @property {object} [details] anything more, as JSON
+ * @property {unknown} [cause] the error behind it
+ */
+
+/** @typedef {JobErrorOptions & { after?: number }} RetryOptions `after`: seconds until the next attempt, as a wish */
+
+/**
+ * A misspelt option that is passed over is a mistake that nobody sees.
+ * @param {string} where
+ * @param {object | undefined | null} options
+ * @param {string[]} known
+ */
+function checkNames(where, options, known) {
+  if (options === undefined || options === null) return;
+  if (typeof options !== "object") throw new TypeError(`${where}: give the options as an object`);
+  const unknown = Object.keys(options).filter((name) => !known.includes(name));
+  if (unknown.length === 0) return;
+  throw new TypeError(`${unknown.join(", ")}: no such option; there are ${known.join(", ")} (${where})`);
+}
+
+/** A failure that the handler means. Throw {@link Retry} or {@link Discard}, or a class that extends one of them. */
+class JobError extends Error {
+  /**
+   * @param {string} message for a person
+   * @param {boolean} retryable whether another attempt may help
+   * @param {JobErrorOptions} [options]
+   */
+  constructor(message, retryable, options = {}) {
+    checkNames(new.target.name, options, JOB_ERROR_OPTIONS);
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.name = new.target.name;
+    this.retryable = retryable;
+    this.code = options.code ?? "handler_error";
+    this.type = options.type ?? (options.cause instanceof Error ? className(options.cause) : undefined) ?? this.name;
+    /** @type {any} */
+    this.details = options.details;
+  }
+}
+
+/** The job failed; another attempt may help. */
+class Retry extends JobError {
+  /** @param {string} [message] @param {RetryOptions} [options] */
+  constructor(message = "the job failed, another attempt may help", options = {}) {
+    checkNames(new.target.name, options, [...JOB_ERROR_OPTIONS, "after"]);
+    const { after, ...more } = options;
+    super(message, true, more);
+    if (after === undefined) return;
+    const ms = typeof after === "number" ? Math.round(after * 1000) : NaN;
+    if (!Number.isSafeInteger(ms) || ms < 0) {
+      throw new RangeError(`${new.target.name}: after is a number of seconds from 0 on, not ${String(after)}`);
+    }
+    // The backend's retry policy decides; this is what it can go by.
+    this.details = { ...asDetails(this.details), retry_after_ms: ms };
+  }
+}
+
+/** The job failed, and no other attempt will help. */
+class Discard extends JobError {
+  /** @param {string} [message] @param {JobErrorOptions} [options] */
+  constructor(message = "the job failed for good", options) {
+    super(message, false, options);
+  }
+}
+
+/** The job was not processed: it goes back to the queue and no attempt is counted. */
+class Release extends Error {
+  /** @param {string} [reason] for the log */
+  constructor(reason) {
+    super(reason ?? "released");
+    this.name = "Release";
+    this.reason = reason === undefined ? undefined : String(reason);
+  }
+}
+
+/** What `job.signal` is aborted with: `signal.reason`, and what `signal.throwIfAborted()` throws. */
+class Cancelled extends Error {
+  /**
+   * @param {string} reason shutdown, timeout, cancelled, lost, or one of a later version
+   * @param {number} graceMs how long there is to answer
+   */
+  constructor(reason, graceMs) {
+    super(`the job was cancelled (${reason})`);
+    this.name = "Cancelled";
+    this.reason = reason;
+    this.graceMs = graceMs;
+  }
+}
+
+/** The steps or rows of a resumed job are not those that an earlier attempt finished. */
+class StepsChanged extends Discard {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, { type: "StepsChanged" });
+  }
+}
+
+/** What `job.step` and `job.iterate` have to keep is more than 64 KiB of JSON. */
+class CheckpointTooLarge extends Discard {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, { type: "CheckpointTooLarge" });
+  }
+}
+
+/** @param {any} error @returns {string} */
+function className(error) {
+  const { name } = error;
+  if (typeof name === "string" && name !== "" && name !== "Error") return name;
+  return error.constructor?.name || "Error"; // A subclass that did not set its name.
+}
+
+/**
+ * @typedef {object} Failure
+ * @property {string} message
+ * @property {string} [code]
+ * @property {string} [type]
+ * @property {boolean} retryable
+ * @property {any} [details]
+ * @property {string[]} [backtrace]
+ */
+
+/**
+ * @param {any} thrown
+ * @returns {Failure}
+ */
+function asFailure(thrown) {
+  if (!(thrown instanceof Error)) {
+    const text = typeof thrown?.message === "string" ? thrown.message : String(thrown);
+    return { message: `the handler threw ${text}`, code: "handler_error", retryable: true };
+  }
+  const meant = thrown instanceof JobError ? thrown : undefined;
+  const type = String(meant?.type ?? className(thrown));
+  return {
+    message: String(thrown.message || type),
+    code: String(meant?.code ?? "handler_error"),
+    type,
+    retryable: meant ? Boolean(meant.retryable) : true,
+    details: meant?.details,
+    backtrace: backtraceOf(thrown),
+  };
+}
+
+/** @param {Error} error */
+function backtraceOf(error) {
+  const lines = String(error.stack ?? "").split("\n");
+  const frames = lines.map((line) => line.trim()).filter((line) => line.startsWith("at "));
+  return frames.length > 0 ? frames.slice(0, MAX_BACKTRACE) : undefined;
+}
+
+/** `details` has to be an object, or ojs-init refuses the frame. @param {any} details @returns {object | undefined} */
+function asDetails(details) {
+  if (details === undefined || details === null) return undefined;
+  return typeof details === "object" && !Array.isArray(details) ? details : { value: details };
+}
+
+module.exports = {
+  JobError,
+  Retry,
+  Discard,
+  Release,
+  Cancelled,
+  StepsChanged,
+  CheckpointTooLarge,
+  asDetails,
+  asFailure,
+  checkNames,
+  className,
+};

@@ -1,0 +1,270 @@
+// Work that goes on where an earlier attempt of the job stopped: steps and rows.
+"use strict";
+
+const { setImmediate: turn } = require("node:timers/promises");
+const { CheckpointTooLarge, Discard, Release, StepsChanged, checkNames } = require("./errors.cjs");
+const { checkedJson } = require("./frames.cjs");
+const { parseJson, toJson } = require("./json.cjs");
+
+/** Milliseconds from one saved position to the next. */
+const SAVE_EVERY = 5_000;
+const MAX_BYTES = 64 * 1024;
+/** The least time that a row or step has to have before the stop phase, in milliseconds. */
+const LEAST_TIME = 250;
+/** Milliseconds that rows may take one after another before the socket gets a look. */
+const BREATHE_EVERY = 10;
+const REMEMBERED_ROWS = 10;
+const REMEMBERED_STEPS = 1_000;
+const REASON = "resumes at its checkpoint";
+
+/** How long each step took last in this process, in milliseconds; the oldest goes when there are too many. */
+const durations = new Map();
+
+/**
+ * What of a job outlives an attempt. The same form in all clients.
+ * @typedef {object} Saved
+ * @property {1} ojs_resume
+ * @property {[string, any][]} steps those that are finished, with their results
+ * @property {Record<string, any>} cursors the last finished row, by the step it is in ("" outside of steps)
+ * @property {any} state what the handler saved itself
+ */
+
+/** @param {any} checkpoint @returns {checkpoint is Saved} */
+function isSaved(checkpoint) {
+  return checkpoint?.ojs_resume === 1 && Array.isArray(checkpoint.steps);
+}
+
+/** The steps and rows of one attempt. */
+class Resume {
+  #job;
+  #save;
+  /** @type {[string, any][]} */
+  #steps = [];
+  /** @type {Map<string, any>} */
+  #cursors = new Map();
+  #state;
+  /** How many of the steps an earlier attempt finished. */
+  #known = 0;
+  /** @type {string[]} the steps of this attempt, in their order */
+  #begun = [];
+  /** @type {string | undefined} */
+  #current;
+  /** @type {Set<string>} */
+  #iterating = new Set();
+  /** Whether the checkpoint has this form: once it has, it keeps it. */
+  #isUsed = false;
+  #hasNews = false;
+  #savedAt = performance.now();
+  #breathedAt = performance.now();
+
+  /**
+   * @param {import("./job.cjs").Job} job
+   * @param {unknown} checkpoint what came with the job
+   * @param {(state: object) => Promise<boolean>} save
+   */
+  constructor(job, checkpoint, save) {
+    this.#job = job;
+    this.#save = save;
+    this.#state = checkpoint ?? null;
+    if (!isSaved(checkpoint)) return;
+    this.#isUsed = true;
+    this.#steps = checkpoint.steps.map(([name, result]) => [String(name), result]);
+    this.#known = this.#steps.length;
+    this.#cursors = new Map(Object.entries(checkpoint.cursors ?? {}));
+    this.#state = checkpoint.state ?? null;
+  }
+
+  /** What the handler itself saved last. */
+  get state() {
+    return this.#state;
+  }
+
+  /** Whether checkpoints have to have our form. */
+  get isUsed() {
+    return this.#isUsed;
+  }
+
+  /** @param {unknown} state of the handler's own @returns {Promise<boolean>} */
+  keep(state) {
+    this.#state = state;
+    return this.#isUsed ? this.#saveNow() : Promise.resolve(false);
+  }
+
+  /** Before an answer after which the job may come again. @param {(text: string) => void} complain */
+  flush(complain) {
+    if (!this.#hasNews) return;
+    void this.#saveNow().catch((error) => complain(`its position was not saved: ${error.message}`));
+  }
+
+  /**
+   * @param {string} name
+   * @param {(...args: any[]) => any} body
+   * @param {any[]} args
+   */
+  async step(name, body, args) {
+    if (typeof name !== "string" || name === "" || typeof body !== "function") {
+      throw new TypeError('job.step(): give a name and a function: await job.step("resize", () => resize(picture))');
+    }
+    if (this.#current !== undefined) {
+      throw new Error(`job.step(): step ${name} begins inside of step ${this.#current}; steps follow one another`);
+    }
+    if (this.#begun.includes(name)) throw new Error(`job.step(): step ${name} comes twice; each has a name of its own`);
+    this.#isUsed = true;
+    const at = this.#begun.push(name) - 1;
+    if (at < this.#known) return this.#finished(at, name);
+    this.#refuseOtherCursors(name);
+    const key = `${this.#job.type}\n${name}`;
+    await this.#pause(durations.get(key) ?? 0);
+    this.#current = name;
+    const began = performance.now();
+    try {
+      return await this.#finish(name, await body(...args));
+    } finally {
+      this.#current = undefined;
+      durations.delete(key);
+      durations.set(key, performance.now() - began);
+      if (durations.size > REMEMBERED_STEPS) durations.delete(durations.keys().next().value);
+    }
+  }
+
+  /** @param {number} at @param {string} name */
+  #finished(at, name) {
+    const [was, result] = this.#steps[at];
+    if (was !== name) throw this.#changed(this.#steps.map(([each]) => each));
+    return result;
+  }
+
+  /** A step that an earlier attempt stopped in has to be the next one. @param {string} name */
+  #refuseOtherCursors(name) {
+    const open = [...this.#cursors.keys()].filter((each) => each !== "" && each !== name);
+    if (open.length > 0) throw this.#changed([...this.#steps.map(([each]) => each), ...open]);
+  }
+
+  /** @param {string[]} before */
+  #changed(before) {
+    const orders = `an earlier attempt had ${before.join(", ")}; this one has ${this.#begun.join(", ")}`;
+    return new StepsChanged(`the steps of this job have changed: ${orders}`);
+  }
+
+  /** @param {string} name @param {unknown} result */
+  async #finish(name, result) {
+    const { json, problem } = checkedJson(result ?? null, true);
+    if (json === undefined) {
+      throw new Discard(`the result of step ${name} is not JSON: it ${problem}`, { type: "InvalidResult" });
+    }
+    // Read again, so that a step gives the same in each attempt.
+    const kept = parseJson(json);
+    this.#steps.push([name, kept]);
+    this.#cursors.delete(name);
+    await this.#saveNow();
+    return kept;
+  }
+
+  /**
+   * @param {any} rows
+   * @param {{ key?: (row: any) => unknown }} options
+   */
+  async *iterate(rows, options = {}) {
+    checkNames("job.iterate()", options, ["key"]);
+    const { key } = options;
+    if (key !== undefined && typeof key !== "function") throw new TypeError("job.iterate(): key is a function of a row");
+    const scope = this.#current ?? "";
+    if (this.#iterating.has(scope)) {
+      throw new Error("job.iterate(): a second one in the same step; give each a job.step() of its own");
+    }
+    this.#iterating.add(scope);
+    this.#isUsed = true;
+    const after = this.#cursors.get(scope) ?? null;
+    const isAsked = typeof rows === "function";
+    const came = this.#positioned(isAsked ? await rows(after) : rows, key, isAsked ? after : null);
+    yield* this.#each(came, scope, isAsked ? null : after, key !== undefined);
+  }
+
+  /**
+   * Rows with their positions.
+   * @param {any} rows
+   * @param {((row: any) => unknown) | undefined} key
+   * @param {any} before the position before the first of them
+   */
+  async *#positioned(rows, key, before) {
+    let index = typeof before === "number" ? before : -1;
+    for await (const row of rows) {
+      const position = key ? await key(row) : ++index;
+      if (position === null || position === undefined) throw new TypeError("job.iterate(): the key of a row is nothing");
+      yield { row, position };
+    }
+  }
+
+  /**
+   * @param {AsyncIterable<{ row: any, position: any }>} came
+   * @param {string} scope
+   * @param {any} after rows up to this position are done
+   * @param {boolean} hasKeys
+   */
+  async *#each(came, scope, after, hasKeys) {
+    const sought = after === null ? undefined : toJson(after);
+    let isSkipping = sought !== undefined;
+    /** @type {number[]} */
+    const took = [];
+    for await (const { row, position } of came) {
+      if (isSkipping && (hasKeys || position <= after)) {
+        if (hasKeys && toJson(position) === sought) isSkipping = false;
+        await this.#breathe();
+        continue;
+      }
+      isSkipping = false;
+      await this.#pause(Math.max(0, ...took));
+      const began = performance.now();
+      yield row;
+      took.push(performance.now() - began);
+      if (took.length > REMEMBERED_ROWS) took.shift();
+      this.#cursors.set(scope, position);
+      this.#hasNews = true;
+      if (performance.now() - this.#savedAt >= SAVE_EVERY) await this.#saveNow();
+    }
+    if (isSkipping && hasKeys) {
+      throw new StepsChanged(`the row with the key ${String(sought).slice(0, 100)}, the last that an earlier attempt finished, does not come any more`);
+    }
+  }
+
+  /** Rows without a wait of their own would keep the socket from being read, and a cancel from coming. */
+  async #breathe() {
+    if (performance.now() - this.#breathedAt < BREATHE_EVERY) return;
+    await turn();
+    this.#breathedAt = performance.now();
+  }
+
+  /**
+   * Before each row and step: ends the handler when what comes next would be cut off.
+   * @param {number} usual how long it takes, in milliseconds
+   */
+  async #pause(usual) {
+    await this.#breathe();
+    const reason = this.#job.cancelReason;
+    if (reason !== undefined && reason !== "shutdown") this.#job.signal.throwIfAborted();
+    const left = reason === "shutdown" ? 0 : this.#job.remaining();
+    if (left === null || left >= Math.max(1.5 * usual, LEAST_TIME)) return;
+    throw new Release(REASON); // The position is saved before the answer.
+  }
+
+  /** @returns {Promise<boolean>} */
+  async #saveNow() {
+    /** @type {Saved} */
+    const saved = {
+      ojs_resume: 1,
+      steps: this.#steps,
+      cursors: Object.fromEntries(this.#cursors),
+      state: this.#state ?? null,
+    };
+    this.#hasNews = false;
+    this.#savedAt = performance.now();
+    const bytes = Buffer.byteLength(toJson(saved) ?? "");
+    if (bytes > MAX_BYTES) {
+      const what = "the results of steps, the position and your own checkpoint";
+      throw new CheckpointTooLarge(`${what} are ${bytes} bytes of JSON together, more than ${MAX_BYTES}; store them elsewhere`);
+    }
+    return this.#save(saved);
+  }
+}
+
+module.exports = { Resume };

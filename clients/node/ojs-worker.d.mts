@@ -1,0 +1,1 @@
+export * from "./ojs-worker.cjs";
