@@ -116,8 +116,10 @@ func (w *Worker) PerformDelivery(delivery Delivery) (*Outcome, error) {
 	session.start()
 	served := make(chan error, 1)
 	go func() { served <- session.serve(&control{}) }()
-	r := &rehearsal{session: session, conn: ours, lines: make(chan []byte, 16), delivery: delivery, outcome: &Outcome{}}
+	r := &rehearsal{session: session, conn: ours, lines: make(chan []byte), delivery: delivery, outcome: &Outcome{},
+		done: make(chan struct{})}
 	defer ours.Close()
+	defer close(r.done)
 	go r.read()
 	if err := r.play(line); err != nil {
 		return nil, err
@@ -165,9 +167,9 @@ type rehearsal struct {
 	session  *session
 	conn     net.Conn
 	lines    chan []byte
+	done     chan struct{}
 	delivery Delivery
 	outcome  *Outcome
-	id       []byte
 }
 
 func (r *rehearsal) read() {
@@ -178,7 +180,11 @@ func (r *rehearsal) read() {
 		if err != nil {
 			return
 		}
-		r.lines <- line
+		select {
+		case r.lines <- line:
+		case <-r.done:
+			return
+		}
 	}
 }
 
