@@ -22,6 +22,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
     private long index = -1;
 
     private T row;
+    private Object rowKey;
     private boolean isBegun;
     private boolean isReady;
     private boolean isHandedOut;
@@ -86,6 +87,8 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
             }
             resume.mayBegin(took.stream().mapToLong(Long::longValue).max().orElse(0));
             row = next;
+            // Now, and not when it is done: a row without a key is not begun, and one that the handler changes keeps its own.
+            rowKey = key == null ? null : position(next);
             isReady = true;
             return true;
         }
@@ -125,9 +128,8 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
             took.remove();
         }
         index++;
-        T finished = row;
         row = null;
-        resume.move(name, key == null ? Long.valueOf(index) : position(finished));
+        resume.move(name, key == null ? Long.valueOf(index) : rowKey);
     }
 
     /** The key of a row as it is read back from a checkpoint. */

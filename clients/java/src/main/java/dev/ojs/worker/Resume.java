@@ -186,7 +186,7 @@ final class Resume {
                 }
                 return false;
             }
-            refuseOtherCursors(name);
+            refuseOtherCursors();
         }
         mayBegin(usual(name));
         synchronized (this) {
@@ -195,10 +195,10 @@ final class Resume {
         return true;
     }
 
-    /** A step in which an earlier attempt stopped has to be the next one. */
-    private void refuseOtherCursors(String name) {
+    /** A step in which an earlier attempt stopped has to come before any new one. */
+    private void refuseOtherCursors() {
         for (String open : cursors.keySet()) {
-            if (!open.isEmpty() && !open.equals(name)) {
+            if (!open.isEmpty() && !begun.contains(open)) {
                 List<String> before = new ArrayList<>(steps.keySet());
                 before.add(open);
                 throw changed(before);
