@@ -22,11 +22,17 @@ require "logger"
 # How it works: one thread, the one that calls {Worker#run}, reads the socket and never waits for anything else, so a
 # ping is answered and a cancellation noticed whatever the handlers do. Handlers run on threads of their own.
 module OjsWorker
+  # The version of the worker socket's protocol.
   PROTOCOL = 1
+  # The environment variable with the socket's path.
   ENV_SOCKET = "OJS_SOCKET"
+  # Bytes of a frame, where ojs-init does not say.
   DEFAULT_MAX_FRAME = 4 * 1024 * 1024
+  # Most jobs at once.
   MAX_CONCURRENCY = 10_000
+  # Most job types of a worker.
   MAX_TYPES = 10_000
+  # Bytes of a job type.
   MAX_NAME_BYTES = 1024
   # Seconds that a frame may wait for ojs-init to read.
   WRITE_TIMEOUT = 10
@@ -86,5 +92,6 @@ require_relative "ojs_worker/worker"
 require_relative "ojs_worker/perform"
 
 module OjsWorker
+  # What ojs-init is told about this library, for its log.
   CLIENT = "ojs-worker-ruby/#{VERSION} (#{RUBY_ENGINE} #{RUBY_VERSION})".freeze
 end

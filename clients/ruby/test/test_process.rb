@@ -18,6 +18,30 @@ class TestProcess < WorkerTest
     assert_equal(0, wait_for(pid).exitstatus)
   end
 
+  def test_sigterm_before_it_is_connected_ends_it_with_0_even_when_ojs_init_is_gone
+    pid = spawn_program(<<~RUBY)
+      worker = OjsWorker::Worker.new(socket_path: "/no/such/socket")
+      worker.job("t") { nil }
+      connect = UNIXSocket.method(:new)
+      UNIXSocket.define_singleton_method(:new) { |path| Process.kill("TERM", Process.pid) && sleep(0.05) && connect.call(path) }
+      worker.run
+    RUBY
+    assert_equal(0, wait_for(pid).exitstatus)
+  end
+
+  def test_a_sigterm_that_comes_with_the_end_of_the_connection_counts
+    pid = spawn_program(<<~RUBY)
+      worker = OjsWorker::Worker.new
+      worker.job("t") { nil }
+      read = OjsWorker::Link.instance_method(:round)
+      OjsWorker::Link.define_method(:round) { |t| read.bind_call(self, t).tap { eof? && Process.kill("TERM", Process.pid) && sleep(0.05) } }
+      worker.run
+    RUBY
+    @init.greet
+    @init.close
+    assert_equal(0, wait_for(pid).exitstatus)
+  end
+
   def test_sigterm_with_a_handler_that_hangs_ends_it_with_143
     pid = spawn_program(WORKER, err: File::NULL)
     @init.greet

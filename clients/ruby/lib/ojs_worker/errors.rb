@@ -72,6 +72,7 @@ module OjsWorker
 
   # Raise it to fail the job for good: another attempt would not help.
   class Discard < Failure
+    # @return [Boolean] false
     def retryable?
       false
     end

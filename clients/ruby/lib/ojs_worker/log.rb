@@ -25,6 +25,7 @@ module OjsWorker
     SEVERITIES = { "DEBUG" => 5, "INFO" => 9, "WARN" => 13, "ERROR" => 17, "FATAL" => 21 }.freeze
     TRACEPARENT = /\A(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?\z/.freeze
     MAX_TEXT = 10_000
+    private_constant :SEVERITIES, :TRACEPARENT, :MAX_TEXT
 
     # @return [String] the line
     def call(severity, time, progname, message)
@@ -82,6 +83,7 @@ module OjsWorker
   #     logger.extend(OjsWorker::JobLevel)
   module JobLevel
     LEVELS = { "trace" => 0, "debug" => 0, "info" => 1, "warn" => 2, "warning" => 2, "error" => 3, "fatal" => 4, "critical" => 4 }.freeze
+    private_constant :LEVELS
 
     # @return [Integer] the level that counts now
     def level

@@ -40,7 +40,7 @@ module OjsWorker
 
     # Until there is nothing left to do.
     def serve(path)
-      connect(path)
+      return unless connect(path)
       loop do
         stop_if_asked
         break if may_end?
@@ -48,7 +48,9 @@ module OjsWorker
         break if @link.eof?
         look_at_parent if @parent
       end
-      on_eof if @link.eof? && !@over
+      return if @over
+      stop_if_asked # a signal that came with the end
+      on_eof
     ensure
       @link.close
       close_pool
@@ -117,8 +119,12 @@ module OjsWorker
 
     def connect(path)
       @link.connect(path)
+      true
     rescue SystemCallError, ArgumentError => e
-      raise NotUnderOjsInit, "cannot connect to ojs-init at #{path} (#{ENV_SOCKET}): #{e.message}"
+      # An ojs-init that has asked us to end may be gone.
+      @stopping = @signalled || @stop_asked
+      raise NotUnderOjsInit, "cannot connect to ojs-init at #{path} (#{ENV_SOCKET}): #{e.message}" unless @stopping
+      false
     end
 
     def fits?(data)

@@ -8,6 +8,7 @@ module OjsWorker
   #     worker.run
   class Worker
     SIGNALS = %w[TERM INT].freeze
+    private_constant :SIGNALS
 
     # @param concurrency [Integer, nil] most jobs at once; nil: as many as ojs-init allows (OJS_CONCURRENCY)
     # @param handle_signals [Boolean] whether SIGTERM and SIGINT are taken over while {#run} is in the main thread.
