@@ -239,10 +239,8 @@ func (r *resume) beginStep(job *Job, name string) (result json.RawMessage, isFin
 	case r.current != "":
 		return nil, false, misuse("step %s begins within step %s: steps come one after the other", name, r.current)
 	}
-	for _, other := range r.begun {
-		if other == name {
-			return nil, false, misuse("there are two steps %s in this job: each has a name of its own", name)
-		}
+	if r.hasBegun(name) {
+		return nil, false, misuse("there are two steps %s in this job: each has a name of its own", name)
 	}
 	r.isUsed = true
 	r.begun = append(r.begun, name)
@@ -252,9 +250,9 @@ func (r *resume) beginStep(job *Job, name string) (result json.RawMessage, isFin
 		}
 		return r.steps[at].result, true, nil
 	}
-	// A step in which an earlier attempt stopped has to be the next one.
+	// A step in which an earlier attempt stopped has to come before any new one.
 	for open := range r.cursors {
-		if open != "" && open != name {
+		if open != "" && !r.hasBegun(open) {
 			return nil, false, r.changed()
 		}
 	}
@@ -263,6 +261,15 @@ func (r *resume) beginStep(job *Job, name string) (result json.RawMessage, isFin
 	}
 	r.current = name
 	return nil, false, nil
+}
+
+func (r *resume) hasBegun(name string) bool {
+	for _, begun := range r.begun {
+		if begun == name {
+			return true
+		}
+	}
+	return false
 }
 
 // changed names both orders; with the lock held.
