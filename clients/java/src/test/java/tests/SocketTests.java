@@ -15,6 +15,7 @@ final class SocketTests {
     static void run() {
         starting();
         interrupting();
+        mutating();
         filling();
         ending();
     }
@@ -41,6 +42,7 @@ final class SocketTests {
                         .socketPath("/nowhere/s")).job("a", job -> null).run()).getMessage()));
         Check.that("options and registrations that make no sense are errors", () -> {
             Check.fails(IllegalArgumentException.class, () -> new Options().concurrency(0));
+            Check.fails(IllegalArgumentException.class, () -> new Options().stopGrace(java.time.Duration.ofDays(2)));
             Check.fails(IllegalArgumentException.class, () -> new Worker().job("", job -> null));
             Check.contains("two handlers", Check.fails(IllegalArgumentException.class,
                     () -> new Worker().job("a", job -> null).job("a", job -> null)).getMessage());
@@ -115,6 +117,22 @@ final class SocketTests {
                     init.job(id, "a", "[]");
                     Check.equal("nothing", init.next().get("result"));
                 }
+            }
+        });
+    }
+
+    private static void mutating() {
+        Check.that("a handler that changes the envelope changes nothing but its own view of it", () -> {
+            try (FakeInit init = new FakeInit()) {
+                init.start(new Worker(init.options()).job("a", job -> {
+                    job.envelope().put("id", "other");
+                    job.meta().put("log_level", "debug");
+                    return job.id();
+                }));
+                init.job("1", "a", "[]");
+                Check.json("{\"type\":\"ack\",\"job_id\":\"1\",\"result\":\"1\"}", init.next());
+                init.job("1", "a", "[]");
+                Check.equal("ack", init.next().get("type"));
             }
         });
     }

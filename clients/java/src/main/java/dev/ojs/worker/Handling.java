@@ -1,6 +1,7 @@
 package dev.ojs.worker;
 
 import java.util.List;
+import java.util.logging.Level;
 
 /** One job on its thread: middleware, handler, answer. */
 final class Handling implements Runnable {
@@ -16,7 +17,7 @@ final class Handling implements Runnable {
     public void run() {
         Object result = null;
         Throwable error = null;
-        JobLog.enter(job);
+        Level logLevel = JobLog.enter(job);
         try {
             job.begin();
             try {
@@ -31,7 +32,7 @@ final class Handling implements Runnable {
             job.flush(error);
             session.answer(job, result, error);
         } finally {
-            JobLog.leave();
+            JobLog.leave(logLevel);
         }
     }
 

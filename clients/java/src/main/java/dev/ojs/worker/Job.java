@@ -29,6 +29,8 @@ public final class Job {
 
     private final Session session;
     private final Map<String, Object> envelope;
+    private final String id;
+    private final String type;
     private final String raw;
     private final Resume resume;
     private final Instant deadline;
@@ -42,6 +44,8 @@ public final class Job {
     Job(Session session, Map<String, Object> envelope, String raw, Object saved) {
         this.session = session;
         this.envelope = envelope;
+        this.id = (String) envelope.get("id");
+        this.type = (String) envelope.get("type");
         this.raw = raw;
         this.deadline = deadlineOf(envelope);
         this.resume = new Resume(this, saved);
@@ -61,12 +65,12 @@ public final class Job {
 
     /** Its id, the same in each delivery. */
     public String id() {
-        return (String) envelope.get("id");
+        return id;
     }
 
     /** What kind of work it is. */
     public String type() {
-        return (String) envelope.get("type");
+        return type;
     }
 
     /** The queue that it came from. */

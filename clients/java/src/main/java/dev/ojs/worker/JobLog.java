@@ -123,14 +123,16 @@ public final class JobLog {
 
     // For the session and the formatter
 
-    /** From here on this thread works for that job. */
-    static void enter(Job job) {
+    /** From here on this thread works for that job. Returns what {@link #leave} wants to know. */
+    static Level enter(Job job) {
         CURRENT.set(job);
-        count(job, 1);
+        Level own = own(job);
+        count(own, 1);
+        return own;
     }
 
-    static void leave() {
-        count(CURRENT.get(), -1);
+    static void leave(Level own) {
+        count(own, -1);
         CURRENT.remove();
     }
 
@@ -203,8 +205,7 @@ public final class JobLog {
         return false;
     }
 
-    private static void count(Job job, int more) {
-        Level own = own(job);
+    private static void count(Level own, int more) {
         if (own != null) {
             synchronized (LOCK) {
                 OWN.merge(own.intValue(), more, (before, change) -> before + change == 0 ? null : before + change);

@@ -7,6 +7,7 @@ import java.util.concurrent.Executor;
 /** How a {@link Worker} works. */
 public final class Options {
     static final int MAX_CONCURRENCY = 10_000;
+    private static final Duration LONGEST_GRACE = Duration.ofDays(1);
 
     int concurrency;
     String socketPath;
@@ -55,10 +56,10 @@ public final class Options {
         return this;
     }
 
-    /** How long handlers get to end after SIGTERM; default 0.5 s. ojs-init kills soon after that. */
+    /** How long handlers get to end after SIGTERM, at most a day; default 0.5 s. ojs-init kills soon after that. */
     public Options stopGrace(Duration grace) {
-        if (grace.isNegative()) {
-            throw new IllegalArgumentException("the grace after SIGTERM cannot be negative: " + grace);
+        if (grace.isNegative() || grace.compareTo(LONGEST_GRACE) > 0) {
+            throw new IllegalArgumentException("the grace after SIGTERM is from 0 to a day, not " + grace);
         }
         stopGrace = grace;
         return this;
