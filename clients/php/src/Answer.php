@@ -1,0 +1,183 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Ojs\Worker;
+
+/**
+ * The one answer that a job gets: what its handler's end means as a frame.
+ *
+ * @internal
+ */
+final class Answer
+{
+    public const MAX_MESSAGE = 10_000;
+    private const MAX_BACKTRACE_FRAMES = 50;
+    private const MAX_BACKTRACE_CHARS = 10_000;
+
+    private function __construct(public readonly string $kind, public readonly string $frame)
+    {
+    }
+
+    public static function to(
+        Job $job,
+        mixed $result,
+        ?\Throwable $error,
+        ?string $cancelReason,
+        int $maxFrame,
+        Logger $log,
+    ): self {
+        if ($error === null) {
+            $answer = self::ack($job, $result, $maxFrame, $log);
+            if ($answer instanceof self) {
+                return $answer;
+            }
+            $error = $answer;
+        }
+        if ($error instanceof Cancelled && $cancelReason !== null) {
+            $error = $cancelReason === 'timeout'
+                ? new Retry('the job took longer than it may', code: 'timeout', type: 'Timeout')
+                : new Release($cancelReason);
+        }
+        if ($error instanceof Release) {
+            $reason = $error->reason === null ? null : Text::clean($error->reason, 1000);
+            return new self('release', Frame::about('release', $job->id, ['reason' => $reason]));
+        }
+        if (!$error instanceof Failure || $error->getPrevious() !== null) {
+            $log->error('job {id} ({type}) failed', [
+                'id' => $job->id, 'type' => $job->type, 'exception' => $error, 'ojs_job' => $job,
+            ]);
+        }
+        return self::fail($job, $error, $maxFrame, $log);
+    }
+
+    /** For a job whose frame PHP cannot read. */
+    public static function unreadable(string $jobId, \Throwable $error): self
+    {
+        $described = [
+            'message' => 'the job cannot be read by PHP: ' . Text::clean($error->getMessage(), 500),
+            'code' => 'handler_error', 'type' => 'UnreadableJob', 'retryable' => false,
+        ];
+        return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
+    }
+
+    /** For a job whose process is gone. */
+    public static function died(string $jobId, ?string $cancelReason, string $how): self
+    {
+        if ($cancelReason !== null && $cancelReason !== 'timeout') {
+            return new self('release', Frame::about('release', $jobId, ['reason' => $cancelReason]));
+        }
+        $described = ['retryable' => true] + ($cancelReason === 'timeout'
+            ? ['message' => "the job took longer than it may, and its process $how", 'code' => 'timeout',
+                'type' => 'Timeout']
+            : ['message' => "the process that did the job $how", 'code' => 'worker_death', 'type' => 'ProcessDied']);
+        return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
+    }
+
+    private static function ack(Job $job, mixed $result, int $maxFrame, Logger $log): self|Discard
+    {
+        try {
+            $frame = Frame::about('ack', $job->id, [], 'result', $result);
+        } catch (\Throwable $unfit) {
+            return new Discard(
+                "the handler's result is not JSON: " . Text::clean($unfit->getMessage(), 500),
+                type: 'InvalidResult',
+            );
+        }
+        if (strlen($frame) > $maxFrame) {
+            // As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
+            $log->error('job {id}: its result is dropped: {size} bytes, over {max}', [
+                'id' => $job->id, 'size' => strlen($frame), 'max' => $maxFrame, 'ojs_job' => $job,
+            ]);
+            $frame = Frame::about('ack', $job->id);
+        }
+        return new self('ack', $frame);
+    }
+
+    private static function fail(Job $job, \Throwable $error, int $maxFrame, Logger $log): self
+    {
+        $described = self::describe($error, $log);
+        $frame = Frame::of('fail', ['job_id' => $job->id, 'error' => $described]);
+        if (strlen($frame) > $maxFrame) {
+            $log->error('job {id}: details and backtrace are dropped: the report has {size} bytes', [
+                'id' => $job->id, 'size' => strlen($frame), 'ojs_job' => $job,
+            ]);
+            unset($described['details'], $described['backtrace']);
+            $described['message'] = Text::clean($described['message'], 200);
+            $frame = Frame::of('fail', ['job_id' => $job->id, 'error' => $described]);
+        }
+        return new self('fail', $frame);
+    }
+
+    /**
+     * What the backend is told about an error.
+     *
+     * @return array<string, mixed>
+     */
+    public static function describe(\Throwable $error, Logger $log): array
+    {
+        $origin = $error;
+        $type = null;
+        $described = ['code' => 'handler_error', 'retryable' => true];
+        $message = $error->getMessage();
+        if ($error instanceof Failure) {
+            $origin = $error->getPrevious();
+            $type = $error->type;
+            $described = ['code' => Text::clean($error->errorCode, 200), 'retryable' => $error->isRetryable()];
+            $message = $message === '' && $origin !== null ? $origin->getMessage() : $message;
+            if ($error->details !== null) {
+                try {
+                    Json::encode($error->details, Json::DEPTH - 1);
+                    $described['details'] = (object) $error->details;
+                } catch (\Throwable) {
+                    $log->warning('the details of a {class} are no JSON and are left out', [
+                        'class' => Text::className($error),
+                    ]);
+                }
+            }
+        }
+        $name = self::shortName($origin ?? $error);
+        $described['type'] = Text::clean($type ?? $name, 200);
+        $described['message'] = Text::clean($message === '' ? $name : $message, self::MAX_MESSAGE);
+        $backtrace = $origin === null ? [] : self::backtrace($origin);
+        return $described + ($backtrace === [] ? [] : ['backtrace' => $backtrace]);
+    }
+
+    /** The class; without its namespace if that is this library's. */
+    public static function shortName(\Throwable $error): string
+    {
+        return preg_replace('/^Ojs\\\\Worker\\\\/', '', Text::className($error));
+    }
+
+    /**
+     * The calls that led there, innermost first, without our own below the handler.
+     *
+     * @return list<string>
+     */
+    public static function backtrace(\Throwable $error): array
+    {
+        $frames = $error->getTrace();
+        $lines = [];
+        $room = self::MAX_BACKTRACE_CHARS;
+        $file = $error->getFile();
+        $line = $error->getLine();
+        foreach ([...$frames, []] as $frame) {
+            $in = isset($frame['function']) ? ' in ' . ($frame['class'] ?? '') . ($frame['type'] ?? '')
+                . $frame['function'] : '';
+            $text = Text::line(explode("\0", "$file:$line$in")[0], 1000);
+            $room -= strlen($text);
+            if ($room < 0 || count($lines) === self::MAX_BACKTRACE_FRAMES) {
+                return $lines;
+            }
+            if (!str_starts_with($file, __DIR__ . '/') || $lines === []) {
+                $lines[] = $text;
+            }
+            $file = $frame['file'] ?? '[internal]';
+            $line = $frame['line'] ?? 0;
+        }
+        while ($lines !== [] && str_starts_with($lines[array_key_last($lines)], '[internal]')) {
+            array_pop($lines);
+        }
+        return $lines;
+    }
+}

@@ -1,0 +1,104 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Ojs\Worker;
+
+/** A record of a log as one line of JSON, in the shape of ojs-init's own. Use it in whatever log you have. */
+final class JsonLine
+{
+    private const SEVERITIES = [
+        'trace' => ['TRACE', 1], 'debug' => ['DEBUG', 5], 'info' => ['INFO', 9], 'notice' => ['INFO', 9],
+        'warn' => ['WARN', 13], 'warning' => ['WARN', 13], 'error' => ['ERROR', 17], 'critical' => ['FATAL', 21],
+        'alert' => ['FATAL', 21], 'emergency' => ['FATAL', 21], 'fatal' => ['FATAL', 21],
+    ];
+    /** A line of this many bytes is written to a pipe in one piece. */
+    private const MAX_BYTES = 4095;
+
+    /**
+     * One line, without its line break, with the job whose handler runs now.
+     *
+     * @param string $level a level of PSR-3
+     * @param array<string, mixed> $context as in PSR-3; $context['exception'] is a Throwable
+     */
+    public static function format(string $level, string $message, array $context = []): string
+    {
+        [$severity, $number] = self::SEVERITIES[strtolower($level)] ?? self::SEVERITIES['info'];
+        $job = $context['ojs_job'] ?? CurrentJob::$job;
+        $record = [
+            'timestamp' => (new \DateTimeImmutable('now', new \DateTimeZone('UTC')))->format('Y-m-d\TH:i:s.v\Z'),
+            'severity' => $severity,
+            'severity_number' => $number,
+            'message' => Text::clean(self::filled($message, $context), 1400),
+            'category' => 'worker',
+            'component' => 'handler',
+        ];
+        if ($job instanceof Job) {
+            $record += self::ofJob($job);
+        }
+        $error = $context['exception'] ?? null;
+        if ($error instanceof \Throwable) {
+            $record['error'] = [
+                'type' => Text::clean(Answer::shortName($error), 200),
+                'message' => Text::clean($error->getMessage(), 700),
+                'backtrace' => Answer::backtrace($error),
+            ];
+        }
+        return self::bounded($record);
+    }
+
+    /**
+     * What stands on each line about a job: `ojs` and, where the job has one, `trace`.
+     *
+     * @return array<string, array<string, mixed>>
+     */
+    public static function ofJob(Job $job): array
+    {
+        $fields = ['ojs' => ['job_id' => Text::clean($job->id, 200), 'job_type' => Text::clean($job->type, 200)]];
+        $fields['ojs']['queue'] = Text::clean($job->queue, 200);
+        if ($job->attempt !== null) {
+            $fields['ojs']['attempt'] = $job->attempt;
+        }
+        $parent = $job->meta['traceparent'] ?? null;
+        $form = '/^(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?$/D';
+        if (is_string($parent) && preg_match($form, $parent, $match) === 1) {
+            $fields['trace'] = ['trace_id' => $match[1], 'span_id' => $match[2]];
+        } elseif (is_string($job->meta['trace_id'] ?? null)) {
+            $fields['trace'] = ['trace_id' => Text::clean($job->meta['trace_id'], 200)];
+        }
+        return $fields;
+    }
+
+    /**
+     * The message with what its `{names}` stand for.
+     *
+     * @internal
+     * @param array<string, mixed> $context
+     */
+    public static function filled(string $message, array $context): string
+    {
+        $values = [];
+        foreach ($context as $name => $value) {
+            if (is_scalar($value) || $value instanceof \Stringable) {
+                $values['{' . $name . '}'] = is_bool($value) ? ($value ? 'true' : 'false') : (string) $value;
+            }
+        }
+        return $values === [] || !str_contains($message, '{') ? $message : strtr($message, $values);
+    }
+
+    /** @param array<string, mixed> $record */
+    private static function bounded(array $record): string
+    {
+        $flags = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE;
+        $line = (string) json_encode($record, $flags);
+        while (strlen($line) > self::MAX_BYTES && ($record['error']['backtrace'] ?? []) !== []) {
+            array_pop($record['error']['backtrace']);
+            $line = (string) json_encode($record, $flags);
+        }
+        for ($limit = 1000; strlen($line) > self::MAX_BYTES && $limit >= 125; $limit = intdiv($limit, 2)) {
+            $record['message'] = Text::clean($record['message'], $limit);
+            $line = (string) json_encode($record, $flags);
+        }
+        return $line;
+    }
+}

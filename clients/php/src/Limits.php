@@ -1,0 +1,63 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Ojs\Worker;
+
+/**
+ * When a process is replaced by a fresh one.
+ *
+ * @internal
+ */
+final class Limits
+{
+    private const MEMORY_AFTER_JOBS = 10;
+    private const MEMORY_AFTER_SECONDS = 60.0;
+
+    public function __construct(
+        public readonly ?int $maxJobs,
+        public readonly ?float $maxAge,
+        public readonly ?int $maxMemory,
+    ) {
+        if ($maxJobs !== null && $maxJobs < 1) {
+            throw new \InvalidArgumentException("maxJobs is a number of jobs from 1, not $maxJobs");
+        }
+        if ($maxAge !== null && !($maxAge >= 0.1)) {
+            throw new \InvalidArgumentException("maxAge is a number of seconds from 0.1, not $maxAge");
+        }
+        if ($maxMemory !== null && $maxMemory < 1) {
+            throw new \InvalidArgumentException('maxMemory is more than 0 bytes');
+        }
+    }
+
+    /** @param int|string|null $size bytes, or a number with K, M or G behind it */
+    public static function bytes(int|string|null $size): ?int
+    {
+        if (!is_string($size)) {
+            return $size;
+        }
+        if (preg_match('/^([1-9][0-9]{0,8})([KMG]?)$/D', strtoupper($size), $match) !== 1) {
+            throw new \InvalidArgumentException("maxMemory is a number of bytes, or such as \"256M\" or \"1G\", not $size");
+        }
+        return (int) $match[1] * ['' => 1, 'K' => 1024, 'M' => 1024 ** 2, 'G' => 1024 ** 3][$match[2]];
+    }
+
+    /** Why it is time for a process to leave; null: it is not. */
+    public function over(ChildProcess $child): ?string
+    {
+        if ($this->maxJobs !== null && $child->jobsDone >= $this->maxJobs) {
+            return "it has done {$child->jobsDone} jobs";
+        }
+        if ($this->maxAge !== null && $child->age() >= $this->maxAge) {
+            return sprintf('it is %.0f s old', $child->age());
+        }
+        if ($this->maxMemory !== null
+            && ($child->jobsDone >= self::MEMORY_AFTER_JOBS || $child->age() >= self::MEMORY_AFTER_SECONDS)) {
+            $memory = $child->recentMemory();
+            if ($memory !== null && $memory > $this->maxMemory) {
+                return "it has $memory bytes of memory, over {$this->maxMemory}";
+            }
+        }
+        return null;
+    }
+}

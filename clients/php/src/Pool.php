@@ -1,0 +1,194 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Ojs\Worker;
+
+/**
+ * The processes that do the jobs: as many as jobs at once, replaced when they die or have done enough.
+ *
+ * @internal
+ */
+final class Pool
+{
+    private const YOUNG = 5.0;
+    private const FIRST_PAUSE = 0.1;
+    private const LONGEST_PAUSE = 5.0;
+
+    /** @var array<int, ChildProcess> by pid */
+    public array $children = [];
+    private int $deaths = 0;
+    private float $mayStartAt = 0.0;
+    private bool $isEnding = false;
+    private bool $isWarned = false;
+    private ?ChildProcess $outgoing = null;
+
+    /** @param \Closure(LineStream): never $body what a process does */
+    public function __construct(
+        public readonly int $size,
+        public readonly Limits $limits,
+        private readonly Logger $log,
+        private readonly \Closure $body,
+    ) {
+    }
+
+    public function idle(): ?ChildProcess
+    {
+        foreach ($this->children as $child) {
+            if ($child->isIdle()) {
+                return $child;
+            }
+        }
+        return null;
+    }
+
+    /** How many processes do jobs or are about to. */
+    public function strength(): int
+    {
+        return count(array_filter($this->children, static fn (ChildProcess $c): bool => !$c->isLeaving));
+    }
+
+    /** Whether all are ready for jobs. */
+    public function isComplete(): bool
+    {
+        $ready = array_filter($this->children, static fn (ChildProcess $c): bool => $c->isReady && !$c->isLeaving);
+        return count($ready) >= $this->size;
+    }
+
+    /** Start what is missing; let one at a time go that has done enough, once its successor is there. */
+    public function tend(): void
+    {
+        if ($this->isEnding) {
+            return;
+        }
+        while ($this->strength() < $this->size && Clock::now() >= $this->mayStartAt) {
+            if (!$this->start()) {
+                return;
+            }
+        }
+        $this->recycle();
+    }
+
+    private function recycle(): void
+    {
+        if ($this->outgoing !== null && !isset($this->children[$this->outgoing->pid])) {
+            $this->outgoing = null;
+        }
+        $outgoing = $this->outgoing;
+        if ($outgoing === null) {
+            foreach ($this->children as $child) {
+                $why = $child->isReady && !$child->isLeaving ? $this->limits->over($child) : null;
+                if ($why !== null && Clock::now() >= $this->mayStartAt && $this->start()) {
+                    $this->log->debug('process {pid} is replaced: {why}', ['pid' => $child->pid, 'why' => $why]);
+                    $this->outgoing = $child;
+                    return;
+                }
+            }
+            return;
+        }
+        if (!$outgoing->isLeaving && $this->areOthersReady($outgoing)) {
+            $outgoing->leave();
+            $this->outgoing = null;
+        }
+    }
+
+    private function areOthersReady(ChildProcess $outgoing): bool
+    {
+        $ready = array_filter($this->children, static fn (ChildProcess $c): bool => $c->isReady && !$c->isLeaving);
+        return count($ready) > $this->size || !in_array($outgoing, $ready, true);
+    }
+
+    private function start(): bool
+    {
+        $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        $pid = $pair === false ? -1 : pcntl_fork();
+        if ($pid === 0) {
+            fclose($pair[0]);
+            foreach ($this->children as $child) {
+                $child->lines->close();
+            }
+            $this->children = [];
+            ($this->body)(new LineStream($pair[1]));
+            exit(0);
+        }
+        if ($pid < 0) {
+            $this->pause();
+            $this->log->error('a process cannot be started: {why}; next in {seconds} s', [
+                'why' => pcntl_strerror(pcntl_get_last_error()), 'seconds' => $this->mayStartAt - Clock::now(),
+            ]);
+            return false;
+        }
+        fclose($pair[1]);
+        $this->children[$pid] = new ChildProcess($pid, new LineStream($pair[0]));
+        return true;
+    }
+
+    private function pause(): void
+    {
+        $this->mayStartAt = Clock::now() + min(self::LONGEST_PAUSE, self::FIRST_PAUSE * 2 ** min(10, $this->deaths++));
+    }
+
+    /** It said that it is ready. */
+    public function noteReady(ChildProcess $child): void
+    {
+        $child->isReady = true;
+        if ($this->limits->maxMemory !== null && !$this->isWarned) {
+            $memory = $child->memory();
+            if ($memory !== null && $memory > $this->limits->maxMemory) {
+                $this->isWarned = true;
+                $this->log->warning(
+                    'a process has {memory} bytes of memory before its first job, and maxMemory is {max}: '
+                    . 'each will be replaced after 10 jobs',
+                    ['memory' => $memory, 'max' => $this->limits->maxMemory],
+                );
+            }
+        }
+    }
+
+    /** @return list<ChildProcess> those that have ended since the last call */
+    public function reap(): array
+    {
+        $ended = [];
+        foreach ($this->children as $pid => $child) {
+            if (pcntl_waitpid($pid, $status, WNOHANG) === $pid) {
+                $child->status = $status;
+                $ended[] = $child;
+                unset($this->children[$pid]);
+                if ($child->isLeaving || $child->isKilled || $this->isEnding) {
+                    continue;
+                }
+                // One that lived long is replaced at once; so is the first that died young.
+                if ($child->age() >= self::YOUNG || $child->jobsDone > 0) {
+                    $this->deaths = 0;
+                } elseif ($this->deaths === 0) {
+                    $this->deaths = 1;
+                } else {
+                    $this->pause();
+                }
+                $this->log->error('process {pid} {how}', ['pid' => $pid, 'how' => $child->ending()]);
+            }
+        }
+        return $ended;
+    }
+
+    /** Let all end, and kill after so many seconds who has not. */
+    public function end(float $patience): void
+    {
+        $this->isEnding = true;
+        foreach ($this->children as $child) {
+            $child->leave();
+        }
+        $until = Clock::now() + $patience;
+        while ($this->children !== [] && Clock::now() < $until) {
+            $this->reap();
+            usleep($this->children === [] ? 0 : 1000);
+        }
+        foreach ($this->children as $child) {
+            $child->kill();
+        }
+        foreach ($this->children as $pid => $child) {
+            pcntl_waitpid($pid, $status);
+        }
+        $this->children = [];
+    }
+}

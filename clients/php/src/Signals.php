@@ -1,0 +1,77 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Ojs\Worker;
+
+/**
+ * The signals of the worker's processes. A handler of a signal only notes it.
+ *
+ * @internal
+ */
+final class Signals
+{
+    public bool $isTermAsked = false;
+    public bool $isChildAsked = false;
+    /** @var array<int, callable|int> as they were before */
+    private array $before = [];
+    private bool $wasAsync = false;
+
+    public function __construct(private readonly bool $handlesTerm)
+    {
+    }
+
+    /** Before the connection is made. */
+    public function install(): void
+    {
+        $this->wasAsync = pcntl_async_signals(true);
+        foreach ([SIGTERM, SIGINT, SIGCHLD, SIGPIPE, SIGURG] as $number) {
+            $this->before[$number] = pcntl_signal_get_handler($number);
+        }
+        if ($this->handlesTerm) {
+            $ask = function (): void {
+                $this->isTermAsked = true;
+            };
+            // Not restarted: a wait ends when it comes.
+            pcntl_signal(SIGTERM, $ask, false);
+            pcntl_signal(SIGINT, $ask, false);
+        }
+        pcntl_signal(SIGCHLD, function (): void {
+            $this->isChildAsked = true;
+        }, false);
+        pcntl_signal(SIGPIPE, SIG_IGN);
+    }
+
+    /** In a process of the pool: what ends it is its parent's word, or its parent's end. */
+    public function installInChild(PipeChannel $channel): void
+    {
+        $parent = posix_getppid();
+        $end = static function () use ($parent): void {
+            if (posix_getppid() !== $parent) {
+                exit(143);
+            }
+        };
+        pcntl_signal(SIGTERM, $end);
+        pcntl_signal(SIGINT, $end);
+        pcntl_signal(SIGCHLD, SIG_DFL);
+        $own = getmypid();
+        pcntl_signal(SIGURG, static function () use ($channel, $own): void {
+            if (getmypid() === $own) {
+                $channel->poll();
+            }
+        }, false);
+    }
+
+    /** When the worker is over. The SIGTERM of ojs-init may be late: it is ignored, unless it was the program's own. */
+    public function restore(): void
+    {
+        foreach ($this->before as $number => $handler) {
+            $isDefault = $handler === SIG_DFL || $handler === 0;
+            if ($number === SIGTERM && $isDefault && $this->handlesTerm) {
+                $handler = SIG_IGN;
+            }
+            pcntl_signal($number, $handler);
+        }
+        pcntl_async_signals($this->wasAsync);
+    }
+}

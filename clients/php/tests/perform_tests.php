@@ -1,0 +1,189 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Ojs\Worker\Tests;
+
+use Ojs\Worker\Discard;
+use Ojs\Worker\Job;
+use Ojs\Worker\JsonLine;
+use Ojs\Worker\Logger;
+use Ojs\Worker\Release;
+use Ojs\Worker\Retry;
+use Ojs\Worker\Worker;
+
+/** A worker with this handler for "t", that logs to a stream which is thrown away. */
+function workerWith(callable $handler): Worker
+{
+    return (new Worker(log: new Logger('json', stream: fopen('php://memory', 'w'))))->job('t', $handler);
+}
+
+test('a result goes through JSON', function (): void {
+    $outcome = workerWith(fn (int $a, int $b): array => ['sum' => $a + $b])->perform('t', [1, 2]);
+    Tests::same('ack', $outcome->outcome);
+    Tests::same(['sum' => 3], $outcome->result);
+});
+test('any error fails the job, retryable, with its class, message and backtrace', function (): void {
+    $error = workerWith(fn () => throw new \DomainException('broken'))->perform('t')->error;
+    Tests::same(['handler_error', true, 'DomainException', 'broken'],
+        [$error['code'], $error['retryable'], $error['type'], $error['message']]);
+    Tests::has('perform_tests.php', $error['backtrace'][0]);
+});
+test('Retry says when in whole milliseconds, Discard is for good, Release gives back', function (): void {
+    $error = workerWith(fn () => throw new Retry('later', after: 1.5, code: 'x_busy'))->perform('t')->error;
+    Tests::same([1500, 'x_busy', true], [$error['details']['retry_after_ms'], $error['code'], $error['retryable']]);
+    Tests::same(false, workerWith(fn () => throw new Discard('no'))->perform('t')->error['retryable']);
+    $outcome = workerWith(fn () => throw new Release('not mine'))->perform('t');
+    Tests::same(['release', 'not mine'], [$outcome->outcome, $outcome->reason]);
+});
+test('a result that is no JSON fails for good', function (): void {
+    $deep = [];
+    for ($i = 0; $i < 100; $i++) {
+        $deep = [$deep];
+    }
+    $circle = new \stdClass();
+    $circle->self = $circle;
+    foreach ([NAN, INF, "\xff", $deep, $circle, fopen('php://memory', 'r'), new \DateTimeZone('UTC')] as $bad) {
+        $error = workerWith(fn (): mixed => $bad)->perform('t')->error;
+        Tests::same([false, 'InvalidResult'], [$error['retryable'], $error['type']]);
+        Tests::same(0, strpos($error['message'], "the handler's result is not JSON"));
+    }
+});
+test('arguments that do not fit the declared parameters fail for good, and are named', function (): void {
+    $worker = workerWith(fn (Job $job, string $to, float $share, ?int $count = null): array => [$to, $share, $count]);
+    Tests::same(['a', 1.0, null], $worker->perform('t', ['a', 1])->result);
+    foreach ([[['a'], '$share'], [[1, 2], '$to'], [['a', 1, 'x'], '$count']] as [$args, $name]) {
+        $error = $worker->perform('t', $args)->error;
+        Tests::same([false, 'InvalidArguments'], [$error['retryable'], $error['type']]);
+        Tests::has($name, $error['message']);
+    }
+});
+test('middleware stands around the handler in its order, and one job sees nothing of another', function (): void {
+    $worker = workerWith(fn (Job $job): array => $job->context);
+    foreach (['outer', 'inner'] as $name) {
+        $worker->middleware(function (Job $job, callable $next) use ($name): mixed {
+            $job->context[] = $name;
+            return [...$next(), "after $name"];
+        });
+    }
+    for ($i = 0; $i < 2; $i++) {
+        Tests::same(['outer', 'inner', 'after inner', 'after outer'], $worker->perform('t')->result);
+    }
+});
+test('a type without a handler fails with handler_not_found', function (): void {
+    Tests::same('handler_not_found', workerWith(fn () => null)->perform('other')->error['code']);
+});
+test('a timeout cancels, and fails with the code timeout', function (): void {
+    $outcome = workerWith(function (Job $job): void {
+        $job->waitCancelled(10);
+        $job->throwIfCancelled();
+    })->perform('t', timeoutMs: 30);
+    Tests::same('timeout', $outcome->error['code']);
+});
+test('rows go on behind the last one that was finished, and are given back when the time is over', function (): void {
+    $worker = workerWith(function (Job $job): array {
+        $done = [];
+        foreach ($job->iterate(range(0, 9)) as $row) {
+            if ($row === 3 && $job->lastCheckpoint === null && $job->context === []) {
+                $job->waitStopping(1);
+            }
+            $done[] = $row;
+        }
+        return $done;
+    });
+    $first = $worker->perform('t', stopping: 0.2, stoppingAfter: 0.05);
+    Tests::same(['release', 'resumes at its checkpoint'], [$first->outcome, $first->reason]);
+    $last = $first->checkpoints[array_key_last($first->checkpoints)];
+    Tests::same(['ojs_resume' => 1, 'steps' => [], 'cursors' => ['' => 3], 'state' => null], $last);
+    Tests::same([4, 5, 6, 7, 8, 9], $worker->perform('t', checkpoint: $last)->result);
+});
+test('a key that is not among the rows any more is StepsChanged', function (): void {
+    $worker = workerWith(fn (Job $job) => iterator_to_array($job->iterate([['id' => 1]], fn (array $row) => $row['id'])));
+    $saved = ['ojs_resume' => 1, 'steps' => [], 'cursors' => ['' => 7], 'state' => null];
+    $error = $worker->perform('t', checkpoint: $saved)->error;
+    Tests::same([false, 'StepsChanged'], [$error['retryable'], $error['type']]);
+});
+test('rows may come from a function that gets the position', function (): void {
+    $worker = workerWith(fn (Job $job) => iterator_to_array(
+        $job->iterate(fn (?int $from) => range(($from ?? -1) + 1, 4)),
+        false,
+    ));
+    $saved = ['ojs_resume' => 1, 'steps' => [], 'cursors' => ['' => 2], 'state' => null];
+    Tests::same([3, 4], $worker->perform('t', checkpoint: $saved)->result);
+    Tests::same([0, 1, 2, 3, 4], $worker->perform('t')->result);
+});
+test('a finished step is not done again, and its result is kept', function (): void {
+    $ran = [];
+    $worker = workerWith(function (Job $job) use (&$ran): array {
+        $results = [];
+        foreach (['a', 'b'] as $name) {
+            $results[] = $job->step($name, function (string $n) use (&$ran): string {
+                $ran[] = $n;
+                return strtoupper($n);
+            }, $name);
+        }
+        return $results;
+    });
+    $first = $worker->perform('t');
+    Tests::same([['a', 'A'], ['b', 'B']], $first->checkpoints[1]['steps']);
+    $ran = [];
+    Tests::same(['A', 'B'], $worker->perform('t', checkpoint: $first->checkpoints[0])->result);
+    Tests::same(['b'], $ran);
+    $error = $worker->perform('t', checkpoint: ['steps' => [['z', 1]]] + $first->checkpoints[0])->error;
+    Tests::same('StepsChanged', $error['type']);
+    Tests::has('z', $error['message']);
+});
+test("the program's own checkpoint lives beside steps, and alone it is saved as it is", function (): void {
+    $worker = workerWith(function (Job $job): mixed {
+        $job->checkpoint(['page' => 1]);
+        $job->step('a', fn () => 1);
+        return $job->lastCheckpoint;
+    });
+    $outcome = $worker->perform('t');
+    Tests::same(['page' => 1], $outcome->checkpoints[0]);
+    Tests::same(['page' => 1], $outcome->checkpoints[1]['state']);
+    Tests::same(['page' => 1], $worker->perform('t', checkpoint: $outcome->checkpoints[1])->result);
+});
+test('more than 64 KiB of steps fail for good', function (): void {
+    $error = workerWith(fn (Job $job) => $job->step('a', fn () => str_repeat('x', 70_000)))->perform('t')->error;
+    Tests::same([false, 'CheckpointTooLarge'], [$error['retryable'], $error['type']]);
+});
+test('a line that is logged in a handler names the job and its trace', function (): void {
+    $trace = str_repeat('ab', 16);
+    $line = null;
+    workerWith(function () use (&$line): void {
+        $line = json_decode(JsonLine::format('info', 'hello {who}', ['who' => 'world']), true);
+    })->perform('t', meta: ['traceparent' => "00-$trace-00f067aa0ba902b7-01"], id: 'j1');
+    Tests::same(['hello world', 'INFO', 'worker', 'handler'],
+        [$line['message'], $line['severity'], $line['category'], $line['component']]);
+    Tests::same(['job_id' => 'j1', 'job_type' => 't', 'queue' => 'default', 'attempt' => 1], $line['ojs']);
+    Tests::same(['trace_id' => $trace, 'span_id' => '00f067aa0ba902b7'], $line['trace']);
+    Tests::same(false, isset(json_decode(JsonLine::format('info', 'x'), true)['ojs']));
+});
+test('meta.log_level sets the level for that job alone', function (): void {
+    $stream = fopen('php://memory', 'w+');
+    $log = new Logger('json', 'info', $stream);
+    $worker = (new Worker(log: $log))->job('t', fn () => $log->debug('detail'));
+    $worker->perform('t', meta: ['log_level' => 'debug']);
+    $worker->perform('t');
+    rewind($stream);
+    Tests::same(1, substr_count((string) stream_get_contents($stream), 'detail'));
+});
+test('without ojs-init, run says how to start the program', function (): void {
+    putenv('OJS_SOCKET');
+    $error = Tests::throws(\Ojs\Worker\NotUnderOjsInit::class, fn () => workerWith(fn () => null)->run());
+    Tests::has('ojs-init -- php', $error->getMessage());
+});
+test('a development server takes jobs, and says so when it is not there', function (): void {
+    $named = getenv('OJS_DEVSERVER');
+    putenv('OJS_DEVSERVER=/nowhere/ojs-devserver');
+    $error = Tests::throws(\Ojs\Worker\OjsError::class, fn () => new \Ojs\Worker\Testing\DevServer());
+    Tests::has('OJS_DEVSERVER', $error->getMessage());
+    putenv($named === false ? 'OJS_DEVSERVER' : "OJS_DEVSERVER=$named");
+    if (\Ojs\Worker\Testing\DevServer::program() !== null) {
+        $server = new \Ojs\Worker\Testing\DevServer();
+        $id = $server->enqueue('t', [1]);
+        Tests::same(['available', [1]], [$server->job($id)['state'], $server->job($id)['args']]);
+        $server->close();
+    }
+});
