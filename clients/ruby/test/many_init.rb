@@ -21,10 +21,11 @@ class ManyInit
     @lost = []
     @most_processes = 0
     @state = "running"
+    @heartbeats = 0
     @ready_sizes = []
   end
 
-  attr_reader :lost
+  attr_reader :lost, :heartbeats
 
   def add(*ids)
     @waiting.concat(ids)
@@ -96,6 +97,7 @@ class ManyInit
       connection.concurrency = frame["concurrency"]
       @ready_sizes << frame["concurrency"]
       connection.was_ready = true
+    when "heartbeat" then @heartbeats += 1
     when "ack", "release", "fail"
       raise "not held: #{frame}" unless connection.held.delete(frame["job_id"])
       if frame["type"] == "ack" then @acked[frame["job_id"]] += 1

@@ -19,12 +19,13 @@ class TestProcesses < Minitest::Test
   end
 
   # A program whose handler notes each job that it does in a file.
-  def start(options, concurrency: 4, handler: "File.write(NOTES, job.id + ' ' + Process.pid.to_s + %(\\n), mode: 'a'); nil", err: File::NULL)
+  def start(options, concurrency: 4, handler: "File.write(NOTES, job.id + ' ' + Process.pid.to_s + %(\\n), mode: 'a'); nil", err: File::NULL, before: "")
     @notes = File.join(File.dirname(@init.path), "notes")
     source = <<~RUBY
       NOTES = #{@notes.inspect}
       worker = OjsWorker::Worker.new
       worker.job("t") { |job| #{handler} }
+      #{before}
       worker.run(#{options})
     RUBY
     lib = File.expand_path("../lib", __dir__)
@@ -70,6 +71,15 @@ class TestProcesses < Minitest::Test
     Process.kill("TERM", pid)
     assert_equal(0, status_of(pid))
     assert_empty(@init.connections)
+  end
+
+  def test_stop_in_the_parent_lets_all_finish_what_they_hold
+    @init = ManyInit.new(jobs: 2)
+    pid = start("processes: 2", concurrency: 2, before: 'trap("USR1") { worker.stop }', handler: "job.heartbeat; sleep(0.3); job.id")
+    @init.work("both jobs run") { @init.heartbeats == 2 }
+    Process.kill("USR1", pid)
+    assert_equal(0, status_of(pid))
+    assert_equal([2, 0, 0], [@init.acked.size, @init.released, @init.lost.size])
   end
 
   def test_the_worst_status_is_the_parent_s

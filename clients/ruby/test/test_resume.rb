@@ -44,6 +44,11 @@ class TestResume < WorkerTest
     assert_equal([2, 3, 4], frames_of("j1", checkpoint: form(cursors: { "" => "k1" })).last["result"])
   end
 
+  def test_a_key_may_be_the_name_of_a_method
+    serve(&iterate_over(5, key: :succ))
+    assert_equal([2, 3, 4], frames_of("j1", checkpoint: form(cursors: { "" => 2 })).last["result"])
+  end
+
   def test_a_key_that_does_not_come_any_more_is_the_error_steps_changed
     serve(&iterate_over(5, key: ->(row) { "k#{row}" }))
     error = frames_of("j1", checkpoint: form(cursors: { "" => "gone" })).last["error"]

@@ -28,7 +28,8 @@ module OjsWorker
       end
     ensure
       job.save_at_end if error
-      answer(job, result, error)
+      # A Timeout.timeout or Thread#raise that comes too late must not cost the answer.
+      Thread.handle_interrupt(Object => :never) { answer(job, result, error) }
     end
 
     # The handler is done: the one answer that its job gets.

@@ -79,7 +79,7 @@ module OjsWorker
       @stopping = false
       @worst = 0
       @signals = []
-      @warned_of_memory = false
+      @warned_of_memory = @finish_asked = false
     end
 
     # @return [Integer] the worst status of those that ended in the stop; 128 + N for a signal
@@ -89,6 +89,7 @@ module OjsWorker
       with_signals do
         loop do
           pass_signals_on
+          finish_if_asked
           start_what_is_due
           break if @stopping && children.empty?
           wait
@@ -97,6 +98,13 @@ module OjsWorker
         end
       end
       @worst
+    end
+
+    # Let all processes finish what they hold and end. From any thread or signal handler: no lock.
+    def finish
+      return unless Process.pid == @pid
+      @finish_asked = true
+      wake if @wake_write
     end
 
     # In a child: a signal that came before the child had its own handlers.
@@ -140,6 +148,12 @@ module OjsWorker
       while (name = @signals.shift)
         stop(name)
       end
+    end
+
+    def finish_if_asked
+      return if @stopping || !@finish_asked
+      stop
+      children.each { |child| child.say("go") }
     end
 
     def stop(signal = nil)
@@ -222,8 +236,9 @@ module OjsWorker
           child = slot[place]
           status = child && ended(child)
           next unless status
-          child.words.each { |word| on_word(slot, child, word) } # its last
+          child.words.each { |word| on_word(slot, child, word) } # its last, which may move it
           child.io.close
+          place = %i[child coming leaving].find { |each| slot[each].equal?(child) }
           slot[place] = nil
           on_end(slot, place, child, status)
         end

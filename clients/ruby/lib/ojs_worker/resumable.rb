@@ -12,7 +12,7 @@ module OjsWorker
     #
     # Rows come in the same order in each attempt. There is one loop in each step, and one outside of steps.
     # @param rows [Enumerable, #call] the rows; or what gets the position (nil first) and gives the rows behind it
-    # @param key [#call, nil] row to JSON value: the position is then the key of the last finished row, else its index
+    # @param key [#call, Symbol, nil] row to JSON value, or the method that gives it: the position is then the key of the last finished row, else its index
     # @yieldparam row [Object]
     # @return [nil, Enumerator] nil; an enumerator without a block
     # @raise [StepsChanged] when the row at which an earlier attempt ended does not come

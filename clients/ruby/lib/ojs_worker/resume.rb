@@ -159,7 +159,7 @@ module OjsWorker
       def initialize(resume, step, key)
         @resume = resume
         @step = step
-        @key = key
+        @key = key.is_a?(Symbol) ? key.to_proc : key
         @index = -1
         @times = []
         @start = resume.position(step)

@@ -91,8 +91,11 @@ module OjsWorker
     end
 
     # Take no more jobs, finish those that are held, then let {#run} return. From any thread or signal handler.
+    #
+    # In a handler of a worker with several processes it ends only the handler's own, and another one takes its place.
     def stop
       @stop_asked = true
+      @pool&.finish
       session = @session
       session.stop if session && session.link.pid == Process.pid
     end
@@ -169,11 +172,9 @@ module OjsWorker
     end
 
     def run_processes(count, total, limits)
-      pool = Processes.new(count, total, limits[:max_memory]) do |share, io|
-        @pool = pool
-        run_child(share, Parent.new(io, **limits))
-      end
-      pool.run
+      @pool = Processes.new(count, total, limits[:max_memory]) { |share, io| run_child(share, Parent.new(io, **limits)) }
+      @pool.finish if @stop_asked
+      @pool.run
     end
 
     # @return [Integer] the status of this child
