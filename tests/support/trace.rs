@@ -240,6 +240,17 @@ pub struct Turns {
     turns: Vec<Duration>,
 }
 
+/// It runs on unwatched. Who is still watched cannot be ended as a child is: its stops look like its end.
+impl Drop for Turns {
+    fn drop(&mut self) {
+        let has_stopped = request(libc::PTRACE_INTERRUPT, self.thread, 0).is_ok()
+            && wait_traced(self.thread, true).is_ok_and(|status| status.is_some_and(|status| libc::WIFSTOPPED(status)));
+        if has_stopped {
+            let _ = request(libc::PTRACE_DETACH, self.thread, 0);
+        }
+    }
+}
+
 impl Turns {
     /// Follows the first thread of that process from now on.
     pub fn attach(pid: i32) -> io::Result<Self> {
