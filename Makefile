@@ -6,6 +6,7 @@
 # make check         the work in between: lint, and every test that needs no process; three minutes at most
 # make test          everything; sets up what it needs (Debian's packages, the Rust target)
 # make trials        shutdowns put together by chance and judged from outside: COUNT=5000; ARGS='--seed S --only N' again
+# make clients       all clients, held to the same behaviour; prints a table
 # make drains        the example worker of each client, shut down COUNT times (100) at moments of chance
 # make broken-builds each build of tests/trials/broken has to be caught by the trials
 # make containers    what orchestrators do to containers, in full length: 20 rounds of a rolling restart, limits of 90 s, and the
@@ -23,7 +24,7 @@ BINARY := $(OUT)/$(TARGET)/release/ojs-init
 TEST_THREADS := 6
 STATIC_ENV := BINARY_UNDER_TEST=$(abspath $(BINARY))
 
-.PHONY: both check demo picture release image test trials drains containers broken-builds bench lint conformance deny setup
+.PHONY: both check demo picture release image test trials clients drains containers broken-builds bench lint conformance deny setup
 
 release:
 	@scripts/setup.sh build
@@ -67,6 +68,9 @@ test: setup both
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
+
+clients: setup
+	cargo test --locked --test clients -- $(ARGS)
 
 drains: setup release
 	$(STATIC_ENV) DRAINS=$(or $(COUNT),100) cargo test --locked --test drains -- $(ARGS)

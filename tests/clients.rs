@@ -1,60 +1,79 @@
-//! The tests of the worker libraries and of the runner that keeps them alike, each with what its own language brings.
+//! All clients, and the runner that keeps them alike. At the end stands the table of what each of them does.
+//!
+//! Needs the tools of each client's language.
 #![allow(
     clippy::unwrap_used,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "the test is the outside world: it starts and waits for processes"
 )]
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
-/// Most seconds that one of them may take, on a busy machine.
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Most seconds that a test of the runner may take, on a busy machine.
 const PATIENCE: &str = "180";
 
-/// Runs of the runner side by side: its sessions mostly wait.
-const SHARES: usize = 3;
+/// Most seconds that all clients together may take.
+const PATIENCE_FOR_ALL: &str = "900";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let folder = root().join("clients/fixtures");
+    let mut trials: Vec<Trial> = unit_tests(&std::fs::read_to_string(folder.join("test_play.py")).unwrap())
+        .into_iter()
+        .map(|test| {
+            let folder = folder.clone();
+            let name = format!("runner::{}", test.rsplit('.').next().unwrap_or(&test));
+            Trial::test(name, move || {
+                passes(&folder, PATIENCE, &["python3", "test_play.py", &test])
+            })
+        })
+        .collect();
+    assert!(trials.len() > 10, "tests of the runner: {}", trials.len());
+    trials.push(Trial::test("all_clients_do_the_same", || {
+        let out = out().display().to_string();
+        passes(
+            root(),
+            PATIENCE_FOR_ALL,
+            &["python3", "clients/fixtures/table.py", "--out", &out],
+        )
+    }));
+    let table = out().join("table.md");
+    let _ = std::fs::remove_file(&table);
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Ok(table) = std::fs::read_to_string(&table) {
+        println!("Behaviours of the clients, and how many sessions show them:\n\n{table}");
+    }
+    conclusion.exit_code()
+}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Where the clients are built: beside what cargo gives its tests.
+fn out() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients")
+}
+
 /// Runs a command in a folder; when it fails, shows all that it said.
-fn passes(folder: &Path, words: &[&str]) {
+fn passes(folder: &Path, patience: &str, words: &[&str]) -> Result<(), Failed> {
     let output = Command::new("timeout")
-        .args(["--kill-after=5", PATIENCE])
+        .args(["--kill-after=5", patience])
         .args(words)
         .current_dir(folder)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(
-        output.status.success(),
-        "{words:?} in {}: {}\n{}\n{}",
-        folder.display(),
-        output.status,
-        said[0],
-        said[1]
-    );
-}
-
-/// The same for several at once: most of their time they wait.
-fn all_pass(folder: &Path, commands: &[&[&str]]) {
-    std::thread::scope(|scope| {
-        for words in commands {
-            scope.spawn(|| passes(folder, words));
-        }
-    });
-}
-
-#[test]
-fn the_runner_passes_right_workers_and_fails_wrong_ones() {
-    let folder = root().join("clients/fixtures");
-    let tests = unit_tests(&std::fs::read_to_string(folder.join("test_play.py")).unwrap());
-    assert!(tests.len() > 10, "{tests:?}");
-    let commands: Vec<[&str; 3]> = tests.iter().map(|test| ["python3", "test_play.py", test]).collect();
-    let commands: Vec<&[&str]> = commands.iter().map(<[&str; 3]>::as_slice).collect();
-    all_pass(&folder, &commands);
+    let place = folder.display();
+    Err(format!("{words:?} in {place}: {}\n{}\n{}", output.status, said[0], said[1]).into())
 }
 
 /// `Class.test` of each test of a Python file.
@@ -70,71 +89,4 @@ fn unit_tests(source: &str) -> Vec<String> {
         }
     }
     tests
-}
-
-#[test]
-fn the_python_client_passes_its_own_tests() {
-    passes(
-        &root().join("clients/python"),
-        &["python3", "-m", "unittest", "discover", "-s", "tests", "-t", "."],
-    );
-}
-
-#[test]
-fn the_python_client_passes_every_session_with_threads_and_with_asyncio() {
-    let threads = ["python3", "clients/python/tests/fixture_worker.py"];
-    let asyncio = [threads.as_slice(), &["--async"]].concat();
-    let plays = [in_shares(&threads), in_shares(&asyncio)].concat();
-    let plays: Vec<Vec<&str>> = plays
-        .iter()
-        .map(|play| play.iter().map(String::as_str).collect())
-        .collect();
-    let plays: Vec<&[&str]> = plays.iter().map(Vec::as_slice).collect();
-    all_pass(root(), &plays);
-}
-
-/// Runs of the runner with this worker that have all sessions together, each about as many.
-fn in_shares(worker: &[&str]) -> Vec<Vec<String>> {
-    let sessions = std::fs::read_dir(root().join("clients/fixtures/sessions")).unwrap();
-    let mut names: Vec<String> = sessions
-        .map(|session| {
-            session
-                .unwrap()
-                .path()
-                .file_stem()
-                .unwrap()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    names.sort();
-    assert!(names.len() > 30, "{names:?}");
-    let share = |which: usize| {
-        let ours = names.iter().skip(which).step_by(SHARES);
-        let only = ours.flat_map(|name| ["--only".to_owned(), name.clone()]);
-        let before = ["python3", "clients/fixtures/play.py"].map(str::to_owned);
-        let behind = std::iter::once("--").chain(worker.iter().copied()).map(str::to_owned);
-        before.into_iter().chain(only).chain(behind).collect()
-    };
-    (0..SHARES).map(share).collect()
-}
-
-#[test]
-fn the_node_client_passes_its_own_tests() {
-    passes(
-        &root().join("clients/node"),
-        &["sh", "-c", "node --test test/*.test.mjs"],
-    );
-}
-
-#[test]
-fn the_node_client_passes_every_session() {
-    let words = [
-        "python3",
-        "clients/fixtures/play.py",
-        "--",
-        "node",
-        "clients/node/test/fixture-worker.mjs",
-    ];
-    passes(root(), &words);
 }
