@@ -6,6 +6,7 @@ $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "json"
 require "logger"
 require "minitest/autorun"
+require "minitest/mock"
 require "socket"
 require "stringio"
 require "tmpdir"

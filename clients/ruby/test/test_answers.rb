@@ -111,6 +111,12 @@ class TestAnswers < WorkerTest
     assert_equal(7, @init.answer_to("j2")["result"])
   end
 
+  def test_an_error_whose_message_cannot_be_made_fails_the_job_all_the_same
+    broken = Class.new(StandardError) { define_method(:message) { raise IOError } }
+    error = error_of { |_job| raise broken }
+    assert_equal("(its message cannot be shown: IOError)", error["message"])
+  end
+
   def test_an_id_with_a_line_break_begins_no_line_of_the_log
     serve { |_job| raise "boom" }
     @init.answer_to("j\nFATAL: forged")

@@ -91,7 +91,8 @@ class TestLog < WorkerTest
     @library.info("\xff\xfe")
     @library.info(5)
     @library.info([1])
-    assert_equal(["??", "5", "[1]"], lines.map { |line| line["message"] })
+    @library.info(Object.new.tap { |object| def object.inspect = raise("no") })
+    assert_equal(["??", "5", "[1]", "(a Object that cannot be shown: RuntimeError)"], lines.map { |line| line["message"] })
   end
 
   def test_installed_every_logger_of_the_process_writes_such_lines_also_one_that_is_made_before

@@ -139,6 +139,17 @@ class TestResume < WorkerTest
     assert_equal("an earlier attempt was in the step import; now they come as a, b", error["message"])
   end
 
+  def test_a_position_is_saved_every_5_seconds_and_not_more_often
+    resume = OjsWorker::Resume.new(nil)
+    start = OjsWorker.now
+    refute(resume.due?)
+    OjsWorker.stub(:now, start + 5.1) do
+      assert(resume.due?)
+      resume.saved_form
+      refute(resume.due?)
+    end
+  end
+
   def test_two_loops_in_one_place_are_an_error
     serve do |job|
       job.iterate([1]) { nil }

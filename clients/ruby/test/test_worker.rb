@@ -177,6 +177,13 @@ class TestWorker < WorkerTest
     assert_equal(:ended, thread.value)
   end
 
+  def test_a_job_with_an_id_that_could_not_be_sent_back_is_ignored
+    serve { 1 }
+    @init.send_frame('{"type":"job","job":{"id":"\\ud800","type":"t"}}')
+    assert_equal("j2", @init.answer_to("j2")["job_id"])
+    refute_empty(@log.string)
+  end
+
   def test_a_frame_that_cannot_be_read_fails_its_job_and_is_not_quoted
     serve { 1 }
     secret = "#{"[" * 1000}\"secret\"#{"]" * 1000}"

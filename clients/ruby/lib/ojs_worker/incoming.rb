@@ -41,7 +41,8 @@ module OjsWorker
 
     def need(frame, name, kind)
       value = frame[name]
-      return value if value.is_a?(kind)
+      # Half a surrogate pair could not be sent back.
+      return value if value.is_a?(kind) && (!value.is_a?(String) || value.valid_encoding?)
       raise Unfit, "its `#{name}` is no #{kind}"
     end
 

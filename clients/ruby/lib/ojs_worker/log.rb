@@ -56,7 +56,7 @@ module OjsWorker
     private
 
     def about(line, job)
-      ojs = { "job_id" => job.id, "job_type" => job.type, "queue" => job.queue }
+      ojs = { "job_id" => Wire.clean(job.id, 1024), "job_type" => Wire.clean(job.type, 1024), "queue" => Wire.clean(job.queue, 1024) }
       ojs["attempt"] = job.attempt unless job.attempt.nil?
       line["ojs"] = ojs
       trace = LogFormatter.trace_of(job.meta)
@@ -67,13 +67,15 @@ module OjsWorker
       case message
       when LogLine then Wire.clean(message.short, MAX_TEXT)
       when String then Wire.clean(message, MAX_TEXT)
-      when Exception then Wire.clean(message.message, MAX_TEXT)
+      when Exception then Report.message_of(message)
       else Wire.clean(message.inspect, MAX_TEXT)
       end
+    rescue StandardError => e # an inspect of the program's own must not cost the line
+      "(a #{message.class} that cannot be shown: #{e.class})"
     end
 
     def describe(error)
-      { "type" => Report.class_name(error), "message" => Wire.clean(error.message, MAX_TEXT),
+      { "type" => Report.class_name(error), "message" => Report.message_of(error),
         "stack" => Wire.clean(Report.in_full(error), MAX_TEXT) }
     end
   end

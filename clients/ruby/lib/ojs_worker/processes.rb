@@ -84,7 +84,8 @@ module OjsWorker
 
     # @return [Integer] the worst status of those that ended in the stop; 128 + N for a signal
     def run
-      4.times { GC.start } # what survives is old: a small collection in a child leaves it, and its page, alone
+      # What survives is old: a small collection in a child leaves it, and its page, alone.
+      Process.respond_to?(:warmup) ? Process.warmup : 4.times { GC.start }
       @wake_read, @wake_write = IO.pipe
       with_signals do
         loop do

@@ -16,19 +16,18 @@ module OjsWorker
       described = { "code" => "handler_error", "retryable" => true }
       origin = error
       kind = nil
-      message = error.message
+      message = message_of(error)
       if error.is_a?(Failure)
         origin = error.cause
         kind = error.type
         described["code"] = Wire.clean(error.code, 200)
         described["retryable"] = error.retryable?
-        message = origin.message if message.empty? && origin
+        message = message_of(origin) if message.empty? && origin
         add_details(described, error)
       elsif error.is_a?(SystemExit)
         message = "the handler called exit(#{error.status})"
       end
       name = class_name(origin || error)
-      message = Wire.clean(message, MAX_MESSAGE_CHARS)
       described["type"] = Wire.clean(kind || name, 200)
       described["message"] = message.empty? ? name : message
       trace = backtrace(origin || error)
@@ -43,6 +42,13 @@ module OjsWorker
       described["details"] = error.details
     rescue TypeError, ArgumentError, JSON::JSONError, EncodingError
       OjsWorker.logger.warn { "the details of a #{class_name(error)} are no JSON object and are left out" }
+    end
+
+    # A whole text, whatever the program's own `message` does.
+    def message_of(error)
+      Wire.clean(error.message, MAX_MESSAGE_CHARS)
+    rescue StandardError => e
+      "(its message cannot be shown: #{e.class})"
     end
 
     # Our own classes by their last name, as every other client calls them.
@@ -69,7 +75,7 @@ module OjsWorker
       seen = []
       while error && seen.length < 5 && !seen.include?(error)
         seen << error
-        lines << "#{"caused by " if seen.length > 1}#{class_name(error)}: #{Wire.clean(error.message, MAX_MESSAGE_CHARS)}"
+        lines << "#{"caused by " if seen.length > 1}#{class_name(error)}: #{message_of(error)}"
         lines.concat(own_calls_left_out(error).first(MAX_BACKTRACE_FRAMES).map { |line| "    #{Wire.clean(line, 1000)}" })
         error = error.cause
       end
