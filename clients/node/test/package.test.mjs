@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test as nodeTest } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const test = (name, body) => nodeTest(name, { timeout: 300_000 }, body);
+const npmTest = (name, body) => nodeTest(name, { timeout: 300_000, skip: !NPM && noNpm }, body);
+
+const HERE = fileURLToPath(new URL("..", import.meta.url));
+
+const NPM = spawnSync("npm", ["--version"]).status === 0;
+const noNpm = "npm is missing: install it to check the package and its types";
+
+/** The types are checked with this compiler, against the oldest Node.js there is a promise for. */
+const TYPESCRIPT = ["typescript@5.9.3", "@types/node@18.19.130"];
+
+/** Outside of the source tree: CLIENT_OUT keeps it from one run to the next. */
+function folder(t, name) {
+  const out = process.env.CLIENT_OUT;
+  const dir = out ? join(out, name) : mkdtempSync(join(tmpdir(), `ojs-node-${name}-`));
+  mkdirSync(dir, { recursive: true });
+  if (!out) t.after(() => rmSync(dir, { recursive: true, force: true }));
+  writeFileSync(join(dir, "package.json"), '{"private":true}');
+  return dir;
+}
+
+function npm(dir, ...args) {
+  const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--no-package-lock"];
+  return spawnSync("npm", [...args, ...quiet], { cwd: dir, encoding: "utf8", timeout: 120_000 });
+}
+
+npmTest("the tarball installs, and is imported both ways", (t) => {
+  const dir = folder(t, "pack");
+  const packed = npm(HERE, "pack", "--pack-destination", dir);
+  assert.equal(packed.status, 0, packed.stderr);
+  const installed = npm(dir, "install", "--offline", join(dir, "ojs-worker-0.2.0.tgz"));
+  assert.equal(installed.status, 0, installed.stderr);
+  const run = (...args) => execFileSync(process.execPath, args, { cwd: dir, encoding: "utf8" }).trim();
+  for (const [entry, name] of [["ojs-worker", "Worker"], ["ojs-worker/testing", "devserver"], ["ojs-worker/compat", "OJSWorker"]]) {
+    writeFileSync(join(dir, "a.mjs"), `import { ${name} } from "${entry}"; console.log(typeof ${name});`);
+    assert.equal(run("a.mjs"), "function");
+    assert.equal(run("-p", `typeof require("${entry}").${name}`), "function");
+  }
+  const { dependencies } = JSON.parse(readFileSync(join(dir, "node_modules/ojs-worker/package.json"), "utf8"));
+  assert.equal(dependencies, undefined);
+});
+
+test("each entry has the same names in ESM, CommonJS and its declarations", async () => {
+  for (const entry of ["ojs-worker", "testing", "compat"]) {
+    const esm = Object.keys(await import(`../${entry}.mjs`)).sort();
+    const { default: code } = await import(`../${entry}.cjs`);
+    assert.deepEqual(Object.keys(code).sort(), esm);
+    const declared = readFileSync(join(HERE, `${entry}.d.cts`), "utf8").matchAll(/^export (?:abstract )?(?:class|const|function) (\w+)/gm);
+    assert.deepEqual([...new Set([...declared].map(([, name]) => name))].sort(), esm);
+  }
+});
+
+npmTest("the declarations are what the code has, by the compiler", (t) => {
+  const dir = folder(t, "types");
+  const installed = npm(dir, "install", "--prefer-offline", ...TYPESCRIPT);
+  if (installed.status !== 0) return t.skip(`npm cannot install ${TYPESCRIPT.join(" ")}: ${installed.stderr.trim().slice(0, 300)}`);
+  const modules = join(dir, "node_modules");
+  const args = [join(modules, "typescript/bin/tsc"), "-p", join(HERE, "test/types"), "--typeRoots", join(modules, "@types")];
+  const { status, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+});
+
+test("the example is under 25 lines", () => {
+  assert.ok(readFileSync(join(HERE, "examples/worker.mjs"), "utf8").trim().split("\n").length < 25);
+});

@@ -1,0 +1,16 @@
+// A worker in several processes, for processes.test.mjs. RUN: what start gets.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "../ojs-worker.mjs";
+
+// `node --test DIRECTORY` of Node 18 and 20 takes every file under test/ for a test. This is none: let it pass.
+if (process.env.NODE_TEST_CONTEXT && !process.env.OJS_SOCKET) process.exit(0);
+
+const worker = new Worker();
+worker.job("pid", async ({ args: [ms] }) => {
+  await sleep(ms);
+  return process.pid;
+});
+worker.job("die", () => process.kill(process.pid, "SIGKILL"));
+worker.job("share", () => process.env.OJS_WORKER_SHARE ?? null);
+await worker.start(JSON.parse(process.env.RUN));
