@@ -11,6 +11,8 @@ namespace Ojs\Worker;
  */
 final class SocketLink
 {
+    private const PIECE = 65_536;
+
     public readonly LineStream $lines;
     /** @var array<string, Outgoing> what waits, in the order in which it goes out */
     private array $queue = [];
@@ -27,14 +29,14 @@ final class SocketLink
     }
 
     /**
+     * Queue a frame; `flush` writes it.
+     *
      * @param ?string $key frames with the same key replace each other as long as they wait
      * @param ?\Closure(): void $onWritten called once the kernel has it, or a newer one in its place
      */
     public function send(string $frame, ?string $key = null, ?\Closure $onWritten = null): void
     {
-        $item = new Outgoing($frame . "\n", $onWritten);
-        $this->queue[$key ?? '#' . ++$this->number] = $item;
-        $this->flush();
+        $this->queue[$key ?? '#' . ++$this->number] = new Outgoing($frame . "\n", $onWritten);
     }
 
     /** Take back what waits under this key, if anything. */
@@ -52,15 +54,22 @@ final class SocketLink
     {
         $this->lines->flush();
         while ($this->queue !== [] && !$this->lines->isFull()) {
-            $key = array_key_first($this->queue);
-            $item = $this->queue[$key];
-            unset($this->queue[$key]);
-            $this->lines->write($item->frame);
-            if ($item->onWritten !== null && !$this->lines->isFull()) {
-                ($item->onWritten)();
-            } elseif ($item->onWritten !== null) {
-                // Part of it is with the kernel: it is told with the next one, or when the rest has gone.
-                $this->queue = ['+' . ++$this->number => new Outgoing('', $item->onWritten)] + $this->queue;
+            // Those that nobody waits for go out in one piece: ojs-init reads them at once.
+            $text = '';
+            $onWritten = null;
+            do {
+                $key = array_key_first($this->queue);
+                $item = $this->queue[$key];
+                unset($this->queue[$key]);
+                $text .= $item->frame;
+                $onWritten = $item->onWritten;
+            } while ($onWritten === null && $this->queue !== [] && strlen($text) < self::PIECE);
+            $this->lines->write($text);
+            if ($onWritten !== null && !$this->lines->isFull()) {
+                $onWritten();
+            } elseif ($onWritten !== null) {
+                // Part of it is with the kernel: it is told when the rest has gone.
+                $this->queue = ['+' . ++$this->number => new Outgoing('', $onWritten)] + $this->queue;
                 return;
             }
         }

@@ -13,6 +13,8 @@ namespace Ojs\Worker;
 final class Supervisor
 {
     private const TICK = 0.1;
+    /** How often it looks again for more before it writes. */
+    private const TURNS = 8;
     private const CLOSED_GRACE = 1.0;
     private const END_PATIENCE = 0.3;
 
@@ -141,13 +143,22 @@ final class Supervisor
 
     private function round(float $timeout): void
     {
+        $this->link->flush();
+        for ($turn = 0; $turn < self::TURNS && $this->turn($turn === 0 ? $timeout : 0.0); $turn++) {
+            // What comes meanwhile goes out together.
+        }
+        $this->link->flush();
+    }
+
+    /** Whether something came. */
+    private function turn(float $timeout): bool
+    {
         $children = $this->pool->children;
         $all = [$this->link->lines];
         foreach ($children as $child) {
             $all[] = $child->lines;
         }
         $readable = $this->select($all, $timeout);
-        $this->link->flush();
         foreach ($children as $child) {
             if ($child->lines->isFull()) {
                 $child->lines->flush();
@@ -162,6 +173,7 @@ final class Supervisor
             }
         }
         $this->dispatch();
+        return $readable !== [];
     }
 
     private function dispatch(): void
@@ -442,9 +454,11 @@ final class Supervisor
     private function flush(float $seconds): void
     {
         $until = Clock::now() + $seconds;
+        $this->link->flush();
         while (!$this->link->isFlushed() && Clock::now() < $until && !$this->link->lines->isClosed()) {
             $this->select([$this->link->lines], 0.02);
             $this->link->flush();
+            $this->link->lines->read();
         }
     }
 }
