@@ -305,6 +305,9 @@ function runProcesses(options, concurrency, log) {
   check(options);
   const { processes } = options;
   if (processes === undefined) return undefined;
+  if (!cluster.isPrimary) {
+    throw new Error("processes: this process is a child of your own cluster; leave the option out, or call start in the parent");
+  }
   const offered = Number(process.env.OJS_CONCURRENCY ?? DEFAULT_CONCURRENCY);
   const known = Number.isSafeInteger(offered) && offered > 0 ? offered : DEFAULT_CONCURRENCY;
   const total = Math.min(concurrency ?? known, known);

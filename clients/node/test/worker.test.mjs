@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { test as nodeTest } from "node:test";
@@ -406,77 +405,6 @@ test("wrong options are told where they are given", () => {
   assert.ok(new Retry() instanceof JobError && new Discard() instanceof JobError);
 });
 
-// --- whole processes
-
-const LIBRARY = new URL("../ojs-worker.mjs", import.meta.url).href;
-
-/** A worker program with one handler, `hang`, that does what its text says. */
-function program(t, env, hang = "new Promise(() => {})") {
-  const code = `import { work } from ${JSON.stringify(LIBRARY)};
-    import { setTimeout as sleep } from "node:timers/promises";
-    await work({ concurrency: 2, handlers: { hang: (job) => ${hang} } });`;
-  const child = spawn(process.execPath, ["--input-type=module", "-e", code], {
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  t.after(() => child.kill("SIGKILL"));
-  return child;
-}
-
-test("no socket: the program says what to do and ends with 1", async (t) => {
-  for (const [path, words] of [["", /OJS_SOCKET is not set/], ["/nowhere/at/all", /cannot connect to \/nowhere/]]) {
-    const child = program(t, { OJS_SOCKET: path });
-    let said = "";
-    child.stderr.on("data", (text) => (said += text));
-    const [status] = await once(child, "close");
-    assert.equal(status, 1);
-    assert.match(said, words);
-  }
-});
-
-async function startProgram(t, hang) {
-  const { path, accept } = await listen(t);
-  const accepted = accept();
-  const child = program(t, { OJS_SOCKET: path }, hang);
-  const exit = once(child, "exit");
-  const init = await accepted;
-  init.send(HELLO);
-  await init.frame();
-  init.send(job("hang"));
-  await init.framesUntilPong();
-  return { init, child, exit };
-}
-
-test("SIGTERM ends a process whose handlers hang, and with it the connection", async (t) => {
-  const { init, child, exit } = await startProgram(t);
-  child.kill("SIGTERM");
-  assert.deepEqual(await exit, [143, null]);
-  assert.equal(await init.line(), undefined);
-});
-
-test("SIGTERM: a handler that stops gets its answer out", async (t) => {
-  const { init, child, exit } = await startProgram(t, "sleep(1e8, 0, job)");
-  child.kill("SIGTERM");
-  assert.deepEqual(await init.frame(), { type: "release", job_id: "j1", reason: "shutdown" });
-  assert.deepEqual(await exit, [0, null]);
-});
-
-test("a closed socket ends a process whose handlers hang", async (t) => {
-  const { init, exit } = await startProgram(t);
-  init.close();
-  assert.deepEqual(await exit, [1, null]);
-});
-
-test("an answer of megabytes is written whole before the end", async (t) => {
-  const large = "new Promise((done) => job.signal.onabort = () => done('x'.repeat(4e6)))";
-  const { init, exit } = await startProgram(t, large);
-  init.pause();
-  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 60000 }, cancel("shutdown"));
-  init.resume();
-  assert.equal((await init.frame()).result.length, 4e6);
-  assert.deepEqual(await exit, [0, null]);
-});
-
 // --- what a developer sees
 
 test("a handler sees queue, attempt and meta of its job, and something usable where the backend sends none", async (t) => {
@@ -505,47 +433,4 @@ test("quiet and terminate are in its log", async (t) => {
   init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
   assert.equal(await status, 0);
   assert.deepEqual(log, ["quiet (sigtstp)", "terminate (sigterm)"]);
-});
-
-test("the stack of a handler's error is on standard error, unless onError takes it", async (t) => {
-  const { path, accept } = await listen(t);
-  const accepted = accept();
-  const program = `import { work } from ${JSON.stringify(new URL("../ojs-worker.mjs", import.meta.url).href)};
-    await work({ handlers: { boom: function sendMail() { throw new TypeError("ka\x1b[2Jputt"); } } });`;
-  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
-    env: { ...process.env, OJS_SOCKET: path },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text) => (said += text));
-  const init = await accepted;
-  init.send(HELLO);
-  await init.frame();
-  init.send(job("boom"));
-  assert.equal((await init.frame()).type, "fail");
-  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
-  await once(child, "close");
-  assert.match(said, /TypeError: ka \[2Jputt\n +at .*sendMail/);
-});
-
-test("a SIGTERM that comes when the worker has ended already does not change its status", async (t) => {
-  const { path, accept } = await listen(t);
-  const accepted = accept();
-  const program = `import { Worker } from ${JSON.stringify(new URL("../ojs-worker.mjs", import.meta.url).href)};
-    const status = await new Worker({ handlers: { a: () => {} } }).run();
-    process.stdout.write("over");
-    setTimeout(() => process.exit(status), 30_000);
-    process.stdin.on("data", () => process.exit(status));`;
-  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
-    env: { ...process.env, OJS_SOCKET: path },
-    stdio: ["pipe", "pipe", "ignore"],
-  });
-  const init = await accepted;
-  init.send(HELLO);
-  await init.frame();
-  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
-  await once(child.stdout, "data");
-  child.kill("SIGTERM");
-  child.stdin.write("go");
-  assert.deepEqual(await once(child, "close"), [0, null]);
 });
