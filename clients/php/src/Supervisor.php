@@ -198,11 +198,14 @@ final class Supervisor
                 case 'P':
                 case 'B':
                     $this->link->send($rest, $line[0] . $child->jobId);
+                    // Before the answer comes, which takes the place of what waits.
+                    $this->link->flush();
                     break;
                 case 'K':
                     [$number, $frame] = explode(' ', $rest, 2);
                     $written = static fn () => $child->lines->write("W$number\n");
                     $this->link->send($frame, 'K' . $child->jobId, $written);
+                    $this->link->flush();
                     break;
                 case 'I':
                     $this->pool->noteReady($child);

@@ -25,13 +25,16 @@ final class Worker
      *                          end is set
      * @param bool $handleSignals whether SIGTERM and SIGINT are the worker's
      * @param ?Logger $log default: text on standard error
+     * @param mixed ...$unknown none: an option that is not known is an error which names those that are
      */
     public function __construct(
         private readonly ?int $concurrency = null,
         private readonly ?float $stopGrace = 0.5,
         private readonly bool $handleSignals = true,
         ?Logger $log = null,
+        mixed ...$unknown,
     ) {
+        self::refuse($unknown, 'new Worker', ['concurrency', 'stopGrace', 'handleSignals', 'log']);
         if ($concurrency !== null && ($concurrency < 1 || $concurrency > 1000)) {
             throw new \InvalidArgumentException("concurrency is a number of processes from 1 to 1000, not $concurrency");
         }
@@ -150,6 +153,7 @@ final class Worker
      * @param ?int $maxJobs a process is replaced by a fresh one after so many jobs
      * @param ?float $maxAge or after so many seconds
      * @param int|string|null $maxMemory or when it has more memory than that: bytes, or "256M"
+     * @param mixed ...$unknown none, as in `new Worker`
      * @throws NotUnderOjsInit
      * @throws ProtocolError
      * @throws ConnectionLost
@@ -159,7 +163,9 @@ final class Worker
         ?int $maxJobs = null,
         ?float $maxAge = null,
         int|string|null $maxMemory = null,
+        mixed ...$unknown,
     ): void {
+        self::refuse($unknown, 'run', ['processes', 'maxJobs', 'maxAge', 'maxMemory']);
         if ($processes !== null && ($processes < 1 || $processes > 1000)) {
             throw new \InvalidArgumentException("processes is a number from 1 to 1000, not $processes");
         }
@@ -182,6 +188,18 @@ final class Worker
         }
         if ($status !== 0) {
             exit($status);
+        }
+    }
+
+    /**
+     * @param array<mixed> $unknown
+     * @param list<string> $known
+     */
+    private static function refuse(array $unknown, string $where, array $known): void
+    {
+        if ($unknown !== []) {
+            throw new \InvalidArgumentException('unknown option of ' . $where . ': '
+                . Text::line(implode(', ', array_keys($unknown))) . '; there are ' . implode(', ', $known));
         }
     }
 

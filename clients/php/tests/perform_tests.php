@@ -169,6 +169,13 @@ test('meta.log_level sets the level for that job alone', function (): void {
     rewind($stream);
     Tests::same(1, substr_count((string) stream_get_contents($stream), 'detail'));
 });
+test('an option that is not known is named, with those that are', function (): void {
+    foreach ([fn () => new Worker(concurency: 2), fn () => workerWith(fn () => null)->run(maxjobs: 2)] as $call) {
+        $message = Tests::throws(\InvalidArgumentException::class, $call)->getMessage();
+        Tests::has('unknown option', $message);
+        Tests::has(str_contains($message, 'concurency') ? 'there are concurrency' : 'maxJobs', $message);
+    }
+});
 test('without ojs-init, run says how to start the program', function (): void {
     putenv('OJS_SOCKET');
     $error = Tests::throws(\Ojs\Worker\NotUnderOjsInit::class, fn () => workerWith(fn () => null)->run());
