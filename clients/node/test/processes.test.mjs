@@ -21,6 +21,8 @@ class Pool {
   /** How many connections there were. */
   count = 0;
   waiting = [];
+  /** Jobs that are on their way when a worker says that it takes no more. */
+  late = [];
   /** @type {any[]} answers, in order */
   answers = [];
   /** @type {string[]} jobs that were with a connection when it closed */
@@ -53,6 +55,7 @@ class Pool {
 
   #receive(connection, frame) {
     if (frame.type === "ready") {
+      if (frame.concurrency === 0) this.#giveOne(connection, this.late);
       connection.room = frame.concurrency;
       connection.most = Math.max(connection.most, frame.concurrency);
     } else if (connection.held.delete(frame.job_id)) this.answers.push({ ...frame, connection: connection.number });
@@ -63,11 +66,16 @@ class Pool {
   give() {
     for (const connection of this.open) {
       while (connection.held.size < connection.room && this.waiting.length > 0) {
-        const job = this.waiting.shift();
-        connection.held.add(job.id);
-        this.send(connection, { type: "job", job });
+        this.#giveOne(connection, this.waiting);
       }
     }
+  }
+
+  #giveOne(connection, jobs) {
+    const job = jobs.shift();
+    if (job === undefined) return;
+    connection.held.add(job.id);
+    this.send(connection, { type: "job", job });
   }
 
   enqueue(type, count, args = [], first = 0) {
@@ -190,6 +198,16 @@ test("with few jobs a process none is lost and none is done twice, and capacity 
   pool.terminate();
   assert.deepEqual(await ended, [0, null]);
   assert.equal(log().includes("ended with status"), false, log());
+});
+
+test("a job that was on its way to a process that makes place is done by it", async (t) => {
+  const { pool, ended } = await start(t, { processes: 1, maxJobs: 1 }, { OJS_CONCURRENCY: "1" });
+  pool.late.push({ id: "late", type: "pid", args: [0] });
+  pool.enqueue("pid", 1, [0]);
+  await pool.until(() => pool.answers.length + pool.lost.length === 2);
+  assert.deepEqual(pool.answers.map(({ job_id, connection }) => [job_id, connection]), [["pid-0", 1], ["late", 1]]);
+  pool.terminate();
+  assert.deepEqual(await ended, [0, null]);
 });
 
 test("a process goes after its age, and one that is too large from the start is a warning, no loop", async (t) => {
