@@ -10,6 +10,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::LazyLock;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -20,6 +21,10 @@ const PATIENCE: &str = "180";
 const PATIENCE_FOR_ALL: &str = "900";
 
 fn main() -> ExitCode {
+    if std::env::args().next().unwrap_or_default().ends_with("ojs-devserver") {
+        // Under the name that `devserver` gives it.
+        return ojs_devserver::cli::run();
+    }
     let arguments = Arguments::from_args();
     let folder = root().join("clients/fixtures");
     let mut trials: Vec<Trial> = unit_tests(&std::fs::read_to_string(folder.join("test_play.py")).unwrap())
@@ -59,6 +64,18 @@ fn out() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients")
 }
 
+/// The development server, which the clients' helpers for tests start: this very program, under another name.
+fn devserver() -> &'static Path {
+    static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
+        let place = out().join("bin").join("ojs-devserver");
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_file(&place);
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &place).unwrap();
+        place
+    });
+    &PLACE
+}
+
 /// Runs a command in a folder; when it fails, shows all that it said.
 fn passes(folder: &Path, patience: &str, words: &[&str]) -> Result<(), Failed> {
     let output = Command::new("timeout")
@@ -66,6 +83,7 @@ fn passes(folder: &Path, patience: &str, words: &[&str]) -> Result<(), Failed> {
         .args(words)
         .current_dir(folder)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("OJS_DEVSERVER", devserver())
         .output()
         .unwrap();
     if output.status.success() {
