@@ -12,6 +12,8 @@ namespace Ojs\Worker;
 final class ChildProcess
 {
     public bool $isReady = false;
+    /** It has done enough: it leaves once its successor is there. */
+    public bool $isOld = false;
     /** It gets no more jobs and ends after the one it has. */
     public bool $isLeaving = false;
     public ?string $jobId = null;

@@ -42,22 +42,17 @@ final class Limits
         return (int) $match[1] * ['' => 1, 'K' => 1024, 'M' => 1024 ** 2, 'G' => 1024 ** 3][$match[2]];
     }
 
-    /** Why it is time for a process to leave; null: it is not. */
-    public function over(ChildProcess $child): ?string
+    /** Whether it is time for a process to leave. */
+    public function over(ChildProcess $child): bool
     {
         if ($this->maxJobs !== null && $child->jobsDone >= $this->maxJobs) {
-            return "it has done {$child->jobsDone} jobs";
+            return true;
         }
         if ($this->maxAge !== null && $child->age() >= $this->maxAge) {
-            return sprintf('it is %.0f s old', $child->age());
+            return true;
         }
-        if ($this->maxMemory !== null
-            && ($child->jobsDone >= self::MEMORY_AFTER_JOBS || $child->age() >= self::MEMORY_AFTER_SECONDS)) {
-            $memory = $child->recentMemory();
-            if ($memory !== null && $memory > $this->maxMemory) {
-                return "it has $memory bytes of memory, over {$this->maxMemory}";
-            }
-        }
-        return null;
+        return $this->maxMemory !== null
+            && ($child->jobsDone >= self::MEMORY_AFTER_JOBS || $child->age() >= self::MEMORY_AFTER_SECONDS)
+            && $child->recentMemory() > $this->maxMemory;
     }
 }

@@ -21,7 +21,6 @@ final class Pool
     private float $mayStartAt = 0.0;
     private bool $isEnding = false;
     private bool $isWarned = false;
-    private ?ChildProcess $outgoing = null;
 
     /** @param \Closure(LineStream): never $body what a process does */
     public function __construct(
@@ -32,14 +31,19 @@ final class Pool
     ) {
     }
 
+    /** One that can take a job; one that has done enough only if there is no other. */
     public function idle(): ?ChildProcess
     {
+        $old = null;
         foreach ($this->children as $child) {
             if ($child->isIdle()) {
-                return $child;
+                if (!$child->isOld) {
+                    return $child;
+                }
+                $old = $child;
             }
         }
-        return null;
+        return $old;
     }
 
     /** How many processes do jobs or are about to. */
@@ -55,7 +59,7 @@ final class Pool
         return count($ready) >= $this->size;
     }
 
-    /** Start what is missing; let one at a time go that has done enough, once its successor is there. */
+    /** Start what is missing; let those go that have done enough, each once a successor is there. */
     public function tend(): void
     {
         if ($this->isEnding) {
@@ -71,31 +75,26 @@ final class Pool
 
     private function recycle(): void
     {
-        if ($this->outgoing !== null && !isset($this->children[$this->outgoing->pid])) {
-            $this->outgoing = null;
-        }
-        $outgoing = $this->outgoing;
-        if ($outgoing === null) {
-            foreach ($this->children as $child) {
-                $why = $child->isReady && !$child->isLeaving ? $this->limits->over($child) : null;
-                if ($why !== null && Clock::now() >= $this->mayStartAt && $this->start()) {
-                    $this->log->debug('process {pid} is replaced: {why}', ['pid' => $child->pid, 'why' => $why]);
-                    $this->outgoing = $child;
-                    return;
+        $old = [];
+        $ready = 0;
+        foreach ($this->children as $child) {
+            if ($child->isReady && !$child->isLeaving) {
+                $ready++;
+                $child->isOld = $child->isOld || $this->limits->over($child);
+                if ($child->isOld) {
+                    $old[] = $child;
                 }
             }
-            return;
         }
-        if (!$outgoing->isLeaving && $this->areOthersReady($outgoing)) {
-            $outgoing->leave();
-            $this->outgoing = null;
+        foreach ($old as $child) {
+            if ($ready > $this->size) {
+                $child->leave();
+                $ready--;
+            } elseif (count($this->children) < 2 * $this->size && $this->strength() - $this->size < count($old)
+                && Clock::now() >= $this->mayStartAt) {
+                $this->start();
+            }
         }
-    }
-
-    private function areOthersReady(ChildProcess $outgoing): bool
-    {
-        $ready = array_filter($this->children, static fn (ChildProcess $c): bool => $c->isReady && !$c->isLeaving);
-        return count($ready) > $this->size || !in_array($outgoing, $ready, true);
     }
 
     private function start(): bool

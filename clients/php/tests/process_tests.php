@@ -135,7 +135,18 @@ socketTest('of 600 jobs in processes of 3 jobs each none is lost and none is don
         }
         $done = file($init->folder() . '/done', FILE_IGNORE_NEW_LINES);
         Tests::same([600, 600], [count($done), count(array_unique($done))]);
-        Tests::same(true, count($pids) > 30, count($pids) . ' processes;');
+        Tests::same(true, count($pids) > 20, count($pids) . ' processes;');
+    }, ['concurrency' => 4]);
+socketTest('while processes are replaced there are never fewer of them, and at most twice as many', $count,
+    function (FakeInit $init): void {
+        $init->frame('ready');
+        $children = "/proc/{$init->pid()}/task/{$init->pid()}/children";
+        for ($i = 0; $i < 60; $i++) {
+            $init->job("j$i", 'n');
+            $init->frame('ack');
+            $count = count(explode(' ', trim((string) file_get_contents($children))));
+            Tests::same(true, $count >= 4 && $count <= 8, "$count processes;");
+        }
     }, ['concurrency' => 4]);
 $heavy = <<<'PHP'
 $worker = new Worker();
