@@ -322,6 +322,9 @@ class Worker {
     clearTimeout(this.#deadline);
     process.off("SIGTERM", this.#onSigterm);
     if (process.listenerCount("SIGTERM") === 0) process.on("SIGTERM", ignoreSignal);
+    // Open, but no reason to go on: a program that has nothing else to do ends by itself.
+    this.#socket?.unref();
+    if (this.#child !== undefined) process.channel?.unref();
     if (this.#child === undefined || another) return resolve(status);
     this.#child.over(() => resolve(status));
   }

@@ -13,4 +13,5 @@ worker.job("pid", async ({ args: [ms] }) => {
 });
 worker.job("die", () => process.kill(process.pid, "SIGKILL"));
 worker.job("share", () => process.env.OJS_WORKER_SHARE ?? null);
-await worker.start(JSON.parse(process.env.RUN));
+const status = await worker.run(JSON.parse(process.env.RUN)); // Not start: nothing may keep a process that is through.
+if (status !== 0) process.exit(status);

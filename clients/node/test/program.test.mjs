@@ -120,3 +120,21 @@ test("a SIGTERM that comes when the worker has ended already does not change its
   child.stdin.write("go");
   assert.deepEqual(await once(child, "close"), [0, null]);
 });
+
+test("a program that only waits for run() ends by itself, with status 0", async (t) => {
+  const { path, accept } = await listen(t);
+  const accepted = accept();
+  const program = `import { Worker } from ${JSON.stringify(new URL("../ojs-worker.mjs", import.meta.url).href)};
+    await new Worker({ handlers: { a: () => {} } }).run();`;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
+    env: { ...process.env, OJS_SOCKET: path },
+    stdio: "ignore",
+  });
+  t.after(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit");
+  const init = await accepted;
+  init.send(HELLO);
+  await init.frame();
+  init.send({ type: "lifecycle", state: "terminate", reason: "sigterm", remaining_ms: 1000 });
+  assert.deepEqual(await ended, [0, null]);
+});
