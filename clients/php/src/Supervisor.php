@@ -95,8 +95,10 @@ final class Supervisor
     {
         if (!$this->isStopAsked) {
             $this->isStopAsked = true;
-            $this->tellStopping(null);
-            $this->announce();
+            if (isset($this->pool)) {
+                $this->tellStopping(null);
+                $this->announce();
+            }
         }
     }
 

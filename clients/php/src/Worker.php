@@ -10,6 +10,8 @@ namespace Ojs\Worker;
 final class Worker
 {
     public const VERSION = '0.2.0';
+    /** Most processes: PHP waits for 1024 descriptors at once. */
+    private const MAX_PROCESSES = 1000;
 
     private readonly Runner $runner;
     private readonly Logger $log;
@@ -35,7 +37,7 @@ final class Worker
         mixed ...$unknown,
     ) {
         self::refuse($unknown, 'new Worker', ['concurrency', 'stopGrace', 'handleSignals', 'log']);
-        if ($concurrency !== null && ($concurrency < 1 || $concurrency > 1000)) {
+        if ($concurrency !== null && ($concurrency < 1 || $concurrency > self::MAX_PROCESSES)) {
             throw new \InvalidArgumentException("concurrency is a number of processes from 1 to 1000, not $concurrency");
         }
         if ($stopGrace !== null && !($stopGrace >= 0)) {
@@ -166,7 +168,7 @@ final class Worker
         mixed ...$unknown,
     ): void {
         self::refuse($unknown, 'run', ['processes', 'maxJobs', 'maxAge', 'maxMemory']);
-        if ($processes !== null && ($processes < 1 || $processes > 1000)) {
+        if ($processes !== null && ($processes < 1 || $processes > self::MAX_PROCESSES)) {
             throw new \InvalidArgumentException("processes is a number from 1 to 1000, not $processes");
         }
         $limits = new Limits($maxJobs, $maxAge, Limits::bytes($maxMemory));
@@ -174,7 +176,7 @@ final class Worker
         $signals = new Signals($this->handleSignals);
         $signals->install();
         $makePool = function (Greeting $hello) use ($processes, $limits, $signals): Pool {
-            $size = min($hello->concurrency, $this->concurrency ?? PHP_INT_MAX, $processes ?? PHP_INT_MAX);
+            $size = min($hello->concurrency, $this->concurrency ?? self::MAX_PROCESSES, $processes ?? self::MAX_PROCESSES);
             return new Pool($size, $limits, $this->log, fn (LineStream $lines) => $this->work($lines, $signals));
         };
         $this->supervisor = new Supervisor($this->runner, $signals, $this->stopGrace, $makePool);

@@ -115,6 +115,16 @@ socketTest('stop in a handler ends the worker when its jobs are done', $slow, fu
     Tests::same(0, $init->frame('ready')['concurrency']);
     Tests::same(0, $init->status());
 });
+socketTest('a program can stop its worker from the handler of a signal', <<<'PHP'
+    $worker = new Worker(handleSignals: false);
+    $worker->job('n', fn () => null);
+    pcntl_async_signals(true);
+    pcntl_signal(SIGALRM, fn () => $worker->stop());
+    pcntl_alarm(1);
+    $worker->run();
+    PHP, function (FakeInit $init): void {
+        Tests::same(0, $init->status());
+    });
 $count = <<<'PHP'
 $worker = new Worker();
 $worker->job('n', function (Job $job): int { file_put_contents(getenv('FOLDER') . '/done', $job->id . "\n", FILE_APPEND | LOCK_EX); return getmypid(); });
