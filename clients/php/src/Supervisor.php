@@ -26,6 +26,8 @@ final class Supervisor
     /** @var array<string, string> job frames that wait for a process, by id */
     private array $waiting = [];
     public string $state = 'running';
+    /** @var list<string> frames that came together with the hello */
+    private array $early = [];
     private ?float $stopsAt = null;
     private ?int $announced = null;
     private bool $isStopAsked = false;
@@ -54,6 +56,7 @@ final class Supervisor
             return 0;
         }
         $this->pool = ($this->makePool)($hello);
+        array_map($this->take(...), $this->early);
         $this->pool->tend();
         $next = 0.0;
         while (!$this->isOver()) {
@@ -105,9 +108,11 @@ final class Supervisor
     private function awaitHello(): ?Greeting
     {
         while (true) {
-            foreach ($this->link->lines->read() as $line) {
+            $lines = $this->link->lines->read();
+            while (($line = array_shift($lines)) !== null) {
                 $greeting = Greeting::from($line);
                 if ($greeting !== null) {
+                    $this->early = $lines;
                     return $greeting;
                 }
             }

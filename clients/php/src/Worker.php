@@ -230,8 +230,14 @@ final class Worker
         $channel = new PipeChannel($lines);
         $this->channel = $channel;
         $signals->installInChild($channel);
-        foreach ($this->starters as $starter) {
-            $starter();
+        try {
+            foreach ($this->starters as $starter) {
+                $starter();
+            }
+        } catch (\Throwable $error) {
+            // Not further up: there is the program that called `run` in the first process.
+            $this->log->error('a process cannot begin', ['exception' => $error]);
+            exit(1);
         }
         $channel->ready();
         while (($frame = $channel->nextJob()) !== null) {

@@ -125,6 +125,34 @@ socketTest('a program can stop its worker from the handler of a signal', <<<'PHP
     PHP, function (FakeInit $init): void {
         Tests::same(0, $init->status());
     });
+socketTest('what onProcessStart throws is logged, ends that process alone, and it is tried again', <<<'PHP'
+    $worker = new Worker();
+    $worker->job('n', fn () => 1);
+    $worker->onProcessStart(function (): void {
+        $file = getenv('FOLDER') . '/tries';
+        file_put_contents($file, '.', FILE_APPEND | LOCK_EX);
+        filesize($file) > 3 ?: throw new RuntimeException('no database');
+    });
+    try {
+        $worker->run();
+    } finally {
+        file_put_contents(getenv('FOLDER') . '/ends', '.', FILE_APPEND);
+    }
+    PHP, function (FakeInit $init): void {
+        $init->frame('ready');
+        $init->job('1', 'n');
+        Tests::same(1, $init->frame('ack')['result']);
+        Tests::has('no database', $init->err());
+        Tests::same(false, is_file($init->folder() . '/ends'));
+    });
+socketTest('a terminate that comes together with the hello is heard', <<<'PHP'
+    $worker = new Worker();
+    $worker->job('n', fn () => 1);
+    $worker->run();
+    PHP, function (FakeInit $init): void {
+        $init->send(['type' => 'lifecycle', 'state' => 'terminate', 'remaining_ms' => 1000]);
+        Tests::same(0, $init->status());
+    });
 $count = <<<'PHP'
 $worker = new Worker();
 $worker->job('n', function (Job $job): int { file_put_contents(getenv('FOLDER') . '/done', $job->id . "\n", FILE_APPEND | LOCK_EX); return getmypid(); });
