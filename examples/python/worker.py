@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-# In your own project, copy ojs_worker.py beside this file instead.
+# In your own project, install it instead: pip install ./clients/python
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients" / "python"))
 from ojs_worker import Job, Worker  # noqa: E402
 

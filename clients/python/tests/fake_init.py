@@ -41,6 +41,7 @@ def load_play() -> Optional[ModuleType]:
     path = FIXTURES / "play.py"
     if not path.exists():
         return None
+    sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location("play", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -79,7 +80,7 @@ class FakeInit:
         self.frames: List[Frame] = []
         self.problems: List[str] = []
         self.held: Dict[str, int] = {}
-        self.max_frame = ojs_worker.DEFAULT_MAX_FRAME
+        self.max_frame = ojs_worker._limits.DEFAULT_MAX_FRAME
         self.is_eof = False
         self.reading = threading.Event()
         self.reading.set()

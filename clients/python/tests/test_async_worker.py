@@ -225,11 +225,11 @@ class Async(ClientTest):
         running = self.start(worker)
         self.init.send(job("1"), job("2"))
         wait_until(lambda: told)
-        with mock.patch.object(ojs_worker, "_end_now", side_effect=AssertionError("they have ended by themselves")):
+        with mock.patch.object(ojs_worker._ending, "end_now", side_effect=AssertionError("they have ended by themselves")):
             self.init.hang_up()
             self.assertIsInstance(running.join(), ConnectionLost)
         self.assertTrue(told[0].cancelled.is_set())
-        self.assertEqual(told[0].cancel_reason, "closed")
+        self.assertEqual(told[0].cancel_reason, "lost")
 
     def test_ojs_init_that_does_not_read(self) -> None:
         outcome: List[Any] = []
@@ -245,7 +245,7 @@ class Async(ClientTest):
 
         running = self.start(worker)
         self.init.reading.clear()
-        with mock.patch.object(ojs_worker, "WRITE_TIMEOUT", 0.1):
+        with mock.patch.object(ojs_worker._limits, "WRITE_TIMEOUT", 0.1):
             self.init.send(job("1"))
             wait_until(lambda: len(outcome) == 2)
         self.assertIsInstance(outcome[1], Stalled)

@@ -35,7 +35,7 @@ class Lines(unittest.TestCase):
         for first in range(len(text)):
             for second in (first, first + 1, len(text)):
                 ours, theirs = socket.socketpair()
-                link = ojs_worker._Link(ours)
+                link = ojs_worker._link.Link(ours)
                 ours.setblocking(False)
                 lines: List[bytes] = []
                 for piece in (text[:first], text[first:second], text[second:]):
@@ -734,7 +734,7 @@ class Reports(ClientTest):
         self.init.reading.clear()
         assert self.init.sock
         self.init.sock.setblocking(True)
-        with mock.patch.object(ojs_worker, "WRITE_TIMEOUT", 0.1):
+        with mock.patch.object(ojs_worker._limits, "WRITE_TIMEOUT", 0.1):
             # The fake's thread may sit in one last recv: fill what that and the socket hold.
             self.init.send(job("1"))
             wait_until(lambda: len(outcome) == 3)
@@ -931,7 +931,7 @@ class Lifecycle(ClientTest):
         self.init.expect_eof()
 
     def test_a_job_on_its_way_while_we_stop_is_given_back(self) -> None:
-        with mock.patch.object(ojs_worker, "SETTLE_TIME", PATIENCE):
+        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", PATIENCE):
             running = self.waiting()
             self.handled.stop()
             self.init.expect("ready", concurrency=0)
@@ -987,7 +987,7 @@ class Lifecycle(ClientTest):
         with self.assertLogs("ojs_worker", "ERROR"):
             self.init.hang_up()
             self.assertIsInstance(running.join(), ConnectionLost)
-        self.assertEqual(told, ["began", "closed", ConnectionLost])
+        self.assertEqual(told, ["began", "lost", ConnectionLost])
 
     def test_what_ojs_init_wrote_before_it_closed_is_read(self) -> None:
         running = self.waiting()
@@ -1047,11 +1047,11 @@ print("after run", flush=True)
     def test_a_sigterm_between_the_last_word_and_the_end_says_nothing(self) -> None:
         at_the_end = """
 import ojs_worker
-close = ojs_worker._Link.close
+close = ojs_worker._link.Link.close
 def close_and_be_signalled(link):
     close(link)
     os.kill(os.getpid(), signal.SIGTERM)
-ojs_worker._Link.close = close_and_be_signalled
+ojs_worker._link.Link.close = close_and_be_signalled
 """
         process = self.script(at_the_end + "options = {}" + self.WORKER)
         self.init.hello()

@@ -1,0 +1,92 @@
+"""The one answer that each job gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import Any, Callable, Optional, Tuple
+
+from . import _ending
+from ._base import Base, J
+from ._describe import describe
+from ._errors import Cancelled, ConnectionLost, Discard, Failure, Release, Retry
+from ._json import clean, dump, make_frame
+from ._limits import REMEMBERED_ANSWERS
+from ._log import log
+from ._logs import context_of
+from ._resume import RESUMES
+
+
+class Answers(Base[J]):
+    # What goes out
+
+    def _handler_for(self, kind: str) -> Optional[Callable[[Any], Any]]:
+        return self._handlers.get(kind) or self._handlers.get("*")
+
+    def _answer(self, job: J, result: Any, error: Optional[BaseException]) -> None:
+        """The handler is done: the one answer that its job gets."""
+        if self._link is None or os.getpid() != self._link.pid:
+            _ending.end_forked_child(error)
+        if error is None and job._has_left:
+            # It caught what was to end it. Its work is not done all the same.
+            error = Release(RESUMES)
+        if error is not None:
+            job._save_at_end()
+        try:
+            with context_of(job):
+                kind, data = self._answer_frame(job, result, error)
+        except BaseException as broken:  # out of memory, most likely
+            log.error("job %s: its answer cannot be made: %r", job.id, type(broken).__name__)
+            failure = {"code": "handler_error", "message": "the answer cannot be made", "retryable": True}
+            kind, data = "fail", make_frame("fail", job.id, error=failure)
+        if isinstance(error, BaseException) and not isinstance(error, (Exception, asyncio.CancelledError)):
+            # Somebody wants the whole process to end. It will, when the other jobs are finished.
+            log.error("job %s: %s in its handler: the worker ends", job.id, type(error).__name__)
+            self._exit = error
+            self._stop_asked = True
+        with self._lock:
+            job._is_over = True
+            with contextlib.suppress(ConnectionLost):
+                self._link.send(data)
+                self._answers[job.id] = kind
+                if len(self._answers) > REMEMBERED_ANSWERS:
+                    self._answers.popitem(last=False)
+            self._held.discard(job)
+            if not self._held:
+                self._all_over.notify_all()
+        self._link.wake()
+
+    def _answer_frame(self, job: J, result: Any, error: Optional[BaseException]) -> Tuple[str, bytes]:
+        if error is None:
+            if result is None:
+                return "ack", make_frame("ack", job.id)
+            try:
+                data = make_frame("ack", job.id, '"result":' + dump(result))
+            except Exception as unfit:
+                message = f"the handler's result is not JSON: {type(unfit).__name__}: {unfit}"
+                error = Discard(message, type="InvalidResult")
+            else:
+                if self._fits(data):
+                    return "ack", data
+                # As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
+                log.error("job %s: its result is dropped: %d bytes, over %d", job.id, len(data), self._max_frame)
+                return "ack", make_frame("ack", job.id)
+        if isinstance(error, (Cancelled, asyncio.CancelledError)) and job.cancel_reason is not None:
+            if job.cancel_reason == "timeout":
+                error = Retry("the job took longer than it may", code="timeout", type="Timeout")
+            else:
+                error = Release(job.cancel_reason)
+        if isinstance(error, Release):
+            reason = None if error.reason is None else clean(error.reason, 1000)
+            return "release", make_frame("release", job.id, reason=reason)
+        described = describe(error)
+        if not isinstance(error, Failure):
+            log.error("job %s (%s) failed", job.id, job.type, exc_info=error)
+        data = make_frame("fail", job.id, error=described)
+        if not self._fits(data):
+            log.error("job %s: details and backtrace are dropped: the report has %d bytes", job.id, len(data))
+            described = {name: value for name, value in described.items() if name not in ("details", "backtrace")}
+            described["message"] = described["message"][:200]
+            data = make_frame("fail", job.id, error=described)
+        return "fail", data

@@ -1,0 +1,132 @@
+"""The connection from its beginning to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any, Dict, Optional, Tuple
+
+from . import _ending, _limits
+from ._base import J
+from ._errors import ConnectionLost, NotUnderOjsInit, OjsError, Stalled
+from ._incoming import Incoming
+from ._json import clean
+from ._limits import CUT_OFF_STATUS, ENV_SOCKET
+from ._link import Link
+from ._log import log
+
+
+class Core(Incoming[J]):
+    # The connection
+
+    def _prepare(self) -> Tuple[Link, str]:
+        """The connection that will be, and where to."""
+        if self._link is not None:
+            raise OjsError("a worker runs once; when it has ended, let the process end too")
+        if not self._handlers:
+            raise OjsError('no handler: decorate one with @worker.job("some.type")')
+        path = self._socket_path or os.environ.get(ENV_SOCKET)
+        if not path:
+            raise NotUnderOjsInit(
+                f"{ENV_SOCKET} is not set: this is a worker for ojs-init, which starts it and gives it jobs. "
+                f"Run it as: ojs-init -- python3 {clean(sys.argv[0] or 'worker.py', 200)}"
+            )
+        self._link = Link(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        return self._link, path
+
+    def _serve_connection(self, link: Link, path: str) -> None:
+        """Until there is nothing left to do. The thread that is in here never waits for a handler."""
+        try:
+            try:
+                link.connect(path)
+            except OSError as error:
+                raise NotUnderOjsInit(f"cannot connect to ojs-init at {path} ({ENV_SOCKET}): {error}") from error
+            while True:
+                self._stop_if_asked(link)
+                if self._is_aborted or self._may_end(link):
+                    return
+                for line in link.round(self._patience()):
+                    self._on_line(link, line)
+                if link.eof:
+                    break
+        finally:
+            if link.before_close is not None:
+                link.before_close()
+            link.close()
+        self._on_eof()
+
+    def _stop_if_asked(self, link: Link) -> None:
+        if self._is_signalled:
+            # ojs-init sends SIGTERM to those that are idle, or whose time is over.
+            self._is_signalled = False
+            self._stop_asked = True
+            if self._cut_off_at is None and self._stop_grace is not None:
+                self._cut_off_at = time.monotonic() + self._stop_grace
+            self._cancel_all("shutdown")
+        if self._stop_asked and not self._is_stopping:
+            self._begin_stop(link)
+        if self._cut_off_at is not None and time.monotonic() >= self._cut_off_at and self._held:
+            log.critical("%d handlers have not ended within %s s of a signal", len(self._held), self._stop_grace)
+            _ending.end_now(CUT_OFF_STATUS)
+
+    def _begin_stop(self, link: Link) -> None:
+        self._is_stopping = True
+        if not self._is_greeted or self._state == "terminate":
+            return
+
+        def settle() -> None:
+            self._settled_at = time.monotonic() + _limits.SETTLE_TIME
+
+        link.send(self._ready_frame(0), done=settle)
+
+    def _may_end(self, link: Link) -> bool:
+        if not self._is_ending:
+            return False
+        with self._lock:
+            if self._held:
+                self._flushing_since = None
+                return False
+            if link.is_flushed:
+                self._flushing_since = None
+                return self._state == "terminate" or self._settled_at is None or time.monotonic() >= self._settled_at
+            if self._flushing_since is None:
+                self._flushing_since = time.monotonic()
+            if time.monotonic() < self._flushing_since + _limits.WRITE_TIMEOUT:
+                return False
+        raise Stalled(f"ojs-init has not read for {_limits.WRITE_TIMEOUT:g} s; ending with answers that it has not got")
+
+    def _patience(self) -> Optional[float]:
+        """How long nothing needs to happen by itself."""
+        if not self._is_ending:
+            return None
+        if self._held:
+            return None if self._cut_off_at is None else self._cut_off_at - time.monotonic()
+        if self._flushing_since is not None:
+            return self._flushing_since + _limits.WRITE_TIMEOUT - time.monotonic()
+        return 0 if self._settled_at is None else self._settled_at - time.monotonic()
+
+    def _on_eof(self) -> None:
+        held = self._cancel_all("lost")
+        if held:
+            log.error("ojs-init has closed the connection: %d jobs are abandoned", held)
+            self._abandon_handlers()
+            with self._all_over:
+                is_over = self._all_over.wait_for(lambda: not self._held, _limits.EOF_GRACE)
+            if not is_over:
+                log.critical("handlers have not ended within %g s of that: the process ends now", _limits.EOF_GRACE)
+                _ending.end_now(1)
+        elif self._is_ending:
+            return
+        raise ConnectionLost("ojs-init has closed the connection")
+
+    def _restore_signals(self, before: Dict[signal.Signals, Any], in_child: bool = False) -> None:
+        if in_child:
+            signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            if number == signal.SIGTERM and handler == signal.SIG_DFL and self._is_ending and not in_child:
+                # The one that ojs-init sends when all is done may still come: the program ends well without it.
+                handler = signal.SIG_IGN
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

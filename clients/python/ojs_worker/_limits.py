@@ -1,0 +1,40 @@
+"""Numbers that do not change while a worker runs."""
+
+from __future__ import annotations
+
+import platform
+import signal
+
+__version__ = "0.2.0"
+
+PROTOCOL = 1
+ENV_SOCKET = "OJS_SOCKET"
+
+MAX_BACKTRACE_FRAMES = 50
+MAX_BACKTRACE_CHARS = 10_000
+MAX_MESSAGE_CHARS = 10_000
+DEFAULT_MAX_FRAME = 4 * 1024 * 1024
+
+EOF_GRACE = 1.0
+"""Seconds that handlers get to end when ojs-init has closed the connection."""
+WRITE_TIMEOUT = 10.0
+"""Seconds that a frame may wait for ojs-init to read."""
+SETTLE_TIME = 0.25
+"""Seconds to wait, after we said on our own that we take no more jobs, for one that was on its way."""
+STOP_GRACE = 0.5
+"""Seconds that handlers get, by default, to end after SIGTERM; ojs-init kills soon after that."""
+MAX_DEPTH = 100
+"""How deep a frame may be nested, itself included."""
+MAX_CONCURRENCY = 10_000
+MAX_TYPES = 10_000
+MAX_NAME_BYTES = 1024
+
+MAX_TIMEOUT_MS = 100 * 366 * 86_400_000
+"""A job that may take longer has no deadline."""
+
+READ_SIZE = 256 * 1024
+WRITE_BUDGET = 1024 * 1024
+REMEMBERED_ANSWERS = 1024
+REMEMBERED_STEPS = 10_000
+CUT_OFF_STATUS = 128 + signal.SIGTERM
+CLIENT = f"ojs-worker-python/{__version__} ({platform.python_implementation()} {platform.python_version()})"

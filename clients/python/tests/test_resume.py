@@ -1,0 +1,276 @@
+"""Work that goes on where an earlier attempt ended, middleware, and tests of handlers."""
+
+import asyncio
+import random
+import time
+import unittest
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ojs_worker import AsyncJob, AsyncWorker, Discard, Job, OjsError, Release, Retry, Worker
+
+
+def saved(steps: Tuple[Tuple[str, Any], ...] = (), cursors: Optional[Dict[str, Any]] = None, state: Any = None) -> Any:
+    return {"ojs_resume": 1, "steps": [list(step) for step in steps], "cursors": cursors or {}, "state": state}
+
+
+def worker_of(handler: Callable[[Job], Any]) -> Worker:
+    worker = Worker()
+    worker.job("t")(handler)
+    return worker
+
+
+class Rows(unittest.TestCase):
+    def test_a_job_of_many_rows_lives_through_many_shutdowns_and_each_row_is_done_once(self) -> None:
+        done: List[int] = []
+
+        def handler(job: Job) -> None:
+            for row in job.iterate(range(150)):
+                time.sleep(random.uniform(0.001, 0.01))
+                done.append(row)
+
+        worker = worker_of(handler)
+        checkpoint = None
+        for shutdown in range(200):
+            outcome = worker.perform("t", checkpoint=checkpoint, stopping=0.3)
+            if outcome.outcome == "ack":
+                break
+            self.assertEqual((outcome.outcome, outcome.reason), ("release", "resumes at its checkpoint"))
+            checkpoint = outcome.checkpoints[-1] if outcome.checkpoints else checkpoint
+        self.assertEqual(done, list(range(150)))
+        self.assertGreater(shutdown, 3)
+
+    def test_a_handler_that_fails_keeps_its_position(self) -> None:
+        def handler(job: Job) -> None:
+            for row in job.iterate("abc", key=str.upper):
+                if row == "c":
+                    raise RuntimeError("kaputt")
+
+        outcome = worker_of(handler).perform("t")
+        self.assertEqual((outcome.outcome, outcome.checkpoints), ("fail", [saved(cursors={"": "B"})]))
+
+    def test_rows_may_be_asked_for_from_the_position_on(self) -> None:
+        asked: List[Any] = []
+
+        def rows_behind(position: Any) -> List[int]:
+            asked.append(position)
+            return [row for row in range(5) if position is None or row > position]
+
+        worker = worker_of(lambda job: list(job.iterate(rows_behind, key=lambda row: row)))
+        self.assertEqual(worker.perform("t").result, [0, 1, 2, 3, 4])
+        self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": 2})).result, [3, 4])
+        self.assertEqual(asked, [None, 2])
+
+    def test_a_row_that_does_not_come_any_more_is_an_error(self) -> None:
+        worker = worker_of(lambda job: list(job.iterate([1, 2], key=lambda row: row)))
+        outcome = worker.perform("t", checkpoint=saved(cursors={"": 7}))
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["type"], outcome.error["retryable"]), ("StepsChanged", False))
+
+    def test_who_catches_the_end_of_its_loop_does_not_lose_the_rest(self) -> None:
+        def handler(job: Job) -> str:
+            try:
+                for _ in job.iterate(range(1000)):
+                    time.sleep(0.01)
+            except Exception:
+                pass
+            return "all done"
+
+        self.assertEqual(worker_of(handler).perform("t", stopping=0.35).outcome, "release")
+
+    def test_two_loops_in_one_place_are_an_error(self) -> None:
+        outcome = worker_of(lambda job: [list(job.iterate([1])), list(job.iterate([2]))]).perform("t")
+        assert outcome.error is not None
+        self.assertIn("two loops", outcome.error["message"])
+
+
+class Steps(unittest.TestCase):
+    def test_each_step_is_done_once_over_all_attempts(self) -> None:
+        ran: List[str] = []
+
+        def step(name: str) -> Tuple[str, int]:
+            ran.append(name)
+            return name, 1
+
+        def handler(job: Job) -> Any:
+            results = [job.step(name, step, name) for name in ("a", "b")]
+            if job.attempt == 1:
+                raise RuntimeError("kaputt")
+            return results
+
+        worker = worker_of(handler)
+        first = worker.perform("t")
+        second = worker.perform("t", attempt=2, checkpoint=first.checkpoints[-1])
+        self.assertEqual((ran, second.result), (["a", "b"], [["a", 1], ["b", 1]]))
+
+    def test_another_order_is_an_error_that_names_both(self) -> None:
+        worker = worker_of(lambda job: [job.step(name, str, 1) for name in job.args])
+        outcome = worker.perform("t", ["b", "a"], checkpoint=saved((("a", "1"), ("b", "1"))))
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["type"], outcome.error["retryable"]), ("StepsChanged", False))
+        self.assertIn("a, b", outcome.error["message"])
+
+    def test_a_loop_in_a_step_has_a_position_of_its_own(self) -> None:
+        def handler(job: Job) -> Any:
+            return job.step("rows", lambda: list(job.iterate(range(4))))
+
+        self.assertEqual(worker_of(handler).perform("t", checkpoint=saved(cursors={"rows": 1})).result, [2, 3])
+
+    def test_a_checkpoint_of_the_handler_is_kept_beside_them(self) -> None:
+        def handler(job: Job) -> Any:
+            job.step("a", str, 1)
+            job.checkpoint({"mine": 1})
+            return job.last_checkpoint
+
+        outcome = worker_of(handler).perform("t", checkpoint={"mine": 0})
+        self.assertEqual(outcome.result, {"mine": 0})
+        self.assertEqual(outcome.checkpoints[-1], saved((("a", "1"),), state={"mine": 1}))
+
+    def test_what_does_not_fit_into_a_checkpoint_is_an_error(self) -> None:
+        outcome = worker_of(lambda job: job.step("a", lambda: "x" * 70_000)).perform("t")
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["type"], outcome.error["retryable"]), ("CheckpointTooLarge", False))
+
+    def test_a_result_that_is_no_json_is_an_error(self) -> None:
+        outcome = worker_of(lambda job: job.step("a", object)).perform("t")
+        assert outcome.error is not None
+        self.assertEqual(outcome.error["type"], "InvalidResult")
+
+
+class OnAsyncio(unittest.TestCase):
+    def test_rows_and_steps_go_on_as_well(self) -> None:
+        worker = AsyncWorker()
+
+        async def rows() -> Any:
+            for row in range(4):
+                yield row
+
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> Any:
+            first = await job.step("a", asyncio.sleep, 0, "slept")
+            return [first, [row async for row in job.iterate(rows())]]
+
+        self.assertEqual(worker.perform("t").result, ["slept", [0, 1, 2, 3]])
+        before = saved((("a", "before"),), {"": 1})
+        self.assertEqual(worker.perform("t", checkpoint=before).result, ["before", [2, 3]])
+
+    def test_a_stop_that_is_near_ends_the_loop(self) -> None:
+        worker = AsyncWorker()
+
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> Any:
+            async for _ in job.iterate(range(1000)):
+                await asyncio.sleep(0.01)
+
+        outcome = worker.perform("t", stopping=0.4)
+        self.assertEqual((outcome.outcome, len(outcome.checkpoints)), ("release", 1))
+
+    def test_middleware_stands_around_a_coroutine(self) -> None:
+        worker = AsyncWorker()
+
+        @worker.middleware
+        async def outer(job: AsyncJob, call_next: Callable[[], Any]) -> Any:
+            return ["outer", await call_next()]
+
+        @worker.middleware
+        async def inner(job: AsyncJob, call_next: Callable[[], Any]) -> Any:
+            return ["inner", await call_next()]
+
+        worker.job("t")(lambda job: "handler")
+        self.assertEqual(worker.perform("t").result, ["outer", ["inner", "handler"]])
+
+    def test_middleware_that_is_no_coroutine_is_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "async function"):
+            AsyncWorker().middleware(lambda job, call_next: call_next())
+
+
+class Middleware(unittest.TestCase):
+    def test_the_first_one_is_the_outermost_and_what_it_raises_counts(self) -> None:
+        told: List[str] = []
+        worker = worker_of(lambda job: told.append("handler"))
+
+        @worker.middleware
+        def outer(job: Job, call_next: Callable[[], Any]) -> Any:
+            told.append("outer")
+            call_next()
+            raise Discard("not today")
+
+        @worker.middleware
+        def inner(job: Job, call_next: Callable[[], Any]) -> Any:
+            told.append("inner")
+            return call_next()
+
+        outcome = worker.perform("t")
+        self.assertEqual(told, ["outer", "inner", "handler"])
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["message"], outcome.error["retryable"]), ("not today", False))
+
+    def test_nothing_of_one_job_is_seen_by_the_next(self) -> None:
+        worker = worker_of(lambda job: dict(job.context))
+
+        @worker.middleware
+        def note(job: Job, call_next: Callable[[], Any]) -> Any:
+            self.assertEqual(job.context, {})
+            job.context[job.id] = 1
+            return call_next()
+
+        self.assertEqual(worker.perform("t", id="a").result, {"a": 1})
+        self.assertEqual(worker.perform("t", id="b").result, {"b": 1})
+
+    def test_an_async_function_is_refused_by_the_threaded_worker(self) -> None:
+        async def middleware(job: Job, call_next: Callable[[], Any]) -> Any:
+            return call_next()
+
+        with self.assertRaisesRegex(TypeError, "AsyncWorker"):
+            Worker().middleware(middleware)
+
+
+class Perform(unittest.TestCase):
+    def test_arguments_and_result_go_through_json(self) -> None:
+        outcome = worker_of(lambda job: (job.args, {1: "one"})).perform("t", [("a", 1)])
+        self.assertEqual((outcome.outcome, outcome.result), ("ack", [[["a", 1]], {"1": "one"}]))
+        with self.assertRaises(TypeError):
+            worker_of(lambda job: None).perform("t", [object()])
+
+    def test_what_a_handler_raises_is_what_the_backend_would_be_told(self) -> None:
+        def handler(job: Job) -> Any:
+            raise {"retry": Retry("busy", after=1.5), "release": Release("not mine")}[job.args[0]]
+
+        worker = worker_of(handler)
+        failed = worker.perform("t", ["retry"])
+        assert failed.error is not None
+        self.assertEqual((failed.outcome, failed.error["details"]), ("fail", {"retry_after_ms": 1500}))
+        self.assertEqual(worker.perform("t", ["release"]).reason, "not mine")
+
+    def test_a_type_without_a_handler_fails(self) -> None:
+        outcome = worker_of(lambda job: None).perform("u")
+        assert outcome.error is not None
+        self.assertEqual(outcome.error["code"], "handler_not_found")
+
+    def test_a_timeout_a_cancel_and_a_shutdown_reach_the_handler(self) -> None:
+        def handler(job: Job) -> Any:
+            job.progress(0.5, "half")
+            if job.stopping.wait(0):
+                return ["stopping", job.remaining() is not None]
+            job.cancelled.wait()
+            job.raise_if_cancelled()
+
+        worker = worker_of(handler)
+        late = worker.perform("t", timeout=0.05)
+        assert late.error is not None
+        self.assertEqual((late.error["code"], late.progress), ("timeout", [{"progress": 0.5, "message": "half"}]))
+        self.assertEqual(worker.perform("t", cancel="cancelled", cancel_after=0.05).reason, "cancelled")
+        self.assertEqual(worker.perform("t", cancel="shutdown").reason, "shutdown")
+        self.assertEqual(worker.perform("t", stopping=5).result, ["stopping", True])
+
+    def test_a_handler_that_does_not_end_is_given_up(self) -> None:
+        with self.assertRaisesRegex(OjsError, "has not ended within 0.1 s"):
+            worker_of(lambda job: time.sleep(1)).perform("t", patience=0.1)
+
+    def test_the_deadline_is_the_timeout_of_the_job(self) -> None:
+        worker = worker_of(lambda job: None if job.deadline is None else job.deadline.isoformat())
+        self.assertIsNone(worker.perform("t").result)
+        self.assertTrue(worker.perform("t", timeout=30).result.endswith("+00:00"))
+
+
+if __name__ == "__main__":
+    unittest.main()
