@@ -194,10 +194,12 @@ impl Drain {
                 );
             }
         }
-        if self.is_calm() && completed < begun.len() {
+        // One that came as the end was asked for goes back at once, unprocessed.
+        let has_failed = |job: &&&JobSnapshot| !(job.state == JobState::Completed || job.errors.is_empty());
+        if self.is_calm() && begun.iter().any(|job| has_failed(&job)) {
             let _ = writeln!(
                 found,
-                "{completed} of {} jobs that were begun are done, with time for all",
+                "of {} jobs that were begun {completed} are done and some failed, with time for all",
                 begun.len()
             );
         }
