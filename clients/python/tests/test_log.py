@@ -18,6 +18,10 @@ class Log(unittest.TestCase):
         before, level = list(root.handlers), root.level
         self.stream = io.StringIO()
         handler = install_logging("info", stream=self.stream)
+        # Other tests keep the client's own lines off their output.
+        own = logging.getLogger("ojs_worker")
+        self.addCleanup(setattr, own, "propagate", own.propagate)
+        own.propagate = True
 
         def restore() -> None:
             root.removeHandler(handler)
