@@ -19,6 +19,8 @@ pub struct Client {
     build: Vec<Vec<String>>,
     /// The command of its example worker.
     pub example: Vec<String>,
+    /// The command of its fixture worker.
+    pub fixture: Vec<String>,
 }
 
 /// All clients that there are, by name.
@@ -46,8 +48,17 @@ impl Client {
             folder: folder.to_owned(),
             build: told["build"].as_array().unwrap().iter().map(command).collect(),
             example: command(&told["example"]),
+            fixture: command(&told["fixture"]),
             name,
         })
+    }
+
+    /// One of its commands, run in its folder.
+    pub fn words(&self, command: &[String]) -> Vec<String> {
+        let mut words = ["sh", "-c", "cd \"$0\" && exec \"$@\""].map(str::to_owned).to_vec();
+        words.push(self.folder.display().to_string());
+        words.extend_from_slice(command);
+        words
     }
 
     pub fn build(&self) -> Result<(), String> {

@@ -126,11 +126,8 @@ impl Drain {
     }
 
     fn start(&self, client: &Client, server: &Server, stage: &Stage) -> Init {
-        let mut words = ["sh", "-c", "cd \"$0\" && exec \"$@\""].map(str::to_owned).to_vec();
-        words.push(client.folder.display().to_string());
-        words.extend(client.example.iter().cloned());
         stage
-            .command(&words)
+            .command(&client.words(&client.example))
             .with("OJS_URL", server.url())
             .with("OJS_CONCURRENCY", self.concurrency.to_string())
             .with("OJS_SHUTDOWN_GRACE_PERIOD", format!("{}ms", self.grace))

@@ -1,6 +1,8 @@
 //! The example worker of each client, shut down at moments of chance: no job is lost, none is done twice, and the end comes
 //! in time. `make drains COUNT=100` plays so many for each client; `cargo test` plays a few.
 //!
+//! And a job that is longer than any of its workers live: `RESUME_ROWS=30000 RESUME_SHUTDOWNS=20` is one of ten minutes.
+//!
 //! Needs root (PID namespaces) and each client's tools. A drain that fails says its number and seed:
 //! `DRAINS_SEED=S make drains COUNT=N` plays the same again.
 #![allow(
@@ -25,6 +27,7 @@ mod support;
 
 mod client;
 mod drain;
+mod resume;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -51,9 +54,22 @@ fn main() -> ExitCode {
         Err(_) if count == COUNT => SEED,
         Err(_) => Random::from_time().seed(),
     };
-    let trials = client::all().into_iter().map(|client| {
-        let name = format!("the_example_worker_of_{}_drains_whenever_it_is_asked_to", client.name);
-        Trial::test(name, move || play(&client, count, seed))
+    let plan = resume::Plan::asked(number);
+    let trials = client::all().into_iter().flat_map(|client| {
+        let drains = format!("the_example_worker_of_{}_drains_whenever_it_is_asked_to", client.name);
+        let resumes = format!(
+            "a_long_job_in_{}_lives_through_shutdowns_and_does_each_row_once",
+            client.name
+        );
+        let again = client.clone();
+        [
+            Trial::test(drains, move || play(&client, count, seed)),
+            Trial::test(resumes, move || {
+                again.build()?;
+                let found = resume::play(&again, plan);
+                if found.is_empty() { Ok(()) } else { Err(found.into()) }
+            }),
+        ]
     });
     let mut arguments = Arguments::from_args();
     // One client after the other: each has its drains side by side.
