@@ -124,4 +124,5 @@ def typed(value: Any, kind: Type[Any], default: _T) -> _T:
 def integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{clean(value, 100)!r} is no integer")
-    return value
+    number: int = value
+    return number
