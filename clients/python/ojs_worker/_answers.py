@@ -53,6 +53,8 @@ class Answers(Base[J]):
                 if len(self._answers) > REMEMBERED_ANSWERS:
                     self._answers.popitem(last=False)
             self._held.discard(job)
+            if self._parent is not None:
+                self._parent.job_done()
             if not self._held:
                 self._all_over.notify_all()
         self._link.wake()

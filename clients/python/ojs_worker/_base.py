@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
+import socket
 import threading
 import time
 from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Set, Tuple, TypeVar
 
-from ._errors import ForkedProcess, OjsError
+from ._errors import ConnectionLost, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
 from ._jobs import AnyJob
 from ._json import dump, make_frame, typed
 from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL, REMEMBERED_STEPS, STOP_GRACE
 from ._link import Link, Outgoing
+from ._log import log
+from ._parent import Limits, Parent
 from ._perform import Outcome, given, in_a_place, perform
+from ._processes import Processes, check, offered
 
 J = TypeVar("J", bound=AnyJob)
 H = TypeVar("H", bound=Callable[..., Any])
@@ -42,6 +47,9 @@ class Base(Generic[J]):
         self._handles_signals = handle_signals
         self._handlers: Dict[str, Callable[[Any], Any]] = {}
         self._middleware: List[Callable[[Any, Callable[[], Any]], Any]] = []
+        self._processes: Optional[Processes] = None
+        self._parent: Optional[Parent] = None
+        self._blocked: Any = None
         self._before_handler: Optional[Callable[[], None]] = None
         self._steps: Dict[Tuple[str, str], float] = {}
         self._link: Optional[Link] = None
@@ -95,6 +103,65 @@ class Base(Generic[J]):
         self._middleware.append(function)
         return function
 
+    def run(
+        self,
+        processes: Optional[int] = None,
+        *,
+        max_jobs: Optional[int] = None,
+        max_age: Optional[float] = None,
+        max_memory: Optional[int] = None,
+    ) -> None:
+        """Take jobs until ojs-init, a signal or `stop` says that it is enough, and what is held is finished.
+
+        With `processes`, so many are forked that share OJS_CONCURRENCY. Those that end are replaced; and so is one that has
+        done `max_jobs` jobs, is `max_age` seconds old, or has `max_memory` bytes, which takes jobs until its replacement
+        does. Raises SystemExit with the worst status of those that ended badly in the stop.
+        """
+        limits = Limits(max_jobs, max_age, max_memory)
+        check(processes, limits)
+        if processes is None:
+            return self._run()
+        if self._link is not None or self._processes is not None:
+            raise OjsError("a worker runs once; when it has ended, let the process end too")
+        if not self._handlers:
+            raise OjsError('no handler: decorate one with @worker.job("some.type")')
+        total = min(offered(), self.concurrency or MAX_CONCURRENCY)
+        self._processes = Processes(processes, total, limits, lambda *child: self._run_child(limits, *child))
+        if self._stop_asked:
+            self._processes.finish()
+        status = self._processes.run()
+        if status:
+            raise SystemExit(status)
+
+    def _run_child(self, limits: Limits, share: int, sock: socket.socket, mask: Any) -> int:
+        """In a forked process; its exit status."""
+        self._processes = None
+        self._parent = Parent(sock, limits)
+        self._blocked = mask
+        self.concurrency = share
+        try:
+            if not self._handles_signals:
+                self._signals_are_ours()
+            self._run()
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+        except (ConnectionLost, NotUnderOjsInit, ProtocolError) as error:
+            self._parent.lost()
+            log.error("%s", error)
+            return 1
+        except BaseException:
+            log.critical("the worker failed", exc_info=True)
+            return 1
+        return 0
+
+    def _signals_are_ours(self) -> None:
+        """The handlers for them are there: what came since the fork may come now."""
+        if self._blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
+            self._blocked = None
+
     def perform(
         self,
         type: str,
@@ -128,7 +195,7 @@ class Base(Generic[J]):
             path = os.path.join(place, "s")
             twin = self._twin(path)
             twin._handlers, twin._middleware, twin._steps = self._handlers, self._middleware, self._steps
-            return perform(twin, path, twin.run, what)
+            return perform(twin, path, twin._run, what)
 
     @property
     def state(self) -> str:
@@ -143,6 +210,9 @@ class Base(Generic[J]):
     def stop(self) -> None:
         """Take no more jobs, finish those that are held, then let `run` return. From any thread or signal handler."""
         self._stop_asked = True
+        processes = self._processes
+        if processes is not None and processes.pid == os.getpid():
+            processes.finish()
         link = self._link
         if link is not None and link.pid == os.getpid():
             link.wake()
@@ -196,8 +266,8 @@ class Base(Generic[J]):
         """A worker of the same kind at another socket, for one job."""
         raise NotImplementedError
 
-    def run(self) -> None:
-        """Take jobs until the end."""
+    def _run(self) -> None:
+        """Take jobs until the end, in this process."""
         raise NotImplementedError
 
     def _make_job(self, envelope: Dict[str, Any], raw: str, checkpoint: Any) -> J:

@@ -45,6 +45,7 @@ class Core(Incoming[J]):
             except OSError as error:
                 raise NotUnderOjsInit(f"cannot connect to ojs-init at {path} ({ENV_SOCKET}): {error}") from error
             while True:
+                self._look_at_parent(link)
                 self._stop_if_asked(link)
                 if self._is_aborted or self._may_end(link):
                     return
@@ -57,6 +58,15 @@ class Core(Incoming[J]):
                 link.before_close()
             link.close()
         self._on_eof()
+
+    def _look_at_parent(self, link: Link) -> None:
+        parent = self._parent
+        if parent is None:
+            return
+        parent.look()
+        if parent.lets_go():
+            self._stop_asked = True
+        link.watch(parent.fileno())
 
     def _stop_if_asked(self, link: Link) -> None:
         if self._is_signalled:
@@ -101,7 +111,7 @@ class Core(Incoming[J]):
     def _patience(self) -> Optional[float]:
         """How long nothing needs to happen by itself."""
         if not self._is_ending:
-            return None
+            return None if self._parent is None else self._parent.patience()
         if self._held:
             return None if self._cut_off_at is None else self._cut_off_at - time.monotonic()
         if self._flushing_since is not None:

@@ -70,7 +70,7 @@ class Incoming(Answers[J]):
             offered = typed(frame.get("concurrency"), int, 1)
             self.concurrency = min(max(offered, 1), MAX_CONCURRENCY)
         if not self._is_ending:
-            link.send(self._ready_frame(self.concurrency))
+            link.send(self._ready_frame(self.concurrency), done=None if self._parent is None else self._parent.ready)
 
     def _on_lifecycle(self, state: str, reason: Optional[str], remaining_ms: Optional[float]) -> None:
         if state not in ("running", "quiet", "terminate"):
@@ -83,6 +83,8 @@ class Incoming(Answers[J]):
         if remaining_ms is not None:
             self._deadline = time.monotonic() + remaining_ms / 1000
         if state == "terminate":
+            if self._parent is not None:
+                self._parent.terminating()
             with self._lock:
                 jobs = list(self._held)
             for job in jobs:

@@ -56,11 +56,22 @@ class Link:
         self._poll = select.poll()
         self._poll.register(self._sock.fileno(), select.POLLIN)
         self._poll.register(self._wake_read, select.POLLIN)
+        self._watched: Optional[int] = None
         _links.append(self)
 
     def connect(self, path: str) -> None:
         self._sock.connect(path)
         self._sock.setblocking(False)
+
+    def watch(self, fd: Optional[int]) -> None:
+        """Let :meth:`round` return when there is something to read from this one, too."""
+        if fd == self._watched:
+            return
+        if self._watched is not None:
+            self._poll.unregister(self._watched)
+        if fd is not None:
+            self._poll.register(fd, select.POLLIN)
+        self._watched = fd
 
     @property
     def wake_fd(self) -> int:
@@ -104,6 +115,8 @@ class Link:
         self._poll.modify(self._sock.fileno(), select.POLLIN | (0 if self.is_flushed else select.POLLOUT))
         lines: List[bytes] = []
         for fd, what in self._poll.poll(None if timeout is None else max(0, math.ceil(timeout * 1000))):
+            if fd == self._watched:
+                continue
             if fd == self._wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(fd, 4096)

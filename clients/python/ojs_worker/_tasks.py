@@ -40,8 +40,7 @@ class AsyncWorker(Core[AsyncJob]):
         self._tasks: Set["asyncio.Task[None]"] = set()
         self._slots: Optional[asyncio.Semaphore] = None
 
-    def run(self) -> None:
-        """Take jobs until ojs-init, a signal or `stop` says that it is enough, and what is held is finished."""
+    def _run(self) -> None:
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
@@ -96,6 +95,7 @@ class AsyncWorker(Core[AsyncJob]):
 
         for number in numbers:
             self.loop.add_signal_handler(number, on_signal)
+        self._signals_are_ours()
         if numbers:
             link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
         try:

@@ -70,8 +70,8 @@ class Worker(Core[Job]):
     (shutdown), and after `stop_grace` seconds the process ends, whatever its handlers do; with None it waits for them.
     For a stop that lets handlers finish, call `stop`.
 
-    Prefork: fork first, then call `run` in each child. A connection belongs to the process that opened it; a child
-    forked later cannot use it.
+    A connection belongs to the process that opened it; a child forked later cannot use it. For several processes give `run`
+    their number.
     """
 
     def __init__(
@@ -85,8 +85,7 @@ class Worker(Core[Job]):
         super().__init__(concurrency, socket_path=socket_path, handle_signals=handle_signals, stop_grace=stop_grace)
         self._pool = Pool(lambda: self.concurrency)
 
-    def run(self) -> None:
-        """Take jobs until ojs-init, a signal or `stop` says that it is enough, and what is held is finished."""
+    def _run(self) -> None:
         link, path = self._prepare()
         try:
             with self._signals(link):
@@ -109,6 +108,7 @@ class Worker(Core[Job]):
         # socket begins would be noticed after it. The descriptor is written at once.
         wakeup = signal.set_wakeup_fd(link.wake_fd, warn_on_full_buffer=False)
         before = {number: signal.signal(number, on_signal) for number in SIGNALS if self._handles_signals}
+        self._signals_are_ours()
 
         link.in_forked_child = lambda: self._restore_signals(before, in_child=True)
         # A signal that comes once the pipe is closed must not be written to it, nor to who gets its number next.
