@@ -15,7 +15,7 @@ from ._errors import ConnectionLost, NotUnderOjsInit, OjsError, Stalled
 from ._incoming import Incoming
 from ._json import clean
 from ._limits import CUT_OFF_STATUS, ENV_SOCKET
-from ._link import Link
+from ._link import Link, signals_wait
 from ._log import log
 
 
@@ -135,8 +135,9 @@ class Core(Incoming[J]):
     def _restore_signals(self, before: Dict[signal.Signals, Any], in_child: bool = False) -> None:
         if in_child:
             signal.set_wakeup_fd(-1)
-        for number, handler in before.items():
-            if number == signal.SIGTERM and handler == signal.SIG_DFL and self._is_ending and not in_child:
-                # The one that ojs-init sends when all is done may still come: the program ends well without it.
-                handler = signal.SIG_IGN
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        with signals_wait():
+            for number, handler in before.items():
+                if number == signal.SIGTERM and handler == signal.SIG_DFL and self._is_ending and not in_child:
+                    # The one that ojs-init sends when all is done may still come: the program ends well without it.
+                    handler = signal.SIG_IGN
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)

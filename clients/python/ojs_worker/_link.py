@@ -10,7 +10,7 @@ import select
 import signal
 import socket
 import threading
-from typing import Callable, Deque, List, Optional
+from typing import Callable, Deque, Iterator, List, Optional
 
 from ._errors import ConnectionLost
 from ._limits import READ_SIZE, WRITE_BUDGET
@@ -218,6 +218,18 @@ class Link:
 
 _links: List[Link] = []
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """While handlers are changed: Python complains about a signal for which there is no handler any more when it gets to it."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 _forking = threading.local()
 
 

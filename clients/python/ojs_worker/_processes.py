@@ -17,7 +17,7 @@ from ._ending import end_now
 from ._errors import OjsError
 from ._json import typed
 from ._limits import MAX_CONCURRENCY
-from ._link import SIGNALS
+from ._link import SIGNALS, signals_wait
 from ._log import log
 from ._parent import Limits
 
@@ -181,8 +181,9 @@ class Processes:
                 self._restore(wakeup)
 
     def _restore(self, wakeup: int) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        with signals_wait():
+            for number, handler in self._before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(wakeup)
 
     def _on_signal(self, number: int, _frame: Any) -> None:

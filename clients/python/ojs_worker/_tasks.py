@@ -14,7 +14,7 @@ from . import _limits
 from ._core import Core
 from ._jobs import AsyncJob, release_if_cancelled
 from ._limits import STOP_GRACE
-from ._link import SIGNALS, Link
+from ._link import SIGNALS, Link, signals_wait
 from ._logs import context_of
 
 
@@ -102,9 +102,10 @@ class AsyncWorker(Core[AsyncJob]):
             yield
         finally:
             link.in_forked_child = None
-            for number in numbers:
-                self.loop.remove_signal_handler(number)
-            self._restore_signals(before)
+            with signals_wait():
+                for number in numbers:
+                    self.loop.remove_signal_handler(number)
+                self._restore_signals(before)
 
     def _check_handler(self, handler: Callable[..., Any]) -> None:
         if not callable(handler):
