@@ -8,6 +8,9 @@ use crate::stage::root;
 /// The longest that a build may take, in seconds, on a busy machine.
 const BUILD_PATIENCE: &str = "300";
 
+/// Clients that there are: none gets lost unnoticed.
+const LEAST: usize = 6;
+
 /// What of `clients/*/client.json` a drain needs.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -29,6 +32,7 @@ pub fn all() -> Vec<Client> {
     let mut clients: Vec<Client> = folders
         .filter_map(|entry| Client::read(&entry.unwrap().path()))
         .collect();
+    assert!(clients.len() >= LEAST, "{} clients have a client.json", clients.len());
     clients.sort_by(|one, other| one.name.cmp(&other.name));
     clients
 }
