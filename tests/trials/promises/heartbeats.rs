@@ -40,8 +40,19 @@ impl Judge<'_> {
             .map(|beat| (arrived(beat), arrived(beat) + beat.took_ms.unwrap_or(f64::MAX)))
             .collect();
         let is_waited = |from: f64, to: f64| waits.iter().any(|(began, end)| *began <= from && to <= end + NOISE);
+        // On connections that have stopped one hangs until its time is over, unless an answer to another request shows it.
+        let hangs_unseen = |from: f64, to: f64| {
+            let mut events = self.story.events.iter();
+            let has_stopped = events.any(|event| event.operation == "freezing" && from < event.ms && event.ms < to);
+            let is_sign = |event: &&Event| event.operation != "heartbeat" && event.status.is_some();
+            let mut signs = self.requests.iter().copied().filter(is_sign).map(arrived);
+            has_stopped && !signs.any(|sign| from + most < sign && sign < to - NOISE)
+        };
         let is_gap = |&(from, to): &(f64, f64)| {
-            to - from > most && !is_waited(from, to) && !gates.iter().any(|gate| from <= *gate && *gate <= to)
+            to - from > most
+                && !is_waited(from, to)
+                && !hangs_unseen(from, to)
+                && !gates.iter().any(|gate| from <= *gate && *gate <= to)
         };
         match gaps.into_iter().find(is_gap) {
             Some((from, to)) if !beats.is_empty() => {
