@@ -85,11 +85,39 @@ final class FakeInit
         return $this->folder;
     }
 
+    /** The process that a handler or the program has put into this file. */
+    public function pidFrom(string $file): int
+    {
+        $until = microtime(true) + self::PATIENCE;
+        // Never 0: that would be the tests' own process group.
+        while (($pid = (int) @file_get_contents("{$this->folder}/$file")) < 1) {
+            if (microtime(true) > $until) {
+                throw new \AssertionError("no process is in $file. The worker said: " . $this->err());
+            }
+            usleep(5_000);
+        }
+        return $pid;
+    }
+
     public function send(array $frame): void
     {
         $text = json_encode($frame) . "\n";
+        $until = microtime(true) + self::PATIENCE;
         while ($text !== '') {
-            $text = substr($text, (int) fwrite($this->connection, $text));
+            $written = @fwrite($this->connection, $text);
+            if ($written === false) {
+                throw new \AssertionError("the worker has closed its connection before this {$frame['type']}, and said: "
+                    . $this->err());
+            }
+            if ($written === 0 && microtime(true) > $until) {
+                throw new \AssertionError("the worker does not read this {$frame['type']}. It said: " . $this->err());
+            }
+            $text = substr($text, $written);
+            $write = [$this->connection];
+            $none = null;
+            if ($text !== '') {
+                stream_select($none, $write, $none, 0, 50_000);
+            }
         }
     }
 
@@ -112,10 +140,11 @@ final class FakeInit
             }
             $read = [$this->connection];
             $none = null;
+            // Also of a worker that says other frames all the time.
+            if (microtime(true) > $until) {
+                throw new \AssertionError('no frame ' . ($type ?? '') . ' came. The worker said: ' . $this->err());
+            }
             if (!stream_select($read, $none, $none, 0, 50_000)) {
-                if (microtime(true) > $until) {
-                    throw new \AssertionError('no frame ' . ($type ?? '') . ' came. The worker said: ' . $this->err());
-                }
                 continue;
             }
             $chunk = (string) fread($this->connection, 262_144);

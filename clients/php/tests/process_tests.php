@@ -19,6 +19,16 @@ $worker->run();
 file_put_contents(getenv('FOLDER') . '/after', (string) getmypid());
 PHP;
 
+socketTest('a test whose worker is gone ends with what the worker said, and does not write for ever',
+    'fwrite(STDERR, "no more"); stream_socket_client("unix://" . getenv("OJS_SOCKET"));', function (FakeInit $init): void {
+        Tests::same(0, $init->status());
+        $error = Tests::throws(\AssertionError::class, function () use ($init): void {
+            for ($i = 0; $i < 1000; $i++) {
+                $init->job("$i", 'pid', [str_repeat('x', 10_000)]);
+            }
+        });
+        Tests::has('no more', $error->getMessage());
+    });
 socketTest('a ping is answered while every handler is busy', $slow, function (FakeInit $init): void {
     $init->frame('ready');
     $init->job('1', 'busy');
@@ -66,17 +76,13 @@ socketTest('a program that a handler leaves behind does not hide the end of its 
     $init->frame('ready');
     $init->job('1', 'program');
     Tests::same('worker_death', $init->frame('fail')['error']['code']);
-    posix_kill((int) file_get_contents($init->folder() . '/daemon'), SIGKILL);
+    posix_kill($init->pidFrom('daemon'), SIGKILL);
 });
 socketTest('after terminate run returns, a late SIGTERM is ignored, and the status is 0', $slow . 'sleep(1);',
     function (FakeInit $init): void {
         $init->frame('ready');
         $init->send(['type' => 'lifecycle', 'state' => 'terminate', 'reason' => 'sigterm', 'remaining_ms' => 5000]);
-        $until = microtime(true) + 10;
-        while (!is_file($init->folder() . '/after') && microtime(true) < $until) {
-            usleep(5_000);
-        }
-        posix_kill((int) file_get_contents($init->folder() . '/after'), SIGTERM);
+        posix_kill($init->pidFrom('after'), SIGTERM);
         Tests::same(0, $init->status());
     });
 socketTest('SIGTERM with a job that does not end is status 143, within its grace', $slow, function (FakeInit $init): void {
