@@ -20,7 +20,7 @@ file_put_contents(getenv('FOLDER') . '/after', (string) getmypid());
 PHP;
 
 socketTest('a test whose worker is gone ends with what the worker said, and does not write for ever',
-    'fwrite(STDERR, "no more"); stream_socket_client("unix://" . getenv("OJS_SOCKET"));', function (FakeInit $init): void {
+    'fwrite(STDERR, "no more"); fgets(stream_socket_client("unix://" . getenv("OJS_SOCKET")));', function (FakeInit $init): void {
         Tests::same(0, $init->status());
         $error = Tests::throws(\AssertionError::class, function () use ($init): void {
             for ($i = 0; $i < 1000; $i++) {
