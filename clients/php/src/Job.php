@@ -32,7 +32,8 @@ final class Job
     /** What middleware and the handler share about this job alone: `$job->context['tenant'] = ...`. */
     public array $context = [];
 
-    private readonly Resume $resume;
+    /** Made when it is asked for: it points back here, and such a circle has to wait for PHP's collector of garbage. */
+    private ?Resume $resume = null;
 
     /**
      * @internal
@@ -42,7 +43,7 @@ final class Job
         private readonly Channel $channel,
         /** @var array<string, mixed> all of what the backend sent; whole numbers are exact, others are floats */
         public readonly array $envelope,
-        mixed $checkpoint,
+        private readonly mixed $checkpoint,
     ) {
         $this->id = $envelope['id'];
         $this->type = $envelope['type'];
@@ -51,8 +52,12 @@ final class Job
         $this->args = is_array($envelope['args'] ?? null) ? $envelope['args'] : [];
         $this->meta = (array) ($envelope['meta'] ?? []);
         $this->deadline = self::deadlineOf($envelope);
-        $this->resume = new Resume($this, $checkpoint);
-        $this->lastCheckpoint = $this->resume->userState();
+        $this->lastCheckpoint = $checkpoint === null ? null : $this->resume()->userState();
+    }
+
+    private function resume(): Resume
+    {
+        return $this->resume ??= new Resume($this, $this->checkpoint);
     }
 
     /** @param array<string, mixed> $envelope */
@@ -93,8 +98,8 @@ final class Job
      */
     public function checkpoint(mixed $state): void
     {
-        $this->resume->setUserState($state);
-        $this->saveCheckpoint($this->resume->form());
+        $this->resume()->setUserState($state);
+        $this->saveCheckpoint($this->resume()->form());
     }
 
     /** Tell the backend now that this job is alive. ojs-init does that by itself at its interval. */
@@ -180,7 +185,7 @@ final class Job
      */
     public function iterate(iterable|callable $rows, ?callable $key = null): \Generator
     {
-        return $this->resume->iterate($rows, $key);
+        return $this->resume()->iterate($rows, $key);
     }
 
     /**
@@ -192,7 +197,7 @@ final class Job
      */
     public function step(string $name, callable $function, mixed ...$args): mixed
     {
-        return $this->resume->step($name, $function, $args);
+        return $this->resume()->step($name, $function, $args);
     }
 
     /** @internal */
