@@ -12,6 +12,8 @@ namespace Ojs\Worker;
 final class LineStream
 {
     private const CHUNK = 262_144;
+    /** Room for it is taken at each read, so it costs also when little comes. */
+    private const READ_CHUNK = 65_536;
     /** Most bytes read at once, so that the others get their turn. */
     private const READ_BUDGET = 4_194_304;
 
@@ -65,14 +67,14 @@ final class LineStream
     {
         $budget = self::READ_BUDGET;
         do {
-            $chunk = fread($this->stream, self::CHUNK);
+            $chunk = fread($this->stream, self::READ_CHUNK);
             if ($chunk === false || $chunk === '') {
                 $this->isClosed = $this->isClosed || feof($this->stream);
                 break;
             }
             $this->in .= $chunk;
             $budget -= strlen($chunk);
-        } while (strlen($chunk) === self::CHUNK && $budget > 0);
+        } while (strlen($chunk) === self::READ_CHUNK && $budget > 0);
         $end = strlen($this->in) > $this->searched ? strrpos($this->in, "\n", $this->searched) : false;
         if ($end === false) {
             $this->searched = strlen($this->in);

@@ -25,22 +25,32 @@ final class PipeChannel extends Channel
     private int $asked = 0;
     private int $written = 0;
     private readonly int $pid;
+    /** What PHP warns of here is looked at here, and not to be told to an error handler of the program's. */
+    private readonly \Closure $ignore;
 
     public function __construct(private readonly LineStream $lines)
     {
         $this->pid = getmypid();
+        $this->ignore = static fn (): bool => true;
     }
 
     /** The next job frame; null: end. */
     public function nextJob(): ?string
     {
         $this->cancelReason = null;
-        while ($this->jobs === []) {
-            if ($this->isEnded || $this->lines->isClosed()) {
-                return null;
+        set_error_handler($this->ignore);
+        try {
+            while ($this->jobs === []) {
+                if ($this->isEnded || $this->lines->isClosed()) {
+                    return null;
+                }
+                $read = [$this->lines->stream];
+                $none = null;
+                stream_select($read, $none, $none, 60);
+                $this->takeIn();
             }
-            $this->wait(60.0);
-            $this->poll();
+        } finally {
+            restore_error_handler();
         }
         return array_shift($this->jobs);
     }
@@ -50,6 +60,7 @@ final class PipeChannel extends Channel
         return getmypid() === $this->pid;
     }
 
+    /** Of the process's own job: `isOwnProcess` was asked before. */
     public function answer(string $frame): void
     {
         $this->write('A' . $frame);
@@ -62,16 +73,19 @@ final class PipeChannel extends Channel
 
     public function send(string $kind, string $frame): void
     {
+        $this->refuseFork();
         $this->write(($kind === 'progress' ? 'P' : 'B') . $frame);
     }
 
     public function stop(): void
     {
+        $this->refuseFork();
         $this->write('X');
     }
 
     public function checkpoint(string $frame): void
     {
+        $this->refuseFork();
         $number = ++$this->asked;
         $this->write("K$number $frame");
         $this->waitUntil(fn (): bool => $this->written >= $number || $this->lines->isClosed(), self::WRITE_TIMEOUT);
@@ -84,19 +98,27 @@ final class PipeChannel extends Channel
 
     public function poll(): void
     {
+        $this->refuseFork();
+        set_error_handler($this->ignore);
+        try {
+            $this->takeIn();
+        } finally {
+            restore_error_handler();
+        }
+    }
+
+    private function takeIn(): void
+    {
         if ($this->isPolling) {
             // A signal in the midst of this very method.
             $this->isNews = true;
             return;
         }
-        if (!$this->isOwnProcess()) {
-            throw new ForkedProcess('a job belongs to the process in which its handler was started; this is a fork of it');
-        }
         $this->isPolling = true;
         try {
             do {
                 $this->isNews = false;
-                foreach (self::quietly(fn (): array => $this->lines->read()) as $line) {
+                foreach ($this->lines->read() as $line) {
                     $this->take($line);
                 }
             } while ($this->isNews);
@@ -135,17 +157,25 @@ final class PipeChannel extends Channel
     {
         $read = [$this->lines->stream];
         $none = null;
-        self::quietly(static function () use (&$read, &$none, $seconds) {
-            return stream_select($read, $none, $none, (int) $seconds, (int) (fmod($seconds, 1.0) * 1e6));
-        });
+        set_error_handler($this->ignore);
+        try {
+            stream_select($read, $none, $none, (int) $seconds, (int) (fmod($seconds, 1.0) * 1e6));
+        } finally {
+            restore_error_handler();
+        }
     }
 
-    private function write(string $line): void
+    private function refuseFork(): void
     {
         if (!$this->isOwnProcess()) {
             throw new ForkedProcess('a job belongs to the process in which its handler was started; this is a fork of it');
         }
-        self::quietly(function () use ($line): void {
+    }
+
+    private function write(string $line): void
+    {
+        set_error_handler($this->ignore);
+        try {
             $this->lines->write($line . "\n");
             while ($this->lines->isFull() && !$this->lines->isClosed()) {
                 $write = [$this->lines->stream];
@@ -157,15 +187,6 @@ final class PipeChannel extends Channel
                     }
                 }
             }
-        });
-    }
-
-    /** What PHP warns of here is looked at here, and not to be told to an error handler of the program's. */
-    private static function quietly(\Closure $call): mixed
-    {
-        set_error_handler(static fn (): bool => true);
-        try {
-            return $call();
         } finally {
             restore_error_handler();
         }
