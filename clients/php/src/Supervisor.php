@@ -32,6 +32,8 @@ final class Supervisor
     private ?int $announced = null;
     private bool $isStopAsked = false;
     private bool $isNotOffered = false;
+    /** Whether idle processes are listened to as well, the next time. */
+    private bool $isLookDue = true;
 
     /** @param \Closure(Greeting): Pool $makePool */
     public function __construct(
@@ -122,24 +124,17 @@ final class Supervisor
             if ($this->signals->isTermAsked) {
                 return null;
             }
-            $this->select([$this->link->lines], self::TICK);
+            $this->select([$this->link->lines->stream], [], self::TICK);
         }
     }
 
     /**
-     * @param list<LineStream> $all
-     * @return array<int, resource> those that can be read
+     * @param array<int, resource> $read
+     * @param array<int, resource> $write
+     * @return array<int, resource> those that can be read, under the same keys
      */
-    private function select(array $all, float $timeout): array
+    private function select(array $read, array $write, float $timeout): array
     {
-        $read = [];
-        $write = [];
-        foreach ($all as $lines) {
-            $read[] = $lines->stream;
-            if ($lines->isFull()) {
-                $write[] = $lines->stream;
-            }
-        }
         if (!$this->link->isFlushed()) {
             $write[] = $this->link->lines->stream;
         }
@@ -152,6 +147,9 @@ final class Supervisor
     {
         $this->link->flush();
         for ($turn = 0; $turn < self::TURNS && $this->turn($turn === 0 ? $timeout : 0.0); $turn++) {
+            if ($this->link->isFlushed() || $this->held === []) {
+                break;
+            }
             // What comes meanwhile goes out together.
         }
         $this->link->flush();
@@ -160,26 +158,36 @@ final class Supervisor
     /** Whether something came. */
     private function turn(float $timeout): bool
     {
-        $children = $this->pool->children;
-        $all = [$this->link->lines];
-        foreach ($children as $child) {
-            $all[] = $child->lines;
-        }
-        $readable = $this->select($all, $timeout);
-        foreach ($children as $child) {
+        $read = [];
+        $full = [];
+        foreach ($this->pool->children as $pid => $child) {
+            // An idle one has hardly ever something to say (its end comes as a signal), and each stream costs.
+            if ($child->jobId !== null || !$child->isReady || $this->isLookDue) {
+                $read[$pid] = $child->lines->stream;
+            }
             if ($child->lines->isFull()) {
-                $child->lines->flush();
-            }
-            if (in_array($child->lines->stream, $readable, true)) {
-                $this->hear($child);
+                $full[$pid] = $child->lines->stream;
             }
         }
-        if (in_array($this->link->lines->stream, $readable, true)) {
+        $this->isLookDue = false;
+        // No process has the number 0.
+        $read[0] = $this->link->lines->stream;
+        $readable = $this->select($read, $full, $timeout);
+        foreach ($full as $pid => $stream) {
+            $this->pool->children[$pid]->lines->flush();
+        }
+        foreach ($readable as $pid => $stream) {
+            if ($pid !== 0) {
+                $this->hear($this->pool->children[$pid]);
+                continue;
+            }
             foreach ($this->link->lines->read() as $line) {
                 $this->take($line);
             }
         }
-        $this->dispatch();
+        if ($this->waiting !== []) {
+            $this->dispatch();
+        }
         return $readable !== [];
     }
 
@@ -250,6 +258,7 @@ final class Supervisor
 
     private function tick(): void
     {
+        $this->isLookDue = true;
         $this->signals->isChildAsked = false;
         foreach ($this->pool->children as $child) {
             $child->remind();
@@ -275,6 +284,10 @@ final class Supervisor
 
     private function take(string $line): void
     {
+        if (str_starts_with($line, '{"type":"ok",')) {
+            // One for each answer, and nothing to do: not worth its decoding.
+            return;
+        }
         $frame = null;
         $fault = null;
         try {
@@ -466,7 +479,7 @@ final class Supervisor
         $until = Clock::now() + $seconds;
         $this->link->flush();
         while (!$this->link->isFlushed() && Clock::now() < $until && !$this->link->lines->isClosed()) {
-            $this->select([$this->link->lines], 0.02);
+            $this->select([$this->link->lines->stream], [], 0.02);
             $this->link->flush();
             $this->link->lines->read();
         }
