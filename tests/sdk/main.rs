@@ -16,7 +16,9 @@ mod directives;
 mod faults;
 mod requirements;
 mod run;
+#[path = "../support/sdk_workers/rust_client.rs"]
 mod rust_client;
+#[path = "../support/sdk_workers/rust_worker.rs"]
 mod rust_worker;
 #[path = "../support/sdk.rs"]
 mod sdk;

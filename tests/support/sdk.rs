@@ -1,4 +1,4 @@
-//! Workers as the SDKs make them: which there are, and how each is started. The Rust one is the program of the suite `sdk` once more.
+//! Workers as the SDKs make them: which there are, and how each is started. The Rust one is the test program itself once more.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use crate::support::sys::{self, Ended};
 const BUILT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/sdk-workers");
 
 /// The word that makes this program the Rust worker.
-pub const WORKER: &str = "worker";
+pub const WORKER: &str = "sdk-worker";
 
 /// On which SDK a worker is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

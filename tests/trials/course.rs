@@ -16,6 +16,7 @@ use super::names::AddressBook;
 use super::operator::{self, Came};
 use super::plan::{Ask, HEARTBEAT, JobPlan, Onset, Plan};
 use super::{exec, gateway, launch, weather};
+use crate::sdk::Kind;
 use crate::support::namespace::{spawn, spawn_as_pid_1};
 use crate::support::proc;
 use crate::support::sys::{self, Ended};
@@ -287,7 +288,7 @@ impl Course<'_> {
         let is_init = |pid: &i32| proc::image(*pid).is_some_and(|image| image == Path::new(&under_test::init()));
         let below = || proc::children(first).into_iter().find(is_init);
         let init = match self.plan.first.first() {
-            Some(Ask::Expiry(_)) => wait_for(OCCASION, below).unwrap_or(first),
+            Some(Ask::Expiry(_)) => wait_for(self.occasion(), below).unwrap_or(first),
             Some(Ask::Signal(_) | Ask::Command(_)) | None => first,
         };
         Started { init, first }
@@ -332,7 +333,7 @@ impl Course<'_> {
         // Before that a signal ends it, or is dropped by the kernel: it is PID 1.
         let blocks =
             || proc::signal_mask(started.init, "SigBlk").is_some_and(|mask| mask & sys::bit(libc::SIGTERM) != 0);
-        wait_until(OCCASION, blocks);
+        wait_until(self.occasion(), blocks);
         self.wait_for_occasion();
         pause(plan.pause);
         let mut asked = Asked::default();
@@ -434,23 +435,29 @@ impl Course<'_> {
         acts
     }
 
+    /// How long an occasion is waited for: a virtual machine takes its time to start.
+    fn occasion(&self) -> Duration {
+        let is_slow = self.plan.behaviour == Behaviour::Sdk(Kind::Java);
+        if is_slow { 4 * OCCASION } else { OCCASION }
+    }
+
     fn wait_for_occasion(&self) {
         let noted = |word| {
             let found = || self.journal.read(self.epoch).iter().any(|note| note.word == word);
-            wait_until(OCCASION, found);
+            wait_until(self.occasion(), found);
         };
         match self.plan.occasion {
             Occasion::Start => {}
             Occasion::Ack if self.plan.behaviour.is_sdk() => noted(Word::Ended),
             Occasion::Ack if self.plan.behaviour.is_exec() => {
                 self.server
-                    .wait(OCCASION, |server| server.count(JobState::Completed) > 0);
+                    .wait(self.occasion(), |server| server.count(JobState::Completed) > 0);
             }
             Occasion::Ack if self.plan.behaviour != Behaviour::Python => noted(Word::Acked),
             Occasion::Idle => {
                 let count = self.plan.jobs.len();
                 self.server
-                    .wait(OCCASION, |server| server.count(JobState::Completed) == count);
+                    .wait(self.occasion(), |server| server.count(JobState::Completed) == count);
             }
             _ => noted(Word::Took),
         }
@@ -459,7 +466,7 @@ impl Course<'_> {
         }
         if self.plan.weather == Weather::Late {
             let has_come_again = |server: &Server| server.jobs().iter().any(|job| job.times_delivered > 1);
-            self.server.wait(OCCASION, has_come_again);
+            self.server.wait(self.occasion(), has_come_again);
         }
         // A weather that begins before the end is asked for.
         if let Onset::Around(ms @ ..0) = self.plan.onset {
@@ -468,12 +475,15 @@ impl Course<'_> {
         }
     }
 
-    /// Has the backend say terminate, and waits until that was heard.
+    /// Has the backend say terminate, and waits until that was heard; none: there is nobody to say it to.
     fn direct(&self) -> Option<f64> {
         let directed = self.now();
-        for worker in self.server.workers().iter().filter(|worker| *worker != WITNESS) {
+        let mut workers = self.server.workers();
+        workers.retain(|worker| worker != WITNESS);
+        for worker in &workers {
             let _ = self.server.direct(worker, Directive::Terminate);
         }
+        workers.first()?;
         // Where its heartbeats may not say what it is, its second one after the answer does.
         let is_mute = self.plan.dialect == Dialect::Strict;
         let has_heard = |server: &Server| {
@@ -484,6 +494,6 @@ impl Course<'_> {
             let says = |event: &Event| matches!(event.state.as_deref(), Some("terminate" | "terminated"));
             beats.any(|event| if is_mute { is_whole(event) } else { says(event) })
         };
-        self.server.wait(OCCASION, has_heard).then_some(directed)
+        self.server.wait(self.occasion(), has_heard).then_some(directed)
     }
 }

@@ -10,7 +10,7 @@ use super::plan::{JobPlan, LARGE_BYTES, Plan};
 use crate::sdk::Kind;
 
 /// The SDKs whose workers are drawn. The number of them has no common factor with those of the weathers and occasions.
-const SDKS: [Kind; 5] = [Kind::Python, Kind::Go, Kind::JavaScript, Kind::Ruby, Kind::Php];
+const SDKS: [Kind; 7] = Kind::ALL;
 
 /// How often they look for jobs and beat, in milliseconds.
 const POLL_MS: u32 = 30;

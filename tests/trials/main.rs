@@ -12,6 +12,10 @@
     reason = "a trial whose processes do not do as they are told has failed"
 )]
 
+#[path = "../support/sdk_workers/rust_client.rs"]
+mod rust_client;
+#[path = "../support/sdk_workers/rust_worker.rs"]
+mod rust_worker;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/sdk.rs"]
 mod sdk;
@@ -106,6 +110,9 @@ struct Orders {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == sdk::WORKER) {
+        return rust_worker::main();
+    }
     if words.first().is_some_and(|word| word == "worker") {
         worker::main();
     }

@@ -7,6 +7,7 @@ use crate::ends::{NOISE, SLACK, is_whole};
 use crate::journal::Word;
 use crate::kinds::{Behaviour, Ending, Program, Weather};
 use crate::plan::Plan;
+use crate::sdk::Kind;
 
 /// From a `cancel` to the SIGKILL, in milliseconds, of a worker that surely hears of it in between.
 const HEARS_WITHIN: f64 = NOISE;
@@ -188,7 +189,10 @@ impl Judge<'_> {
         let Some(worker) = notes(Word::Started).next() else {
             return Vec::new();
         };
-        let is_asked = notes(Word::Terminated).any(|note| note.job == worker.job);
+        // One that knows nothing of SIGTERM dies of it.
+        let has_died = self.plan.behaviour == Behaviour::Sdk(Kind::Rust)
+            && self.story.log.contains("the worker ended: killed by SIGTERM");
+        let is_asked = has_died || notes(Word::Terminated).any(|note| note.job == worker.job);
         if lives && has_drained && !self.ends.is_abandoned() && !is_asked {
             let how = format!("process {} did not, the last outcome was at {last:.0} ms", worker.job);
             return broken(PROMISE, how);
