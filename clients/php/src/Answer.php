@@ -61,6 +61,15 @@ final class Answer
         return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
     }
 
+    /** For a job that names no type. */
+    public static function withoutType(string $jobId): self
+    {
+        $described = [
+            'message' => 'the job has no type', 'code' => 'handler_not_found', 'type' => 'HandlerNotFound', 'retryable' => true,
+        ];
+        return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
+    }
+
     /** For a job whose process is gone. */
     public static function died(string $jobId, ?string $cancelReason, string $how): self
     {

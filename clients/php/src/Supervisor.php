@@ -8,6 +8,9 @@ namespace Ojs\Worker;
  * The worker's first process: it holds the connection to ojs-init and gives the jobs to the processes of its pool. It
  * runs no handler, so it answers at once, whatever the handlers do.
  *
+ * A connection for each process would spare each job two steps from process to process, most of what this library costs.
+ * But PHP has no thread that could read it while a handler sleeps or computes: nobody would hear of the job's cancel.
+ *
  * @internal
  */
 final class Supervisor
@@ -332,8 +335,12 @@ final class Supervisor
     private function takeJob(array $frame, string $line): void
     {
         $id = $frame['job']['id'] ?? null;
-        if (!is_string($id) || !is_string($frame['job']['type'] ?? null)) {
-            $this->runner->log->warning('a job without an id or a type is ignored');
+        if (!is_string($id)) {
+            $this->runner->log->warning('a job without an id is ignored');
+            return;
+        }
+        if (!is_string($frame['job']['type'] ?? null)) {
+            $this->link->send(Answer::withoutType($id)->frame);
             return;
         }
         if (array_key_exists($id, $this->held)) {

@@ -151,6 +151,26 @@ socketTest('what onProcessStart throws is logged, ends that process alone, and i
         Tests::has('no database', $init->err());
         Tests::same(false, is_file($init->folder() . '/ends'));
     });
+socketTest('a job without a type is one without a handler', '$worker = new Worker(); $worker->job("*", fn () => 1); $worker->run();',
+    function (FakeInit $init): void {
+        $init->frame('ready');
+        $init->send(['type' => 'job', 'job' => ['id' => '1', 'args' => []]]);
+        Tests::same(['handler_not_found', true], [($e = $init->frame()['error'])['code'], $e['retryable']]);
+        $init->job('2', 'any');
+        Tests::same(1, $init->frame('ack')['result']);
+    });
+socketTest('a stop that a process asks for while it has no job is heard', <<<'PHP'
+    $worker = new Worker();
+    $worker->job('pid', fn (): int => getmypid());
+    $worker->onProcessStart(fn () => pcntl_signal(SIGUSR1, fn () => $worker->stop()));
+    $worker->run();
+    PHP, function (FakeInit $init): void {
+        $init->frame('ready');
+        $init->job('1', 'pid');
+        posix_kill($init->frame('ack')['result'], SIGUSR1);
+        Tests::same(0, $init->frame('ready')['concurrency']);
+        Tests::same(0, $init->status());
+    });
 socketTest('a terminate that comes together with the hello is heard', <<<'PHP'
     $worker = new Worker();
     $worker->job('n', fn () => 1);
