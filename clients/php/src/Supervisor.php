@@ -9,7 +9,8 @@ namespace Ojs\Worker;
  * runs no handler, so it answers at once, whatever the handlers do.
  *
  * A connection for each process would spare each job two steps from process to process, most of what this library costs.
- * But PHP has no thread that could read it while a handler sleeps or computes: nobody would hear of the job's cancel.
+ * But PHP has no thread that could read it while a handler sleeps or computes: nobody would hear of the job's cancel, unless
+ * the first process watched it as well, and to hand it over takes the extension sockets, which many installations lack.
  *
  * @internal
  */
