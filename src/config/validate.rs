@@ -6,7 +6,8 @@ use super::error::ConfigError;
 use super::key::Row;
 use super::keys::{
     AUTH_TOKEN_FILE, CA_FILE, CERT_FILE, CONCURRENCY, EXEC_OUTPUT_LIMIT, EXEC_USERS, GRACE_PERIOD, HEARTBEAT_INTERVAL,
-    KEY_FILE, MAX_FRAME, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL, VISIBILITY_TIMEOUT,
+    KEY_FILE, MAX_FRAME, PASS_TOKEN, PRESTOP_TIME, STOP_MARGIN, TERM_DELAY, TERMINATION_GRACE_PERIOD, URL,
+    VISIBILITY_TIMEOUT,
 };
 use super::sections::Config;
 use super::source::Source;
@@ -184,6 +185,13 @@ fn doubtful_backend(config: &Config, warnings: &mut Vec<String>) {
         warnings.push(format!(
             "OJS_AUTH_TOKEN is not used: {} goes before it.",
             settings.describe(&AUTH_TOKEN_FILE)
+        ));
+    }
+    if backend.pass_token && config.mode == Mode::Gateway {
+        warnings.push(format!(
+            "{} leaves the worker OJS_INIT_HEADERS alone: in mode gateway its OJS_AUTH_TOKEN is a bearer for the gateway, never the \
+             backend's token.",
+            settings.describe(&PASS_TOKEN)
         ));
     }
     let has_token = backend.auth_token_file.is_some() || backend.auth_token.is_some();
@@ -364,6 +372,24 @@ mod tests {
         let gateway = warnings("gateway");
         assert_eq!(gateway.lines().count(), 1, "{gateway}");
         assert!(gateway.starts_with("exec.routes = a (") && gateway.ends_with(&no_effect("", "gateway")));
+    }
+
+    #[test]
+    fn a_token_that_the_gateway_does_not_pass_on_is_a_warning() {
+        let given = |mode: &str| {
+            Given::agent()
+                .variable(&format!("OJS_MODE={mode}"))
+                .variable("OJS_PASS_TOKEN=true")
+        };
+        let said = given("gateway").config().warnings.join("\n");
+        assert_says(
+            &said,
+            &[
+                "backend.pass_token = true (environment OJS_PASS_TOKEN)",
+                "a bearer for the gateway",
+            ],
+        );
+        assert_eq!(given("socket").config().warnings, [""; 0]);
     }
 
     #[test]
