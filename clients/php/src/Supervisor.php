@@ -17,8 +17,6 @@ namespace Ojs\Worker;
 final class Supervisor
 {
     private const TICK = 0.1;
-    /** How often it looks again for more before it writes. */
-    private const TURNS = 8;
     private const CLOSED_GRACE = 1.0;
     private const END_PATIENCE = 0.3;
 
@@ -150,18 +148,6 @@ final class Supervisor
     private function round(float $timeout): void
     {
         $this->link->flush();
-        for ($turn = 0; $turn < self::TURNS && $this->turn($turn === 0 ? $timeout : 0.0); $turn++) {
-            if ($this->link->isFlushed() || $this->held === []) {
-                break;
-            }
-            // What comes meanwhile goes out together.
-        }
-        $this->link->flush();
-    }
-
-    /** Whether something came. */
-    private function turn(float $timeout): bool
-    {
         $read = [];
         $full = [];
         foreach ($this->pool->children as $pid => $child) {
@@ -192,7 +178,8 @@ final class Supervisor
         if ($this->waiting !== []) {
             $this->dispatch();
         }
-        return $readable !== [];
+        // The answers that came together go out together.
+        $this->link->flush();
     }
 
     private function dispatch(): void
