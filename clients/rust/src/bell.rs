@@ -15,6 +15,12 @@ impl Bell {
         self.rings.notify_all();
     }
 
+    /// Whether it rang, and nobody has looked since.
+    #[cfg(test)]
+    pub(crate) fn has_rung(&self) -> bool {
+        *self.has_rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until it rings, or rang since the last call, or the time is over; without a time, for ever.
     pub(crate) fn wait(&self, patience: Option<Duration>) {
         let guard = self.has_rung.lock().unwrap_or_else(PoisonError::into_inner);

@@ -230,13 +230,16 @@ impl Session {
     pub(crate) fn on_signal(&self) {
         let mut state = self.lock();
         if let Some(grace) = self.registry.options.stop_grace {
-            state.cut_off_at.get_or_insert(Instant::now() + grace);
+            // One that no clock can hold is for ever.
+            state.cut_off_at = state.cut_off_at.or_else(|| Instant::now().checked_add(grace));
         }
         for job in state.held.values() {
             self.cancel(job, "shutdown");
         }
         drop(state);
         self.stop();
+        // Also where it was stopped before: whoever waits for handlers waits no longer than that now.
+        self.bell.ring();
     }
 
     /// Says that we take no more jobs; those that are held are finished.
@@ -283,5 +286,59 @@ impl Session {
     pub(crate) fn set_fatal(&self, state: &mut State, error: RunError) {
         state.fatal.get_or_insert(error);
         self.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::error::Result;
+    use crate::output::Output;
+    use crate::worker::Options;
+
+    /// A session that holds a job whose handler does not end.
+    fn hanging(stop_grace: Duration) -> (Arc<Session>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (begins, has_begun) = mpsc::sync_channel(1);
+        let handler = move |_: &Job| -> Result<Output> {
+            begins.send(()).unwrap();
+            loop {
+                thread::park();
+            }
+        };
+        let options = Options { stop_grace: Some(stop_grace), ..Options::default() };
+        let handlers = BTreeMap::from([("t".to_owned(), Arc::new(handler) as crate::registry::Handler)]);
+        let session = Session::new(Arc::new(Registry { options, handlers, middleware: Vec::new() }), ours, false);
+        session.on_line(br#"{"type":"hello","protocol":1,"concurrency":1}"#);
+        session.on_line(br#"{"type":"job","job":{"id":"j","type":"t"}}"#);
+        has_begun.recv().unwrap();
+        (session, theirs)
+    }
+
+    #[test]
+    fn a_signal_after_a_stop_cuts_off_a_handler_that_hangs() {
+        let (session, _theirs) = hanging(Duration::ZERO);
+        let (ends, end) = mpsc::channel();
+        let served = Arc::clone(&session);
+        thread::spawn(move || ends.send(served.serve()));
+        session.stop();
+        // It waits for the handler.
+        while session.bell.has_rung() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        session.on_signal();
+        let end = end.recv_timeout(Duration::from_secs(20)).expect("the signal is not noticed");
+        assert!(matches!(end, Err(RunError::CutOff)), "{end:?}");
+    }
+
+    #[test]
+    fn a_grace_beyond_all_time_is_for_ever() {
+        let (session, _theirs) = hanging(Duration::MAX);
+        session.on_signal();
+        assert_eq!(session.lock().cut_off_at, None);
+        assert!(session.lock().held["j"].is_cancelled());
     }
 }
