@@ -17,6 +17,7 @@ use crate::error::{Cancelled, Result, SayError};
 use crate::json::{self, Members, MAX_DEPTH};
 use crate::logging;
 use crate::outbox::Ticket;
+use crate::panics;
 use crate::resume::Resume;
 use crate::session::Session;
 use crate::text::{clean, MAX_MESSAGE_CHARS};
@@ -359,9 +360,20 @@ impl Job {
         lock(&self.0.resume)
     }
 
-    /// Keeps something of yours with the job, one of each type, for middleware and handlers further inside.
+    /// Keeps something of yours with the job until its answer, one of each type, for middleware and handlers further inside.
     pub fn keep<T: Send + Sync + 'static>(&self, value: T) {
-        lock(&self.0.state).kept.insert(TypeId::of::<T>(), Arc::new(value));
+        // What was there before is dropped outside of the lock.
+        let _before = lock(&self.0.state).kept.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// Drops what was kept: it may have the job, which would then have itself for ever.
+    pub(crate) fn let_go(&self) {
+        let kept = std::mem::take(&mut lock(&self.0.state).kept);
+        for value in kept.into_values() {
+            if panics::drop_quietly(value) {
+                self.log(log::Level::Error, "something that was kept with the job has panicked where it was dropped");
+            }
+        }
     }
 
     /// What was kept of this type.

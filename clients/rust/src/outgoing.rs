@@ -70,13 +70,18 @@ impl Session {
                 }
                 let caught = panic::catch_unwind(AssertUnwindSafe(|| self.registry.perform(job)));
                 let place = panics::take();
-                caught.unwrap_or_else(|thrown| Err(Error::panicked(&*thrown, place)))
+                caught.unwrap_or_else(|thrown| {
+                    let error = Error::panicked(&*thrown, place);
+                    panics::drop_quietly(thrown);
+                    Err(error)
+                })
             }
         };
         let made = panic::catch_unwind(AssertUnwindSafe(|| self.answer_to(job, result)));
         let (answer, line) = made.unwrap_or_else(|_| {
             (Answer::Fail, failure(job.raw_id(), "handler_error", "the answer cannot be made", true))
         });
+        job.let_go();
         drop(guard);
         self.answer(job, answer, line);
     }

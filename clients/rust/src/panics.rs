@@ -2,7 +2,7 @@
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 use crate::{backtrace, current, logging};
@@ -37,4 +37,11 @@ pub(crate) fn install() {
 /// The place of this thread's last panic, once.
 pub(crate) fn take() -> Vec<String> {
     PLACE.try_with(RefCell::take).unwrap_or_default()
+}
+
+/// Drops something of the program's; says whether that panicked. Whatever was thrown then may do so again, and stays.
+pub(crate) fn drop_quietly<T>(value: T) -> bool {
+    let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(value)));
+    take();
+    dropped.map_err(std::mem::forget).is_err()
 }

@@ -55,6 +55,7 @@ impl Worker {
         });
         let mut rehearsal = Rehearsal { session, socket: ours, lines, delivery, outcome: Outcome::default() };
         let played = rehearsal.play();
+        rehearsal.session.pool.close();
         let _closed = rehearsal.socket.shutdown(std::net::Shutdown::Both);
         played.map(|()| rehearsal.outcome)
     }

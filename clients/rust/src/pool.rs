@@ -26,11 +26,14 @@ struct State {
     /// Nothing is begun: a test of a handler has more to say before.
     is_held: bool,
     has_begun: bool,
+    /// No job comes any more: threads end when they have nothing to do.
+    is_closed: bool,
 }
 
 impl Pool {
     pub(crate) fn new(is_held: bool) -> Pool {
-        let state = State { waiting: VecDeque::new(), threads: 0, idle: 0, size: 1, is_held, has_begun: false };
+        let waiting = VecDeque::new();
+        let state = State { waiting, threads: 0, idle: 0, size: 1, is_held, has_begun: false, is_closed: false };
         Pool { state: Mutex::new(state), filled: Condvar::new(), begun: Condvar::new() }
     }
 
@@ -44,6 +47,13 @@ impl Pool {
 
     pub(crate) fn let_go(&self) {
         self.lock().is_held = false;
+        self.filled.notify_all();
+    }
+
+    /// Lets threads without a job end now.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        (state.is_closed, state.is_held) = (true, false);
         self.filled.notify_all();
     }
 
@@ -88,6 +98,10 @@ impl Pool {
                 if let Some(job) = state.waiting.pop_front() {
                     return Some(job);
                 }
+            }
+            if state.is_closed {
+                state.threads -= 1;
+                return None;
             }
             state.idle += 1;
             let (guard, waited) = self.filled.wait_timeout(state, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
