@@ -4,12 +4,14 @@
 
 use std::fs;
 use std::panic::panic_any;
+use std::process::Command;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ojs_worker::{Job, Result, Worker};
+use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -88,4 +90,34 @@ fn what_panics_where_it_is_dropped_costs_neither_the_answer_nor_a_thread() {
     assert_eq!(keeper.perform("t", ()).unwrap().outcome, "ack");
     dropped.recv_timeout(PATIENCE).expect("it is still there");
     wait_for_no_thread();
+}
+
+/// Not a test of its own: the process of the next one.
+#[test]
+#[ignore = "it ends its process"]
+fn panics_twice() {
+    struct Broken;
+    impl Drop for Broken {
+        fn drop(&mut self) {
+            panic!("within a drop");
+        }
+    }
+    ojs_worker::install_log().unwrap();
+    let twice = worker(|_| {
+        let _broken = Broken;
+        panic!("kaputt")
+    });
+    let _it_has_ended = twice.perform("t", ());
+}
+
+#[test]
+fn a_panic_that_ends_the_process_is_in_the_log_with_its_job_and_place() {
+    let program = std::env::current_exe().unwrap();
+    let child = Command::new(program).args(["--ignored", "--exact", "--nocapture", "panics_twice"]).output().unwrap();
+    let log = String::from_utf8_lossy(&child.stderr).into_owned();
+    assert!(child.status.code().is_none(), "it ends by a signal: {log}");
+    let line = log.lines().find(|line| line.contains("the process ends by this")).unwrap_or_else(|| panic!("{log:?}"));
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["ojs"]["job_id"], "test-job");
+    assert!(line["message"].as_str().unwrap().contains("before it at tests/ends.rs:"), "{line}");
 }
