@@ -86,9 +86,9 @@ impl Job {
         let (step, start) = self.begin_loop()?;
         let first = match &start {
             None => 0,
-            Some(start) => match start.get().parse::<usize>() {
-                Ok(last) => last.saturating_add(1),
-                Err(_) => return Err(position_is_other(start, "an index")),
+            Some(start) => match json::integer_in(Some(&&**start)).and_then(|last| usize::try_from(last).ok()) {
+                Some(last) => last.saturating_add(1),
+                None => return Err(position_is_other(start, "an index")),
             },
         };
         let rows = rows.into_iter().enumerate().skip(first);

@@ -258,3 +258,13 @@ fn a_step_that_took_long_is_not_begun_shortly_before_the_end() {
     let outcome = worker.perform_delivery(&delivery).unwrap();
     assert_eq!((outcome.outcome.as_str(), runs.load(Ordering::SeqCst)), ("release", 1));
 }
+
+#[test]
+fn a_saved_index_counts_in_any_spelling_that_a_backend_gives_it() {
+    let worker = worker(|job| job.iterate(0..4u64)?.collect::<Result<Vec<u64>>>());
+    for index in [json!(1.0), json!(1)] {
+        let saved = json!({"ojs_resume": 1, "steps": [], "cursors": {"": index}, "state": null});
+        let outcome = worker.perform_delivery(&delivery().checkpoint(Some(&saved))).unwrap();
+        assert_eq!(outcome.result::<Vec<u64>>().unwrap(), [2, 3]);
+    }
+}
