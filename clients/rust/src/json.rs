@@ -1,8 +1,10 @@
 //! JSON out and in. serde_json does the work; here is what a frame asks for beyond that.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::fmt;
 
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Visitor};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::Value;
@@ -13,7 +15,35 @@ use crate::not_a_number;
 pub(crate) const MAX_DEPTH: usize = 100;
 
 /// The members of a JSON object as they are spelled; of a doubled name the last one counts.
-pub(crate) type Members<'a> = HashMap<String, &'a RawValue>;
+pub(crate) type Members<'a> = HashMap<Name, &'a RawValue>;
+
+/// The name of a member. As its bytes it is read also where it has half a surrogate pair, which must not hide the others.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct Name(String);
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Name;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_bytes<E>(self, name: &[u8]) -> Result<Name, E> {
+                Ok(Name(String::from_utf8_lossy(name).into_owned()))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
 
 /// JSON that every parser takes: no NaN, and not nested deeper than `depth`. The error says what is wrong.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T, depth: usize) -> Result<String, String> {
@@ -151,6 +181,14 @@ mod tests {
     fn half_a_pair_is_a_replacement_character_and_a_whole_one_stays() {
         let text: String = decode(r#""\ud83d\ude00 \ud83d \udc00 \\ud83d \" é""#).unwrap();
         assert_eq!(text, "\u{1f600} \u{fffd} \u{fffd} \\ud83d \" é");
+    }
+
+    #[test]
+    fn a_member_whose_name_is_half_a_pair_does_not_hide_the_others() {
+        let members: Members<'_> = serde_json::from_str(r#"{"\ud800":1,"\u0069d":"j","é":[2]}"#).unwrap();
+        assert_eq!(string_in(members.get("id")).as_deref(), Some("j"));
+        assert_eq!(members.get("é").unwrap().get(), "[2]");
+        assert!(serde_json::from_str::<Members<'_>>("[1]").is_err());
     }
 
     #[test]
