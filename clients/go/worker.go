@@ -247,7 +247,9 @@ func (w *Worker) readyFrame(concurrency int) []byte {
 		Concurrency int      `json:"concurrency"`
 		Types       []string `json:"types,omitempty"`
 		Ping        bool     `json:"ping"`
-		Client      string   `json:"client"`
+		// Nothing is done at an ok: none is wanted.
+		OK     bool   `json:"ok"`
+		Client string `json:"client"`
 	}{Type: "ready", Protocol: protocolVersion, Concurrency: concurrency, Ping: true,
 		Client: "ojs-worker-go/" + Version + " (" + runtime.Version() + ")"}
 	if w.handlers[anyType].handler == nil {

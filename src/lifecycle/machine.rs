@@ -365,9 +365,9 @@ impl Lifecycle {
         self.order(Effect::Notify(notice));
     }
 
-    /// Tells a holder, if there is one, that the backend has this of a job.
+    /// Tells a holder, if there is one that wants to know, that the backend has this of a job.
     pub(super) fn confirm(&mut self, holder: Option<HolderId>, job: JobId, about: About) {
-        if let Some(holder) = holder {
+        if let Some(holder) = holder.filter(|holder| self.holders.wants_ok(*holder)) {
             self.tell(holder, ToWorker::Ok { job, about });
         }
     }

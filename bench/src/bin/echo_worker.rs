@@ -42,7 +42,7 @@ fn work(stream: &UnixStream, share: usize, hold: Duration, stamps: &Stamps) -> R
     reader.read_until(b'\n', &mut line)?;
     writeln!(
         writer,
-        r#"{{"type":"ready","protocol":1,"concurrency":{share},"client":"echo"}}"#
+        r#"{{"type":"ready","protocol":1,"concurrency":{share},"ok":false,"client":"echo"}}"#
     )?;
     loop {
         line.clear();

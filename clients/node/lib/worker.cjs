@@ -236,7 +236,7 @@ class Worker {
   #readyLine(concurrency) {
     const { ping, client } = this.#options;
     const types = this.#registry.types;
-    return JSON.stringify({ type: "ready", protocol: PROTOCOL, concurrency, types, ping: Boolean(ping), client });
+    return JSON.stringify({ type: "ready", protocol: PROTOCOL, concurrency, types, ping: Boolean(ping), ok: false, client });
   }
 
   /** @param {Record<string, any>} frame */

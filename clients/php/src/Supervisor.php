@@ -421,7 +421,7 @@ final class Supervisor
             return;
         }
         $ready = [
-            'protocol' => 1, 'concurrency' => $wanted, 'types' => $this->runner->types(), 'ping' => true,
+            'protocol' => 1, 'concurrency' => $wanted, 'types' => $this->runner->types(), 'ping' => true, 'ok' => false,
             'client' => 'ojs-worker-php ' . Worker::VERSION,
         ];
         $frame = Frame::of('ready', $ready);

@@ -252,7 +252,7 @@ class Base(Generic[J]):
 
     def _ready_frame(self, concurrency: int) -> bytes:
         types = None if "*" in self._handlers else list(self._handlers)
-        return make_frame("ready", protocol=PROTOCOL, concurrency=concurrency, types=types, ping=True, client=CLIENT)
+        return make_frame("ready", protocol=PROTOCOL, concurrency=concurrency, types=types, ping=True, ok=False, client=CLIENT)
 
     # What the two kinds of worker do differently
 

@@ -61,6 +61,8 @@ impl Registry {
             "protocol": PROTOCOL,
             "concurrency": concurrency,
             "ping": true,
+            // Nothing is done at one.
+            "ok": false,
             "client": concat!("ojs-worker-rust/", env!("CARGO_PKG_VERSION")),
         });
         if !self.handlers.contains_key(ANY_TYPE) {

@@ -74,6 +74,8 @@ pub struct Ready {
     pub types: Option<Vec<Text>>,
     /// Whether it answers pings while it holds jobs.
     pub ping: bool,
+    /// Whether it wants to hear that the backend has what it said.
+    pub ok: bool,
     /// Name and version of the client library, for the log.
     pub client: Option<Text>,
 }

@@ -240,6 +240,13 @@ impl Holders {
         self.all.get(&id).is_some_and(|holder| holder.manners.hears)
     }
 
+    /// Whether it wants to hear that the backend has what it said.
+    #[must_use]
+    pub fn wants_ok(&self, id: HolderId) -> bool {
+        let ready = self.all.get(&id).and_then(|holder| holder.ready.as_ref());
+        ready.is_none_or(|ready| ready.ok)
+    }
+
     /// The longest frame that any of those who are there takes; none where one takes everything, or nobody is there.
     #[must_use]
     pub fn frame_limit(&self) -> Option<usize> {

@@ -120,6 +120,7 @@ fn pid_1_understands_what_the_runner_says() {
         concurrency: 4,
         types: None,
         ping: true,
+        ok: true,
         client: Some("c".into()),
     };
     assert_eq!(said(ready(4, "c")), FromWorker::Ready(ready_said));

@@ -9,15 +9,16 @@ use crate::wire::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
 use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// Every field of every frame that a worker sends.
-type RawFrame<'a> = Fields<'a, 15>;
+type RawFrame<'a> = Fields<'a, 16>;
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "type",
     "job_id",
     "protocol",
     "concurrency",
     "types",
     "ping",
+    "ok",
     "client",
     "result",
     "error",
@@ -118,10 +119,12 @@ fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
             .ok_or_else(|| Wrong::invalid(format!("concurrency must be an integer from 0 to {MAX_CONCURRENCY}")))?,
     };
     let ping = frame.get("ping").map(|ping| boolean("ping", ping)).transpose()?;
+    let ok = frame.get("ok").map(|ok| boolean("ok", ok)).transpose()?;
     Ok(FromWorker::Ready(Ready {
         concurrency,
         types: frame.get("types").map(types).transpose()?,
         ping: ping.unwrap_or(false),
+        ok: ok.unwrap_or(true),
         client: optional_text("client", frame.get("client"))?,
     }))
 }

@@ -87,6 +87,7 @@ impl Crowd {
                 concurrency: u32::try_from(each).unwrap(),
                 types: None,
                 ping: false,
+                ok: true,
                 client: None,
             };
             self.tell(Event::Said(holder, FromWorker::Ready(ready)));

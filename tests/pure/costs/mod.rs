@@ -197,6 +197,7 @@ fn a_holder_that_is_ready_again_and_again_costs_the_same() {
                     concurrency: number % 3,
                     types: None,
                     ping: false,
+                    ok: true,
                     client: None,
                 };
                 crowd.tell(Event::Said(HolderId(1), FromWorker::Ready(ready)));

@@ -210,6 +210,7 @@ impl World {
                 concurrency: each,
                 types: None,
                 ping: false,
+                ok: true,
                 client: None,
             };
             self.happen(Event::Said(connection, FromWorker::Ready(ready)));

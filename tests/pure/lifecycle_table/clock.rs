@@ -145,6 +145,7 @@ impl Play {
             concurrency: 1,
             types: None,
             ping: false,
+            ok: true,
             client: None,
         };
         let worker = WorkerId("w".into());

@@ -176,6 +176,8 @@ pub fn ready(plan: &LinkPlan) -> FromWorker {
         concurrency: plan.concurrency,
         types: plan.is_picky.then(|| vec![RARE_KIND.into()]),
         ping: plan.pings,
+        // Neither is a manner of the other; no chance is drawn for it.
+        ok: !plan.pings,
         client: None,
     })
 }

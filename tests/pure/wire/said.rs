@@ -21,6 +21,7 @@ pub fn ready() -> Ready {
         concurrency: 1,
         types: None,
         ping: false,
+        ok: true,
         client: None,
     }
 }
@@ -98,6 +99,7 @@ fn full_ready() -> FromWorker {
         concurrency: 4,
         types: Some(vec!["mail.send".into(), "image.resize".into()]),
         ping: true,
+        ok: true,
         client: Some("ojs-python 0.1.0".into()),
     })
 }
@@ -135,6 +137,7 @@ fn meaning_of_ready(name: &str) -> Option<FromWorker> {
         "ready, a pause" => concurrent(0),
         "ready, as many as there can be" => concurrent(10_000),
         "ready, a field twice" => concurrent(3),
+        "ready, no ok" => FromWorker::Ready(Ready { ok: false, ..ready() }),
         "ready, no type at all" => FromWorker::Ready(Ready {
             types: Some(Vec::new()),
             ..ready()

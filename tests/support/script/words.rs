@@ -244,12 +244,13 @@ fn beats(text: &str) -> Option<Vec<JobId>> {
     Some(names.map(|name| JobId(name.into())).collect())
 }
 
-/// `for 2, types mail sms, ping`
+/// `for 2, types mail sms, ping, no ok`
 fn ready(text: &str) -> Result<Ready, Wrong> {
     let mut ready = Ready {
         concurrency: 1,
         types: None,
         ping: false,
+        ok: true,
         client: None,
     };
     for part in text.split(", ") {
@@ -258,6 +259,7 @@ fn ready(text: &str) -> Result<Ready, Wrong> {
             "for" => ready.concurrency = number(value)?,
             "types" => ready.types = Some(value.split(' ').map(Text::from).collect()),
             "ping" => ready.ping = true,
+            "no" if value == "ok" => ready.ok = false,
             other => return Err(wrong("not a condition", other)),
         }
     }

@@ -228,7 +228,7 @@ module OjsWorker
     end
 
     def ready_frame(concurrency)
-      Wire.frame("ready", protocol: PROTOCOL, concurrency: concurrency, types: @worker.types, ping: true, client: CLIENT)
+      Wire.frame("ready", protocol: PROTOCOL, concurrency: concurrency, types: @worker.types, ping: true, ok: false, client: CLIENT)
     end
   end
 end

@@ -114,7 +114,7 @@ final class Session {
     Outgoing sendReady(int jobs) {
         List<String> types = worker.types();
         byte[] frame = Frames.frame("ready", null, "protocol", Frames.PROTOCOL, "concurrency", jobs, "types", types,
-                "ping", true, "client", Frames.client());
+                "ping", true, "ok", false, "client", Frames.client());
         if (frame.length - 1 > maxFrame) {
             throw new OjsException.Protocol("the names of " + types.size() + " job types do not fit into a frame of "
                     + maxFrame + " bytes: use fewer, or one handler for \"*\"");
