@@ -14,8 +14,8 @@ ratios are what counts. Who is better than ojs-init at something stays in the ta
 
 The **bare loop** is the least that a worker's HTTP can cost: a Rust program of the standard library alone (https: rustls), as
 many threads as jobs at once, one kept connection each, FETCH with count 1, ACK, and nothing else: no heartbeats, no retries,
-no worker of its own behind it. Behind ojs-init is an **echo worker**, which is done with each job at once; its own cost is
-not counted. ojs-init has its default settings, so it writes a record of each job to its log, here a file. The backend is the
+no worker of its own behind it. Behind ojs-init is an **echo worker**, which is done with each job at once and, as the clients do, asks for no `ok`; its own
+cost is not counted. ojs-init has its default settings, so it writes a record of each job to its log, here a file. The backend is the
 development server in release form, which has one thread.
 """
 
