@@ -85,9 +85,17 @@ class Resume {
   }
 
   /** @param {unknown} state of the handler's own @returns {Promise<boolean>} */
-  keep(state) {
+  async keep(state) {
+    const before = this.#state;
     this.#state = state;
-    return this.#isUsed ? this.#saveNow() : Promise.resolve(false);
+    if (!this.#isUsed) return false;
+    try {
+      return await this.#saveNow();
+    } catch (error) {
+      // It must not spoil what is saved next.
+      if (error instanceof CheckpointTooLarge) this.#state = before;
+      throw error;
+    }
   }
 
   /** Before an answer after which the job may come again. @param {(text: string) => void} complain */
@@ -256,13 +264,13 @@ class Resume {
       cursors: Object.fromEntries(this.#cursors),
       state: this.#state ?? null,
     };
-    this.#hasNews = false;
-    this.#savedAt = performance.now();
     const bytes = Buffer.byteLength(toJson(saved) ?? "");
     if (bytes > MAX_BYTES) {
       const what = "the results of steps, the position and your own checkpoint";
       throw new CheckpointTooLarge(`${what} are ${bytes} bytes of JSON together, more than ${MAX_BYTES}; store them elsewhere`);
     }
+    this.#hasNews = false;
+    this.#savedAt = performance.now();
     return this.#save(saved);
   }
 }

@@ -71,6 +71,16 @@ test("a shutdown ends the handler before the row that would be cut off, and each
   assert.ok(attempts > 1);
 });
 
+test("a checkpoint that is too large does not keep the position from being saved", async () => {
+  const fails = worker(async (job) => {
+    for await (const row of job.iterate(numbers(4))) {
+      if (row === 1) await assert.rejects(job.checkpoint("x".repeat(70_000)), { name: "CheckpointTooLarge" });
+      if (row === 3) throw new Error("no");
+    }
+  });
+  assert.deepEqual((await fails.perform("a")).checkpoints, [saved({ cursors: { "": 2 } })]);
+});
+
 test("the position is saved when the handler fails between two rows", async () => {
   const fails = worker(async (job) => {
     for await (const row of job.iterate(numbers(5))) if (row === 3) throw new Error("no");

@@ -27,6 +27,11 @@ final class Answer
         int $maxFrame,
         Logger $log,
     ): self {
+        $isMeant = $error instanceof Failure || $error instanceof Release || $error instanceof \Error;
+        if (!$isMeant && ($ended = $job->endedBetween()) !== null) {
+            // Between two rows or steps; the handler has made something else of that, but is not through with them.
+            $error = $ended;
+        }
         if ($error === null) {
             $answer = self::ack($job, $result, $maxFrame, $log);
             if ($answer instanceof self) {
@@ -34,6 +39,7 @@ final class Answer
             }
             $error = $answer;
         }
+        $job->saveBeforeEnd($log);
         if ($error instanceof Cancelled && $cancelReason !== null) {
             $error = $cancelReason === 'timeout'
                 ? new Retry('the job took longer than it may', code: 'timeout', type: 'Timeout')

@@ -98,8 +98,7 @@ final class Job
      */
     public function checkpoint(mixed $state): void
     {
-        $this->resume()->setUserState($state);
-        $this->saveCheckpoint($this->resume()->form());
+        $this->resume()->saveUserState($state);
     }
 
     /** Tell the backend now that this job is alive. ojs-init does that by itself at its interval. */
@@ -198,6 +197,18 @@ final class Job
     public function step(string $name, callable $function, mixed ...$args): mixed
     {
         return $this->resume()->step($name, $function, $args);
+    }
+
+    /** @internal what ended the handler between two rows or steps */
+    public function endedBetween(): ?\Throwable
+    {
+        return $this->resume?->endedBy();
+    }
+
+    /** @internal for an answer after which the job may come again */
+    public function saveBeforeEnd(Logger $log): void
+    {
+        $this->resume?->saveBeforeEnd($log);
     }
 
     /** @internal */

@@ -30,9 +30,16 @@ final class Resume
     /** @var array<string, true> */
     private array $names = [];
     private string $current = '';
+    /** @var array<string, true> the loops that there were, by the step that they stand in */
+    private array $loops = [];
+    /** Rows were finished since the position was saved. */
+    private bool $isDirty = false;
+    private float $savedAt;
+    private ?\Throwable $ended = null;
 
     public function __construct(private readonly Job $job, mixed $checkpoint)
     {
+        $this->savedAt = Clock::now();
         if (!is_array($checkpoint) || ($checkpoint['ojs_resume'] ?? null) !== 1) {
             $this->state = $checkpoint;
             return;
@@ -51,9 +58,45 @@ final class Resume
         return $this->state;
     }
 
-    public function setUserState(mixed $state): void
+    /** Save what the program itself keeps. What does not fit is not kept, so that it spoils nothing that is saved later. */
+    public function saveUserState(mixed $state): void
     {
+        $before = $this->state;
         $this->state = $state;
+        try {
+            $this->save();
+        } catch (CheckpointTooLarge | Discard $unfit) {
+            $this->state = $before;
+            throw $unfit;
+        }
+    }
+
+    /** For an answer after which the job may come again. */
+    public function saveBeforeEnd(Logger $log): void
+    {
+        if (!$this->isDirty) {
+            return;
+        }
+        try {
+            $this->save();
+        } catch (\Throwable $error) {
+            $log->error('job {id}: its position was not saved: {why}', [
+                'id' => $this->job->id, 'why' => $error->getMessage(), 'ojs_job' => $this->job,
+            ]);
+        }
+    }
+
+    /** What ended the handler between two rows or steps; the handler may have made something else of it. */
+    public function endedBy(): ?\Throwable
+    {
+        return $this->ended;
+    }
+
+    private function save(): void
+    {
+        $this->job->saveCheckpoint($this->form());
+        $this->isDirty = false;
+        $this->savedAt = Clock::now();
     }
 
     /** What is saved: the program's state alone, as long as it has neither steps nor rows. */
@@ -102,7 +145,13 @@ final class Resume
             }
             return $this->steps[$at][1];
         }
-        $this->stopIfTime(self::$durations[$this->job->type . "\0" . $name] ?? 0.0, false);
+        foreach (array_keys($this->cursors) as $open) {
+            // A step in which an earlier attempt stopped has to come before any new one.
+            if ($open !== '' && !isset($this->names[$open])) {
+                throw new StepsChanged("the steps of this job have changed: an earlier attempt stopped in the step $open; now comes $name");
+            }
+        }
+        $this->stopIfTime(self::$durations[$this->job->type . "\0" . $name] ?? 0.0);
         $this->current = $name;
         $start = Clock::now();
         try {
@@ -113,7 +162,8 @@ final class Resume
         self::$durations[$this->job->type . "\0" . $name] = Clock::now() - $start;
         unset($this->cursors[$name]);
         $this->steps[] = [$name, $result];
-        $this->job->saveCheckpoint($this->form());
+        $this->isDirty = true;
+        $this->save();
         // As the next attempt would see it.
         return $result === null || is_scalar($result) ? $result : Json::decode(Json::encode($result));
     }
@@ -121,39 +171,40 @@ final class Resume
     public function iterate(iterable|callable $rows, ?callable $key): \Generator
     {
         $cursor = $this->current;
+        if (isset($this->loops[$cursor])) {
+            $place = $cursor === '' ? 'outside of steps' : "in the step $cursor";
+            throw new Discard("there are two loops over rows $place: put each into a step of its own", type: 'WrongUse');
+        }
+        $this->loops[$cursor] = true;
         $position = $this->cursors[$cursor] ?? null;
+        if ($key === null && is_float($position) && (float) (int) $position === $position) {
+            $position = (int) $position; // a backend may spell an index 1.0
+        }
         $isCallable = !is_iterable($rows);
         $rows = $isCallable ? $rows($position) : $rows;
         $isSkipping = $position !== null && !$isCallable;
         $number = $isCallable && $key === null && is_int($position) ? $position + 1 : 0;
         $lasts = [];
-        $savedAt = Clock::now();
-        $isDirty = false;
         foreach ($rows as $name => $row) {
             $here = $key === null ? $number++ : $key($row);
             if ($isSkipping) {
                 $isSkipping = !self::isSame($here, $position);
                 continue;
             }
-            $this->stopIfTime($lasts === [] ? 0.0 : max($lasts), $isDirty);
+            $this->stopIfTime($lasts === [] ? 0.0 : max($lasts));
             $start = Clock::now();
             yield $name => $row;
             $now = Clock::now();
             $lasts = array_slice([...$lasts, $now - $start], -self::LAST_ROWS);
             $this->cursors[$cursor] = $here;
-            $isDirty = true;
-            if ($now - $savedAt >= self::SAVE_EVERY) {
-                $this->job->saveCheckpoint($this->form());
-                $savedAt = $now;
-                $isDirty = false;
+            $this->isDirty = true;
+            if ($now - $this->savedAt >= self::SAVE_EVERY) {
+                $this->save();
             }
         }
         if ($isSkipping) {
             throw new StepsChanged('no row is at the saved position ' . Text::clean(Json::encode($position), 200)
                 . ': rows come in the same order in each attempt, and none is taken away');
-        }
-        if ($isDirty) {
-            $this->job->saveCheckpoint($this->form());
         }
     }
 
@@ -169,19 +220,17 @@ final class Resume
     }
 
     /** Ends the handler where it is if the time that is left is not enough for what comes next. */
-    private function stopIfTime(float $longest, bool $isDirty): void
+    private function stopIfTime(float $longest): void
     {
         $reason = $this->job->cancelReason();
         $left = $reason === null ? $this->job->remaining() : null;
         if ($reason === null && ($left === null || $left >= max(1.5 * $longest, self::LEAST_REMAINING))) {
             return;
         }
-        if ($isDirty) {
-            $this->job->saveCheckpoint($this->form());
-        }
-        if (!in_array($reason, ['timeout', 'cancelled', 'lost'], true)) {
-            throw new Release('resumes at its checkpoint');
-        }
-        throw new Cancelled($reason);
+        // The position is saved before the answer.
+        $this->ended = in_array($reason, ['timeout', 'cancelled', 'lost'], true)
+            ? new Cancelled($reason)
+            : new Release('resumes at its checkpoint');
+        throw $this->ended;
     }
 }

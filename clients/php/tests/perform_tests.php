@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Ojs\Worker\Tests;
 
+use Ojs\Worker\CheckpointTooLarge;
 use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
 use Ojs\Worker\JsonLine;
@@ -96,6 +97,47 @@ test('rows go on behind the last one that was finished, and are given back when 
     $last = $first->checkpoints[array_key_last($first->checkpoints)];
     Tests::same(['ojs_resume' => 1, 'steps' => [], 'cursors' => ['' => 3], 'state' => null], $last);
     Tests::same([4, 5, 6, 7, 8, 9], $worker->perform('t', checkpoint: $last)->result);
+});
+test('the position is saved before a job fails or is given back in the middle of its rows', function (): void {
+    $saved = ['ojs_resume' => 1, 'steps' => [], 'cursors' => ['' => 2], 'state' => null];
+    foreach ([new \RuntimeException('broken'), new Release('later')] as $end) {
+        $outcome = workerWith(function (Job $job) use ($end): void {
+            foreach ($job->iterate(range(0, 3)) as $row) {
+                if ($row === 1) {
+                    Tests::throws(CheckpointTooLarge::class, fn () => $job->checkpoint(str_repeat('x', 70_000)));
+                }
+                if ($row === 3) {
+                    throw $end;
+                }
+            }
+        })->perform('t');
+        Tests::same([$saved], $outcome->checkpoints, $end::class);
+    }
+});
+test('a handler that swallows the end of its rows is given back all the same', function (): void {
+    $outcome = workerWith(function (Job $job): string {
+        try {
+            foreach ($job->iterate(range(0, 9)) as $row) {
+                $job->waitStopping(1);
+            }
+        } catch (Release) {
+        }
+        return 'all done';
+    })->perform('t', stopping: 0.2, stoppingAfter: 0.05);
+    Tests::same(['release', 'resumes at its checkpoint'], [$outcome->outcome, $outcome->reason]);
+    Tests::same(['' => 0], $outcome->checkpoints[0]['cursors']);
+});
+test('an index that a backend spells 1.0 is an index, and two loops in one place are an error', function (): void {
+    $worker = workerWith(fn (Job $job) => iterator_to_array($job->iterate(range(0, 3)), false));
+    $saved = ['ojs_resume' => 1, 'steps' => [], 'cursors' => ['' => 1.0], 'state' => null];
+    Tests::same([2, 3], $worker->perform('t', checkpoint: $saved)->result);
+    $twice = workerWith(fn (Job $job) => [...$job->iterate([1]), ...$job->iterate([2])]);
+    Tests::same('WrongUse', $twice->perform('t')->error['type']);
+});
+test('another step than the one in which rows are open is StepsChanged', function (): void {
+    $worker = workerWith(fn (Job $job) => $job->step('other', fn () => 1));
+    $saved = ['ojs_resume' => 1, 'steps' => [], 'cursors' => ['import' => 3], 'state' => null];
+    Tests::same('StepsChanged', $worker->perform('t', checkpoint: $saved)->error['type']);
 });
 test('a key that is not among the rows any more is StepsChanged', function (): void {
     $worker = workerWith(fn (Job $job) => iterator_to_array($job->iterate([['id' => 1]], fn (array $row) => $row['id'])));

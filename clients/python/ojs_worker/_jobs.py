@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from . import _limits
-from ._errors import Cancelled, ConnectionLost, OjsError, Release, Stalled
+from ._errors import Cancelled, ConnectionLost, Release, Stalled
 from ._json import clean, dump, make_frame, typed
 from ._limits import MAX_MESSAGE_CHARS
 from ._log import log
@@ -100,7 +100,7 @@ class AnyJob:
             return
         try:
             self._core.tell(self, self._saved_frame(), lambda: None)
-        except (OjsError, ValueError) as error:
+        except Exception as error:  # whatever it is, the job gets its answer
             log.warning("job %s: where it stopped is not saved: %s: %s", self.id, type(error).__name__, clean(error, 500))
 
     def _saved_frame(self) -> bytes:

@@ -46,8 +46,6 @@ class Resume:
 
     def saved_form(self) -> str:
         """The checkpoint, as JSON."""
-        self.is_dirty = False
-        self._saved_at = time.monotonic()
         form = {
             "ojs_resume": VERSION,
             "steps": [[name, result] for name, result in self._finished],
@@ -61,6 +59,8 @@ class Resume:
                 f"the job's steps, positions and state have {size} bytes of JSON, at most {MAX_BYTES} are kept: "
                 "let steps return ids or paths, not contents"
             )
+        self.is_dirty = False
+        self._saved_at = time.monotonic()
         return text
 
     def begin(self, name: str) -> Tuple[bool, Any]:
@@ -145,6 +145,8 @@ class Loop:
         self._times: Deque[float] = collections.deque(maxlen=_ROWS_REMEMBERED)
         self.start = resume.position(step)
         """The position at which it goes on; None at the beginning."""
+        if key is None and isinstance(self.start, float) and self.start.is_integer():
+            self.start = int(self.start)  # a backend may spell an index 1.0
         self._skips = self.start is not None
         if key is None and self._skips and (isinstance(self.start, bool) or not isinstance(self.start, int)):
             raise StepsChanged(f"the rows were counted by a key before ({clean(self.start, 100)!r}), and now they are not")

@@ -108,7 +108,6 @@ class ManyInit:
                     self.acked[job] += 1
                 else:
                     self.waiting.append(job)
-                self._say(connection, type="ok", job_id=job, **{"for": kind})
 
     def _hand_out(self) -> None:
         for connection in list(self.connections):

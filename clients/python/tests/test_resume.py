@@ -6,7 +6,7 @@ import time
 import unittest
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ojs_worker import AsyncJob, AsyncWorker, Discard, Job, OjsError, Release, Retry, Worker
+from ojs_worker import AsyncJob, AsyncWorker, CheckpointTooLarge, Discard, Job, OjsError, Release, Retry, Worker
 
 
 def saved(steps: Tuple[Tuple[str, Any], ...] = (), cursors: Optional[Dict[str, Any]] = None, state: Any = None) -> Any:
@@ -47,6 +47,21 @@ class Rows(unittest.TestCase):
 
         outcome = worker_of(handler).perform("t")
         self.assertEqual((outcome.outcome, outcome.checkpoints), ("fail", [saved(cursors={"": "B"})]))
+
+    def test_an_index_that_a_backend_spells_with_a_point_is_an_index(self) -> None:
+        worker = worker_of(lambda job: list(job.iterate("abc")))
+        self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": 1.0})).result, ["c"])
+
+    def test_a_checkpoint_that_is_too_large_does_not_keep_the_position_from_being_saved(self) -> None:
+        def handler(job: Job) -> None:
+            for row in job.iterate("abc"):
+                if row == "b":
+                    self.assertRaises(CheckpointTooLarge, job.checkpoint, "x" * 70_000)
+                if row == "c":
+                    raise RuntimeError("kaputt")
+
+        outcome = worker_of(handler).perform("t")
+        self.assertEqual((outcome.outcome, outcome.checkpoints), ("fail", [saved(cursors={"": 1})]))
 
     def test_rows_may_be_asked_for_from_the_position_on(self) -> None:
         asked: List[Any] = []

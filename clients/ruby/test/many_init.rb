@@ -105,7 +105,6 @@ class ManyInit
         @released += 1
         @waiting << frame["job_id"]
       end
-      write(connection, { type: "ok", job_id: frame["job_id"], for: frame["type"] })
     end
   end
 

@@ -212,6 +212,23 @@ class TestResume < WorkerTest
     assert_equal("old", frames.last["result"])
   end
 
+  def test_a_checkpoint_that_is_too_large_does_not_keep_the_position_from_being_saved
+    serve do |job|
+      job.iterate(0...4) do |row|
+        assert_raises(OjsWorker::CheckpointTooLarge) { job.checkpoint("x" * 70_000) } if row == 1
+        raise "row 3" if row == 3
+      end
+    end
+    saved, failed = frames_of("j1")
+    assert_equal(form(cursors: { "" => 2 }), saved["state"])
+    assert_equal("fail", failed["type"])
+  end
+
+  def test_an_index_that_a_backend_spells_with_a_point_is_an_index
+    serve(&iterate_over(4))
+    assert_equal([2, 3], frames_of("j1", checkpoint: form(cursors: { "" => 1.0 })).last["result"])
+  end
+
   def test_a_job_without_steps_keeps_its_own_form_of_a_checkpoint
     serve { |job| job.checkpoint([1]) && nil }
     assert_equal([1], frames_of("j1")[0]["state"])

@@ -53,7 +53,8 @@ module OjsWorker
     rescue ConnectionLost
       nil # nobody takes answers any more
     ensure
-      @link.wake if @stop_asked || ending?
+      # No frame follows an answer: whether this process is worn is to be looked at now.
+      @link.wake if @stop_asked || ending? || @parent
     end
 
     def answer_or_excuse(job, result, error)

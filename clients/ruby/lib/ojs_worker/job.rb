@@ -113,8 +113,7 @@ module OjsWorker
     # @raise [CheckpointTooLarge] in a job with steps or {#iterate}, when all that is kept is more than 64 KiB
     def checkpoint(state)
       text = Wire.dump(state)
-      @resume.user = JSON.parse(text) # the program may go on changing its own
-      save(@resume.used? ? @resume.saved_form : text)
+      save(@resume.keep(JSON.parse(text)) || text) # the program may go on changing its own
     end
 
     # @return [String]

@@ -52,15 +52,29 @@ module OjsWorker
       OjsWorker.now >= @saved_at + SAVE_EVERY
     end
 
+    # Keep what the program saves itself.
+    # @return [String, nil] the checkpoint, as JSON; nil when it is the program's own alone
+    # @raise [CheckpointTooLarge] and nothing is kept: it must not spoil what is saved next
+    def keep(state)
+      before = @user
+      @user = state
+      saved_form if used?
+    rescue CheckpointTooLarge
+      @user = before
+      raise
+    end
+
     # @return [String] the checkpoint, as JSON
     # @raise [CheckpointTooLarge]
     def saved_form
+      text = Wire.dump({ "ojs_resume" => VERSION, "steps" => @finished, "cursors" => @cursors, "state" => @user })
+      if text.bytesize > MAX_BYTES
+        raise CheckpointTooLarge, "the job's steps, positions and state have #{text.bytesize} bytes of JSON, at most #{MAX_BYTES} are " \
+                                  "kept: let steps return ids or paths, not contents"
+      end
       @dirty = false
       @saved_at = OjsWorker.now
-      text = Wire.dump({ "ojs_resume" => VERSION, "steps" => @finished, "cursors" => @cursors, "state" => @user })
-      return text if text.bytesize <= MAX_BYTES
-      raise CheckpointTooLarge, "the job's steps, positions and state have #{text.bytesize} bytes of JSON, at most #{MAX_BYTES} are " \
-                                "kept: let steps return ids or paths, not contents"
+      text
     end
 
     # Begin a step.
@@ -163,6 +177,8 @@ module OjsWorker
         @index = -1
         @times = []
         @start = resume.position(step)
+        # A backend may spell an index 1.0.
+        @start = @start.to_i if key.nil? && @start.is_a?(Float) && @start.finite? && @start == @start.to_i
         @skips = !@start.nil?
         return if key || !@skips || @start.is_a?(Integer)
         raise StepsChanged, "the rows were counted by a key before (#{Wire.clean(@start.inspect, 100)}), and now they are not"

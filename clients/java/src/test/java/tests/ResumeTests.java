@@ -133,6 +133,15 @@ final class ResumeTests {
             Object key = Json.parse("{\"ojs_resume\":1,\"steps\":[],\"cursors\":{\"\":\"x\"},\"state\":null}");
             Check.equal("StepsChanged", counts.perform(new Delivery().checkpoint(key), "rows").error().get("type"));
         });
+        Check.that("an index that a backend spells 1.0 is an index", () -> {
+            Worker counts = new Worker().job("rows", job -> {
+                List<Object> done = new ArrayList<>();
+                job.iterate(numbers(4)).forEach(done::add);
+                return done;
+            });
+            Object index = Json.parse("{\"ojs_resume\":1,\"steps\":[],\"cursors\":{\"\":1.0},\"state\":null}");
+            Check.json("[2,3]", counts.perform(new Delivery().checkpoint(index), "rows").result());
+        });
         Check.that("a key that is null is an error", () -> {
             Worker nulls = new Worker().job("rows", job -> {
                 job.iterate(numbers(9), row -> null).forEach(row -> {});

@@ -34,7 +34,10 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
         this.resume = resume;
         this.key = key;
         this.name = resume.beginLoop();
-        this.start = resume.position(name);
+        Object saved = resume.position(name);
+        // A backend may spell an index 1.0.
+        boolean isIndex = key == null && saved instanceof Number number && number.doubleValue() == number.longValue();
+        this.start = isIndex ? (Object) ((Number) saved).longValue() : saved;
         if (key == null && start != null && !(start instanceof Long)) {
             throw new StepsChanged("the rows of this job had keys before (" + shown() + "), and now they have none");
         }
