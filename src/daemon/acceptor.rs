@@ -156,14 +156,8 @@ impl<L: Accepting> Acceptor<L> {
         self.is_short
     }
 
-    /// There may be room again.
+    /// There may be room again: a connection was closed, and its descriptor is free for another one.
     pub fn try_again(&mut self) {
-        self.is_short = false;
-    }
-
-    /// A connection was closed, and its descriptor is free for another one.
-    pub fn has_room_again(&mut self) {
-        self.may_accept = true;
         self.is_short = false;
     }
 

@@ -216,7 +216,7 @@ impl Control {
     fn close(&mut self, id: ClientId) {
         // Closing the descriptor takes it out of the poll as well.
         self.clients.remove(&id);
-        self.acceptor.has_room_again();
+        self.acceptor.try_again();
     }
 
     fn has_room(&self) -> bool {

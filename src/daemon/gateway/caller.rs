@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use log::{info, warn};
 use subtle::ConstantTimeEq;
@@ -66,7 +67,7 @@ impl CallerProof {
 #[derive(Debug)]
 pub enum Admission {
     /// It is the worker's, or everybody's. The process behind it, where it could be found.
-    Taken(Option<ProcessWatch>),
+    Taken(Option<Rc<ProcessWatch>>),
     /// Its uid is right; each request on it has to pass [`Callers::shows_bearer`] as well.
     AsksForBearer,
     /// Everything on it is answered 403; for the log, not for the caller.
@@ -99,7 +100,7 @@ impl fmt::Display for Refusal {
 
 /// A process of the worker that had a connection.
 struct KnownProcess {
-    watch: ProcessWatch,
+    watch: Rc<ProcessWatch>,
     /// Where its connections were lately: a number is used again as soon as it is free.
     descriptors: VecDeque<i32>,
 }
@@ -234,13 +235,12 @@ impl Callers {
     }
 
     /// The process of the worker that has this socket.
-    fn holder(&mut self, inode: u64) -> Option<ProcessWatch> {
+    fn holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
         self.recent_holder(inode).or_else(|| self.search_holder(inode))
     }
 
     /// The same among those that had connections lately, and were found to be the worker's then.
-    fn recent_holder(&mut self, inode: u64) -> Option<ProcessWatch> {
-        self.recent.retain(|known| !known.watch.has_ended());
+    fn recent_holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
         let all = || self.recent.iter().enumerate();
         let among_recent = || all().find_map(|(at, known)| Some((at, known.recent_descriptor(inode)?)));
         let mut looks = Looks::new(MOST_DESCRIPTORS);
@@ -252,34 +252,36 @@ impl Callers {
         };
         let (at, descriptor) = among_recent().or_else(among_all)?;
         let mut known = self.recent.remove(at)?;
-        known.had(descriptor);
-        let watch = ProcessWatch::of(known.watch.pid()).ok()?;
         // As long as it has not ended its pid is nobody else's.
-        let is_it = !known.watch.has_ended();
+        if known.watch.has_ended() {
+            return None;
+        }
+        known.had(descriptor);
+        let watch = Rc::clone(&known.watch);
         self.recent.push_front(known);
-        is_it.then_some(watch)
+        Some(watch)
     }
 
     /// The same among all of the worker's processes.
-    fn search_holder(&mut self, inode: u64) -> Option<ProcessWatch> {
+    fn search_holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
         let mut looks = Looks::new(MOST_DESCRIPTORS);
         let descendants = process::descendants(MOST_PROCESSES).unwrap_or_default();
         let (pid, descriptor) = descendants.into_iter().find_map(|pid| {
             let found = looks.descriptor_of(pid, inode).ok().flatten();
             found.map(|descriptor| (pid, descriptor))
         })?;
-        let (watch, own) = (ProcessWatch::of(pid).ok()?, ProcessWatch::of(pid).ok()?);
+        let watch = Rc::new(ProcessWatch::of(pid).ok()?);
         // Its pid may have changed hands until we took hold; from here on it cannot.
         let is_it = descriptors::is_socket(pid, descriptor, inode).unwrap_or(false)
             && process::is_descendant(pid).unwrap_or(false)
-            && !watch.has_ended()
-            && !own.has_ended();
+            && !watch.has_ended();
         if !is_it {
             return None;
         }
-        self.recent.retain(|known| known.watch.pid() != pid);
+        self.recent
+            .retain(|known| known.watch.pid() != pid && !known.watch.has_ended());
         self.recent.push_front(KnownProcess {
-            watch: own,
+            watch: Rc::clone(&watch),
             descriptors: VecDeque::from([descriptor]),
         });
         self.recent.truncate(RECENT_PROCESSES);

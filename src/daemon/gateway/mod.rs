@@ -112,6 +112,8 @@ pub struct GatewayTurn<'a> {
 /// The listening socket, the connections to it, and what they wait for.
 pub struct Gateway {
     acceptor: Acceptor<TcpListener>,
+    /// Connections that the next turn takes.
+    accepts: usize,
     callers: Callers,
     /// Where we listen.
     address: SocketAddr,
@@ -156,6 +158,7 @@ impl Gateway {
         let complaint = "cannot take a connection of the worker: ";
         Ok(Self {
             acceptor: Acceptor::new(listener, TokenOwner::Gateway, ACCEPTS_PER_TURN, complaint, registry)?,
+            accepts: 1,
             callers,
             address,
             bounds: BodyBounds::new(most_body),
@@ -254,18 +257,28 @@ impl Gateway {
         }
     }
 
+    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the request has gone on its way: to be
+    /// told that nobody does takes the kernel longer than anything else that is asked here. While some do, each turn takes
+    /// twice as many.
     fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
         self.acceptor.begin_turn();
         let end = clock::monotonic() + ACCEPT_TIME_PER_TURN;
-        while self.acceptor.can_take() && self.has_room() {
+        let mut taken = 0;
+        while taken < self.accepts && self.acceptor.can_take() && self.has_room() {
             let Some((stream, peer)) = self.acceptor.next() else {
                 break;
             };
+            taken += 1;
             self.admit(stream, peer, turn);
             if clock::monotonic() >= end {
                 break;
             }
         }
+        self.accepts = match taken {
+            0 => 1,
+            _ if taken < self.accepts => self.accepts,
+            _ => (2 * taken).min(ACCEPTS_PER_TURN),
+        };
         if self.acceptor.is_short() {
             let again = turn.now.after(ACCEPT_AGAIN_AFTER);
             self.deadlines.arm_at_latest(GatewayTimer::Accept, again);
@@ -392,7 +405,7 @@ impl Gateway {
         self.deadlines.cancel(GatewayTimer::Link(id));
         self.drop_work(&mut link, turn);
         let _ = turn.registry.deregister(&mut link.stream);
-        self.acceptor.has_room_again();
+        self.acceptor.try_again();
         if let Some(process) = link.process {
             turn.processes.disconnected(process);
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
 
 use log::{debug, warn};
 use mio::unix::SourceFd;
@@ -26,7 +27,7 @@ pub struct Processes {
 struct Watched {
     pid: Pid,
     /// None only for the worker, for want of a descriptor when it was started: its pid is its own until it is reaped.
-    watch: Option<ProcessWatch>,
+    watch: Option<Rc<ProcessWatch>>,
     connections: usize,
     is_worker: bool,
     /// It may hold jobs, or is being ended: whoever was given a job or a signal.
@@ -48,7 +49,7 @@ impl Watched {
     }
 
     fn has_ended(&self) -> bool {
-        self.watch.as_ref().is_some_and(ProcessWatch::has_ended)
+        self.watch.as_ref().is_some_and(|watch| watch.has_ended())
     }
 
     /// Whether it has to be asked from time to time.
@@ -75,7 +76,7 @@ impl Processes {
     pub fn worker_started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
         let id = self.name(pid, true);
         match ProcessWatch::of(pid) {
-            Ok(watch) => self.watch(id, watch, registry),
+            Ok(watch) => self.watch(id, Rc::new(watch), registry),
             // It is our child: its end is noticed in any case.
             Err(error) => warn!("cannot watch the worker's process {pid}: {error}"),
         }
@@ -91,13 +92,15 @@ impl Processes {
         self.forget_if_done(id);
     }
 
-    /// The name of a process: the one that it has, unless that was somebody with the same pid.
-    pub fn id_of(&mut self, watch: ProcessWatch, registry: &Registry) -> ProcessId {
+    /// The name of a process: the one that it has, unless that was somebody with the same pid. With the very hold that we have on it
+    /// the kernel need not be asked.
+    pub fn id_of(&mut self, watch: Rc<ProcessWatch>, registry: &Registry) -> ProcessId {
         let pid = watch.pid();
+        let is_same = |watched: &Watched| watched.watch.as_ref().is_some_and(|ours| Rc::ptr_eq(ours, &watch));
         let known = self
             .processes
             .iter()
-            .find(|(_, watched)| watched.pid == pid && !watched.is_gone && !watched.has_ended());
+            .find(|(_, watched)| watched.pid == pid && !watched.is_gone && (is_same(watched) || !watched.has_ended()));
         if let Some((id, watched)) = known {
             let (id, is_watched) = (*id, watched.watch.is_some());
             if !is_watched {
@@ -126,7 +129,7 @@ impl Processes {
         id
     }
 
-    fn watch(&mut self, id: ProcessId, watch: ProcessWatch, registry: &Registry) {
+    fn watch(&mut self, id: ProcessId, watch: Rc<ProcessWatch>, registry: &Registry) {
         if let Some(descriptor) = watch.as_fd() {
             let descriptor: RawFd = descriptor.as_raw_fd();
             let token = TokenOwner::Process(number(id)).token();
@@ -230,7 +233,8 @@ impl Processes {
 
     fn forget_if_done(&mut self, id: ProcessId) {
         if self.processes.get(&id).is_some_and(Watched::is_done) {
-            // Closing its descriptor takes it out of the poll as well.
+            // Closing its descriptor takes it out of the poll as well. Whoever else holds on to it keeps it there, and its end was
+            // told already: nothing comes of it any more.
             self.processes.remove(&id);
         }
     }
@@ -251,7 +255,7 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let mut processes = Processes::default();
         let worker = processes.name(Pid::own(), true);
-        let watch = ProcessWatch::of(Pid::own()).unwrap();
+        let watch = Rc::new(ProcessWatch::of(Pid::own()).unwrap());
         assert_eq!(processes.id_of(watch, poll.registry()), worker);
         assert!(processes.processes.values().all(|watched| watched.watch.is_some()));
     }

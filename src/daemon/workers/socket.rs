@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::rc::Rc;
 
 use log::{debug, warn};
 use mio::unix::SourceFd;
@@ -155,7 +156,7 @@ impl WorkerSocket {
         let Some(link) = self.links.remove(&id) else { return };
         let _ = registry.deregister(&mut SourceFd(&link.stream.as_raw_fd()));
         events.push_back(Event::HungUp(id));
-        self.acceptor.has_room_again();
+        self.acceptor.try_again();
         processes.disconnected(link.process);
     }
 
@@ -197,7 +198,7 @@ impl WorkerSocket {
         }
         // Refused above when it has no pid.
         let Some(watch) = process else { return };
-        let process = processes.id_of(watch, registry);
+        let process = processes.id_of(Rc::new(watch), registry);
         self.next_connection += 1;
         let id = HolderId(self.next_connection);
         let (token, interest) = (TokenOwner::Connection(id).token(), what_to_read());
