@@ -44,6 +44,34 @@ class TestResume < WorkerTest
     assert_equal([2, 3, 4], frames_of("j1", checkpoint: form(cursors: { "" => "k1" })).last["result"])
   end
 
+  def test_a_row_may_be_changed_once_its_loop_is_in_it
+    serve do |job|
+      rows = [{ "id" => 1 }, { "id" => 2 }]
+      job.iterate(rows, key: ->(row) { row.fetch("id") }) { |row| raise "stop" if row.delete("id") == 2 }
+    end
+    saved, failed = frames_of("j1")
+    assert_equal([form(cursors: { "" => 1 }), "stop"], [saved["state"], failed["error"]["message"]])
+  end
+
+  def test_what_could_not_be_saved_is_saved_before_the_end
+    serve do |job|
+      session = job.instance_variable_get(:@session)
+      session.define_singleton_method(:tell) { |*| raise OjsWorker::Stalled, "nobody reads" }
+      begin
+        job.step("pay") { "paid" }
+      ensure
+        session.singleton_class.send(:remove_method, :tell)
+      end
+    end
+    saved, failed = frames_of("j1")
+    assert_equal([form(steps: [%w[pay paid]]), "nobody reads"], [saved["state"], failed["error"]["message"]])
+  end
+
+  def test_a_key_is_the_same_number_however_a_backend_spells_it
+    serve(&iterate_over(5, key: :itself))
+    assert_equal([3, 4], frames_of("j1", checkpoint: form(cursors: { "" => 2.0 })).last["result"])
+  end
+
   def test_a_key_may_be_the_name_of_a_method
     serve(&iterate_over(5, key: :succ))
     assert_equal([2, 3, 4], frames_of("j1", checkpoint: form(cursors: { "" => 2 })).last["result"])

@@ -177,6 +177,30 @@ class TestWorker < WorkerTest
     assert_equal(:ended, thread.value)
   end
 
+  def test_a_job_without_a_type_is_one_without_a_handler
+    serve { 1 }
+    @init.send_frame({ type: "job", job: { id: "j1" } })
+    assert_equal(["handler_not_found", true], @init.answer["error"].values_at("code", "retryable"))
+  end
+
+  def test_a_job_that_comes_again_while_the_worker_ends_is_answered_once_by_the_handler_that_has_it
+    begun = Thread::Queue.new
+    release = Thread::Queue.new
+    worker, = serve do
+      begun << true
+      release.pop
+    end
+    @init.send_frame(job_frame("j1"))
+    take(begun)
+    worker.stop
+    assert_equal(0, @init.expect("ready")["concurrency"])
+    @init.send_frame(job_frame("j1"))
+    @init.send_frame({ type: "ping", id: 9 })
+    assert_equal("pong", @init.next_frame["type"], "what came before the ping has no answer")
+    release << 5
+    assert_equal(5, @init.answer["result"])
+  end
+
   def test_a_job_with_an_id_that_could_not_be_sent_back_is_ignored
     serve { 1 }
     @init.send_frame('{"type":"job","job":{"id":"\\ud800","type":"t"}}')

@@ -85,11 +85,13 @@ module OjsWorker
 
     def on_job(envelope, checkpoint, line)
       id = need(envelope, "id", String)
-      if ending? && !retiring?
+      if held?(id)
+        OjsWorker.logger.warn { "job #{Wire.line(id)} came again while its handler runs, which goes on" }
+      elsif ending? && !retiring?
         # On its way when we said that we take no more.
         @link.post(Wire.frame("release", id, reason: "the worker is ending"))
       elsif !envelope["type"].is_a?(String)
-        refuse(id, "invalid_job", "the job has no type", false)
+        refuse(id, "handler_not_found", "the job has no type", true)
       elsif @worker.handler_for(envelope["type"]).nil?
         refuse(id, "handler_not_found", "this worker has no handler for #{Wire.clean(envelope["type"], 200)}", true)
       else
@@ -97,18 +99,17 @@ module OjsWorker
       end
     end
 
+    # Only this thread takes jobs in: what is not held stays so.
+    def held?(id)
+      @lock.synchronize { @held.key?(id) }
+    end
+
     def start(job)
-      is_held = @lock.synchronize do
-        next true if @held.key?(job.id)
+      @lock.synchronize do
         @held[job.id] = job
         @answers.delete(job.id)
-        false
       end
-      if is_held
-        OjsWorker.logger.warn { "job #{Wire.line(job.id)} came again while its handler runs, which goes on" }
-      elsif !@pool.submit(-> { process(job) })
-        answer(job, nil, Release.new("no thread can be started"))
-      end
+      answer(job, nil, Release.new("no thread can be started")) unless @pool.submit(-> { process(job) })
     end
 
     def refuse(id, code, message, retryable)

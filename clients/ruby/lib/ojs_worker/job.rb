@@ -113,7 +113,8 @@ module OjsWorker
     # @raise [CheckpointTooLarge] in a job with steps or {#iterate}, when all that is kept is more than 64 KiB
     def checkpoint(state)
       text = Wire.dump(state)
-      save(@resume.keep(JSON.parse(text)) || text) # the program may go on changing its own
+      kept = @resume.keep(JSON.parse(text)) # the program may go on changing its own
+      kept ? save_form(kept) : save(text)
     end
 
     # @return [String]

@@ -22,9 +22,10 @@ module OjsWorker
       each_row(rows, place) do |row|
         next if place.finished?(row)
         leave_if_stopping(place.usual)
+        position = place.position(row)
         begun = OjsWorker.now
         yield row
-        place.finish(row, OjsWorker.now - begun)
+        place.finish(position, OjsWorker.now - begun)
         save_progress if @resume.due?
       end
       place.end
@@ -59,7 +60,7 @@ module OjsWorker
     # Save what is not saved yet.
     # @api private
     def save_progress
-      save(@resume.saved_form) if @resume.dirty?
+      save_form(@resume.saved_form) if @resume.dirty?
     end
 
     # The handler ended without a result: what it has done so far must not be done again.
@@ -71,6 +72,14 @@ module OjsWorker
     end
 
     private
+
+    # What could not be sent is tried again before the job's end.
+    def save_form(text)
+      save(text)
+    rescue Stalled
+      @resume.unsaved
+      raise
+    end
 
     def each_row(rows, place, &block)
       if rows.respond_to?(:call) && !rows.respond_to?(:each)

@@ -47,6 +47,11 @@ module OjsWorker
       @dirty
     end
 
+    # What was to be saved was not.
+    def unsaved
+      @dirty = true
+    end
+
     # @return [Boolean] whether it is time to save a position
     def due?
       OjsWorker.now >= @saved_at + SAVE_EVERY
@@ -207,12 +212,17 @@ module OjsWorker
         true
       end
 
+      # @return [Object] where a row is; asked before it is done, which may change it
+      def position(row)
+        @key ? key_of(row) : @index + 1
+      end
+
       # A row is done.
-      def finish(row, seconds)
+      def finish(position, seconds)
         @times.shift if @times.size == REMEMBERED
         @times << seconds
         @index += 1
-        @resume.move(@step, @key ? key_of(row) : @index)
+        @resume.move(@step, position)
       end
 
       # No more rows come.
