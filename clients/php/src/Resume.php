@@ -216,6 +216,10 @@ final class Resume
         if (is_int($here) && is_int($position) || is_string($here) && is_string($position)) {
             return false;
         }
+        // A backend may spell 10 as 10.0 or 1e1.
+        if ((is_int($here) || is_float($here)) && (is_int($position) || is_float($position))) {
+            return $here == $position;
+        }
         return Json::encode(Json::decode(Json::encode($here))) === Json::encode($position);
     }
 

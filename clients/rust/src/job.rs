@@ -307,10 +307,14 @@ impl Job {
         self.save_user_state(RawValue::from_string(text).map_err(|error| not_json(error.to_string()))?)
     }
 
-    /// Waits until it is written.
-    pub(crate) fn say_checkpoint(&self, state: &str) -> Result<(), SayError> {
+    /// Queues it, in the place of one that waits.
+    pub(crate) fn say_checkpoint(&self, state: &str) -> Result<Ticket, SayError> {
         let frame = format!("{{\"type\":\"checkpoint\",\"job_id\":{},\"state\":{state}}}\n", self.raw_id());
-        let ticket = self.say(Saying::Checkpoint, frame)?;
+        self.say(Saying::Checkpoint, frame)
+    }
+
+    /// Waits until it is written.
+    pub(crate) fn await_checkpoint(&self, ticket: Ticket) -> Result<(), SayError> {
         self.0.session.upgrade().ok_or(SayError::ConnectionLost)?.out.wait_written(ticket)
     }
 

@@ -107,7 +107,11 @@ pub(crate) fn string_in(raw: Option<&&RawValue>) -> Option<String> {
 
 /// A whole number, also where it is spelled 1.0 or 1e3.
 pub(crate) fn integer_in(raw: Option<&&RawValue>) -> Option<i64> {
-    let text = raw?.get();
+    whole(raw?.get())
+}
+
+/// A number that is whole, however it is spelled.
+pub(crate) fn whole(text: &str) -> Option<i64> {
     text.parse().ok().or_else(|| {
         let float: f64 = text.parse().ok()?;
         let is_whole = float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0;

@@ -2,7 +2,7 @@
 //! saved in the same form by the clients of all languages.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -198,13 +198,21 @@ impl Job {
         } else {
             resume.user.as_deref().map_or("null", RawValue::get).to_owned()
         };
-        drop(resume);
-        Ok(self.say_checkpoint(&text)?)
+        self.send(resume, &text)
     }
 
     fn save(&self) -> Result<()> {
-        let text = self.resume().form()?;
-        Ok(self.say_checkpoint(&text)?)
+        let mut resume = self.resume();
+        let text = resume.form()?;
+        self.send(resume, &text)
+    }
+
+    /// It is queued before anybody else can make a newer one, so an older one never comes last.
+    fn send(&self, mut resume: MutexGuard<'_, Resume>, text: &str) -> Result<()> {
+        let queued = self.say_checkpoint(text);
+        resume.is_dirty |= queued.is_err() && resume.is_used;
+        drop(resume);
+        Ok(self.await_checkpoint(queued?)?)
     }
 
     /// For an answer after which the job may come again.

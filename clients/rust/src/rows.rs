@@ -228,7 +228,19 @@ fn position_of(key: &impl Serialize) -> Result<Box<RawValue>> {
     raw(text)
 }
 
-/// A JSON value in one spelling: members by name, numbers and texts as serde_json writes them.
+/// A JSON value in one spelling: members by name, texts as serde_json writes them, whole numbers without a fraction.
 fn canonical(text: &str) -> String {
-    json::decode::<Value>(text).map_or_else(|_| text.to_owned(), |value| value.to_string())
+    json::decode::<Value>(text).map_or_else(|_| text.to_owned(), |value| with_whole_numbers(value).to_string())
+}
+
+/// A backend may spell 10 as 10.0 or 1e1.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => json::whole(&number.to_string()).map_or(Value::Number(number), Value::from),
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, member)| (name, with_whole_numbers(member))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
 }
