@@ -15,7 +15,7 @@ var (
 	ErrConnectionLost = errors.New("ojs-init has closed the connection")
 	// ErrProtocol: ojs-init speaks a version of the protocol that this package does not know.
 	ErrProtocol = errors.New("ojs-init speaks another protocol")
-	// ErrStalled: ojs-init has not read for 10 s; the frame was not sent.
+	// ErrStalled: ojs-init has not read for 10 s; the frame was not sent, or only in part.
 	ErrStalled = errors.New("ojs-init does not read")
 	// ErrCutOff: a signal came, and handlers had not ended within Options.StopGrace. Their jobs are unanswered; the
 	// process should end with 143.

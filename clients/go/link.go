@@ -25,10 +25,13 @@ const (
 // outgoing is a frame on its way out.
 type outgoing struct {
 	data []byte
+	// version counts the texts that the frame had: who waits for it knows by that whether the text is still its own.
+	version int
 	// done is closed once the frame was written, or never will be; nil if nobody waits.
-	done    chan struct{}
-	taken   bool
-	written bool
+	done  chan struct{}
+	taken bool
+	// err is why it was not written; to be read when done is closed.
+	err error
 }
 
 // outbox holds what is to be written. Any goroutine may send; one writes, so frames never mix and nobody else waits.
@@ -44,13 +47,15 @@ type outbox struct {
 	// fullAfter and fullFrom say when the other end reads too slowly, so that newer frames take the place of others.
 	fullAfter time.Duration
 	fullFrom  int
+	// patience is how long somebody waits for a frame of its own.
+	patience time.Duration
 	// changed is called, without the lock, when all is written or writing has failed.
 	changed func()
 	err     error
 }
 
 func newOutbox(changed func()) *outbox {
-	o := &outbox{changed: changed, fullAfter: fullAfter, fullFrom: fullFrom}
+	o := &outbox{changed: changed, fullAfter: fullAfter, fullFrom: fullFrom, patience: writeTimeout}
 	o.filled = sync.NewCond(&o.mu)
 	return o
 }
@@ -80,30 +85,60 @@ func (o *outbox) put(item *outgoing, urgent bool) (*outgoing, error) {
 	return item, nil
 }
 
-// replace gives a frame another text when it still waits because the other end reads too slowly; else it is false.
-func (o *outbox) replace(item *outgoing, data []byte) bool {
+// replace gives a frame another text when it still waits because the other end reads too slowly, and says which version
+// that is; else it is false.
+func (o *outbox) replace(item *outgoing, data []byte) (version int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	isFull := o.writing && time.Since(o.since) >= o.fullAfter || len(o.queue) >= o.fullFrom
 	if item == nil || item.taken || o.closed || !isFull {
-		return false
+		return 0, false
 	}
 	item.data = data
-	return true
+	item.version++
+	return item.version, true
 }
 
 // drop takes a frame back that waits because the other end reads too slowly.
 func (o *outbox) drop(item *outgoing) { o.replace(item, nil) }
 
-// withdraw takes back a frame of which nothing was written yet.
-func (o *outbox) withdraw(item *outgoing) bool {
+// await returns when the frame was written, with this text or a newer one, or when that took too long.
+func (o *outbox) await(item *outgoing, version int, patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-item.done:
+		return item.err
+	case <-timer.C:
+	}
+	stalled := fmt.Errorf("%w for %v", ErrStalled, patience)
+	o.withdraw(item, version, stalled)
+	// It may be half written by now, or belong to somebody else, who is as patient. Nobody waits for ever.
+	timer.Reset(patience)
+	select {
+	case <-item.done:
+		return item.err
+	case <-timer.C:
+		return stalled
+	}
+}
+
+// withdraw takes back a frame of which nothing was written yet, unless somebody else has put a newer text into it.
+func (o *outbox) withdraw(item *outgoing, version int, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if item.taken || o.closed {
-		return false
+	if item.taken || item.version != version {
+		return
 	}
-	item.data = nil
-	return true
+	for at, waiting := range o.queue {
+		if waiting == item {
+			o.queue = append(o.queue[:at:at], o.queue[at+1:]...)
+			break
+		}
+	}
+	// Nothing goes into it any more, and whose older text was in it learns that it is gone.
+	item.taken = true
+	item.finish(why)
 }
 
 // failure is why nothing more is written; nil as long as it is.
@@ -129,15 +164,15 @@ func (o *outbox) fail(err error) {
 	for _, items := range [][]*outgoing{o.urgent, o.queue} {
 		for _, item := range items {
 			item.taken = true
-			item.finish(false)
+			item.finish(err)
 		}
 	}
 	o.urgent, o.queue = nil, nil
 	o.filled.Signal()
 }
 
-func (item *outgoing) finish(written bool) {
-	item.written = written
+func (item *outgoing) finish(err error) {
+	item.err = err
 	if item.done != nil {
 		close(item.done)
 	}
@@ -166,13 +201,16 @@ func (o *outbox) run(to io.Writer) {
 		if cap(buffer) > 4*writeBudget {
 			buffer = nil
 		}
+		if err != nil {
+			err = fmt.Errorf("%w: %v", ErrConnectionLost, err)
+		}
 		o.mu.Lock()
 		o.writing = false
 		for _, item := range batch {
-			item.finish(err == nil)
+			item.finish(err)
 		}
 		if err != nil {
-			o.fail(fmt.Errorf("%w: %v", ErrConnectionLost, err))
+			o.fail(err)
 		}
 		isIdle := len(o.queue) == 0 && len(o.urgent) == 0
 		o.mu.Unlock()

@@ -200,7 +200,7 @@ func (s *session) tell(job *Job, slot **outgoing, line []byte) error {
 	if job.isOver {
 		return fmt.Errorf("job %s: %w", job.ID, ErrAnswered)
 	}
-	if s.out.replace(*slot, line) {
+	if _, isIn := s.out.replace(*slot, line); isIn {
 		return nil
 	}
 	item, err := s.out.put(&outgoing{data: line}, false)
@@ -219,27 +219,18 @@ func (s *session) tellAndWait(job *Job, line []byte) error {
 		return fmt.Errorf("job %s: %w", job.ID, ErrAnswered)
 	}
 	item := job.waitingCheckpoint
+	version, isIn := s.out.replace(item, line)
 	var err error
-	if !s.out.replace(item, line) {
+	if !isIn {
 		item, err = s.out.put(&outgoing{data: line, done: make(chan struct{})}, false)
 		job.waitingCheckpoint = item
 	}
 	s.mu.Unlock()
+	if err == nil {
+		err = s.out.await(item, version, s.out.patience)
+	}
 	if err != nil {
-		return err
-	}
-	timer := time.NewTimer(writeTimeout)
-	defer timer.Stop()
-	select {
-	case <-item.done:
-	case <-timer.C:
-		if s.out.withdraw(item) {
-			return fmt.Errorf("%w for %v: the checkpoint is not sent", ErrStalled, writeTimeout)
-		}
-		<-item.done
-	}
-	if !item.written {
-		return fmt.Errorf("the checkpoint is not sent: %w", ErrConnectionLost)
+		return fmt.Errorf("the checkpoint is not sent: %w", err)
 	}
 	return nil
 }
