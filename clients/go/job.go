@@ -234,9 +234,9 @@ func (j *Job) Checkpoint(state any) error {
 	return j.resume.setUserState(j, text)
 }
 
-// saveCheckpoint waits until it is written.
-func (j *Job) saveCheckpoint(state []byte) error {
-	return j.session.tellAndWait(j, frame("checkpoint", j.rawID, field{"state", state}))
+// queueCheckpoint gives what waits until it is written.
+func (j *Job) queueCheckpoint(state []byte) (wait func() error, err error) {
+	return j.session.queueCheckpoint(j, frame("checkpoint", j.rawID, field{"state", state}))
 }
 
 // setCancelled is true the first time.

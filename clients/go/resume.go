@@ -94,17 +94,26 @@ func (r *resume) setUserState(job *Job, state json.RawMessage) error {
 	r.mu.Lock()
 	before := r.user
 	r.user = state
-	text, err := []byte(state), error(nil)
-	if r.isUsed {
-		if text, err = r.form(); err != nil {
-			r.user = before
-		}
+	wait, err := r.queue(job)
+	if err != nil {
+		r.user = before
 	}
 	r.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return job.saveCheckpoint(text)
+	return wait()
+}
+
+// queue queues the checkpoint; with the lock held, so that no older one of another goroutine comes behind it.
+func (r *resume) queue(job *Job) (wait func() error, err error) {
+	text := []byte(r.user)
+	if r.isUsed {
+		if text, err = r.form(); err != nil {
+			return nil, err
+		}
+	}
+	return job.queueCheckpoint(text)
 }
 
 // form is the checkpoint; with the lock held.
@@ -139,12 +148,12 @@ func (r *resume) form() ([]byte, error) {
 
 func (r *resume) save(job *Job) error {
 	r.mu.Lock()
-	text, err := r.form()
+	wait, err := r.queue(job)
 	r.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return job.saveCheckpoint(text)
+	return wait()
 }
 
 // saveBeforeEnd is for an answer after which the job may come again.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -310,4 +311,51 @@ func TestAStepThatTookLongIsNotBegunShortlyBeforeTheEnd(t *testing.T) {
 	expect(t, perform(t, worker, ojsworker.Delivery{}).Outcome, "ack")
 	outcome := perform(t, worker, ojsworker.Delivery{Stop: true, StopIn: 440 * time.Millisecond})
 	expect(t, outcome, &ojsworker.Outcome{Outcome: "release", Reason: "resumes at its checkpoint"})
+}
+
+func TestACheckpointOfAnotherGoroutineNeverTakesAFinishedStepBack(t *testing.T) {
+	const count = 100
+	worker := returning(func(_ context.Context, job *ojsworker.Job) (any, error) {
+		ends := make(chan struct{})
+		var others sync.WaitGroup
+		defer others.Wait()
+		defer close(ends)
+		for at := 0; at < count; at++ {
+			at := at
+			if _, err := ojsworker.Step(job, fmt.Sprint(at), func() (int, error) { return at, nil }); err != nil {
+				return nil, err
+			}
+			if at >= 2 {
+				continue
+			}
+			others.Add(1)
+			go func() {
+				defer others.Done()
+				for n := 0; ; n++ {
+					select {
+					case <-ends:
+						return
+					default:
+						_ = job.Checkpoint(n)
+					}
+				}
+			}()
+		}
+		return nil, nil
+	})
+	for round := 0; round < 5; round++ {
+		outcome := perform(t, worker, ojsworker.Delivery{})
+		before := 0
+		for _, checkpoint := range outcome.Checkpoints {
+			var form struct{ Steps []any }
+			if err := json.Unmarshal(checkpoint, &form); err != nil {
+				t.Fatal(err)
+			}
+			if len(form.Steps) < before {
+				t.Fatalf("a checkpoint with %d steps came behind one with %d", len(form.Steps), before)
+			}
+			before = len(form.Steps)
+		}
+		expect(t, before, count)
+	}
 }

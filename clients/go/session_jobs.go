@@ -208,32 +208,35 @@ func (s *session) tell(job *Job, slot **outgoing, line []byte) error {
 	return err
 }
 
-// tellAndWait returns when the checkpoint is given to the kernel. A newer one takes the place of one that still waits.
-func (s *session) tellAndWait(job *Job, line []byte) error {
+// queueCheckpoint queues a checkpoint, in place of one that still waits, and gives what waits until it is written, or why
+// it is not. Whoever has to keep two of them in their order calls this with a lock, and waits without it.
+func (s *session) queueCheckpoint(job *Job, line []byte) (wait func() error, err error) {
 	if !s.fits(line) {
-		return errTooLong(len(line), s.maxFrame)
+		return nil, errTooLong(len(line), s.maxFrame)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if job.isOver {
-		s.mu.Unlock()
-		return fmt.Errorf("job %s: %w", job.ID, ErrAnswered)
+		return nil, fmt.Errorf("job %s: %w", job.ID, ErrAnswered)
 	}
 	item := job.waitingCheckpoint
 	version, isIn := s.out.replace(item, line)
-	var err error
 	if !isIn {
 		item, err = s.out.put(&outgoing{data: line, done: make(chan struct{})}, false)
 		job.waitingCheckpoint = item
+		if err != nil {
+			return nil, notSent(err)
+		}
 	}
-	s.mu.Unlock()
-	if err == nil {
-		err = s.out.await(item, version, s.out.patience)
-	}
-	if err != nil {
-		return fmt.Errorf("the checkpoint is not sent: %w", err)
-	}
-	return nil
+	return func() error {
+		if err := s.out.await(item, version, s.out.patience); err != nil {
+			return notSent(err)
+		}
+		return nil
+	}, nil
 }
+
+func notSent(err error) error { return fmt.Errorf("the checkpoint is not sent: %w", err) }
 
 func errTooLong(size, limit int) error {
 	return fmt.Errorf("%d bytes are more than ojs-init takes at once (%d)", size, limit)
