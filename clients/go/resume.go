@@ -113,7 +113,21 @@ func (r *resume) queue(job *Job) (wait func() error, err error) {
 			return nil, err
 		}
 	}
-	return job.queueCheckpoint(text)
+	isWritten, err := job.queueCheckpoint(text)
+	if err != nil {
+		return nil, err
+	}
+	r.isDirty, r.savedAt = false, time.Now()
+	return func() error {
+		err := isWritten()
+		if err != nil {
+			// What is in it is still to be saved, at the latest before the job ends.
+			r.mu.Lock()
+			r.isDirty = r.isUsed
+			r.mu.Unlock()
+		}
+		return err
+	}, nil
 }
 
 // form is the checkpoint; with the lock held.
@@ -141,8 +155,6 @@ func (r *resume) form() ([]byte, error) {
 			"%d bytes of JSON together, at most %d are kept: let steps return ids or paths, not contents",
 			len(text), maxResumeBytes)}
 	}
-	r.isDirty = false
-	r.savedAt = time.Now()
 	return text, nil
 }
 
@@ -156,15 +168,16 @@ func (r *resume) save(job *Job) error {
 	return wait()
 }
 
-// saveBeforeEnd is for an answer after which the job may come again.
+// saveBeforeEnd is for an answer after which the job may come again. It waits for nothing: what is queued goes out before
+// the answer, however long ojs-init does not read.
 func (r *resume) saveBeforeEnd(job *Job) {
 	r.mu.Lock()
-	isDirty := r.isDirty
-	r.mu.Unlock()
-	if !isDirty {
-		return
+	var err error
+	if r.isDirty {
+		_, err = r.queue(job)
 	}
-	if err := r.save(job); err != nil {
+	r.mu.Unlock()
+	if err != nil {
 		job.session.log.of(job).Error("its position was not saved: " + messageFrom(err))
 	}
 }
