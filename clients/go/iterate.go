@@ -66,7 +66,7 @@ func IterateKeyed[Row, Key any](job *Job, rows []Row, key func(row Row) Key, eac
 	}
 	if isSkipping {
 		return &Discard{Type: "StepsChanged", Message: fmt.Sprintf("the row with the key %s, the last one that an earlier "+
-			"attempt finished, does not come any more", clean(sought, 100))}
+			"attempt finished, does not come any more", clean(string(loop.start), 100))}
 	}
 	return nil
 }
@@ -82,8 +82,12 @@ func IterateFrom[Row, Key any](job *Job, open func(after *Key) (next func() (row
 	var after *Key
 	if !isNull(loop.start) {
 		after = new(Key)
-		if err := decode(loop.start, after); err != nil {
-			return loop.positionIsOther(fmt.Sprintf("a %T", *after))
+		if decode(loop.start, after) != nil {
+			// A whole number that came back as 10.0 does not fit into an int as it is spelled.
+			after = new(Key)
+			if decode([]byte(canonical(loop.start)), after) != nil {
+				return loop.positionIsOther(fmt.Sprintf("a %T", *after))
+			}
 		}
 	}
 	next, err := open(after)
@@ -183,17 +187,4 @@ func positionOf(key any) (json.RawMessage, error) {
 		return nil, misuse("the key of a row is null: it cannot be told from no position")
 	}
 	return text, nil
-}
-
-// canonical is a JSON value in one spelling.
-func canonical(text json.RawMessage) string {
-	var value any
-	if decode(text, &value) != nil {
-		return string(text)
-	}
-	same, err := encode(value, maxDepth)
-	if err != nil {
-		return string(text)
-	}
-	return string(same)
 }

@@ -168,6 +168,50 @@ func TestAKeyThatDoesNotComeAnyMoreFailsForGood(t *testing.T) {
 	expect(t, failed.Type, "StepsChanged")
 }
 
+func TestAKeyIsTheSameHoweverItsNumberIsSpelled(t *testing.T) {
+	type compound struct {
+		Name string
+		At   []float64
+	}
+	numbers := []int{10, 20, 30}
+	worker := quiet()
+	worker.Handle("keyed", func(_ context.Context, job *ojsworker.Job) (any, error) {
+		var done []int
+		return &done, ojsworker.IterateKeyed(job, numbers, func(row int) int { return row }, func(row int) error {
+			done = append(done, row)
+			return nil
+		})
+	})
+	worker.Handle("compound", func(_ context.Context, job *ojsworker.Job) (any, error) {
+		var done []int
+		key := func(row int) compound { return compound{"a", []float64{float64(row) / 4}} }
+		return &done, ojsworker.IterateKeyed(job, numbers, key, func(row int) error {
+			done = append(done, row)
+			return nil
+		})
+	})
+	worker.Handle("from", func(_ context.Context, job *ojsworker.Job) (any, error) {
+		var done []int
+		return &done, ojsworker.IterateFrom(job, func(after *int) (func() (int, bool, error), error) {
+			next := *after
+			return func() (int, bool, error) { next += 10; return next, next <= 30, nil }, nil
+		}, func(row int) int { return row }, func(row int) error { done = append(done, row); return nil })
+	})
+	for kind, positions := range map[string][]string{
+		"keyed":    {"10", "10.0", "1e1", "1E+1", "100.00e-1"},
+		"compound": {`{"At":[2.5],"Name":"a"}`, `{"Name":"a","At":[25e-1]}`, `{"At":[2.50],"Name":"a"}`},
+		"from":     {"10", "10.0", "1e1"},
+	} {
+		for _, position := range positions {
+			checkpoint := json.RawMessage(`{"ojs_resume":1,"steps":[],"cursors":{"":` + position + `},"state":null}`)
+			outcome := perform(t, worker, ojsworker.Delivery{Type: kind, Checkpoint: checkpoint})
+			if string(outcome.Result) != "[20,30]" {
+				t.Errorf("%s, %s: %+v %+v", kind, position, outcome, outcome.Error)
+			}
+		}
+	}
+}
+
 func TestWhileALoopRunsItsPositionIsSavedEveryFiveSeconds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than 5 s")
