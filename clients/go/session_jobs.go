@@ -28,6 +28,11 @@ func (s *session) onJob(raw, checkpoint json.RawMessage) error {
 		// On its way when we said that we take no more.
 		return s.out.send(frame("release", job.rawID, field{"reason", quoted("the worker is ending")}), false)
 	}
+	if errors.Is(err, errNoType) {
+		// Retryable as for each type without a handler: only a broken envelope fails for good.
+		s.refuse(job.ID, job.rawID, "handler_not_found", "this worker has no handler for a job without a type", true)
+		return nil
+	}
 	if err != nil {
 		s.refuse(job.ID, job.rawID, "invalid_job", err.Error(), false)
 		return nil

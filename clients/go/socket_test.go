@@ -262,6 +262,21 @@ func TestWhenTheSocketIsFullOnlyTheNewestProgressIsKeptAndTheReaderGoesOn(t *tes
 	}
 }
 
+func TestAJobWithoutATypeIsAJobWithoutAHandler(t *testing.T) {
+	f := start(t, "default")
+	f.greet()
+	for _, kind := range []string{``, `,"type":7`, `,"type":null`} {
+		f.say(`{"type":"job","job":{"id":"j1"` + kind + `,"args":[]}}`)
+		answer := f.hear()
+		expect(t, answer["type"], "fail")
+		failed := answer["error"].(map[string]any)
+		expect(t, failed["code"], "handler_not_found")
+		expect(t, failed["retryable"], true)
+	}
+	f.say(`{"type":"job","job":{"id":"j2","type":"other"}}`)
+	expect(t, f.hear()["error"].(map[string]any)["code"], "handler_not_found")
+}
+
 func TestACheckpointIsWithOjsInitWhenCheckpointReturns(t *testing.T) {
 	f := start(t, "default")
 	f.greet()
