@@ -64,6 +64,8 @@ const (
 type Logger struct {
 	sink *logSink
 	job  *Job
+	// isCareful: what the program's writer throws does not leave it.
+	isCareful bool
 }
 
 // logSink is what all loggers that come from one have in common; without a writer it is the standard package log.
@@ -112,7 +114,7 @@ func LoggerFrom(ctx context.Context) *Logger {
 		}
 		return plainLogger
 	}
-	return job.session.log.of(job)
+	return &Logger{sink: job.session.log.sink, job: job}
 }
 
 // Writer is for other log packages: each Write is one line of this level. It is about the logger's job, or else that of
@@ -157,8 +159,11 @@ func (l *Logger) of(job *Job) *Logger {
 	if job == nil {
 		return l
 	}
-	return &Logger{sink: l.sink, job: job}
+	return &Logger{sink: l.sink, job: job, isCareful: l.isCareful}
 }
+
+// careful is for the worker's own lines: a writer that panics would end the process from a goroutine that is nobody's.
+func (l *Logger) careful() *Logger { return &Logger{sink: l.sink, job: l.job, isCareful: true} }
 
 // failed logs an error that its handler did not ask for, with its stack.
 func (l *Logger) failed(failure *failure) { l.log(LevelError, "the job failed", failure) }
@@ -212,6 +217,9 @@ func (l *Logger) lets(level Level) bool {
 
 // write writes a line; the attributes are JSON.
 func (l *Logger) write(level Level, message string, failed *failure, attributes map[string]any) {
+	if l.isCareful {
+		defer func() { _ = recover() }()
+	}
 	if l.sink.to == nil {
 		log.Print(plainLine(level, l.job, message, failed, attributes))
 		return

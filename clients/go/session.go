@@ -59,11 +59,13 @@ type session struct {
 	abandoned   int
 	fatal       error
 	said        map[string]bool
+	notes       []note
+	logging     int
 }
 
 func newSession(worker *Worker, conn net.Conn, values context.Context) *session {
 	s := &session{
-		worker: worker, conn: conn, values: values, log: worker.logger(),
+		worker: worker, conn: conn, values: values, log: worker.logger().careful(),
 		changed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		held: map[string]*Job{}, answers: map[string]string{}, said: map[string]bool{},
 		state: "running", maxFrame: defaultMaxFrame,
@@ -101,6 +103,7 @@ func (s *session) serve(asked *control) error {
 	for {
 		isOver, err, patience := s.next(time.Now())
 		if isOver {
+			s.awaitLog()
 			return err
 		}
 		var timer *time.Timer
@@ -130,7 +133,7 @@ func (s *session) serve(asked *control) error {
 // next is what has to be done now: end, or wait for so long; less than zero is for ever.
 func (s *session) next(now time.Time) (isOver bool, err error, patience time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.fatal != nil {
 		return true, s.fatal, 0
 	}
@@ -146,7 +149,8 @@ func (s *session) next(now time.Time) (isOver bool, err error, patience time.Dur
 		if left := s.cutOffAt.Sub(now); left > 0 {
 			return false, nil, left
 		}
-		s.log.Error(fmt.Sprintf("%d handlers have not ended within %v of a signal", len(s.held), s.worker.stopGrace()))
+		s.note(nil, LevelError, fmt.Sprintf("%d handlers have not ended within %v of a signal", len(s.held),
+			s.worker.stopGrace()))
 		return true, ErrCutOff, 0
 	}
 	if !s.isStopping && s.state != "terminate" || len(s.held) > 0 {
@@ -177,7 +181,7 @@ func (s *session) nextWhenClosed(now time.Time) (isOver bool, err error, patienc
 		s.isNotified = true
 		s.abandoned = len(s.held)
 		if s.abandoned > 0 {
-			s.log.Error(fmt.Sprintf("ojs-init has closed the connection: %d jobs are abandoned", s.abandoned))
+			s.note(nil, LevelError, fmt.Sprintf("ojs-init has closed the connection: %d jobs are abandoned", s.abandoned))
 		}
 		for _, job := range s.held {
 			s.cancelJob(job, "lost")
@@ -192,7 +196,7 @@ func (s *session) nextWhenClosed(now time.Time) (isOver bool, err error, patienc
 	if left := s.closedAt.Add(closedGrace).Sub(now); left > 0 {
 		return false, nil, left
 	}
-	s.log.Error(fmt.Sprintf("%d handlers have not ended within %v of that", len(s.held), closedGrace))
+	s.note(nil, LevelError, fmt.Sprintf("%d handlers have not ended within %v of that", len(s.held), closedGrace))
 	return true, ErrConnectionLost, 0
 }
 
@@ -214,7 +218,7 @@ func (s *session) onSignal() {
 	for _, job := range s.held {
 		s.cancelJob(job, "shutdown")
 	}
-	s.mu.Unlock()
+	s.unlock()
 	s.beginStop()
 }
 
@@ -331,7 +335,7 @@ func (s *session) onUnreadable(line []byte) {
 func (s *session) onHello(fields map[string]json.RawMessage) error {
 	version, _ := integerIn(fields["protocol"])
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if version != protocolVersion {
 		s.setFatal(fmt.Errorf("%w: version %s, this is %d", ErrProtocol, clean(string(fields["protocol"]), 50),
 			protocolVersion))
@@ -386,7 +390,7 @@ func (s *session) onLifecycle(fields map[string]json.RawMessage) error {
 	}
 	reason, _ := stringIn(fields["reason"])
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if left, ok := integerIn(fields["remaining_ms"]); ok && state == "terminate" {
 		const longest = int64(365 * 24 * time.Hour / time.Millisecond)
 		if left > longest {
@@ -399,13 +403,13 @@ func (s *session) onLifecycle(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// setState is told by ojs-init; terminate is never taken back.
+// setState is told by ojs-init; terminate is never taken back. With the lock held.
 func (s *session) setState(state, reason string) {
 	if s.state == state || s.state == "terminate" {
 		return
 	}
 	if s.begun == nil {
-		s.log.Info(fmt.Sprintf("%s (%s)", state, reason))
+		s.note(nil, LevelInfo, fmt.Sprintf("%s (%s)", state, reason))
 	}
 	s.state = state
 	if state == "terminate" {

@@ -66,16 +66,17 @@ func (s *session) onCancel(fields map[string]json.RawMessage) error {
 		return errors.New("it names no job, or no reason")
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if job := s.held[id]; job != nil {
 		s.cancelJob(job, clean(reason, 200))
 	}
 	return nil
 }
 
+// cancelJob is called with the lock held.
 func (s *session) cancelJob(job *Job, reason string) {
 	if job.setCancelled(reason) {
-		s.log.of(job).Info("the job is cancelled: " + reason)
+		s.note(job, LevelInfo, "the job is cancelled: "+reason)
 	}
 }
 
@@ -95,7 +96,7 @@ func (s *session) onError(fields map[string]json.RawMessage) {
 	id, hasID := stringIn(fields["job_id"])
 	text = clean(text, 1000)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	job := s.held[id]
 	answer := ""
 	if hasID && job == nil {
@@ -106,17 +107,17 @@ func (s *session) onError(fields map[string]json.RawMessage) {
 	switch code {
 	case "lost", "not_held":
 		if job == nil && answer != "ack" {
-			s.log.Debug(said)
+			s.note(nil, LevelDebug, said)
 			return
 		}
-		s.log.Warn(said)
+		s.note(nil, LevelWarn, said)
 		if job != nil {
 			s.cancelJob(job, "lost")
 		}
 	case "unsupported_protocol":
 		s.setFatal(fmt.Errorf("%w: it does not speak version %d: %s", ErrProtocol, protocolVersion, text))
 	case "not_json", "invalid_frame", "frame_too_long":
-		s.log.Error("ojs-init refuses a frame: " + said)
+		s.note(nil, LevelError, "ojs-init refuses a frame: "+said)
 		if answer == "ack" || answer == "release" {
 			message := fmt.Sprintf("the handler's answer was refused: %s: %s", code, text)
 			_ = s.out.send(failFrame(quoted(id), &failure{Code: "handler_error", Message: message}), false)
@@ -124,15 +125,15 @@ func (s *session) onError(fields map[string]json.RawMessage) {
 	case "not_offered":
 		if !s.said[text] && len(s.said) < 100 {
 			s.said[text] = true
-			s.log.Warn("the backend does not offer this (said once): " + text)
+			s.note(nil, LevelWarn, "the backend does not offer this (said once): "+text)
 		}
 	case "refused":
 		if answer == "ack" {
 			said += " (its result; ojs-init reports it without)"
 		}
-		s.log.Warn(said)
+		s.note(nil, LevelWarn, said)
 	default:
-		s.log.Warn(said)
+		s.note(nil, LevelWarn, said)
 	}
 }
 
