@@ -329,6 +329,9 @@ func (s *session) onUnreadable(line []byte) {
 		s.log.Warn("a frame from ojs-init is not JSON in UTF-8 and is ignored")
 		return
 	}
+	if mayTake, _ := s.mayTake(name, quoted(name)); !mayTake {
+		return
+	}
 	s.refuse(name, quoted(name), "invalid_job", "the job cannot be read by Go: it is not JSON in UTF-8", false)
 }
 

@@ -16,17 +16,8 @@ func (s *session) onJob(raw, checkpoint json.RawMessage) error {
 	if job == nil {
 		return err
 	}
-	s.mu.Lock()
-	isEnding := s.isStopping || s.state == "terminate"
-	held := s.held[job.ID]
-	s.mu.Unlock()
-	if held != nil {
-		s.log.of(held).Warn("the job came again while its handler runs, which goes on")
-		return nil
-	}
-	if isEnding {
-		// On its way when we said that we take no more.
-		return s.out.send(frame("release", job.rawID, field{"reason", quoted("the worker is ending")}), false)
+	if mayTake, err := s.mayTake(job.ID, job.rawID); !mayTake {
+		return err
 	}
 	if errors.Is(err, errNoType) {
 		// Retryable as for each type without a handler: only a broken envelope fails for good.
@@ -52,6 +43,24 @@ func (s *session) onJob(raw, checkpoint json.RawMessage) error {
 	s.mu.Unlock()
 	go s.process(job)
 	return nil
+}
+
+// mayTake says whether a job that came is to be answered or begun at all. It comes before all else about the job, also
+// for one that cannot be read: nobody answers for a handler that still runs.
+func (s *session) mayTake(id string, rawID []byte) (bool, error) {
+	s.mu.Lock()
+	isEnding := s.isStopping || s.state == "terminate"
+	held := s.held[id]
+	s.mu.Unlock()
+	if held != nil {
+		s.log.of(held).Warn("the job came again while its handler runs, which goes on")
+		return false, nil
+	}
+	if isEnding {
+		// On its way when we said that we take no more.
+		return false, s.out.send(frame("release", rawID, field{"reason", quoted("the worker is ending")}), false)
+	}
+	return true, nil
 }
 
 func (s *session) refuse(id string, rawID []byte, code, message string, retryable bool) {

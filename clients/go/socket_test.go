@@ -277,6 +277,31 @@ func TestAJobWithoutATypeIsAJobWithoutAHandler(t *testing.T) {
 	expect(t, f.hear()["error"].(map[string]any)["code"], "handler_not_found")
 }
 
+func TestAJobThatCannotBeReadIsNotAnsweredWhileItsHandlerRuns(t *testing.T) {
+	f := start(t, "default")
+	f.greet()
+	f.deliver("wait")
+	for _, args := range []string{"\"\xff\"", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)} {
+		f.say(`{"type":"job","job":{"id":"j1","type":"wait","args":[` + args + `]}}`)
+	}
+	f.say(`{"type":"cancel","job_id":"j1","reason":"cancelled","grace_ms":1000}`)
+	expect(t, f.hear(), map[string]any{"type": "release", "job_id": "j1", "reason": "cancelled"})
+	f.say(`{"type":"job","job":{"id":"j1","type":"wait","args":["` + "\xff" + `"]}}`)
+	expect(t, f.hear()["error"].(map[string]any)["code"], "invalid_job")
+}
+
+func TestAJobThatCannotBeReadIsGivenBackWhileTheWorkerEnds(t *testing.T) {
+	f := start(t, "default")
+	f.greet()
+	f.deliver("wait")
+	f.terminate()
+	f.say(`{"type":"job","job":{"id":"j2","type":"wait","args":["` + "\xff" + `"]}}`)
+	expect(t, f.hear(), map[string]any{"type": "release", "job_id": "j2", "reason": "the worker is ending"})
+	f.say(`{"type":"cancel","job_id":"j1","reason":"shutdown","grace_ms":1000}`)
+	expect(t, f.hear()["job_id"], "j1")
+	expect(t, f.status(), 0)
+}
+
 func TestACheckpointIsWithOjsInitWhenCheckpointReturns(t *testing.T) {
 	f := start(t, "default")
 	f.greet()
