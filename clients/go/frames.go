@@ -148,51 +148,13 @@ func encode(value any, depth int) (text []byte, err error) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
 	// encoding/json writes this escape for a byte that is no character, and for nothing else of its own.
-	if bytes.Contains(text, []byte(`\ufffd`)) && hasBrokenText(reflect.ValueOf(value), 0) {
+	if bytes.Contains(text, []byte(`\ufffd`)) && (&textSearch{}).findsBroken(reflect.ValueOf(value), 0) {
 		return nil, errors.New("a string in it is not valid UTF-8")
 	}
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > depth && depthOf(text) > depth {
 		return nil, fmt.Errorf("it is nested deeper than %d", depth)
 	}
 	return text, nil
-}
-
-var marshalerType = reflect.TypeOf((*json.Marshaler)(nil)).Elem()
-
-// hasBrokenText looks for a string that is not UTF-8 in what was encoded well, so it has no cycles.
-func hasBrokenText(value reflect.Value, depth int) bool {
-	if !value.IsValid() || depth > 1000 {
-		return false
-	}
-	if kind := value.Kind(); kind != reflect.Interface && kind != reflect.Pointer && value.Type().Implements(marshalerType) {
-		return false
-	}
-	switch value.Kind() {
-	case reflect.String:
-		return !utf8.ValidString(value.String())
-	case reflect.Interface, reflect.Pointer:
-		return hasBrokenText(value.Elem(), depth+1)
-	case reflect.Slice, reflect.Array:
-		for i := 0; i < value.Len(); i++ {
-			if hasBrokenText(value.Index(i), depth+1) {
-				return true
-			}
-		}
-	case reflect.Map:
-		for entries := value.MapRange(); entries.Next(); {
-			if hasBrokenText(entries.Key(), depth+1) || hasBrokenText(entries.Value(), depth+1) {
-				return true
-			}
-		}
-	case reflect.Struct:
-		for i := 0; i < value.NumField(); i++ {
-			field := value.Type().Field(i)
-			if (field.IsExported() || field.Anonymous) && hasBrokenText(value.Field(i), depth+1) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // field is a member of a frame that is JSON already.

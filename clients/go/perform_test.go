@@ -194,6 +194,47 @@ type panickingMarshaler struct{}
 
 func (panickingMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 
+// tree is a result whose nodes know their parents, and which has the replacement character in its JSON.
+type tree struct {
+	Parent *tree `json:"-"`
+	Name   string
+	Raw    json.RawMessage
+	Kids   []*tree
+}
+
+func (t *tree) grow(names ...string) *tree {
+	for _, name := range names {
+		t.Kids = append(t.Kids, &tree{Parent: t, Name: name})
+	}
+	return t
+}
+
+func TestAResultWhoseNodesKnowTheirParentsIsSearchedOnce(t *testing.T) {
+	root := &tree{Raw: json.RawMessage(`"caf\ufffd"`)}
+	for _, kid := range root.grow("a", "b", "c").Kids {
+		kid.grow("d", "e", "f")
+	}
+	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return root, nil })
+	expect(t, perform(t, worker, ojsworker.Delivery{}).Outcome, "ack")
+	root.Kids[2].Kids[2].Name = "\xff"
+	expect(t, perform(t, worker, ojsworker.Delivery{}).Error.Type, "InvalidResult")
+}
+
+func TestOnlyWhatIsInTheJSONOfAResultHasToBeUTF8(t *testing.T) {
+	type hidden string
+	result := struct {
+		Shown   json.RawMessage
+		Left    string `json:"-"`
+		Dash    string `json:"-,"`
+		private string
+		hidden
+	}{Shown: json.RawMessage(`"\ufffd"`), Left: "\xff", Dash: "-", private: "\xff", hidden: "\xff"}
+	worker := returning(func(context.Context, *ojsworker.Job) (any, error) { return result, nil })
+	expect(t, perform(t, worker, ojsworker.Delivery{}).Outcome, "ack")
+	result.Dash = "\xff"
+	expect(t, perform(t, worker, ojsworker.Delivery{}).Error.Type, "InvalidResult")
+}
+
 func TestAResultOf99LevelsAndTheReplacementCharacterAreFine(t *testing.T) {
 	deep := any("\uFFFD")
 	for i := 0; i < 99; i++ {
