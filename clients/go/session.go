@@ -212,20 +212,26 @@ func (s *session) onClosed() {
 // onSignal: ojs-init sends SIGTERM to those that are idle, or whose time is over.
 func (s *session) onSignal() {
 	s.mu.Lock()
+	defer s.unlock()
 	if grace := s.worker.stopGrace(); s.cutOffAt.IsZero() && grace >= 0 {
 		s.cutOffAt = time.Now().Add(grace)
 	}
+	// First of all no more jobs: one that came in the place of a cancelled one would be cut off.
+	s.stopTaking()
 	for _, job := range s.held {
 		s.cancelJob(job, "shutdown")
 	}
-	s.unlock()
-	s.beginStop()
 }
 
 // beginStop says that we take no more jobs; those that are held are finished.
 func (s *session) beginStop() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
+	s.stopTaking()
+}
+
+// stopTaking is called with the lock held.
+func (s *session) stopTaking() {
 	if s.isStopping {
 		return
 	}
