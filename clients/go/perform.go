@@ -34,6 +34,9 @@ type Delivery struct {
 	CancelAfter time.Duration
 	// Patience is how long the handler may take to end after a cancel; 0: 5 s.
 	Patience time.Duration
+	// GiveUpAfter is how long the handler may take without a cancel, from its begin on; 0: 60 s; less than 0: for ever.
+	// A Timeout, StopIn or CancelAfter that is to be seen has to be shorter.
+	GiveUpAfter time.Duration
 }
 
 // Outcome is what became of a job.
@@ -219,7 +222,7 @@ func (r *rehearsal) play(job []byte) error {
 // until reads until a frame of that type, or the answer, comes.
 func (r *rehearsal) until(kind string) (isOver bool, err error) {
 	d := &r.delivery
-	var timeout, stop, cancel, patience <-chan time.Time
+	var timeout, stop, cancel, patience, giveUp <-chan time.Time
 	begun := r.session.begun
 	if kind != "" {
 		begun = nil
@@ -239,6 +242,7 @@ func (r *rehearsal) until(kind string) (isOver bool, err error) {
 			begun = nil
 			timeout, stop = timerIf(d.Timeout > 0, d.Timeout), timerIf(d.Stop, d.StopIn)
 			cancel = timerIf(d.Cancel != "", d.CancelAfter)
+			giveUp = timerIf(d.GiveUpAfter >= 0, d.giveUpAfter())
 		case <-timeout:
 			reason = "timeout"
 		case <-stop:
@@ -247,9 +251,13 @@ func (r *rehearsal) until(kind string) (isOver bool, err error) {
 			reason = d.Cancel
 		case <-patience:
 			return false, fmt.Errorf("the handler of %s has not ended within %v of its cancel", d.Type, d.patience())
+		case <-giveUp:
+			return false, fmt.Errorf("the handler of %s has not ended within %v: see where it hangs, or give it longer by "+
+				"Delivery.GiveUpAfter", d.Type, d.giveUpAfter())
 		}
 		if reason != "" {
 			r.cancel(reason)
+			giveUp = nil
 			if patience == nil {
 				patience = time.After(d.patience())
 			}
@@ -269,6 +277,13 @@ func (d *Delivery) patience() time.Duration {
 		return d.Patience
 	}
 	return 5 * time.Second
+}
+
+func (d *Delivery) giveUpAfter() time.Duration {
+	if d.GiveUpAfter != 0 {
+		return d.GiveUpAfter
+	}
+	return 60 * time.Second
 }
 
 func (r *rehearsal) cancel(reason string) {

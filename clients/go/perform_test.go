@@ -354,6 +354,32 @@ func TestAHandlerThatDoesNotEndIsAnErrorOfTheTest(t *testing.T) {
 	}
 }
 
+func TestAHandlerThatHangsWithoutACancelIsAnErrorOfTheTestToo(t *testing.T) {
+	ended := make(chan string, 1)
+	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
+		<-ctx.Done()
+		ended <- job.CancelReason()
+		return nil, nil
+	})
+	_, err := worker.PerformDelivery(ojsworker.Delivery{Type: "test", GiveUpAfter: 10 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "GiveUpAfter") {
+		t.Fatalf("the error is %v", err)
+	}
+	expect(t, <-ended, "lost") // it does not stay behind
+}
+
+func TestAHandlerThatIsCancelledHasItsPatienceHoweverSoonTheTestGivesUp(t *testing.T) {
+	goOn := make(chan struct{})
+	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
+		<-ctx.Done()
+		time.AfterFunc(350*time.Millisecond, func() { close(goOn) })
+		<-goOn
+		return job.CancelReason(), nil
+	})
+	outcome := perform(t, worker, ojsworker.Delivery{Cancel: "cancelled", GiveUpAfter: 300 * time.Millisecond})
+	expect(t, string(outcome.Result), `"cancelled"`)
+}
+
 func TestAShutdownIsSeenFromTheFirstLineOfTheHandlerOn(t *testing.T) {
 	worker := returning(func(ctx context.Context, job *ojsworker.Job) (any, error) {
 		left, isKnown := job.Remaining()
