@@ -225,7 +225,8 @@ func (j *Job) Progress(progress float64, message string, data any) error {
 }
 
 // Checkpoint saves where the next attempt shall go on; it gets it by LastCheckpoint. Once this returns nil, ojs-init
-// has it and delivers it to the backend, even if this process crashes the next moment.
+// has it and delivers it to the backend, even if this process crashes the next moment. While ojs-init does not read it
+// waits, at most twice the 10 s of ErrStalled.
 func (j *Job) Checkpoint(state any) error {
 	text, err := encode(state, maxDepth-1)
 	if err != nil {
