@@ -10,6 +10,10 @@ use crate::lifecycle::jobs::job::LookStep;
 use crate::lifecycle::machine::Lifecycle;
 use crate::lifecycle::shutdown::timeouts::{LONGEST_RETRY_AT_THE_END, LONGEST_RETRY_IN_A_DRAIN};
 
+/// Most jobs asked for by one FETCH. What comes with its answer is here several times for a moment (its bytes, the deliveries, what
+/// is told of each), and that moment decides how much memory we ever take.
+const MOST_IN_ONE_FETCH: usize = 256;
+
 /// Least time between two moments at which what waits is brought forward.
 const RETRY_NOW_EVERY: Duration = Duration::from_secs(1);
 
@@ -36,7 +40,7 @@ impl Lifecycle {
             let (queues, wanted) = self.pulls.next();
             (queues.map(<[Text]>::to_vec), wanted)
         };
-        let count = wanted.min(self.room());
+        let count = wanted.min(self.room()).min(MOST_IN_ONE_FETCH);
         if let Ok(asked @ 1..) = u32::try_from(count) {
             let fetch = SentFetch {
                 worker: worker.clone(),

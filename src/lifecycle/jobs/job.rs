@@ -29,7 +29,7 @@ pub struct Job {
     /// What heartbeats that did not extend it have led to.
     pub suspicion: Suspicion,
     /// It came while the outcome of an earlier delivery was on its way, and may have ended with that one.
-    pub again: Option<Again>,
+    pub again: Option<Box<Again>>,
     /// News for the backend that are not its outcome.
     pub news: News,
     /// It was given to a worker.

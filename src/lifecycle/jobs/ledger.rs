@@ -15,7 +15,8 @@ use crate::lifecycle::jobs::waiting::Waiting;
 /// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
-    jobs: BTreeMap<Claim, Job>,
+    /// Each in a box: claims grow, so half of each node of the tree is free.
+    jobs: BTreeMap<Claim, Box<Job>>,
     /// Oldest first.
     by_id: BTreeMap<JobId, Vec<Claim>>,
     /// How many were claimed on behalf of each incarnation.
@@ -52,13 +53,13 @@ impl Ledger {
             is_lost: false,
             is_overdue: false,
             suspicion: Suspicion::default(),
-            again: is_again.then(Again::default),
+            again: is_again.then(Box::default),
             news: News::default(),
             handover: None,
             any_may_answer: false,
         };
         self.list(claim, &Marks::of(&job));
-        self.jobs.insert(claim, job);
+        self.jobs.insert(claim, Box::new(job));
         claim
     }
 
@@ -80,7 +81,7 @@ impl Ledger {
                 }
             });
         }
-        Some(job)
+        Some(*job)
     }
 
     /// The oldest claim on the same job that is left.
@@ -241,12 +242,12 @@ impl Ledger {
     /// One job.
     #[must_use]
     pub fn get(&self, claim: Claim) -> Option<&Job> {
-        self.jobs.get(&claim)
+        self.jobs.get(&claim).map(Box::as_ref)
     }
 
     /// One job, to change what no list depends on.
     pub fn get_mut(&mut self, claim: Claim) -> Option<&mut Job> {
-        self.jobs.get_mut(&claim)
+        self.jobs.get_mut(&claim).map(Box::as_mut)
     }
 
     /// The report of a job, to change anything but how far it is.
@@ -259,7 +260,7 @@ impl Ledger {
 
     /// Every job. It is a walk: nothing for each event.
     pub fn iter(&self) -> impl Iterator<Item = (Claim, &Job)> {
-        self.jobs.iter().map(|(claim, job)| (*claim, job))
+        self.jobs.iter().map(|(claim, job)| (*claim, job.as_ref()))
     }
 
     /// Every report. The same holds.
@@ -274,7 +275,7 @@ impl Ledger {
     pub fn agains(&mut self) -> impl Iterator<Item = (Claim, &mut Again)> {
         self.jobs
             .iter_mut()
-            .filter_map(|(claim, job)| Some((*claim, job.again.as_mut()?)))
+            .filter_map(|(claim, job)| Some((*claim, job.again.as_deref_mut()?)))
     }
 
     /// The claims on the job of this name, oldest first; there are two while the outcome of an earlier one is on its

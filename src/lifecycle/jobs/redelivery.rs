@@ -190,7 +190,7 @@ fn by_look(job: &Job, view: &JobView) -> LookVerdict {
 /// Where nobody shows anything, the delivery decides: whether it is another reservation than the one before.
 fn by_itself(job: &Job) -> LookVerdict {
     let is_new = |again: &Again| job.delivery.reservation.differs_from(&again.before);
-    if job.again.as_ref().is_none_or(is_new) {
+    if job.again.as_deref().is_none_or(is_new) {
         LookVerdict::Ours
     } else {
         LookVerdict::Unknown
