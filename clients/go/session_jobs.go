@@ -40,7 +40,11 @@ func (s *session) onJob(raw, checkpoint json.RawMessage) error {
 	s.mu.Lock()
 	s.held[job.ID] = job
 	delete(s.answers, job.ID)
-	s.mu.Unlock()
+	if !s.cutOffAt.IsZero() {
+		// The signal came meanwhile, and did not find it.
+		s.cancelJob(job, "shutdown")
+	}
+	s.unlock()
 	go s.process(job)
 	return nil
 }
