@@ -22,6 +22,8 @@ import java.util.concurrent.TimeoutException;
 
 /** Plays ojs-init for a worker of this process. */
 final class FakeInit implements AutoCloseable {
+    private static final int PATIENCE_SECONDS = 20;
+
     private final Path directory;
     private final ServerSocketChannel server;
     private final String path;
@@ -82,17 +84,28 @@ final class FakeInit implements AutoCloseable {
         send("{\"type\":\"job\",\"job\":{\"id\":\"" + id + "\",\"type\":\"" + type + "\",\"args\":" + args + "}}");
     }
 
-    /** The next frame; null at the end. */
+    /** The next frame; null at the end. One that does not come is an error. */
     @SuppressWarnings("unchecked")
     Map<String, Object> next() throws IOException {
-        String line = reader.readLine();
-        return line == null ? null : (Map<String, Object>) Json.parse(line);
+        CompletableFuture<String> coming = CompletableFuture.supplyAsync(() -> {
+            try {
+                return reader.readLine();
+            } catch (IOException gone) {
+                return null;
+            }
+        });
+        try {
+            String line = coming.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+            return line == null ? null : (Map<String, Object>) Json.parse(line);
+        } catch (InterruptedException | ExecutionException | TimeoutException never) {
+            throw new IOException("no frame comes", never);
+        }
     }
 
     /** How `run` ended: null when well. */
     Throwable ending() throws InterruptedException, TimeoutException {
         try {
-            ended.get(20, TimeUnit.SECONDS);
+            ended.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
             return null;
         } catch (ExecutionException thrown) {
             return thrown.getCause();

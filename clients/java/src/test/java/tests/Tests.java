@@ -16,6 +16,7 @@ public final class Tests {
         ResumeTests.run();
         DevServerTests.run();
         SocketTests.run();
+        AnswerTests.run();
         ProcessTests.run();
         System.exit(Check.summary());
     }

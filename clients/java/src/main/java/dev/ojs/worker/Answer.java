@@ -47,7 +47,7 @@ record Answer(String kind, byte[] frame) {
         return isPlain && end.getCause() == null && !"InvalidResult".equals(((JobFailure) end).type());
     }
 
-    /** Where not even the failure can be described. */
+    /** For when not even the failure can be described. */
     static Answer broken(Job job) {
         Map<String, Object> error = new LinkedHashMap<>();
         error.put("code", "handler_error");

@@ -8,9 +8,9 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
+import java.util.LinkedList;
 import java.util.List;
 
 /**
@@ -36,8 +36,9 @@ final class Link implements Transport {
     private volatile int maxLine = Frames.DEFAULT_MAX_FRAME + SLACK;
 
     private final Object lock = new Object();
-    private final Deque<Outgoing> urgent = new ArrayDeque<>();
-    private final Deque<Outgoing> queue = new ArrayDeque<>();
+    // No ArrayDeque: one that runs out of memory as it grows has lost all that was in it.
+    private final Deque<Outgoing> urgent = new LinkedList<>();
+    private final Deque<Outgoing> queue = new LinkedList<>();
     private Outgoing current;
     private ByteBuffer output;
     private boolean isOpen = true;

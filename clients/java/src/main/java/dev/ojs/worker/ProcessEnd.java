@@ -8,21 +8,30 @@ final class ProcessEnd {
 
     /** Within 0.25 s, whatever hooks and threads do. Returns at once. */
     static void now(int status) {
-        daemon("ojs-exit", () -> {
-            daemon("ojs-halt", () -> {
+        orHalt(status, () -> daemon("ojs-exit", () -> {
+            orHalt(status, () -> daemon("ojs-halt", () -> {
                 sleep(HOOKS_MILLIS);
                 Runtime.getRuntime().halt(status);
-            });
+            }));
             System.exit(status);
-        });
+        }));
     }
 
     /** If it has not ended by itself after this time. Returns at once. */
     static void after(long millis, int status) {
-        daemon("ojs-end", () -> {
+        orHalt(status, () -> daemon("ojs-end", () -> {
             sleep(millis);
             System.exit(status);
-        });
+        }));
+    }
+
+    /** Where not even a thread can be started, nothing is left to wait for. */
+    private static void orHalt(int status, Runnable start) {
+        try {
+            start.run();
+        } catch (OutOfMemoryError none) {
+            Runtime.getRuntime().halt(status);
+        }
     }
 
     static Thread daemon(String name, Runnable task) {

@@ -154,8 +154,11 @@ final class Runner {
         for (byte[] line : link.round(patience)) {
             session.onLine(line);
             if (session.fatal != null) {
-                throw session.fatal;
+                break;
             }
+        }
+        if (session.fatal != null) {
+            throw session.fatal;
         }
         link.setMaxFrame(session.maxFrame);
         if (link.isEof()) {

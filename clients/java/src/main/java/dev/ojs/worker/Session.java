@@ -9,18 +9,20 @@ import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.logging.Level;
-import java.util.logging.Logger;
 
 /** The protocol: what is held, what comes in, what goes out. The same over the socket and in tests of handlers. */
 final class Session {
-    static final Logger LOG = Logger.getLogger("dev.ojs.worker");
+    static final Log LOG = new Log("dev.ojs.worker");
     /** How long a frame may wait for ojs-init to read. */
     static final long WRITE_TIMEOUT_MILLIS = 10_000;
     /** How long to wait, after we said on our own that we take no more jobs, for one that was on its way. */
     static final long SETTLE_MILLIS = 250;
     private static final int REMEMBERED_ANSWERS = 1024;
+    /** Made early: there is no memory for it any more when it is thrown. */
+    private static final OjsException UNANSWERABLE =
+            new OjsException("a job cannot be answered, most likely for want of memory: the worker ends");
 
-    /** Set once, when the fatal frame was read: the loop ends with it. */
+    /** Set when the worker cannot go on, as by a frame that says so: the loop ends with it. */
     volatile OjsException fatal;
     volatile boolean isGreeted;
     volatile String workerId;
@@ -131,6 +133,7 @@ final class Session {
 
     /** A job that was delivered; false if it is held already. */
     void take(Job job) {
+        Handling handling = new Handling(this, job); // now: it makes the answer for when none can be made any more
         synchronized (lock) {
             if (held.containsKey(job.id())) {
                 LOG.warning("job " + Failures.oneLine(job.id()) + " came again while its handler runs, which goes on");
@@ -143,10 +146,10 @@ final class Session {
             job.noticeStopping();
         }
         try {
-            threads.accept(new Handling(this, job));
+            threads.accept(handling);
         } catch (RuntimeException | OutOfMemoryError none) {
             LOG.log(Level.SEVERE, "no thread for job " + Failures.oneLine(job.id()), none);
-            answer(job, null, new Release("no thread can be started"));
+            answer(job, Answer.of(job, null, new Release("no thread can be started"), maxFrame));
         }
     }
 
@@ -242,29 +245,33 @@ final class Session {
         transport.send(Frames.frame("fail", jobId, "error", error), false);
     }
 
-    /** The handler is done: the one answer that its job gets. */
-    void answer(Job job, Object result, Throwable error) {
-        Answer answer;
-        try {
-            answer = Answer.of(job, result, error, maxFrame);
-        } catch (RuntimeException | Error broken) { // out of memory, most likely
-            LOG.severe("job " + Failures.oneLine(job.id()) + ": its answer cannot be made: " + Failures.name(broken));
-            answer = Answer.broken(job);
-        }
+    /**
+     * The one answer that a job gets. The job is held until that is queued; after an error this may be called again, and
+     * then sends no second one.
+     */
+    void answer(Job job, Answer answer) {
         synchronized (lock) {
-            held.remove(job.id());
-            Outgoing progress = job.waiting.get(Job.News.PROGRESS);
-            if (progress != null && transport.isFull()) {
-                transport.withdraw(progress);
-            }
-            try {
-                transport.send(answer.frame(), false);
+            if (held.get(job.id()) == job) {
+                Outgoing progress = job.waiting.get(Job.News.PROGRESS);
+                if (progress != null && transport.isFull()) {
+                    transport.withdraw(progress);
+                }
+                try {
+                    transport.send(answer.frame(), false);
+                } catch (OjsException.ConnectionLost lost) {
+                    LOG.fine("nobody takes the answer for job " + Failures.oneLine(job.id()));
+                }
+                held.remove(job.id());
+                lock.notifyAll();
                 answers.put(job.id(), answer.kind());
-            } catch (OjsException.ConnectionLost lost) {
-                LOG.fine("nobody takes the answer for job " + Failures.oneLine(job.id()));
             }
-            lock.notifyAll();
         }
+        transport.wake();
+    }
+
+    /** No answer can be given for a job: it would be held for ever, so the worker ends. */
+    void giveUp() {
+        fatal = UNANSWERABLE;
         transport.wake();
     }
 }
