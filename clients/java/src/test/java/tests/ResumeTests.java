@@ -244,6 +244,17 @@ final class ResumeTests {
             Check.json("{\"ojs_resume\":1,\"steps\":[],\"cursors\":{\"a\":1},\"state\":{\"page\":4}}", first.checkpoint());
             Check.json("{\"page\":4}", worker.perform(new Delivery().checkpoint(first.checkpoint()), "steps").result());
         });
+        Check.that("what the program saved before there were steps is kept when the first one is finished", () -> {
+            Worker worker = new Worker().job("steps", job -> {
+                job.step("a", () -> 1);
+                throw new IllegalStateException(String.valueOf(job.lastCheckpoint()));
+            });
+            Object own = Json.parse("{\"page\":3}");
+            Outcome second = worker.perform(new Delivery().checkpoint(own), "steps");
+            Check.json("{\"ojs_resume\":1,\"steps\":[[\"a\",1]],\"cursors\":{},\"state\":{\"page\":3}}", second.checkpoint());
+            Outcome third = worker.perform(new Delivery().checkpoint(second.checkpoint()), "steps");
+            Check.equal("{page=3}", third.error().get("message"));
+        });
         Check.that("the rows of a step that is finished leave no position behind", () -> {
             Worker worker = new Worker().job("steps", job -> {
                 job.step("a", () -> job.iterate(numbers(3)).forEach(row -> {}));

@@ -55,7 +55,7 @@ final class Resume {
         this.job = job;
         boolean isOurs = checkpoint instanceof Map<?, ?> form && read(form);
         this.saved = isOurs ? ((Map<?, ?>) checkpoint).get("state") : checkpoint;
-        this.state = JsonWriter.write(isOurs ? saved : null, Integer.MAX_VALUE);
+        this.state = JsonWriter.write(saved, Integer.MAX_VALUE);
         this.isUsed = isOurs;
     }
 
