@@ -59,6 +59,35 @@ final class AnswerTests {
 
     static void run() {
         broken();
+        halfPairs();
+    }
+
+    private static void halfPairs() {
+        Check.that("half a surrogate pair in what an earlier attempt saved goes out as it came", () -> {
+            try (FakeInit init = new FakeInit()) {
+                init.start(new Worker(init.options()).job("a", job -> {
+                    job.step("b", () -> 1);
+                    throw new IllegalStateException("at the end");
+                }));
+                String saved = "{\"ojs_resume\":1,\"steps\":[[\"a\",\"\\udc00\"]],\"cursors\":{},\"state\":\"x\\ud800\"}";
+                init.send("{\"type\":\"job\",\"job\":{\"id\":\"1\",\"type\":\"a\"},\"checkpoint\":" + saved + "}");
+                Check.equal("StepsChanged", error(init).get("type"));
+                saved = saved.replace("[\"a\",\"\\udc00\"]", "");
+                init.send("{\"type\":\"job\",\"job\":{\"id\":\"1\",\"type\":\"a\"},\"checkpoint\":" + saved + "}");
+                Map<?, ?> state = (Map<?, ?>) init.next().get("state");
+                Check.equal("x\ud800", state.get("state"));
+                Check.equal("at the end", error(init).get("message"));
+            }
+        });
+        Check.that("half a surrogate pair in a job's id does not cost it its answer", () -> {
+            try (FakeInit init = new FakeInit()) {
+                init.start(new Worker(init.options()).job("a", job -> "done"));
+                init.job("1\\ud800", "a", "[]");
+                Map<String, Object> answer = init.next();
+                Check.equal("1\ud800", answer.get("job_id"));
+                Check.equal("ack", answer.get("type"));
+            }
+        });
     }
 
     private static void broken() {

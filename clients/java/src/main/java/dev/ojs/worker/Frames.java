@@ -15,7 +15,7 @@ final class Frames {
 
     private Frames() {}
 
-    /** A frame with these members; those that are null are left out. */
+    /** A frame with these members; those that are null are left out. An id goes back as it came. */
     static byte[] frame(String type, String jobId, Object... namesAndValues) {
         return withRaw(type, jobId, "", namesAndValues);
     }
@@ -32,7 +32,7 @@ final class Frames {
                 members.put((String) namesAndValues[i], namesAndValues[i + 1]);
             }
         }
-        String text = JsonWriter.write(members, Json.MAX_DEPTH);
+        String text = JsonWriter.writeBack(members, Json.MAX_DEPTH);
         return (text.substring(0, text.length() - 1) + raw + "}\n").getBytes(StandardCharsets.UTF_8);
     }
 

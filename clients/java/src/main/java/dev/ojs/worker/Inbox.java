@@ -129,7 +129,16 @@ final class Inbox {
             session.refuse(jobId, "handler_not_found",
                     "this worker has no handler for " + Failures.clean(type, 200), true);
         } else {
-            session.take(new Job(session, envelope, text, frame.get("checkpoint")));
+            take(jobId, envelope, text, frame.get("checkpoint"));
+        }
+    }
+
+    /** Whatever is wrong with a job whose id is known, it gets an answer: without one it is held for ever. */
+    private void take(String jobId, Map<String, Object> envelope, String text, Object checkpoint) {
+        try {
+            session.take(new Job(session, envelope, text, checkpoint));
+        } catch (RuntimeException fault) {
+            session.refuse(jobId, "invalid_job", "the job cannot be taken by Java: " + Failures.message(fault), true);
         }
     }
 

@@ -283,7 +283,7 @@ public final class Job {
 
     /** Without waiting until it is written: the answer goes out behind it. */
     Outgoing sendCheckpoint(Object state) {
-        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + Json.write(state));
+        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + JsonWriter.writeBack(state, Json.MAX_VALUE_DEPTH));
         return session.tell(this, News.CHECKPOINT, frame);
     }
 

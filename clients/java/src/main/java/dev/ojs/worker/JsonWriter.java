@@ -16,14 +16,23 @@ final class JsonWriter {
 
     private final StringBuilder out = new StringBuilder(128);
     private final int maxDepth;
+    private final boolean takesHalfPairs;
     private int depth;
 
-    private JsonWriter(int maxDepth) {
+    private JsonWriter(int maxDepth, boolean takesHalfPairs) {
         this.maxDepth = maxDepth;
+        this.takesHalfPairs = takesHalfPairs;
     }
 
     static String write(Object value, int maxDepth) {
-        JsonWriter writer = new JsonWriter(maxDepth);
+        JsonWriter writer = new JsonWriter(maxDepth, false);
+        writer.value(value);
+        return writer.out.toString();
+    }
+
+    /** Writes what came in, as it came: half a surrogate pair becomes the escape that it was. */
+    static String writeBack(Object value, int maxDepth) {
+        JsonWriter writer = new JsonWriter(maxDepth, true);
         writer.value(value);
         return writer.out.toString();
     }
@@ -161,6 +170,8 @@ final class JsonWriter {
             } else if (Character.isHighSurrogate(c) && i + 1 < text.length()
                     && Character.isLowSurrogate(text.charAt(i + 1))) {
                 out.append(c).append(text.charAt(++i));
+            } else if (takesHalfPairs) {
+                out.append("\\u").append(Integer.toHexString(c));
             } else {
                 throw new JsonException("half a surrogate pair cannot be written as JSON");
             }

@@ -62,7 +62,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
     }
 
     private String shown() {
-        return Failures.clean(Json.write(start), MAX_SHOWN_CHARS);
+        return Failures.clean(JsonWriter.writeBack(start, Json.MAX_VALUE_DEPTH), MAX_SHOWN_CHARS);
     }
 
     @Override

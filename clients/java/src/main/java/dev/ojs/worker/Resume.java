@@ -55,7 +55,7 @@ final class Resume {
         this.job = job;
         boolean isOurs = checkpoint instanceof Map<?, ?> form && read(form);
         this.saved = isOurs ? ((Map<?, ?>) checkpoint).get("state") : checkpoint;
-        this.state = JsonWriter.write(saved, Integer.MAX_VALUE);
+        this.state = JsonWriter.writeBack(saved, Integer.MAX_VALUE);
         this.isUsed = isOurs;
     }
 
@@ -110,7 +110,7 @@ final class Resume {
         form.put("steps", finished);
         form.put("cursors", new LinkedHashMap<>(cursors));
         form.put("state", Json.parse(state));
-        int bytes = Json.write(form).getBytes(StandardCharsets.UTF_8).length;
+        int bytes = JsonWriter.writeBack(form, Json.MAX_VALUE_DEPTH).getBytes(StandardCharsets.UTF_8).length;
         if (bytes > MAX_BYTES) {
             throw new CheckpointTooLarge("the results of steps, the positions and the state of this job are " + bytes
                     + " bytes of JSON together, at most " + MAX_BYTES + " are kept: let steps return ids or paths");
