@@ -15,6 +15,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 
@@ -68,6 +69,18 @@ final class PerformTests {
             }).error();
             Check.equal(List.of("IllegalArgumentException", "deep"), List.of(error.get("type"), error.get("message")));
             Check.holds(error.get("backtrace") instanceof List, "a backtrace");
+        });
+        Check.that("Discard, Retry and Release count as well where something has wrapped them", () -> {
+            Map<String, Object> error = of(job -> CompletableFuture.supplyAsync(() -> {
+                throw new Discard("bad");
+            }).join()).error();
+            Check.equal(List.of("bad", false), List.of(error.get("message"), error.get("retryable")));
+            Check.equal("x_busy", of(job -> {
+                throw new IllegalStateException(new Retry("busy").code("x_busy"));
+            }).error().get("code"));
+            Check.equal("later", of(job -> {
+                throw new IllegalStateException(new RuntimeException(new Release("later")));
+            }).reason().orElse(null));
         });
         Check.that("Discard is not retryable", () -> Check.equal(false, of(job -> {
             throw new Discard("never");

@@ -31,6 +31,7 @@ final class ResumeTests {
         limits();
         changes();
         stopping();
+        stopped();
     }
 
     /** A worker whose job does rows and gives up before the row with this number. */
@@ -392,6 +393,83 @@ final class ResumeTests {
             Outcome outcome = slow(5).perform(new Delivery().cancel(Duration.ofMillis(300), "lost"), "rows");
             Check.equal("release", outcome.outcome());
             Check.equal(null, outcome.checkpoint());
+        });
+    }
+
+    /** A worker whose shutdown comes in the first row; the rows and what becomes of the stop are its body's. */
+    private static Outcome stopped(dev.ojs.worker.Handler handler) {
+        return new Worker().job("rows", handler)
+                .perform(new Delivery().stopping(Duration.ofMillis(1), Duration.ofMillis(500)), "rows");
+    }
+
+    private static void await(Job job) throws InterruptedException {
+        while (job.remaining().isEmpty() || job.remaining().get().toMillis() > 200) {
+            Thread.sleep(1);
+        }
+    }
+
+    private static void stopped() {
+        Check.that("a handler that swallows the stop of its loop is released all the same, with its position", () -> {
+            Outcome outcome = stopped(job -> {
+                try {
+                    for (int row : job.iterate(numbers(1000))) {
+                        await(job);
+                    }
+                } catch (RuntimeException swallowed) {
+                    return "unfinished";
+                }
+                return "all";
+            });
+            Check.equal(RESUMES, outcome.reason().orElse(null));
+            Check.json("{\"\":0}", ((Map<?, ?>) outcome.checkpoint()).get("cursors"));
+        });
+        Check.that("a handler that makes another error of the stop is released all the same, with its position", () -> {
+            Outcome outcome = stopped(job -> {
+                try {
+                    for (int row : job.iterate(numbers(1000))) {
+                        await(job);
+                    }
+                } catch (RuntimeException caught) {
+                    throw new IllegalStateException("import failed");
+                }
+                return "all";
+            });
+            Check.equal(RESUMES, outcome.reason().orElse(null));
+            Check.json("{\"\":0}", ((Map<?, ?>) outcome.checkpoint()).get("cursors"));
+        });
+        Check.that("a stop that is wrapped on its way out is a release", () -> {
+            Outcome outcome = stopped(job -> {
+                await(job);
+                try {
+                    return job.step("a", () -> 1);
+                } catch (RuntimeException caught) {
+                    throw new java.util.concurrent.CompletionException(caught);
+                }
+            });
+            Check.equal(RESUMES, outcome.reason().orElse(null));
+        });
+        Check.that("a timeout whose stop is swallowed fails the job with code timeout", () -> {
+            Outcome outcome = new Worker().job("rows", job -> {
+                job.awaitCancelled();
+                try {
+                    job.step("a", () -> 1);
+                } catch (RuntimeException swallowed) {
+                    return "unfinished";
+                }
+                return "all";
+            }).perform(new Delivery().timeout(Duration.ofMillis(1)), "rows");
+            Check.equal("timeout", outcome.error().get("code"));
+        });
+        Check.that("what the handler says itself counts more than the stop", () -> {
+            Outcome outcome = stopped(job -> {
+                await(job);
+                try {
+                    return job.step("a", () -> 1);
+                } catch (RuntimeException caught) {
+                    throw new dev.ojs.worker.Discard("no use").cause(caught);
+                }
+            });
+            Check.equal("no use", outcome.error().get("message"));
         });
     }
 }

@@ -9,7 +9,7 @@ import java.util.logging.Level;
 record Answer(String kind, byte[] frame) {
     private static final int SHORT_MESSAGE_CHARS = 200;
 
-    /** What a handler's end means for its job. */
+    /** What a handler's end means for its job: see {@link Job#endOf}. */
     static Answer of(Job job, Object result, Throwable error, int maxFrame) {
         Throwable end = error;
         if (end == null) {

@@ -77,6 +77,26 @@ final class Failures {
         return false;
     }
 
+    /**
+     * What the handler itself said about its end: the first Retry, Discard or Release along the causes, since lambdas,
+     * futures and frameworks wrap what is thrown through them.
+     *
+     * @return null if it said nothing.
+     */
+    static RuntimeException ownWords(Throwable error) {
+        Throwable cause = error;
+        for (int i = 0; cause != null && i < MAX_CAUSES; i++) {
+            if (cause instanceof JobFailure failure) {
+                return failure;
+            }
+            if (cause instanceof Release release) {
+                return release;
+            }
+            cause = cause.getCause();
+        }
+        return null;
+    }
+
     /** The `error` of a `fail`. */
     static Map<String, Object> describe(Throwable error) {
         Map<String, Object> described = new LinkedHashMap<>();

@@ -52,8 +52,9 @@ final class Handling implements Runnable {
     private void answer(Object result, Throwable error) {
         Throwable unmade;
         try {
-            job.flush(error);
-            session.answer(job, Answer.of(job, result, error, session.maxFrame));
+            Throwable end = job.endOf(error); // at first: it says what is saved
+            job.flush(end);
+            session.answer(job, Answer.of(job, result, end, session.maxFrame));
             return;
         } catch (Throwable thrown) { // out of memory, most likely
             unmade = thrown;

@@ -442,6 +442,16 @@ public final class Job {
         return hasBegun;
     }
 
+    /**
+     * How its handler ended, whatever became of the error on its way: in its own words; else as it was stopped between two
+     * rows or steps, even if it has caught that and returned; else with the error, null for none.
+     */
+    Throwable endOf(Throwable error) {
+        Throwable said = Failures.ownWords(error);
+        Throwable stopped = said == null ? resume.ended() : null;
+        return said != null ? said : stopped != null ? stopped : error;
+    }
+
     /** What of it is worth saving after this end is sent in front of the answer. */
     void flush(Throwable error) {
         boolean isOver = error instanceof JobFailure failure && !failure.isRetryable();

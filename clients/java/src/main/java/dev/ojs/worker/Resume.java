@@ -50,6 +50,8 @@ final class Resume {
     private boolean isUsed;
     private boolean isDirty;
     private long savedAt = System.nanoTime();
+    /** What stopped the handler between two rows or steps; null as long as nothing did. */
+    private RuntimeException ended;
 
     Resume(Job job, Object checkpoint) {
         this.job = job;
@@ -280,16 +282,32 @@ final class Resume {
      * before the job's answer.
      */
     void mayBegin(long usualNanos) {
+        RuntimeException end = endBefore(usualNanos);
+        if (end != null) {
+            synchronized (this) {
+                ended = end;
+            }
+            throw end;
+        }
+    }
+
+    /** What stopped the handler: it may have caught that, and its work is not finished all the same. */
+    synchronized RuntimeException ended() {
+        return ended;
+    }
+
+    /** What ends the handler here; null if it may go on. */
+    private RuntimeException endBefore(long usualNanos) {
         String reason = job.cancelReason().orElse("");
         switch (reason) {
-            case "" -> {
+            case "":
                 Duration left = job.isStopping() ? job.remaining().orElse(null) : null;
-                if (left != null && left.toNanos() < Math.max(usualNanos + usualNanos / 2, LEAST_NANOS)) {
-                    throw new Release(REASON);
-                }
-            }
-            case "timeout", "cancelled", "lost" -> job.throwIfCancelled();
-            default -> throw new Release(REASON); // shutdown, and what a later version has for it
+                boolean isCutOff = left != null && left.toNanos() < Math.max(usualNanos + usualNanos / 2, LEAST_NANOS);
+                return isCutOff ? new Release(REASON) : null;
+            case "timeout", "cancelled", "lost":
+                return new Cancelled(reason);
+            default: // shutdown, and what a later version has for it
+                return new Release(REASON);
         }
     }
 }
