@@ -2,6 +2,7 @@ package tests;
 
 import dev.ojs.worker.Worker;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.logging.Handler;
 import java.util.logging.Level;
 import java.util.logging.LogRecord;
@@ -60,6 +61,31 @@ final class AnswerTests {
     static void run() {
         broken();
         halfPairs();
+        again();
+    }
+
+    private static void again() {
+        Check.that("a job that comes again while its handler runs gets one answer, also while the worker ends", () -> {
+            try (FakeInit init = new FakeInit()) {
+                CountDownLatch mayEnd = new CountDownLatch(1);
+                Worker worker = new Worker(init.options()).job("a", job -> {
+                    mayEnd.await();
+                    return "done";
+                });
+                init.start(worker);
+                init.job("1", "a", "[]");
+                init.send("{\"type\":\"ping\",\"id\":1}");
+                Check.equal("pong", init.next().get("type"));
+                init.job("1", "a", "[".repeat(300) + "]".repeat(300)); // deeper than can be read
+                worker.stop();
+                Check.equal("ready", init.next().get("type"));
+                init.job("1", "a", "[]");
+                init.send("{\"type\":\"ping\",\"id\":2}");
+                Check.equal("pong", init.next().get("type"));
+                mayEnd.countDown();
+                Check.json("{\"type\":\"ack\",\"job_id\":\"1\",\"result\":\"done\"}", init.next());
+            }
+        });
     }
 
     private static void halfPairs() {

@@ -77,7 +77,7 @@ final class Inbox {
     private void onUnreadable(String text, JsonException error) {
         String jobId = JsonReader.salvageJobId(text);
         Session.LOG.warning("a frame from ojs-init cannot be read: " + error.getMessage());
-        if (jobId != null) {
+        if (jobId != null && !session.isHeldAlready(jobId)) {
             session.refuse(jobId, "invalid_job", "the job cannot be read by Java: " + error.getMessage(), false);
         }
     }
@@ -117,6 +117,9 @@ final class Inbox {
     private void onJob(Map<String, Object> frame, String text) {
         Map<String, Object> envelope = (Map<String, Object>) need(frame, "job", Map.class);
         String jobId = need(envelope, "id", String.class);
+        if (session.isHeldAlready(jobId)) {
+            return;
+        }
         if (session.isEnding()) {
             // On its way when we said that we take no more.
             session.transport().send(Frames.frame("release", jobId, "reason", "the worker is ending"), false);

@@ -131,14 +131,19 @@ final class Session {
         inbox.onLine(line);
     }
 
-    /** A job that was delivered; false if it is held already. */
+    /** Whether a job that comes is held already: then it is its handler's, and gets that one's answer alone. */
+    boolean isHeldAlready(String jobId) {
+        if (!holds(jobId)) {
+            return false;
+        }
+        LOG.warning("job " + Failures.oneLine(jobId) + " came again while its handler runs, which goes on");
+        return true;
+    }
+
+    /** A job that was delivered, and is not held. */
     void take(Job job) {
         Handling handling = new Handling(this, job); // now: it makes the answer for when none can be made any more
         synchronized (lock) {
-            if (held.containsKey(job.id())) {
-                LOG.warning("job " + Failures.oneLine(job.id()) + " came again while its handler runs, which goes on");
-                return;
-            }
             held.put(job.id(), job);
             answers.remove(job.id());
         }
