@@ -62,6 +62,21 @@ final class AnswerTests {
         broken();
         halfPairs();
         again();
+        untyped();
+    }
+
+    private static void untyped() {
+        Check.that("a job without a string as type is a job without a handler", () -> {
+            try (FakeInit init = new FakeInit()) {
+                init.start(new Worker(init.options()).job("*", job -> "done"));
+                for (String type : new String[] {"", ",\"type\":7"}) {
+                    init.send("{\"type\":\"job\",\"job\":{\"id\":\"1\"" + type + "}}");
+                    Map<?, ?> error = error(init);
+                    Check.equal("handler_not_found", error.get("code"));
+                    Check.equal(true, error.get("retryable"));
+                }
+            }
+        });
     }
 
     private static void again() {

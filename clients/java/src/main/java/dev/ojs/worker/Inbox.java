@@ -127,7 +127,8 @@ final class Inbox {
         }
         String type = take(envelope, "type", String.class);
         if (type == null) {
-            session.refuse(jobId, "invalid_job", "the job has no type", false);
+            // As one without a handler: another worker may know what to do with it.
+            session.refuse(jobId, "handler_not_found", "the job has no type", true);
         } else if (session.worker().handlerOf(type) == null) {
             session.refuse(jobId, "handler_not_found",
                     "this worker has no handler for " + Failures.clean(type, 200), true);
