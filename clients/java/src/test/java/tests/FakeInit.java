@@ -46,7 +46,7 @@ final class FakeInit implements AutoCloseable {
     /** Runs it, says hello, and gives its `ready`. */
     Map<String, Object> start(Worker worker, String... helloFields) throws Exception {
         ended = new CompletableFuture<>();
-        Thread thread = new Thread(() -> {
+        daemon(() -> {
             try {
                 worker.run();
                 ended.complete(null);
@@ -54,8 +54,6 @@ final class FakeInit implements AutoCloseable {
                 ended.completeExceptionally(thrown);
             }
         });
-        thread.setDaemon(true);
-        thread.start();
         return greet(helloFields);
     }
 
@@ -93,13 +91,19 @@ final class FakeInit implements AutoCloseable {
             } catch (IOException gone) {
                 return null;
             }
-        });
+        }, FakeInit::daemon);
         try {
             String line = coming.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
             return line == null ? null : (Map<String, Object>) Json.parse(line);
         } catch (InterruptedException | ExecutionException | TimeoutException never) {
             throw new IOException("no frame comes", never);
         }
+    }
+
+    private static void daemon(Runnable task) {
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        thread.start();
     }
 
     /** How `run` ended: null when well. */

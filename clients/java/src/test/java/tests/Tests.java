@@ -17,6 +17,7 @@ public final class Tests {
         DevServerTests.run();
         SocketTests.run();
         AnswerTests.run();
+        StalledTests.run();
         ProcessTests.run();
         System.exit(Check.summary());
     }

@@ -281,41 +281,15 @@ public final class Job {
         saveCheckpoint(resume.keep(state));
     }
 
-    /** Without waiting until it is written: the answer goes out behind it. */
-    Outgoing sendCheckpoint(Object state) {
-        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + JsonWriter.writeBack(state, Json.MAX_VALUE_DEPTH));
-        return session.tell(this, News.CHECKPOINT, frame);
+    /** On its way, in front of all that is said later; not yet written. */
+    Saving sendCheckpoint(Object state) {
+        String text = JsonWriter.writeBack(state, Json.MAX_VALUE_DEPTH);
+        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + text);
+        return new Saving(session.transport(), session.tell(this, News.CHECKPOINT, frame), frame);
     }
 
     void saveCheckpoint(Object state) {
-        Outgoing item = sendCheckpoint(state);
-        boolean isInterrupted = false;
-        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Session.WRITE_TIMEOUT_MILLIS);
-        try {
-            while (true) {
-                try {
-                    awaitWritten(item, end - System.nanoTime());
-                    return;
-                } catch (InterruptedException interrupted) {
-                    // As a cancel brings it: no reason not to save.
-                    isInterrupted = true;
-                }
-            }
-        } finally {
-            if (isInterrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
-    }
-
-    private void awaitWritten(Outgoing item, long nanos) throws InterruptedException {
-        boolean isOver = item.done.await(nanos, TimeUnit.NANOSECONDS);
-        if (!isOver && session.transport().withdraw(item)) {
-            throw new OjsException.Stalled("ojs-init has not read for 10 s: the checkpoint is not saved");
-        }
-        if (isOver && !item.isWritten) {
-            throw new OjsException.ConnectionLost();
-        }
+        sendCheckpoint(state).await();
     }
 
     // Work that goes on where it stopped

@@ -87,12 +87,15 @@ final class Link implements Transport {
     }
 
     @Override
-    public boolean withdraw(Outgoing item) {
+    public void withdraw(Outgoing item, byte[] data) {
         synchronized (lock) {
-            boolean isTaken = item.isWaiting && queue.remove(item);
+            if (!item.isWaiting || item.data != data || !queue.remove(item)) {
+                return;
+            }
             item.isWaiting = false;
-            return isTaken;
+            item.isWithdrawn = true;
         }
+        item.done.countDown(); // others may wait for it as well
     }
 
     @Override

@@ -8,6 +8,7 @@ final class Outgoing {
     byte[] data;
     boolean isWaiting = true;
     volatile boolean isWritten;
+    volatile boolean isWithdrawn;
 
     Outgoing(byte[] data) {
         this.data = data;

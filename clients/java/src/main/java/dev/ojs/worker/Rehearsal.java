@@ -190,8 +190,8 @@ final class Rehearsal implements Transport {
     }
 
     @Override
-    public boolean withdraw(Outgoing item) {
-        return false;
+    public void withdraw(Outgoing item, byte[] data) {
+        // Nothing waits.
     }
 
     @Override

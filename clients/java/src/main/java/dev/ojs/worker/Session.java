@@ -259,7 +259,7 @@ final class Session {
             if (held.get(job.id()) == job) {
                 Outgoing progress = job.waiting.get(Job.News.PROGRESS);
                 if (progress != null && transport.isFull()) {
-                    transport.withdraw(progress);
+                    transport.withdraw(progress, progress.data);
                 }
                 try {
                     transport.send(answer.frame(), false);

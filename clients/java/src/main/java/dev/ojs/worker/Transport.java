@@ -12,8 +12,8 @@ interface Transport {
     /** Puts a newer frame into the place of one of which nothing was written yet; false if it is too late for that. */
     boolean replace(Outgoing item, byte[] data);
 
-    /** Takes back a frame of which nothing was written yet; false if it is too late for that. */
-    boolean withdraw(Outgoing item);
+    /** Takes back a frame of which nothing was written yet; not one that has replaced this data. */
+    void withdraw(Outgoing item, byte[] data);
 
     /** Whether the other side does not read as fast as we write: then only the newest news of a job is kept. */
     boolean isFull();
