@@ -1,5 +1,6 @@
 package tests;
 
+import dev.ojs.worker.Handler;
 import dev.ojs.worker.Job;
 import dev.ojs.worker.OjsException;
 import dev.ojs.worker.Worker;
@@ -20,6 +21,8 @@ final class StalledTests {
         Map<String, Check.Body> tests = new LinkedHashMap<>();
         tests.put("a checkpoint of which only a part is written is not saved, and the call says so", StalledTests::part);
         tests.put("a call that gives up does not take back the newer checkpoint of another one", StalledTests::newer);
+        tests.put("a finished step whose save fails is saved in front of the answer", StalledTests::step);
+        tests.put("a checkpoint whose save fails is saved in front of the answer", StalledTests::checkpoint);
         Map<String, CompletableFuture<Throwable>> ends = new LinkedHashMap<>();
         tests.forEach((sentence, body) -> ends.put(sentence, start(body)));
         ends.forEach((sentence, end) -> Check.that(sentence, () -> {
@@ -90,5 +93,39 @@ final class StalledTests {
             mayEnd.countDown();
             Check.equal("ack", init.next().get("type"));
         }
+    }
+
+    /** What is saved in front of the answer of a handler that cannot save in time. */
+    private static Object savedLate(Handler handler) throws Exception {
+        try (FakeInit init = new FakeInit()) {
+            CountDownLatch hasEnded = new CountDownLatch(1);
+            init.start(new Worker(init.options()).job("a", job -> {
+                job.progress(0.5, null, MUCH);
+                try {
+                    return handler.handle(job);
+                } finally {
+                    hasEnded.countDown();
+                }
+            }));
+            init.job("1", "a", "[]");
+            Check.holds(hasEnded.await(30, TimeUnit.SECONDS), "the handler ends");
+            Check.equal("progress", init.next().get("type"));
+            Map<String, Object> checkpoint = init.next();
+            Check.equal("checkpoint", checkpoint.get("type"));
+            Check.equal("Stalled", ((Map<?, ?>) init.next().get("error")).get("type"));
+            return checkpoint.get("state");
+        }
+    }
+
+    private static void step() throws Exception {
+        Check.json("{\"ojs_resume\":1,\"steps\":[[\"pay\",\"paid\"]],\"cursors\":{},\"state\":null}",
+                savedLate(job -> job.step("pay", () -> "paid")));
+    }
+
+    private static void checkpoint() throws Exception {
+        Check.json("{\"page\":3}", savedLate(job -> {
+            job.checkpoint(Map.of("page", 3));
+            return null;
+        }));
     }
 }

@@ -278,18 +278,13 @@ public final class Job {
      * @throws OjsException.ConnectionLost if ojs-init is gone.
      */
     public void checkpoint(Object state) {
-        saveCheckpoint(resume.keep(state));
+        resume.checkpoint(state);
     }
 
-    /** On its way, in front of all that is said later; not yet written. */
-    Saving sendCheckpoint(Object state) {
-        String text = JsonWriter.writeBack(state, Json.MAX_VALUE_DEPTH);
-        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + text);
+    /** Puts this JSON on its way, in front of all that is said later. */
+    Saving sendCheckpoint(String state) {
+        byte[] frame = Frames.withRaw("checkpoint", id(), ",\"state\":" + state);
         return new Saving(session.transport(), session.tell(this, News.CHECKPOINT, frame), frame);
-    }
-
-    void saveCheckpoint(Object state) {
-        sendCheckpoint(state).await();
     }
 
     // Work that goes on where it stopped

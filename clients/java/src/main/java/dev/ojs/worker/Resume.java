@@ -87,19 +87,50 @@ final class Resume {
 
     // Saving
 
-    /** The checkpoint to save when the program saves this. */
-    synchronized Object keep(Object own) {
-        String before = state;
-        state = Json.write(own);
+    /** Saves this for the program, beside what is there. */
+    void checkpoint(Object own) {
+        String text = Json.write(own);
+        Saving saving;
+        synchronized (this) {
+            String before = state;
+            state = text;
+            boolean isSent = false;
+            try {
+                saving = send();
+                isSent = true;
+            } finally {
+                if (!isSent) {
+                    state = before; // it must not spoil what is saved next
+                }
+            }
+        }
+        await(saving);
+    }
+
+    /** Puts a checkpoint on its way. */
+    private synchronized Saving send() {
+        Saving saving = job.sendCheckpoint(isUsed ? form() : state);
+        isDirty = false;
+        savedAt = System.nanoTime();
+        return saving;
+    }
+
+    /** What is not written after all is sent once more in front of the answer. */
+    private void await(Saving saving) {
+        boolean isSaved = false;
         try {
-            return isUsed ? form() : own;
-        } catch (CheckpointTooLarge tooLarge) {
-            state = before; // it must not spoil what is saved next
-            throw tooLarge;
+            saving.await();
+            isSaved = true;
+        } finally {
+            if (!isSaved) {
+                synchronized (this) {
+                    isDirty = true;
+                }
+            }
         }
     }
 
-    private synchronized Object form() {
+    private synchronized String form() {
         List<Object> finished = new ArrayList<>();
         steps.forEach((name, result) -> {
             List<Object> pair = new ArrayList<>();
@@ -112,26 +143,20 @@ final class Resume {
         form.put("steps", finished);
         form.put("cursors", new LinkedHashMap<>(cursors));
         form.put("state", Json.parse(state));
-        int bytes = JsonWriter.writeBack(form, Json.MAX_VALUE_DEPTH).getBytes(StandardCharsets.UTF_8).length;
+        String text = JsonWriter.writeBack(form, Json.MAX_VALUE_DEPTH);
+        int bytes = text.getBytes(StandardCharsets.UTF_8).length;
         if (bytes > MAX_BYTES) {
             throw new CheckpointTooLarge("the results of steps, the positions and the state of this job are " + bytes
                     + " bytes of JSON together, at most " + MAX_BYTES + " are kept: let steps return ids or paths");
         }
-        isDirty = false;
-        savedAt = System.nanoTime();
-        return form;
+        return text;
     }
 
     /** Before an answer after which the job may come again: saves what is not saved yet, and does not wait for that. */
-    void flush() {
-        Object form;
-        synchronized (this) {
-            if (!isDirty) {
-                return;
-            }
-            form = form();
+    synchronized void flush() {
+        if (isDirty) {
+            send();
         }
-        job.sendCheckpoint(form);
     }
 
     // Steps
@@ -152,15 +177,15 @@ final class Resume {
             }
         }
         took(name, System.nanoTime() - start);
-        job.saveCheckpoint(formWith(name));
+        await(sendWith(name));
         synchronized (this) {
             return steps.get(name);
         }
     }
 
-    private synchronized Object formWith(String name) {
+    private synchronized Saving sendWith(String name) {
         try {
-            return form();
+            return send();
         } catch (CheckpointTooLarge tooLarge) {
             steps.remove(name);
             throw tooLarge;
@@ -263,16 +288,16 @@ final class Resume {
 
     /** A row is finished. */
     void move(String loop, Object position) {
-        Object form;
+        Saving saving;
         synchronized (this) {
             cursors.put(loop, position);
             isDirty = true;
             if (System.nanoTime() - savedAt < SAVE_EVERY_NANOS) {
                 return;
             }
-            form = form();
+            saving = send();
         }
-        job.saveCheckpoint(form);
+        await(saving);
     }
 
     // Stopping
