@@ -140,6 +140,20 @@ final class ResumeTests {
             Object index = Json.parse("{\"ojs_resume\":1,\"steps\":[],\"cursors\":{\"\":1.0},\"state\":null}");
             Check.json("[2,3]", counts.perform(new Delivery().checkpoint(index), "rows").result());
         });
+        Check.that("a key is the same however a backend spells its numbers, and a very large one costs no time", () -> {
+            Worker echo = new Worker().job("rows", job -> {
+                List<Object> done = new ArrayList<>();
+                job.iterate(job.args(), key -> key).forEach(done::add);
+                return done;
+            });
+            Map<String, String> spelled = Map.of("10", "10.0", "1e1", "10", "[1,{\"a\":2}]", "[1.0,{\"a\":0.2e1}]",
+                    "1e999999999", "10e999999998", "1.5e999999999", "15e999999998", "\"10\"", "\"10\"");
+            for (String key : spelled.keySet()) {
+                Object given = Json.parse("{\"ojs_resume\":1.0,\"steps\":[],\"cursors\":{\"\":" + spelled.get(key) + "}}");
+                Outcome outcome = echo.perform(new Delivery().checkpoint(given), "rows", 11, Json.parse(key), "next");
+                Check.json("[\"next\"]", outcome.result());
+            }
+        });
         Check.that("a key that is null is an error", () -> {
             Worker nulls = new Worker().job("rows", job -> {
                 job.iterate(numbers(9), row -> null).forEach(row -> {});

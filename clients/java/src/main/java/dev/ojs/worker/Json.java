@@ -1,5 +1,11 @@
 package dev.ojs.worker;
 
+import java.math.BigDecimal;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+
 /**
  * JSON, exactly.
  *
@@ -36,6 +42,25 @@ public final class Json {
      */
     public static String write(Object value) {
         return JsonWriter.write(value, MAX_VALUE_DEPTH);
+    }
+
+    /**
+     * Whether two values that were read are the same, however their numbers are spelled: a backend may give 10 back as 10.0.
+     */
+    static boolean isSame(Object one, Object other) {
+        if (one instanceof Number number && other instanceof Number same) {
+            // Quick for 1e999999999 too: digits are compared only where both have the same size.
+            return new BigDecimal(number.toString()).compareTo(new BigDecimal(same.toString())) == 0;
+        }
+        if (one instanceof List<?> items && other instanceof List<?> others) {
+            Iterator<?> next = others.iterator();
+            return items.size() == others.size() && items.stream().allMatch(item -> isSame(item, next.next()));
+        }
+        if (one instanceof Map<?, ?> members && other instanceof Map<?, ?> others) {
+            return members.keySet().equals(others.keySet())
+                    && members.keySet().stream().allMatch(name -> isSame(members.get(name), others.get(name)));
+        }
+        return Objects.equals(one, other);
     }
 
     /**

@@ -119,7 +119,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
             index++;
             isSkipping = index < (Long) start;
         } else {
-            isSkipping = !position(next).equals(start);
+            isSkipping = !Json.isSame(position(next), start);
         }
         resume.mayBegin(0);
     }

@@ -63,7 +63,7 @@ final class Resume {
 
     /** Takes what an earlier attempt saved; false, and nothing is taken, if it is the program's own. */
     private boolean read(Map<?, ?> form) {
-        boolean isOurs = Long.valueOf(1).equals(form.get(FORM)) && form.get("steps") instanceof List
+        boolean isOurs = Json.isSame(1L, form.get(FORM)) && form.get("steps") instanceof List
                 && form.get("cursors") instanceof Map;
         if (!isOurs) {
             return false;
