@@ -27,11 +27,20 @@ final class PerformTests {
 
     private record Sent(String id) {}
 
+    private record Address(String to) {
+        Address {
+            if (!to.contains("@")) {
+                throw new IllegalArgumentException("no address: " + to);
+            }
+        }
+    }
+
     static void run() {
         outcomes();
         results();
         middleware();
         typed();
+        refused();
         conditions();
         fields();
     }
@@ -161,6 +170,16 @@ final class PerformTests {
             Map<String, Object> error = worker.perform("mail", "secret", "secret").error();
             Check.equal(List.of("InvalidArgs", false), List.of(error.get("type"), error.get("retryable")));
             Check.contains("args[1] (parts)", (String) error.get("message"));
+            Check.holds(!error.toString().contains("secret"), "nothing is quoted");
+        });
+    }
+
+    private static void refused() {
+        Check.that("a record that refuses its values is InvalidArgs, and what it says about them is not quoted", () -> {
+            Worker worker = new Worker().job("mail", Address.class, Void.class, (address, job) -> null);
+            Map<String, Object> error = worker.perform("mail", "secret").error();
+            Check.equal("InvalidArgs", error.get("type"));
+            Check.contains("IllegalArgumentException", (String) error.get("message"));
             Check.holds(!error.toString().contains("secret"), "nothing is quoted");
         });
     }

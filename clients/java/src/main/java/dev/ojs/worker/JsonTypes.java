@@ -268,8 +268,9 @@ final class JsonTypes {
             constructor.setAccessible(true);
             return constructor.newInstance(values);
         } catch (InvocationTargetException refused) {
+            // Its class alone: messages like to quote the value.
             throw new JsonException(place + ": " + type.getSimpleName() + " refuses its values: "
-                    + refused.getCause().getMessage());
+                    + Failures.name(refused.getCause()));
         } catch (ReflectiveOperationException | RuntimeException error) {
             throw new JsonException("the record " + type.getTypeName() + " cannot be made: " + error);
         }
