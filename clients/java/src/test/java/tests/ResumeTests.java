@@ -27,6 +27,7 @@ final class ResumeTests {
         positions();
         steps();
         limits();
+        depths();
         beside();
         changes();
     }
@@ -304,6 +305,39 @@ final class ResumeTests {
             Outcome outcome = worker.perform("steps");
             Check.equal(1, outcome.progress().size());
             Check.equal("small", ((Map<?, ?>) outcome.checkpoint()).get("state"));
+        });
+    }
+
+    private static Object nested(int depth) {
+        return depth == 0 ? 1 : List.of(nested(depth - 1));
+    }
+
+    private static void depths() {
+        Check.that("a state that is nested too deep is refused, and does not spoil what is saved next", () -> {
+            Worker worker = new Worker().job("steps", job -> {
+                job.step("a", () -> 1);
+                job.checkpoint(nested(94));
+                Check.fails(dev.ojs.worker.JsonException.class, () -> job.checkpoint(nested(99)));
+                job.step("b", () -> nested(94));
+                job.step("c", () -> nested(95));
+                return null;
+            });
+            Outcome outcome = worker.perform("steps");
+            Check.equal("InvalidResult", outcome.error().get("type"));
+            Map<?, ?> saved = (Map<?, ?>) outcome.checkpoint();
+            Check.json(Json.write(nested(94)), saved.get("state"));
+            Check.json(Json.write(List.of(List.of("a", 1), List.of("b", nested(94)))), saved.get("steps"));
+        });
+        Check.that("a state that fits before there are steps fits with them", () -> {
+            Worker worker = new Worker().job("steps", job -> {
+                try {
+                    job.checkpoint(nested(99));
+                } catch (dev.ojs.worker.JsonException tooDeep) {
+                    job.progress(0.5);
+                }
+                return job.step("a", () -> 1);
+            });
+            Check.equal(1L, worker.perform("steps").result());
         });
     }
 

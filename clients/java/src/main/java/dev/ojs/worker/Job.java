@@ -273,7 +273,7 @@ public final class Job {
      * Saves where the next attempt shall go on; it gets it as {@link #lastCheckpoint()}. Once this returns, ojs-init will
      * deliver it to the backend even if this process crashes.
      *
-     * @throws JsonException if the state is no JSON.
+     * @throws JsonException if the state is no JSON, or nested deeper than 94: it must fit in beside steps and positions.
      * @throws OjsException.Stalled if ojs-init did not read for 10 s: it is not saved.
      * @throws OjsException.ConnectionLost if ojs-init is gone.
      */

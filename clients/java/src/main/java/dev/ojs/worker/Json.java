@@ -19,6 +19,8 @@ public final class Json {
     static final int MAX_DEPTH = 100;
     /** How deep a result or a checkpoint may be nested: the frame around it is one more. */
     static final int MAX_VALUE_DEPTH = MAX_DEPTH - 1;
+    /** How deep what is kept of a job may be nested: it stands in the form that saves steps and positions. */
+    static final int MAX_KEPT_DEPTH = MAX_VALUE_DEPTH - 5;
 
     private Json() {}
 

@@ -89,7 +89,7 @@ final class Resume {
 
     /** Saves this for the program, beside what is there. */
     void checkpoint(Object own) {
-        String text = Json.write(own);
+        String text = JsonWriter.write(own, Json.MAX_KEPT_DEPTH);
         Saving saving;
         synchronized (this) {
             String before = state;
@@ -241,7 +241,7 @@ final class Resume {
     private synchronized void finish(String name, Object result) {
         String text;
         try {
-            text = Json.write(result);
+            text = JsonWriter.write(result, Json.MAX_KEPT_DEPTH);
         } catch (RuntimeException | StackOverflowError unfit) {
             throw new Discard("the handler's result is not JSON: of step " + name + ": " + Failures.message(unfit))
                     .type("InvalidResult");
