@@ -274,7 +274,8 @@ public final class Job {
      * deliver it to the backend even if this process crashes.
      *
      * @throws JsonException if the state is no JSON, or nested deeper than 94: it must fit in beside steps and positions.
-     * @throws OjsException.Stalled if ojs-init did not read for 10 s: it is not saved.
+     * @throws OjsException.Stalled if ojs-init did not read for 10 s: it is not saved, and sent once more in front of an answer
+     *     after which the job may come again.
      * @throws OjsException.ConnectionLost if ojs-init is gone.
      */
     public void checkpoint(Object state) {

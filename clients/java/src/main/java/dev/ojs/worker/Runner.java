@@ -137,6 +137,7 @@ final class Runner {
             }
         } catch (RuntimeException | IOException | Error failed) {
             error = failed instanceof OjsException known ? known
+                    : failed instanceof OutOfMemoryError ? Session.NO_MEMORY // there may be none for a new one
                     : new OjsException("the worker failed: " + failed, failed);
             if (failed instanceof OjsException.ConnectionLost) {
                 onEof();

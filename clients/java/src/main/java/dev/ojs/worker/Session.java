@@ -19,8 +19,8 @@ final class Session {
     static final long SETTLE_MILLIS = 250;
     private static final int REMEMBERED_ANSWERS = 1024;
     /** Made early: there is no memory for it any more when it is thrown. */
-    private static final OjsException UNANSWERABLE =
-            new OjsException("a job cannot be answered, most likely for want of memory: the worker ends");
+    static final OjsException NO_MEMORY =
+            new OjsException("the worker cannot go on, or cannot answer a job: most likely there is no memory left");
 
     /** Set when the worker cannot go on, as by a frame that says so: the loop ends with it. */
     volatile OjsException fatal;
@@ -276,7 +276,7 @@ final class Session {
 
     /** No answer can be given for a job: it would be held for ever, so the worker ends. */
     void giveUp() {
-        fatal = UNANSWERABLE;
+        fatal = NO_MEMORY;
         transport.wake();
     }
 }
