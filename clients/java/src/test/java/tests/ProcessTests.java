@@ -19,6 +19,9 @@ final class ProcessTests {
 
     /** A program with a worker; what it does beside is the argument. */
     public static final class Program {
+        private static volatile boolean isFull;
+        private static Object[] filled;
+
         private Program() {}
 
         /** Runs it. */
@@ -34,10 +37,33 @@ final class ProcessTests {
                     while (true) {
                         sleep();
                     }
+                }).job("fill", job -> fill()).job("waits", job -> {
+                    while (!isFull) {
+                        Thread.onSpinWait();
+                    }
+                    return null;
                 }).run();
             } catch (OjsException.NotUnderOjsInit nobody) {
                 System.out.println("nobody");
                 sleep();
+            }
+        }
+
+        /** Takes all memory, and does not give it back. */
+        private static Object fill() {
+            int size = 1 << 18;
+            while (!isFull) {
+                try {
+                    Object[] more = new Object[size];
+                    more[0] = filled;
+                    filled = more;
+                } catch (OutOfMemoryError full) {
+                    isFull = size == 1;
+                    size = Math.max(1, size / 2);
+                }
+            }
+            while (true) {
+                Thread.onSpinWait();
             }
         }
 
@@ -52,8 +78,8 @@ final class ProcessTests {
 
     private static Process start(String socket, String what) throws IOException {
         String java = System.getProperty("java.home") + File.separator + "bin" + File.separator + "java";
-        ProcessBuilder builder = new ProcessBuilder(java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
-                System.getProperty("java.class.path"), Program.class.getName(), what);
+        ProcessBuilder builder = new ProcessBuilder(java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m",
+                "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null", "-cp", System.getProperty("java.class.path"), Program.class.getName(), what);
         builder.environment().put("OJS_SOCKET", socket);
         return builder.redirectError(ProcessBuilder.Redirect.DISCARD).start();
     }
@@ -106,6 +132,15 @@ final class ProcessTests {
             Check.equal("nobody", process.inputReader().readLine());
             process.toHandle().destroy();
             Check.equal(143, status(process));
+        });
+        Check.that("a worker that has no memory left for an answer ends, and not with 0", () -> {
+            try (FakeInit init = new FakeInit()) {
+                Process process = start(init.path(), "");
+                init.greet();
+                init.job("1", "waits", "[]");
+                init.job("2", "fill", "[]");
+                Check.holds(status(process) != 0, "its status says that jobs are left");
+            }
         });
     }
 }

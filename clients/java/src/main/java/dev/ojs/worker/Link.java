@@ -232,22 +232,10 @@ final class Link implements Transport {
         }
     }
 
-    /** Closes it; only from the thread that calls {@link #round}. */
+    /** Closes it; only from the thread that calls {@link #round}. It takes no memory, since there may be none. */
     void close() {
-        List<Outgoing> abandoned = new ArrayList<>();
         synchronized (lock) {
-            if (!isOpen) {
-                return;
-            }
             isOpen = false;
-            if (current != null) {
-                abandoned.add(current);
-            }
-            abandoned.addAll(urgent);
-            abandoned.addAll(queue);
-            current = null;
-            urgent.clear();
-            queue.clear();
         }
         try {
             channel.close();
@@ -255,9 +243,20 @@ final class Link implements Transport {
         } catch (IOException ignored) {
             // It is closed all the same.
         }
-        for (Outgoing item : abandoned) {
-            item.isWaiting = false;
+        for (Outgoing item = abandon(); item != null; item = abandon()) {
             item.done.countDown();
+        }
+    }
+
+    /** One that is never written; null if there is none. */
+    private Outgoing abandon() {
+        synchronized (lock) {
+            Outgoing item = current != null ? current : urgent.isEmpty() ? queue.poll() : urgent.poll();
+            current = null;
+            if (item != null) {
+                item.isWaiting = false;
+            }
+            return item;
         }
     }
 }

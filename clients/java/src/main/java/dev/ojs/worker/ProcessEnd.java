@@ -8,30 +8,48 @@ final class ProcessEnd {
 
     /** Within 0.25 s, whatever hooks and threads do. Returns at once. */
     static void now(int status) {
-        orHalt(status, () -> daemon("ojs-exit", () -> {
-            orHalt(status, () -> daemon("ojs-halt", () -> {
+        try {
+            daemon("ojs-exit", () -> exit(status));
+        } catch (OutOfMemoryError none) {
+            halt(status);
+        }
+    }
+
+    private static void exit(int status) {
+        try {
+            daemon("ojs-halt", () -> {
                 sleep(HOOKS_MILLIS);
-                Runtime.getRuntime().halt(status);
-            }));
+                halt(status);
+            });
+        } catch (OutOfMemoryError none) {
+            halt(status);
+        }
+        exitWithHooks(status);
+    }
+
+    private static void exitWithHooks(int status) {
+        try {
             System.exit(status);
-        }));
+        } catch (OutOfMemoryError none) {
+            halt(status);
+        }
     }
 
     /** If it has not ended by itself after this time. Returns at once. */
     static void after(long millis, int status) {
-        orHalt(status, () -> daemon("ojs-end", () -> {
-            sleep(millis);
-            System.exit(status);
-        }));
+        try {
+            daemon("ojs-end", () -> {
+                sleep(millis);
+                exitWithHooks(status);
+            });
+        } catch (OutOfMemoryError none) {
+            halt(status);
+        }
     }
 
     /** Where not even a thread can be started, nothing is left to wait for. */
-    private static void orHalt(int status, Runnable start) {
-        try {
-            start.run();
-        } catch (OutOfMemoryError none) {
-            Runtime.getRuntime().halt(status);
-        }
+    private static void halt(int status) {
+        Runtime.getRuntime().halt(status);
     }
 
     static Thread daemon(String name, Runnable task) {

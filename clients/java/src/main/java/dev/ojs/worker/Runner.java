@@ -132,6 +132,19 @@ final class Runner {
 
     private void serve() {
         try {
+            serveUntilEnd();
+            if (error != null && options.handlesSignals) {
+                ProcessEnd.after(LINGER_MILLIS, 1);
+            }
+        } finally { // also when there is no memory for any of that
+            link.beginLeaving();
+            ended.countDown();
+            stayConnected();
+        }
+    }
+
+    private void serveUntilEnd() {
+        try {
             while (!mayEnd()) {
                 round(patience());
             }
@@ -143,12 +156,6 @@ final class Runner {
                 onEof();
             }
         }
-        if (error != null && options.handlesSignals) {
-            ProcessEnd.after(LINGER_MILLIS, 1);
-        }
-        link.beginLeaving();
-        ended.countDown();
-        stayConnected();
     }
 
     private void round(long patience) throws IOException {
@@ -269,7 +276,8 @@ final class Runner {
             }
         } catch (RuntimeException | IOException gone) {
             Session.LOG.fine("the connection is over: " + gone.getMessage());
+        } finally {
+            link.close();
         }
-        link.close();
     }
 }
