@@ -79,7 +79,8 @@ final class ProcessTests {
     private static Process start(String socket, String what) throws IOException {
         String java = System.getProperty("java.home") + File.separator + "bin" + File.separator + "java";
         ProcessBuilder builder = new ProcessBuilder(java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m",
-                "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null", "-cp", System.getProperty("java.class.path"), Program.class.getName(), what);
+                "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null", "-cp",
+                System.getProperty("java.class.path"), Program.class.getName(), what);
         builder.environment().put("OJS_SOCKET", socket);
         return builder.redirectError(ProcessBuilder.Redirect.DISCARD).start();
     }

@@ -141,6 +141,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
         if (position == null) {
             throw new IllegalArgumentException("the key of a row is null: it cannot be told from no position");
         }
-        return position instanceof String || position instanceof Long ? position : Json.parse(JsonWriter.write(position, Json.MAX_KEPT_DEPTH));
+        boolean isPlain = position instanceof String || position instanceof Long;
+        return isPlain ? position : Json.parse(JsonWriter.write(position, Json.MAX_KEPT_DEPTH));
     }
 }
