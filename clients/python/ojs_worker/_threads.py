@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import queue
@@ -136,7 +137,8 @@ class Worker(Core[Job]):
         return Job(self, envelope, raw, checkpoint)
 
     def _start(self, job: Job) -> None:
-        if not self._pool.submit(lambda: self._process(job)):
+        # A thread has many jobs: what one of them sets in a context variable must not be seen by the next.
+        if not self._pool.submit(lambda: contextvars.copy_context().run(self._process, job)):
             self._answer(job, None, Release("no thread can be started"))
 
     def _process(self, job: Job) -> None:

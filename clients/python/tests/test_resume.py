@@ -1,10 +1,13 @@
 """Work that goes on where an earlier attempt ended, middleware, and tests of handlers."""
 
 import asyncio
+import contextvars
 import random
 import time
 import unittest
 from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .fake_init import ClientTest, job as job_frame
 
 from ojs_worker import AsyncJob, AsyncWorker, CheckpointTooLarge, Discard, Job, OjsError, Release, Retry, Worker
 
@@ -237,6 +240,26 @@ class Middleware(unittest.TestCase):
 
         with self.assertRaisesRegex(TypeError, "AsyncWorker"):
             Worker().middleware(middleware)
+
+
+class ContextVariables(ClientTest):
+    def test_what_one_job_sets_is_not_seen_by_the_next_one_on_the_same_thread(self) -> None:
+        tenant: "contextvars.ContextVar[str]" = contextvars.ContextVar("tenant", default="nobody")
+        worker = self.worker(1)
+
+        @worker.middleware
+        def of_tenant(job: Job, call_next: Callable[[], Any]) -> Any:
+            if "tenant" in job.meta:
+                tenant.set(job.meta["tenant"])
+            return call_next()
+
+        worker.job("t")(lambda job: tenant.get())
+        running = self.start(worker)
+        self.init.send(job_frame("1", meta={"tenant": "acme"}))
+        self.init.expect("ack", "1", result="acme")
+        self.init.send(job_frame("2"))
+        self.init.expect("ack", "2", result="nobody")
+        self.end(running)
 
 
 class Perform(unittest.TestCase):
