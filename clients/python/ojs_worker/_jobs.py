@@ -117,7 +117,11 @@ class AnyJob:
 
     def _checkpoint_frame(self, state: Any) -> bytes:
         if not self._resume.is_used:
-            return make_frame("checkpoint", self.id, '"state":' + dump(state))
+            frame = make_frame("checkpoint", self.id, '"state":' + dump(state))
+            if self._core._fits(frame):
+                # A loop or step that begins later saves it again, beside its own position.
+                self._resume.user = state
+            return frame
         before, self._resume.user = self._resume.user, state
         try:
             return self._saved_frame()

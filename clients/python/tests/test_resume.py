@@ -143,6 +143,19 @@ class Steps(unittest.TestCase):
         self.assertEqual(outcome.result, {"mine": 0})
         self.assertEqual(outcome.checkpoints[-1], saved((("a", "1"),), state={"mine": 1}))
 
+    def test_a_checkpoint_before_the_first_row_or_step_is_not_undone_by_them(self) -> None:
+        def handler(job: Job) -> Any:
+            job.checkpoint({"mine": 1})
+            self.assertRaises(TypeError, job.checkpoint, object())
+            job.step("a", str, 1)
+            for row in job.iterate(range(3)):
+                if row == 2:
+                    raise RuntimeError("kaputt")
+
+        outcome = worker_of(handler).perform("t", checkpoint={"mine": 0})
+        ends = [saved((("a", "1"),), state={"mine": 1}), saved((("a", "1"),), {"": 1}, {"mine": 1})]
+        self.assertEqual(outcome.checkpoints, [{"mine": 1}, *ends])
+
     def test_what_does_not_fit_into_a_checkpoint_is_an_error(self) -> None:
         outcome = worker_of(lambda job: job.step("a", lambda: "x" * 70_000)).perform("t")
         assert outcome.error is not None
