@@ -73,9 +73,10 @@ class Resumable(_Parts):
             if loop.is_finished(row):
                 continue
             self._leave_if_stopping(loop.usual)
+            position = loop.position_of(row)
             began = time.monotonic()
             yield row
-            if loop.finish(row, time.monotonic() - began):
+            if loop.finish(position, time.monotonic() - began):
                 self._save()
         loop.end()
 
@@ -122,9 +123,10 @@ class AsyncResumable(_Parts):
             if loop.is_finished(row):
                 continue
             self._leave_if_stopping(loop.usual)
+            position = loop.position_of(row)
             began = time.monotonic()
             yield row
-            if loop.finish(row, time.monotonic() - began):
+            if loop.finish(position, time.monotonic() - began):
                 await self._save()
         loop.end()
 

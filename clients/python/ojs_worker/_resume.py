@@ -173,11 +173,15 @@ class Loop:
             self._skips = _plain(self._key(row)) != self.start
         return True
 
-    def finish(self, row: Any, seconds: float) -> bool:
-        """A row is done; whether it is time to save that."""
-        self._times.append(seconds)
+    def position_of(self, row: Any) -> Any:
+        """Where the next row is. Asked for before the row is given away: who gets it may change it."""
         self._index += 1
-        return self._resume.move(self._step, self._index if self._key is None else _plain(self._key(row)))
+        return self._index if self._key is None else _plain(self._key(row))
+
+    def finish(self, position: Any, seconds: float) -> bool:
+        """The row there is done; whether it is time to save that."""
+        self._times.append(seconds)
+        return self._resume.move(self._step, position)
 
     def end(self) -> None:
         """No more rows come."""

@@ -51,6 +51,24 @@ class Rows(unittest.TestCase):
         outcome = worker_of(handler).perform("t")
         self.assertEqual((outcome.outcome, outcome.checkpoints), ("fail", [saved(cursors={"": "B"})]))
 
+    def test_a_row_that_is_changed_by_who_gets_it_has_the_key_that_it_came_with(self) -> None:
+        rows = [{"id": 1}, {"id": 2}, {"id": 3}]
+
+        def handler(job: Job) -> None:
+            for row in job.iterate(iter(map(dict, rows)), key=lambda row: row["id"]):
+                if row.pop("id") == 3:
+                    raise RuntimeError("kaputt")
+
+        outcome = worker_of(handler).perform("t")
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["message"], outcome.checkpoints), ("kaputt", [saved(cursors={"": 2})]))
+
+    def test_a_key_that_cannot_be_had_fails_before_its_row_is_done(self) -> None:
+        done: List[str] = []
+        worker = worker_of(lambda job: [done.append(row) for row in job.iterate("abc", key={"a": 1, "b": 2}.__getitem__)])
+        outcome = worker.perform("t")
+        self.assertEqual((outcome.outcome, done, outcome.checkpoints), ("fail", ["a", "b"], [saved(cursors={"": 2})]))
+
     def test_an_index_that_a_backend_spells_with_a_point_is_an_index(self) -> None:
         worker = worker_of(lambda job: list(job.iterate("abc")))
         self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": 1.0})).result, ["c"])
@@ -183,6 +201,19 @@ class OnAsyncio(unittest.TestCase):
         self.assertEqual(worker.perform("t").result, ["slept", [0, 1, 2, 3]])
         before = saved((("a", "before"),), {"": 1})
         self.assertEqual(worker.perform("t", checkpoint=before).result, ["before", [2, 3]])
+
+    def test_a_row_that_is_changed_by_who_gets_it_has_the_key_that_it_came_with(self) -> None:
+        worker = AsyncWorker()
+
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> Any:
+            async for row in job.iterate([{"id": 1}, {"id": 2}], key=lambda row: row["id"]):
+                if row.pop("id") == 2:
+                    raise RuntimeError("kaputt")
+
+        outcome = worker.perform("t")
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["message"], outcome.checkpoints), ("kaputt", [saved(cursors={"": 1})]))
 
     def test_a_stop_that_is_near_ends_the_loop(self) -> None:
         worker = AsyncWorker()
