@@ -98,11 +98,11 @@ class Incoming(Answers[J]):
             # On its way when we said that we take no more.
             link.send(make_frame("release", job_id, reason="the worker is ending"))
             return
-        if not isinstance(envelope.get("type"), str):
-            self._refuse(link, job_id, "invalid_job", "the job has no type", False)
-            return
-        if self._handler_for(envelope["type"]) is None:
-            message = f"this worker has no handler for {clean(envelope['type'], 200)}"
+        kind = envelope.get("type")
+        if not isinstance(kind, str) or self._handler_for(kind) is None:
+            # Without a type it is a job without a handler, also where there is one for every type.
+            what = clean(kind, 200) if isinstance(kind, str) else "a job without a type"
+            message = f"this worker has no handler for {what}"
             self._refuse(link, job_id, "handler_not_found", message, True)
             return
         job = self._make_job(envelope, raw, checkpoint)

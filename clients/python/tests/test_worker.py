@@ -281,6 +281,17 @@ class Jobs(ClientTest):
         self.assertEqual((error["code"], error["retryable"]), ("handler_not_found", True))
         self.end(running)
 
+    def test_a_job_without_a_type_has_no_handler_even_where_there_is_one_for_every_type(self) -> None:
+        worker = self.worker()
+        worker.job("*")(lambda job: None)
+        running = self.start(worker)
+        for number, more in enumerate(({}, {"type": 7}, {"type": None}, {"type": ["t"]})):
+            with self.assertLogs("ojs_worker", "ERROR"):
+                self.init.send({"type": "job", "job": {"id": str(number), "args": [], **more}})
+                error = self.init.expect("fail", str(number))["error"]
+            self.assertEqual((error["code"], error["retryable"]), ("handler_not_found", True))
+        self.end(running)
+
     def test_an_id_may_come_again_once_answered_and_not_before(self) -> None:
         go = threading.Event()
         calls: List[Any] = []
