@@ -71,6 +71,7 @@ class Base(Generic[J]):
         self._flushing_since: Optional[float] = None
         self._exit: Optional[BaseException] = None
         self._said: Set[str] = set()
+        self._owns_process = True
 
     # For the program
 
@@ -194,6 +195,7 @@ class Base(Generic[J]):
         with in_a_place() as place:
             path = os.path.join(place, "s")
             twin = self._twin(path)
+            twin._owns_process = False  # it is that of the tests, which go on
             twin._handlers, twin._middleware, twin._steps = self._handlers, self._middleware, self._steps
             return perform(twin, path, twin._run, what)
 

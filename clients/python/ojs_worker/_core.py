@@ -125,7 +125,7 @@ class Core(Incoming[J]):
             self._abandon_handlers()
             with self._all_over:
                 is_over = self._all_over.wait_for(lambda: not self._held, _limits.EOF_GRACE)
-            if not is_over:
+            if not is_over and self._owns_process:
                 log.critical("handlers have not ended within %g s of that: the process ends now", _limits.EOF_GRACE)
                 _ending.end_now(1)
         elif self._is_ending:

@@ -5,6 +5,8 @@ import os
 import unittest
 from typing import Any, List
 
+from .fake_init import ClientTest
+
 import ojs_worker.compat as ojs
 from ojs_worker.testing import NoDevserver, devserver
 
@@ -27,6 +29,36 @@ class WithTheDevelopmentServer(unittest.TestCase):
         os.environ["PATH"] = "/nowhere"
         with self.assertRaisesRegex(NoDevserver, "put it on PATH, or name it in OJS_DEVSERVER"):
             devserver()
+
+
+class HandlersThatHang(ClientTest):
+    def test_the_tests_go_on_after_one(self) -> None:
+        for kind, async_ in (("Worker", ""), ("AsyncWorker", "async ")):
+            with self.subTest(kind):
+                process = self.script(
+                    f"""
+                    import ojs_worker
+                    ojs_worker._limits.EOF_GRACE = 0.05
+                    worker = {kind}()
+
+                    @worker.job("t")
+                    {async_}def handler(job):
+                        time.sleep(600)
+
+                    try:
+                        worker.perform("t", patience=0.1)
+                    except OjsError as error:
+                        print(error, flush=True)
+                    def at_work():
+                        return [thread for thread in threading.enumerate() if thread.name in ("ojs-perform", "ojs-socket")]
+                    while len(at_work()) > (1 if worker.__class__ is AsyncWorker else 0):  # its loop hangs with it
+                        time.sleep(0.01)
+                    print("the next test", flush=True)
+                    """.replace("\n" + " " * 20, "\n")
+                )
+                self.assertEqual(self.exit_status(process), 0)
+                assert process.stdout is not None
+                self.assertRegex(process.stdout.read(), "(?s)has not ended within 0.1 s.*the next test")
 
 
 class NamesOfTheSdk(unittest.TestCase):
