@@ -149,7 +149,9 @@ class Base(Generic[J]):
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
         except (ConnectionLost, NotUnderOjsInit, ProtocolError) as error:
-            self._parent.lost()
+            if not isinstance(error, ConnectionLost) or not self._is_greeted:
+                self._parent.lost()
+            # Else ojs-init may have ended this connection alone. Should it be gone, the replacement finds that out.
             log.error("%s", error)
             return 1
         except BaseException:

@@ -55,7 +55,7 @@ class Parent:
         self._tell("terminating")
 
     def lost(self) -> None:
-        """There is no ojs-init any more."""
+        """There is no ojs-init, or none for us."""
         self._tell("lost")
 
     def job_done(self) -> None:

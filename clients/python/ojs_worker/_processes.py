@@ -276,6 +276,8 @@ class Processes:
         elif word == "terminating":
             self._is_stopping = True
         elif word == "lost":
+            # At once, so that the status of the one that says it counts.
+            self._is_stopping = True
             self._signals.append(signal.SIGTERM)
         elif word.startswith("memory ") and not self._has_warned_of_memory:
             self._has_warned_of_memory = True

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,8 +40,17 @@ class Running:
         program = PROGRAM.format(here=str(HERE), kind=kind, async_=async_, body=body, options=options)
         environment = {**os.environ, "OJS_SOCKET": self.init.path, "OJS_CONCURRENCY": str(concurrency)}
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", program], env=environment, stderr=subprocess.PIPE, encoding="utf-8"
+            [sys.executable, "-W", "error", "-c", program],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
         )
+
+    def go_on(self) -> None:
+        """For a handler that waits for the end of its standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
     def end(self) -> int:
         """SIGTERM as ojs-init sends it, to who is idle; the status."""
@@ -58,6 +68,7 @@ class Running:
             for pid in [*children_of(self.process.pid), self.process.pid]:
                 os.kill(pid, signal.SIGKILL)
             self.process.wait()
+        self.go_on()
         assert self.process.stderr is not None
         self.process.stderr.close()
         self.init.close()
@@ -146,8 +157,21 @@ class Processes(unittest.TestCase):
         running = self.start(0, "processes=2")
         running.init.work_until("all processes", lambda: running.init.capacity == 10)
         running.init.close()
-        # One of them has no time to say so itself before the others are told.
+        # The others are told by SIGTERM; one that has just begun does not know yet what to do with it.
         self.assertIn(running.process.wait(PATIENCE), (1, 143))
+
+    def test_a_connection_that_is_closed_ends_its_own_process_alone(self) -> None:
+        running = self.start(1, "processes=2", body="job.progress(0); sys.stdin.read()")
+        init = running.init
+        init.work_until("all processes and the job", lambda: init.capacity == 10 and bool(init.begun))
+        idle = next(connection for connection in init.connections if not connection.held)
+        idle.sock.shutdown(socket.SHUT_RDWR)
+        init.work_until("another one", lambda: len(init.pids) == 3 and init.capacity == 10)
+        self.assertEqual([len(connection.held) for connection in init.connections], [1, 0])
+        running.go_on()
+        init.work_until("the job's end", lambda: init.is_idle)
+        self.assertEqual((dict(init.acked), init.lost), ({"j0": 1}, []))
+        self.assertEqual(running.end(), 0)
 
     def test_stop_in_a_handler_ends_its_own_process_alone(self) -> None:
         running = self.start(1, "processes=2", body="worker.stop()")
