@@ -65,6 +65,7 @@ class Base(Generic[J]):
         self._stop_asked = False
         self._is_stopping = False
         self._is_signalled = False
+        self._was_signalled = False
         self._cut_off_at: Optional[float] = None
         self._is_aborted = False
         self._settled_at: Optional[float] = None

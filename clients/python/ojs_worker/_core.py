@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import Any, Dict, Optional, Tuple
 
@@ -13,7 +15,7 @@ from . import _ending, _limits
 from ._base import J
 from ._errors import ConnectionLost, NotUnderOjsInit, OjsError, Stalled
 from ._incoming import Incoming
-from ._json import clean
+from ._json import clean, make_frame
 from ._limits import CUT_OFF_STATUS, ENV_SOCKET
 from ._link import Link, signals_wait
 from ._log import log
@@ -39,6 +41,7 @@ class Core(Incoming[J]):
 
     def _serve_connection(self, link: Link, path: str) -> None:
         """Until there is nothing left to do. The thread that is in here never waits for a handler."""
+        stays_open = False
         try:
             try:
                 link.connect(path)
@@ -47,7 +50,10 @@ class Core(Incoming[J]):
             while True:
                 self._look_at_parent(link)
                 self._stop_if_asked(link)
-                if self._is_aborted or self._may_end(link):
+                if self._is_aborted:
+                    return
+                if self._may_end(link):
+                    stays_open = self._is_greeted and self._state != "terminate"
                     return
                 for line in link.round(self._patience()):
                     self._on_line(link, line)
@@ -56,8 +62,27 @@ class Core(Incoming[J]):
         finally:
             if link.before_close is not None:
                 link.before_close()
-            link.close()
+            if not stays_open or not self._linger(link):
+                link.close()
         self._on_eof()
+
+    def _linger(self, link: Link) -> bool:
+        """ojs-init judges a process by its connection, which stays open until the process ends. A job that comes all the same
+        is given back."""
+
+        def serve() -> None:
+            with contextlib.suppress(OjsError):
+                while not link.eof:
+                    for line in link.round(None):
+                        self._on_line(link, line)
+            link.close()
+
+        link.watch(None)
+        try:
+            threading.Thread(target=serve, name="ojs-linger", daemon=True).start()
+        except RuntimeError:  # no thread is to be had
+            return False
+        return True
 
     def _look_at_parent(self, link: Link) -> None:
         parent = self._parent
@@ -72,7 +97,9 @@ class Core(Incoming[J]):
         if self._is_signalled:
             # ojs-init sends SIGTERM to those that are idle, or whose time is over.
             self._is_signalled = False
-            self._stop_asked = True
+            self._was_signalled = self._stop_asked = True
+            if self._settled_at is not None:
+                self._settled_at = min(self._settled_at, time.monotonic() + _limits.SIGNAL_SETTLE_TIME)
             if self._cut_off_at is None and self._stop_grace is not None:
                 self._cut_off_at = time.monotonic() + self._stop_grace
             self._cancel_all("shutdown")
@@ -88,9 +115,14 @@ class Core(Incoming[J]):
             return
 
         def settle() -> None:
-            self._settled_at = time.monotonic() + _limits.SETTLE_TIME
+            seconds = _limits.SIGNAL_SETTLE_TIME if self._was_signalled else _limits.SETTLE_TIME
+            self._settled_at = time.monotonic() + seconds
 
-        link.send(self._ready_frame(0), done=settle)
+        ready = self._ready_frame(0)
+        if not self._was_signalled:
+            # ojs-init answers this behind the last job that it sends us.
+            ready += make_frame("heartbeat", _limits.NOBODYS_JOB)
+        link.send(ready, done=settle)
 
     def _may_end(self, link: Link) -> bool:
         if not self._is_ending:

@@ -10,7 +10,7 @@ from ._answers import Answers
 from ._base import J
 from ._errors import ProtocolError
 from ._json import clean, integer, make_frame, parse_object, salvage_job_id, typed
-from ._limits import DEFAULT_MAX_FRAME, MAX_CONCURRENCY, PROTOCOL
+from ._limits import DEFAULT_MAX_FRAME, MAX_CONCURRENCY, NOBODYS_JOB, PROTOCOL
 from ._link import Link
 from ._log import log
 
@@ -145,6 +145,9 @@ class Incoming(Answers[J]):
                 del self._answers[job_id]
 
     def _on_error(self, link: Link, code: str, message: Any, job_id: Optional[str]) -> None:
+        if job_id == NOBODYS_JOB:
+            self._settled_at = time.monotonic()
+            return
         text = clean(message, 1000)
         with self._lock:
             is_held = any(job.id == job_id for job in self._held)

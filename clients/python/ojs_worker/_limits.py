@@ -19,8 +19,12 @@ EOF_GRACE = 1.0
 """Seconds that handlers get to end when ojs-init has closed the connection."""
 WRITE_TIMEOUT = 10.0
 """Seconds that a frame may wait for ojs-init to read."""
-SETTLE_TIME = 0.25
-"""Seconds to wait, after we said on our own that we take no more jobs, for one that was on its way."""
+NOBODYS_JOB = "ojs-worker-nobody"
+"""A job that nobody has: what ojs-init says about it tells how far it has read."""
+SETTLE_TIME = 2.0
+"""Seconds that it has to say so, after we said on our own that we take no more jobs: one may be on its way."""
+SIGNAL_SETTLE_TIME = 0.25
+"""The same after a signal, when there is less time."""
 STOP_GRACE = 0.5
 """Seconds that handlers get, by default, to end after SIGTERM; ojs-init kills soon after that."""
 MAX_DEPTH = 100

@@ -25,6 +25,7 @@ EXAMPLES = CLIENT.parent.parent / "examples"
 sys.path.insert(0, str(CLIENT))
 
 import ojs_worker  # noqa: E402
+from ojs_worker._limits import NOBODYS_JOB  # noqa: E402
 
 # `assertLogs` sees them all the same.
 ojs_worker.log.addHandler(logging.NullHandler())
@@ -88,6 +89,8 @@ class FakeInit:
         self.changed = threading.Condition()
         self.reader: Optional[threading.Thread] = None
         self.taken = 0
+        self.asks = 0
+        self.answers_asks = True
 
     def accept(self) -> None:
         self.sock, _ = self.listener.accept()
@@ -126,6 +129,11 @@ class FakeInit:
             self.problems.append(f"{len(line)} bytes in a frame")
         if play is not None and play.problem_with(frame):
             self.problems.append(f"{play.problem_with(frame)}: {line[:200]!r}")
+        if frame.get("job_id") == NOBODYS_JOB and frame["type"] == "heartbeat":
+            self.asks += 1
+            if self.answers_asks:
+                self.say_not_held()
+            return
         if "job_id" in frame:
             if not self.held.get(frame["job_id"]):
                 self.problems.append(f"about a job that is not held: {line[:200]!r}")
@@ -145,6 +153,10 @@ class FakeInit:
                 elif frame["type"] == "hello":
                     self.max_frame = frame.get("max_frame", self.max_frame)
         self.sock.sendall(text.encode("utf-8"))
+
+    def say_not_held(self) -> None:
+        """The answer to the question how far we have read."""
+        self.send({"type": "error", "code": "not_held", "message": "not held", "job_id": NOBODYS_JOB})
 
     def hello(self, **changes: Any) -> Frame:
         """Greet, and return the ready."""

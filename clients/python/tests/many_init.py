@@ -102,6 +102,8 @@ class ManyInit:
                 connection.was_ready = True
             elif kind == "progress":
                 self.begun.append(str(job))
+            elif kind == "heartbeat" and job not in connection.held:
+                self._say(connection, type="error", code="not_held", message="not held", job_id=job)
             elif kind in ("ack", "fail", "release"):
                 del connection.held[job]
                 if kind == "ack":

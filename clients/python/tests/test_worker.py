@@ -616,7 +616,7 @@ class Failures(ClientTest):
         ended = running.join()
         self.assertIsInstance(ended, SystemExit)
         self.assertEqual(ended.code, 3)  # type: ignore[union-attr]
-        self.init.expect_eof()
+        self.init.ping()  # the connection stays open
 
     def test_a_keyboard_interrupt_in_a_handler_ends_the_worker(self) -> None:
         def handler(job: Job) -> None:
@@ -939,15 +939,43 @@ class Lifecycle(ClientTest):
         self.go.set()
         self.init.expect("ack", "1")
         self.assertIsNone(running.join())
-        self.init.expect_eof()
 
-    def test_a_job_on_its_way_while_we_stop_is_given_back(self) -> None:
-        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", PATIENCE):
+    def test_a_job_on_its_way_while_we_stop_is_given_back_however_slow_ojs_init_is(self) -> None:
+        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 10 * PATIENCE):
             running = self.waiting()
+            self.init.answers_asks = False
             self.handled.stop()
             self.init.expect("ready", concurrency=0)
+            wait_until(lambda: self.init.asks == 1, "the question how far it has read")
             self.init.send(job("1"))
             self.init.expect("release", "1")
+            self.assertTrue(running.thread.is_alive())
+            self.init.say_not_held()
+            self.assertIsNone(running.join())
+
+    def test_a_stop_does_not_wait_for_ever_for_what_ojs_init_says(self) -> None:
+        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 0.05):
+            running = self.waiting()
+            self.init.answers_asks = False
+            self.handled.stop()
+            self.assertIsNone(running.join())
+
+    def test_the_connection_stays_open_after_a_stop_and_a_late_job_is_given_back(self) -> None:
+        running = self.waiting()
+        self.handled.stop()
+        self.init.expect("ready", concurrency=0)
+        self.assertIsNone(running.join())
+        self.init.send(job("1"))
+        self.init.expect("release", "1")
+        self.init.ping()
+        self.assertFalse(self.init.is_eof)
+
+    def test_terminate_ends_a_stop_that_waits(self) -> None:
+        with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 10 * PATIENCE):
+            running = self.waiting()
+            self.init.answers_asks = False
+            self.handled.stop()
+            self.init.expect("ready", concurrency=0)
             self.end(running)
 
     def test_stop_before_run(self) -> None:
