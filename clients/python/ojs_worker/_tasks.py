@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Set
 
 from . import _limits
 from ._core import Core
+from ._executor import Executor
 from ._jobs import AsyncJob, release_if_cancelled
 from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link, signals_wait
@@ -41,7 +42,11 @@ class AsyncWorker(Core[AsyncJob]):
         self._slots: Optional[asyncio.Semaphore] = None
 
     def _run(self) -> None:
-        asyncio.run(self.serve())
+        asyncio.run(self._serve_with_executor())
+
+    async def _serve_with_executor(self) -> None:
+        asyncio.get_running_loop().set_default_executor(Executor())
+        await self.serve()
 
     async def serve(self) -> None:
         """The same as `run`, in an event loop that runs already."""

@@ -23,8 +23,9 @@ from ._logs import context_of
 class Pool:
     """Daemon threads, started as they are needed: one that hangs must not keep the process from ending."""
 
-    def __init__(self, limit: Callable[[], int]) -> None:
+    def __init__(self, limit: Callable[[], int], name: str = "ojs-job") -> None:
         self._limit = limit
+        self._name = name
         self._tasks: "queue.SimpleQueue[Optional[Callable[[], None]]]" = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._unfinished = 0
@@ -35,7 +36,7 @@ class Pool:
         with self._lock:
             if self._threads < min(self._limit(), self._unfinished + 1):
                 try:
-                    threading.Thread(target=self._work, name=f"ojs-job-{self._threads + 1}", daemon=True).start()
+                    threading.Thread(target=self._work, name=f"{self._name}-{self._threads + 1}", daemon=True).start()
                     self._threads += 1
                 except RuntimeError as error:
                     log.error("%s; %d threads are there", error, self._threads)

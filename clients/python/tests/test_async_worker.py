@@ -13,6 +13,7 @@ from .fake_init import PATIENCE, ClientTest, Running, job, wait_until
 
 import ojs_worker
 from ojs_worker import AsyncJob, ConnectionLost, NotUnderOjsInit, Release, Stalled
+from ojs_worker._executor import Executor
 
 
 class Async(ClientTest):
@@ -291,6 +292,32 @@ class Async(ClientTest):
         self.assertIsInstance(Running(worker).join(), NotUnderOjsInit)
 
 
+class Threads(unittest.TestCase):
+    def test_what_runs_has_some_time_to_finish_and_nothing_new_begins(self) -> None:
+        executor = Executor()
+        go = threading.Event()
+        results = [executor.submit(go.wait, PATIENCE), executor.submit(int, "7"), executor.submit(int, "x")]
+        timer = threading.Timer(0.05, go.set)
+        timer.start()
+        self.addCleanup(timer.join)
+        with mock.patch.object(ojs_worker._limits, "STOP_GRACE", PATIENCE):
+            executor.shutdown()
+        self.assertTrue(all(result.done() for result in results))
+        self.assertEqual((results[0].result(), results[1].result()), (True, 7))
+        self.assertIsInstance(results[2].exception(), ValueError)
+        with self.assertRaises(RuntimeError):
+            executor.submit(int)
+
+    def test_what_does_not_finish_is_left(self) -> None:
+        executor = Executor()
+        go = threading.Event()
+        self.addCleanup(go.set)
+        result = executor.submit(go.wait, PATIENCE)
+        with mock.patch.object(ojs_worker._limits, "STOP_GRACE", 0.01):
+            executor.shutdown()
+        self.assertFalse(result.done())
+
+
 class AsyncProcesses(ClientTest):
     WORKER = """
 import asyncio
@@ -321,6 +348,53 @@ print("after run", flush=True)
         self.assertEqual(self.exit_status(process), 0)
         assert process.stdout
         self.assertIn("after run", process.stdout.read())
+
+    HANGING = """
+import asyncio
+worker = AsyncWorker(4)
+
+@worker.job("hang")
+async def hang(job):
+    await job.heartbeat()
+    await asyncio.to_thread(time.sleep, 600)
+
+@worker.job("leave")
+async def leave(job):
+    thread = asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)
+    await asyncio.wait({thread}, timeout=0.01)
+    return "gave up"
+
+try:
+    worker.run()
+finally:
+    print("after run", flush=True)
+"""
+
+    def test_a_thread_that_a_handler_waits_for_does_not_outlive_the_connection(self) -> None:
+        process = self.script(self.HANGING)
+        self.init.hello()
+        self.init.send(job("1", "hang"))
+        self.init.expect("heartbeat", "1")
+        self.init.hang_up()
+        self.assertEqual(self.exit_status(process), 1)
+
+    def test_a_thread_that_a_handler_gave_up_does_not_keep_the_process(self) -> None:
+        process = self.script(self.HANGING)
+        self.init.hello()
+        self.init.send(job("1", "leave"))
+        self.init.expect("ack", "1", result="gave up")
+        self.init.send({"type": "lifecycle", "state": "terminate", "reason": "sigterm", "remaining_ms": 60000})
+        self.assertEqual(self.exit_status(process), 0)
+        assert process.stdout
+        self.assertIn("after run", process.stdout.read())
+
+    def test_nor_does_such_a_thread_keep_it_after_a_sigterm(self) -> None:
+        process = self.script(self.HANGING)
+        self.init.hello()
+        self.init.send(job("1", "leave"))
+        self.init.expect("ack", "1", result="gave up")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.exit_status(process), 0)
 
     def test_sigterm_of_a_forked_child_is_none_of_ours(self) -> None:
         process = self.script("""

@@ -173,6 +173,15 @@ class Processes(unittest.TestCase):
         self.assertEqual((dict(init.acked), init.lost), ({"j0": 1}, []))
         self.assertEqual(running.end(), 0)
 
+    def test_a_thread_that_a_handler_gave_up_does_not_keep_its_process(self) -> None:
+        body = "import asyncio; await asyncio.wait({asyncio.ensure_future(asyncio.to_thread(time.sleep, 600))}, timeout=0.01)"
+        running = self.start(40, "processes=2, max_jobs=1", body=body, kind="AsyncWorker")
+        init = running.init
+        init.work_until("all jobs", lambda: init.is_idle and len(init.acked) == 40)
+        first = list(init.pids[:2])
+        init.work_until("the end of the first ones", lambda: not set(first) & set(children_of(running.process.pid)))
+        self.assertEqual((running.end(), init.lost), (0, []))
+
     def test_stop_in_a_handler_ends_its_own_process_alone(self) -> None:
         running = self.start(1, "processes=2", body="worker.stop()")
         init = running.init
