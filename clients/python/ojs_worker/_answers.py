@@ -28,8 +28,10 @@ class Answers(Base[J]):
         """The handler is done: the one answer that its job gets."""
         if self._link is None or os.getpid() != self._link.pid:
             _ending.end_forked_child(error)
-        if error is None and job._has_left:
-            # It caught what was to end it. Its work is not done all the same.
+        if job._has_left and not _is_meant(error):
+            # It caught what was to end it, or made another error of it. Its work is not done, and nothing is wrong with it.
+            if error is not None:
+                log.info("job %s leaves its work to a later attempt; this error is not reported", job.id, exc_info=error)
             error = Release(RESUMES)
         if error is not None:
             job._save_at_end()
@@ -92,3 +94,10 @@ class Answers(Base[J]):
             described["message"] = described["message"][:200]
             data = make_frame("fail", job.id, error=described)
         return "fail", data
+
+
+def _is_meant(error: Optional[BaseException]) -> bool:
+    """Whether a handler that was to leave chose its outcome by itself, or somebody ends it or the process."""
+    if isinstance(error, (Failure, Release, Cancelled)):
+        return True
+    return error is not None and not isinstance(error, Exception)

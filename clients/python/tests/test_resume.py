@@ -113,6 +113,35 @@ class Rows(unittest.TestCase):
 
         self.assertEqual(worker_of(handler).perform("t", stopping=0.35).outcome, "release")
 
+    def test_who_makes_another_error_of_the_end_of_its_loop_is_released_all_the_same(self) -> None:
+        def handler(job: Job) -> None:
+            try:
+                for row in job.iterate(range(1000)):
+                    time.sleep(0.01)
+            except Exception as error:
+                if job.args:
+                    raise {"discard": Discard("no more"), "release": Release("mine"), "exit": SystemExit(3)}[job.args[0]] from error
+                raise RuntimeError("the import broke off") from error
+
+        worker = worker_of(handler)
+        wrapped = worker.perform("t", stopping=0.35)
+        self.assertEqual((wrapped.outcome, wrapped.reason), ("release", "resumes at its checkpoint"))
+        self.assertEqual(len(wrapped.checkpoints), 1)
+        self.assertEqual(worker.perform("t", ["discard"], stopping=0.35).outcome, "fail")
+        self.assertEqual(worker.perform("t", ["release"], stopping=0.35).reason, "mine")
+        with self.assertRaises(SystemExit):
+            worker.perform("t", ["exit"], stopping=0.35)
+
+    def test_who_makes_another_error_of_the_end_before_a_step_is_released_all_the_same(self) -> None:
+        def handler(job: Job) -> None:
+            try:
+                job.step("a", str, 1)
+            except Exception as error:
+                raise RuntimeError("the step broke off") from error
+
+        outcome = worker_of(handler).perform("t", stopping=0.1)
+        self.assertEqual((outcome.outcome, outcome.reason), ("release", "resumes at its checkpoint"))
+
     def test_two_loops_in_one_place_are_an_error(self) -> None:
         outcome = worker_of(lambda job: [list(job.iterate([1])), list(job.iterate([2]))]).perform("t")
         assert outcome.error is not None
