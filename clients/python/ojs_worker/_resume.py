@@ -170,7 +170,7 @@ class Loop:
             self._index += 1
             self._skips = self._index < self.start
         else:
-            self._skips = _plain(self._key(row)) != self.start
+            self._skips = not _is_same(_plain(self._key(row)), self.start)
         return True
 
     def position_of(self, row: Any) -> Any:
@@ -196,3 +196,14 @@ def _plain(position: Any) -> Any:
     if position is None:
         raise TypeError("the key of a row is None: it cannot be told from no position")
     return position if type(position) in (str, int) else json.loads(dump(position))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two positions are one value of JSON: 10, 10.0 and 1e1 are the same, 1 and true, which Python takes for equal, are not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
+    return bool(one == other)

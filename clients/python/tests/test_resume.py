@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import json
 import random
 import time
 import unittest
@@ -72,6 +73,32 @@ class Rows(unittest.TestCase):
     def test_an_index_that_a_backend_spells_with_a_point_is_an_index(self) -> None:
         worker = worker_of(lambda job: list(job.iterate("abc")))
         self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": 1.0})).result, ["c"])
+
+    def test_a_key_is_compared_by_its_value_however_a_backend_spells_it(self) -> None:
+        keys: Dict[str, Any] = {"a": 1, "b": 10, "c": 1e3, "d": 2**60, "e": [7, {"z": 1.5, "y": 0}], "f": "10"}
+        worker = worker_of(lambda job: list(job.iterate(keys, key=keys.__getitem__)))
+        rest = list(keys)
+        for key, spellings in (
+            ("b", "10 10.0 1e1 100e-1"),
+            ("c", "1000 1E+3 1000.00"),
+            ("d", "1152921504606846976 1152921504606846976.0"),
+            ("e", '[7.0,{"y":0,"z":15e-1}]'),
+        ):
+            for spelling in spellings.split(" "):
+                position = json.loads(spelling)
+                result = worker.perform("t", checkpoint=saved(cursors={"": position})).result
+                self.assertEqual(result, rest[rest.index(key) + 1 :], spelling)
+        for other in (10.5, "1e1", 2**60 + 1):
+            outcome = worker.perform("t", checkpoint=saved(cursors={"": other}))
+            assert outcome.error is not None
+            self.assertEqual(outcome.error["type"], "StepsChanged", other)
+
+    def test_true_and_false_are_no_numbers_among_keys(self) -> None:
+        worker = worker_of(lambda job: list(job.iterate([1, 0, True, False], key=lambda row: row)))
+        self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": True})).result, [False])
+        worker = worker_of(lambda job: list(job.iterate([[1], [True], {"a": 0}, {"a": False}], key=lambda row: row)))
+        self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": [True]})).result, [{"a": 0}, {"a": False}])
+        self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": {"a": False}})).result, [])
 
     def test_a_checkpoint_that_is_too_large_does_not_keep_the_position_from_being_saved(self) -> None:
         def handler(job: Job) -> None:
