@@ -23,7 +23,7 @@ class AsyncWorker(Core[AsyncJob]):
     """A worker whose handlers are ``async def`` functions, up to `concurrency` of them at once on one event loop.
 
     The same as :class:`Worker` in all else. The socket has a thread of its own, so a handler that blocks the loop
-    delays other handlers, but no answer to a ping.
+    delays other handlers, and the notice of a SIGTERM, but no answer to a ping.
     """
 
     loop: asyncio.AbstractEventLoop
