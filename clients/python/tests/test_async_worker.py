@@ -59,12 +59,13 @@ class Async(ClientTest):
 
     def test_without_a_number_of_its_own_it_runs_as_many_handlers_as_ojs_init_allows(self) -> None:
         worker = self.async_worker(None)
-        gate = asyncio.Event()
+        gate = None
         now = 0
 
         @worker.job("t")
         async def handler(job: AsyncJob) -> None:
-            nonlocal now
+            nonlocal gate, now
+            gate = gate or asyncio.Event()  # in Python 3.9 it belongs to the loop in which it is made
             now += 1
             if now == 100:
                 gate.set()
