@@ -313,8 +313,12 @@ class Worker {
     this.#jobs.cancelAll("lost", 0);
   }
 
-  /** @param {number} status @param {boolean} [another] whether another process may do better */
-  #end(status, another = this.#retired && !this.#terminating) {
+  /**
+   * @param {number} status
+   * @param {boolean} [another] whether another process may do better. After a SIGTERM, too: ojs-init sends it to one
+   *   process whose handler outlived its timeout, and the others and their parent go on.
+   */
+  #end(status, another = (this.#retired || this.#jobs.isStopping) && !this.#terminating) {
     const resolve = this.#resolve;
     if (resolve === undefined) return;
     this.#resolve = undefined;

@@ -11,6 +11,7 @@ worker.job("pid", async ({ args: [ms] }) => {
   await sleep(ms);
   return process.pid;
 });
+worker.job("stoppable", ({ args: [ms], signal }) => sleep(ms, undefined, { signal }));
 worker.job("die", () => process.kill(process.pid, "SIGKILL"));
 worker.job("share", () => process.env.OJS_WORKER_SHARE ?? null);
 const status = await worker.run(JSON.parse(process.env.RUN)); // Not start: nothing may keep a process that is through.

@@ -73,7 +73,10 @@ class Pool {
 
   #giveOne(connection, jobs) {
     const job = jobs.shift();
-    if (job === undefined) return;
+    if (job !== undefined) this.giveTo(connection, job);
+  }
+
+  giveTo(connection, job) {
     connection.held.add(job.id);
     this.send(connection, { type: "job", job });
   }
@@ -161,6 +164,28 @@ test("a process that dies is replaced", async (t) => {
   pool.terminate();
   assert.deepEqual(await ended, [0, null]);
 });
+
+for (const [how, type, status] of [["leaves its job", "pid", 143], ["gives its job back", "stoppable", 0]]) {
+  test(`a process that gets SIGTERM alone and ${how} is replaced, and so is the next one that dies`, async (t) => {
+    const { pool, ended, log } = await start(t, { processes: 2 });
+    await pool.until(() => pool.shares.join() === "5,5");
+    const [connection] = pool.open;
+    pool.giveTo(connection, { id: "who", type: "pid", args: [0] });
+    await pool.until(() => pool.answers.length === 1);
+    // When the second one is answered, the first one has begun.
+    pool.giveTo(connection, { id: "stuck", type, args: [600_000] });
+    pool.giveTo(connection, { id: "through", type: "pid", args: [0] });
+    await pool.until(() => pool.answers.length === 2);
+    process.kill(pool.answers[0].result, "SIGTERM");
+    await pool.until(() => pool.count === 3 && pool.shares.join() === "5,5");
+    assert.match(log(), new RegExp(`ended with status ${status}; another is started`));
+    assert.deepEqual(pool.lost, status === 0 ? [] : ["stuck"]);
+    pool.enqueue("die", 1);
+    await pool.until(() => pool.count === 4 && pool.shares.join() === "5,5");
+    pool.terminate();
+    assert.deepEqual(await ended, [0, null]);
+  });
+}
 
 test("SIGTERM to the parent reaches the others, and the worst status is its own", async (t) => {
   const { pool, child, ended } = await start(t, { processes: 2 });
