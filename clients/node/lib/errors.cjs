@@ -2,6 +2,7 @@
 "use strict";
 
 const MAX_BACKTRACE = 50;
+const MAX_CAUSES = 10;
 
 const JOB_ERROR_OPTIONS = ["code", "type", "details", "cause"];
 
@@ -113,6 +114,22 @@ class CheckpointTooLarge extends Discard {
   }
 }
 
+/**
+ * What a handler threw after it was ended between two rows: an outcome of its own, or only what it made of that end.
+ * @param {any} thrown
+ * @param {Error} ending
+ */
+function isMeant(thrown, ending) {
+  let isOwn = false;
+  let error = thrown;
+  for (let depth = 0; depth <= MAX_CAUSES && error instanceof Error; depth++) {
+    if (error === ending) return false;
+    isOwn ||= error instanceof JobError || error instanceof Release;
+    error = error.cause;
+  }
+  return isOwn;
+}
+
 /** @param {any} error @returns {string} */
 function className(error) {
   const { name } = error;
@@ -176,4 +193,5 @@ module.exports = {
   asFailure,
   checkNames,
   className,
+  isMeant,
 };

@@ -196,6 +196,11 @@ class Job {
     return this.#reports;
   }
 
+  /** @internal What ended the handler before a row or step, or undefined. */
+  get _ending() {
+    return this.#resume.ending;
+  }
+
   /** @internal @param {string} reason @param {number} graceMs */
   _cancel(reason, graceMs) {
     if (this.signal.aborted) return; // The first reason stays: the handler acts on it already.

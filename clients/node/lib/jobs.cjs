@@ -1,7 +1,7 @@
 // The jobs that a worker holds: from the frame that brings one to the one answer. Worker and perform both use it.
 "use strict";
 
-const { Discard, JobError, Release, asFailure, className } = require("./errors.cjs");
+const { Discard, JobError, Release, asFailure, className, isMeant } = require("./errors.cjs");
 const { failLine, fits, frameWith, releaseLine } = require("./frames.cjs");
 const { Job } = require("./job.cjs");
 const { onOneLine, say, showStack, withJob } = require("./log.cjs");
@@ -120,6 +120,8 @@ class Jobs {
     try {
       // The first part of the handler runs at once, so its listeners are there before a cancel can come.
       const result = await handler(job);
+      // It may have caught what ended it between two rows, and then not all of them are done.
+      if (job._ending !== undefined) throw job._ending;
       [line, isDone] = this.#doneLine(job, result);
     } catch (thrown) {
       line = this.#thrownLine(job, thrown);
@@ -165,10 +167,12 @@ class Jobs {
   /** @param {Job} job @param {unknown} thrown */
   #thrownLine(job, thrown) {
     try {
-      if (thrown instanceof Release) return releaseLine(job.id, thrown.reason, this.maxFrame);
-      if (thrown instanceof JobError) return failLine(job.id, asFailure(thrown), this.maxFrame);
-      if (job.signal.aborted) return this.#gaveUpLine(job, thrown);
-      return this.#unexpectedLine(job, thrown);
+      const ending = job._ending;
+      const end = ending === undefined || isMeant(thrown, ending) ? thrown : ending;
+      if (end instanceof Release) return releaseLine(job.id, end.reason, this.maxFrame);
+      if (end instanceof JobError) return failLine(job.id, asFailure(end), this.maxFrame);
+      if (job.signal.aborted) return this.#gaveUpLine(job, end);
+      return this.#unexpectedLine(job, end);
     } catch {
       // A thrown value can be anything, even a Proxy that throws when it is looked at.
       const message = "the handler threw something that cannot be read";

@@ -53,6 +53,10 @@ class Resume {
   #iterating = new Set();
   /** Whether the checkpoint has this form: once it has, it keeps it. */
   #isUsed = false;
+  /** @type {Error | undefined} */
+  #ending;
+  /** @type {string | undefined} the step that was ended, "" outside of steps */
+  #endedIn;
   #hasNews = false;
   #savedAt = performance.now();
   #breathedAt = performance.now();
@@ -84,6 +88,11 @@ class Resume {
     return this.#isUsed;
   }
 
+  /** What ended the handler before a row or step; it may have made something else of that. */
+  get ending() {
+    return this.#ending;
+  }
+
   /** @param {unknown} state of the handler's own @returns {Promise<boolean>} */
   async keep(state) {
     const before = this.#state;
@@ -113,6 +122,7 @@ class Resume {
     if (typeof name !== "string" || name === "" || typeof body !== "function") {
       throw new TypeError('job.step(): give a name and a function: await job.step("resize", () => resize(picture))');
     }
+    if (this.#ending !== undefined) throw this.#ending; // Whoever caught it before gets no mistake in place of it.
     if (this.#current !== undefined) {
       throw new Error(`job.step(): step ${name} begins inside of step ${this.#current}; steps follow one another`);
     }
@@ -122,11 +132,14 @@ class Resume {
     if (at < this.#known) return this.#finished(at, name);
     this.#refuseOtherCursors(name);
     const key = `${this.#job.type}\n${name}`;
-    await this.#pause(durations.get(key) ?? 0);
+    await this.#pause(durations.get(key) ?? 0, name);
     this.#current = name;
     const began = performance.now();
     try {
-      return await this.#finish(name, await body(...args));
+      const result = await body(...args);
+      // The body caught what ended its loop: the other rows are not done, so the step is not finished.
+      if (this.#endedIn === name) throw this.#ending;
+      return await this.#finish(name, result);
     } finally {
       this.#current = undefined;
       durations.delete(key);
@@ -221,7 +234,7 @@ class Resume {
         continue;
       }
       isSkipping = false;
-      await this.#pause(Math.max(0, ...took));
+      await this.#pause(Math.max(0, ...took), scope);
       const began = performance.now();
       yield row;
       took.push(performance.now() - began);
@@ -245,14 +258,24 @@ class Resume {
   /**
    * Before each row and step: ends the handler when what comes next would be cut off.
    * @param {number} usual how long it takes, in milliseconds
+   * @param {string} scope
    */
-  async #pause(usual) {
+  async #pause(usual, scope) {
     await this.#breathe();
+    // A handler that caught it may go on, but not with a part that is shorter: what comes before it is not done.
+    this.#ending ??= this.#endingNow(usual);
+    if (this.#ending === undefined) return;
+    this.#endedIn = scope;
+    throw this.#ending;
+  }
+
+  /** @param {number} usual @returns {Error | undefined} */
+  #endingNow(usual) {
     const reason = this.#job.cancelReason;
-    if (reason !== undefined && reason !== "shutdown") this.#job.signal.throwIfAborted();
+    if (reason !== undefined && reason !== "shutdown") return this.#job.signal.reason;
     const left = reason === "shutdown" ? 0 : this.#job.remaining();
-    if (left === null || left >= Math.max(1.5 * usual, LEAST_TIME)) return;
-    throw new Release(REASON); // The position is saved before the answer.
+    if (left === null || left >= Math.max(1.5 * usual, LEAST_TIME)) return undefined;
+    return new Release(REASON); // The position is saved before the answer.
   }
 
   /** @returns {Promise<boolean>} */

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test as nodeTest } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Worker } from "../ojs-worker.mjs";
+import { Discard, Release, Retry, Worker } from "../ojs-worker.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
 const test = (name, body) => nodeTest(name, { timeout: 60_000 }, body);
@@ -165,4 +166,101 @@ test("two steps of one name, one inside of another, and a result that is no JSON
 test("more than 64 KiB to keep is a failure for good", async () => {
   const { error } = await worker((job) => job.step("s", () => "x".repeat(70_000))).perform("a");
   assert.deepEqual([error.type, error.retryable], ["CheckpointTooLarge", false]);
+});
+
+// --- a handler that catches what ends it
+
+const RESUMES = ["release", "resumes at its checkpoint"];
+
+const stopping = async (job) => {
+  if (!job.stopping.aborted) await once(job.stopping, "abort");
+};
+
+/** Two rows are done; then the shutdown leaves too little time for the third. */
+const ends = (caught) =>
+  worker(async (job) => {
+    try {
+      for await (const row of job.iterate(numbers(9))) if (row === 1) await stopping(job);
+    } catch (error) {
+      return caught(error, job);
+    }
+  });
+const SHORT = { stopping: 0.2, stoppingAfterMs: 50 };
+
+const MADE_OF_IT = [
+  ["returns", () => "done"],
+  ["throws another error", () => { throw new TypeError("no"); }],
+  ["throws an error with it as its cause", (cause) => { throw new Error("import failed", { cause }); }],
+  ["throws a Retry with it as its cause", (cause) => { throw new Retry("import failed", { cause }); }],
+  ["throws a Discard with it as the cause of its cause", (end) => { throw new Discard("no", { cause: new Error("", { cause: end }) }); }],
+];
+
+for (const [what, caught] of MADE_OF_IT) {
+  test(`a handler that catches the end of its loop and ${what} is given back with its position`, async () => {
+    const { outcome, reason, checkpoints } = await ends(caught).perform("a", [], SHORT);
+    assert.deepEqual([outcome, reason], RESUMES);
+    assert.deepEqual(checkpoints, [saved({ cursors: { "": 1 } })]);
+  });
+}
+
+test("what a handler means itself after the end of its loop counts", async () => {
+  const failed = await ends(() => { throw new Discard("no"); }).perform("a", [], SHORT);
+  assert.deepEqual([failed.outcome, failed.error.message, failed.error.retryable], ["fail", "no", false]);
+  const given = await ends(() => { throw new Release("mine"); }).perform("a", [], SHORT);
+  assert.deepEqual([given.outcome, given.reason], ["release", "mine"]);
+});
+
+test("a middleware that catches the end of a loop, or tries again, does not change the outcome", async () => {
+  for (const caught of [() => "done", (next) => next()]) {
+    const { outcome, reason } = await ends((error) => { throw error; })
+      .use(async (_job, next) => {
+        try {
+          return await next();
+        } catch {
+          return caught(next);
+        }
+      })
+      .perform("a", [], SHORT);
+    assert.equal(outcome, "release");
+    assert.equal(reason, "resumes at its checkpoint");
+  }
+});
+
+test("a step whose body catches the end of its loop is not finished, and no shorter step follows it", async () => {
+  const ran = [];
+  const swallows = worker(async (job) => {
+    try {
+      await job.step("load", async () => {
+        try {
+          for await (const row of job.iterate(numbers(9))) {
+            if (row !== 1) continue;
+            await stopping(job);
+            await sleep(400);
+          }
+        } catch {
+          return "whole";
+        }
+      });
+    } catch {
+      await job.step("tell", () => ran.push("tell"));
+    }
+  });
+  // The 500 ms that are left are enough for a step that is new, and too few for a row after one of 400 ms.
+  const { outcome, reason, checkpoints } = await swallows.perform("a", [], { stopping: 0.9, stoppingAfterMs: 50 });
+  assert.deepEqual([outcome, reason, ran], [...RESUMES, []]);
+  assert.deepEqual(checkpoints.at(-1), saved({ cursors: { load: 1 } }));
+});
+
+test("a loop that a cancel ends is not done, whatever its handler catches", async () => {
+  const swallows = worker(async (job) => {
+    try {
+      for await (const _ of job.iterate(numbers(9))) if (!job.signal.aborted) await once(job.signal, "abort");
+    } catch {
+      return "done";
+    }
+  });
+  const cancelled = await swallows.perform("a", [], { cancel: "cancelled", cancelAfterMs: 5 });
+  assert.deepEqual([cancelled.outcome, cancelled.reason], ["release", "cancelled"]);
+  const late = await swallows.perform("a", [], { timeoutMs: 20 });
+  assert.deepEqual([late.outcome, late.error?.code], ["fail", "timeout"]);
 });
