@@ -65,8 +65,10 @@ class Jobs {
   /** @param {string} text @param {Severity} severity @param {unknown} [error] */
   log(text, severity, error) {
     const { log } = this.#options;
-    if (log) log(onOneLine(text), severity);
-    else say(onOneLine(text), severity, error);
+    const line = onOneLine(text);
+    // A logger that fails must not cost a job its answer, nor the process its other jobs.
+    if (!log) return guarded(() => say(line, severity, error), () => {});
+    guarded(() => log(line, severity), (name) => guarded(() => say(`${line} (log itself failed: ${name})`, severity), () => {}));
   }
 
   /** @param {Record<string, any>} frame */
@@ -75,10 +77,28 @@ class Jobs {
     if (typeof id !== "string" || this.#held.has(id)) {
       return this.log("ignored a job without an id, or one that is held already. That is a bug in ojs-init.", "error");
     }
-    const job = new Job(frame.job, frame.checkpoint, this.#port);
+    const job = this.#read(id, frame);
+    if (job === undefined) return;
     this.#held.set(id, job);
     if (this.isStopping) return this.#answer(job, releaseLine(id, "shutdown", this.maxFrame), false);
     withJob(job, () => void this.#work(job));
+  }
+
+  /**
+   * A job that cannot be read fails: an error that ended the process would end the others, too.
+   * @param {string} id @param {Record<string, any>} frame
+   */
+  #read(id, frame) {
+    try {
+      return new Job(frame.job, frame.checkpoint, this.#port);
+    } catch (error) {
+      const message = `the job cannot be read by this library: ${nameOf(error)}`;
+      this.log(`job ${id}: ${message}`, "error");
+      const failure = { message, code: "handler_error", type: "UnreadableJob", retryable: true };
+      this.#out.write(failLine(id, failure, this.maxFrame));
+      this.#answered();
+      return undefined;
+    }
   }
 
   /** @param {unknown} id @param {unknown} reason @param {unknown} graceMs */
@@ -195,13 +215,34 @@ class Jobs {
     const { log, onError } = this.#options;
     const text = `job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`;
     this.log(text, "error", onError ? undefined : thrown);
-    try {
-      if (onError) onError(thrown, job);
-      else if (log) showStack(thrown);
-    } catch (error) {
-      this.log(`onError threw an error itself: ${className(error)}`, "error");
-    }
+    if (onError) {
+      const complain = (/** @type {string} */ name) => this.log(`onError threw an error itself: ${name}`, "error");
+      guarded(() => onError(thrown, job), complain);
+    } else if (log) showStack(thrown);
     return failLine(job.id, failure, this.maxFrame);
+  }
+}
+
+/**
+ * Calls what the program gave, which may fail, and which may be async: its rejection would end the process.
+ * @param {() => unknown} call
+ * @param {(name: string) => void} complain
+ */
+function guarded(call, complain) {
+  try {
+    const returned = call();
+    if (returned !== undefined) Promise.resolve(returned).catch((error) => complain(nameOf(error)));
+  } catch (error) {
+    complain(nameOf(error));
+  }
+}
+
+/** The class of whatever was thrown. @param {unknown} error */
+function nameOf(error) {
+  try {
+    return className(error);
+  } catch {
+    return "something that is no error";
   }
 }
 

@@ -29,9 +29,12 @@ const durations = new Map();
  * @property {any} state what the handler saved itself
  */
 
-/** @param {any} checkpoint @returns {checkpoint is Saved} */
+/** Anything else is the handler's own. @param {any} checkpoint @returns {checkpoint is Saved} */
 function isSaved(checkpoint) {
-  return checkpoint?.ojs_resume === 1 && Array.isArray(checkpoint.steps);
+  if (checkpoint?.ojs_resume !== 1 || !Array.isArray(checkpoint.steps)) return false;
+  const { steps, cursors } = checkpoint;
+  if (typeof cursors !== "object" || cursors === null || Array.isArray(cursors)) return false;
+  return steps.every((/** @type {any} */ step) => Array.isArray(step) && step.length === 2 && typeof step[0] === "string");
 }
 
 /** The steps and rows of one attempt. */
@@ -72,9 +75,9 @@ class Resume {
     this.#state = checkpoint ?? null;
     if (!isSaved(checkpoint)) return;
     this.#isUsed = true;
-    this.#steps = checkpoint.steps.map(([name, result]) => [String(name), result]);
+    this.#steps = checkpoint.steps.map(([name, result]) => [name, result]);
     this.#known = this.#steps.length;
-    this.#cursors = new Map(Object.entries(checkpoint.cursors ?? {}));
+    this.#cursors = new Map(Object.entries(checkpoint.cursors));
     this.#state = checkpoint.state ?? null;
   }
 

@@ -3,6 +3,8 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { test as nodeTest } from "node:test";
 import { Discard, JobError, Release, Retry, Worker } from "../ojs-worker.mjs";
+import { Jobs } from "../lib/jobs.cjs";
+import { Registry } from "../lib/registry.cjs";
 import { HELLO, job, listen, startWorker } from "./fake-init.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
@@ -144,6 +146,53 @@ test("unexpected errors reach onError, and one that throws itself does no harm",
   assert.equal((await init.frame()).error.message, "secret argument");
   assert.deepEqual(seen, [["secret argument", "j1"]]);
   assert.ok(!log.join().includes("secret"));
+});
+
+for (const [what, reason] of [["an error", new Error("down")], ["nothing", undefined]]) {
+  test(`an onError and a log that reject with ${what} cost neither the job its answer nor the others theirs`, async (t) => {
+    const handlers = { boom: () => { throw new Error("x"); }, fine: () => 1 };
+    const said = t.mock.method(console, "error", () => {});
+    const { init, log } = await startWorker(t, { handlers, onError: async () => { throw reason; } });
+    init.send(job("boom"));
+    assert.equal((await init.frame()).type, "fail");
+    init.send(job("fine"));
+    assert.equal((await init.frame()).type, "ack");
+    assert.match(log.at(-1), /onError threw an error itself/);
+    for (const fails of [() => { throw reason; }, async () => { throw reason; }]) {
+      const { init } = await startWorker(t, { handlers, log: fails });
+      init.send(job("boom"), job("other", [], { id: "j2" }), job("fine", [], { id: "j3" }));
+      const types = [await init.frame(), await init.frame(), await init.frame()].map(({ job_id, type }) => [job_id, type]);
+      assert.deepEqual(types.sort(), [["j1", "fail"], ["j2", "fail"], ["j3", "ack"]]);
+    }
+    assert.match(said.mock.calls[0].arguments[0], /log itself failed/);
+  });
+}
+
+test("a checkpoint that only looks like one of ours is the handler's own", async (t) => {
+  const rows = async (job) => {
+    for await (const _ of job.iterate([1])); // All rows, since no position can be read.
+    return job.lastCheckpoint;
+  };
+  const { init } = await startWorker(t, { handlers: { rows } });
+  const form = { ojs_resume: 1, steps: [], cursors: {} };
+  const broken = [{ steps: [null] }, { steps: [["a"]] }, { steps: [[1, 2]] }, { steps: {} }, { cursors: null }, { cursors: [] }, { cursors: "" }];
+  for (const part of broken) {
+    const checkpoint = { ...form, ...part };
+    init.send({ ...job("rows"), checkpoint });
+    assert.deepEqual(await init.frame(), { type: "ack", job_id: "j1", result: checkpoint });
+  }
+});
+
+test("a job that cannot be read fails, and the next one is done", () => {
+  const lines = [];
+  const out = { write: (line) => lines.push(JSON.parse(line)), offer: async () => true, settle: () => {} };
+  let answers = 0;
+  const jobs = new Jobs(new Registry(), { log: () => {} }, out, () => answers++);
+  jobs.take({ type: "job", job: { id: "j1", type: "a", get meta() { throw null; } } });
+  assert.deepEqual([lines[0].type, lines[0].job_id, lines[0].error.retryable], ["fail", "j1", true]);
+  jobs.take(job("a"));
+  assert.equal(lines[1].error.code, "handler_not_found");
+  assert.equal(answers, 2);
 });
 
 test("nothing follows the answer", async (t) => {
