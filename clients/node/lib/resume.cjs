@@ -135,16 +135,24 @@ class Resume {
     if (at < this.#known) return this.#finished(at, name);
     this.#refuseOtherCursors(name);
     const key = `${this.#job.type}\n${name}`;
-    await this.#pause(durations.get(key) ?? 0, name);
-    this.#current = name;
+    this.#current = name; // Before any wait, or a second step could begin beside this one.
+    try {
+      await this.#pause(durations.get(key) ?? 0, name);
+      return await this.#run(name, key, () => body(...args));
+    } finally {
+      this.#current = undefined;
+    }
+  }
+
+  /** @param {string} name @param {string} key @param {() => any} body */
+  async #run(name, key, body) {
     const began = performance.now();
     try {
-      const result = await body(...args);
+      const result = await body();
       // The body caught what ended its loop: the other rows are not done, so the step is not finished.
       if (this.#endedIn === name) throw this.#ending;
       return await this.#finish(name, result);
     } finally {
-      this.#current = undefined;
       durations.delete(key);
       durations.set(key, performance.now() - began);
       if (durations.size > REMEMBERED_STEPS) durations.delete(durations.keys().next().value);

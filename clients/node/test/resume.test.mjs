@@ -163,6 +163,17 @@ test("two steps of one name, one inside of another, and a result that is no JSON
   assert.deepEqual([bad.error.type, bad.error.retryable], ["InvalidResult", false]);
 });
 
+test("steps that begin side by side are a failure, and the second one does not run", async () => {
+  const ran = [];
+  const { outcome, error, checkpoints } = await worker((job) =>
+    Promise.all(["one", "two"].map((name) => job.step(name, () => ran.push(name)))),
+  ).perform("a");
+  assert.equal(outcome, "fail");
+  assert.match(error.message, /step two begins inside of step one/);
+  assert.deepEqual(ran.filter((name) => name === "two"), []);
+  assert.ok(checkpoints.every(({ steps }) => steps.every(([name]) => name === "one")));
+});
+
 test("more than 64 KiB to keep is a failure for good", async () => {
   const { error } = await worker((job) => job.step("s", () => "x".repeat(70_000))).perform("a");
   assert.deepEqual([error.type, error.retryable], ["CheckpointTooLarge", false]);
