@@ -196,6 +196,11 @@ class Job {
     return this.#reports;
   }
 
+  /** @internal Before the handler: what makes its steps and loops begin anew, for a middleware that calls it again. */
+  _mark() {
+    return this.#resume.mark();
+  }
+
   /** @internal What ended the handler before a row or step, or undefined. */
   get _ending() {
     return this.#resume.ending;

@@ -96,9 +96,13 @@ function around(middleware, handler) {
   function call(at, job) {
     if (at === middleware.length) return handler(job);
     let isTaken = false;
+    /** @type {(() => void) | undefined} */
+    let rewind;
     const next = async () => {
       if (isTaken) throw new Error("middleware: next() was called again although the handler did not fail");
       isTaken = true;
+      if (rewind === undefined) rewind = job._mark();
+      else rewind(); // Its steps and loops come once more.
       try {
         return await call(at + 1, job);
       } catch (error) {

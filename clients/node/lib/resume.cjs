@@ -46,7 +46,7 @@ class Resume {
   /** @type {Map<string, any>} */
   #cursors = new Map();
   #state;
-  /** How many of the steps an earlier attempt finished. */
+  /** How many of the steps were finished before the handler began. */
   #known = 0;
   /** @type {string[]} the steps of this attempt, in their order */
   #begun = [];
@@ -79,6 +79,19 @@ class Resume {
     this.#known = this.#steps.length;
     this.#cursors = new Map(Object.entries(checkpoint.cursors));
     this.#state = checkpoint.state ?? null;
+  }
+
+  /** @returns {() => void} lets the steps and loops from here on come again: those that are finished by now are known */
+  mark() {
+    const begun = this.#begun.length;
+    const iterating = [...this.#iterating];
+    const current = this.#current;
+    return () => {
+      this.#begun.length = begun;
+      this.#iterating = new Set(iterating);
+      this.#current = current;
+      this.#known = this.#steps.length;
+    };
   }
 
   /** What the handler itself saved last. */

@@ -163,6 +163,46 @@ test("two steps of one name, one inside of another, and a result that is no JSON
   assert.deepEqual([bad.error.type, bad.error.retryable], ["InvalidResult", false]);
 });
 
+const tryAgain = async (_job, next) => {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await next();
+    } catch (error) {
+      if (tries === 3) throw error;
+    }
+  }
+};
+
+test("where a middleware tries again, finished steps give their result, and rows go on behind the last one", async () => {
+  const ran = [];
+  let tries = 0;
+  const flaky = worker(async (job) => {
+    tries++;
+    const first = await job.step("one", () => ran.push("one"));
+    await job.step("two", async () => {
+      for await (const row of job.iterate(numbers(4))) {
+        if (row === 2 && tries === 1) throw new Error("no");
+        ran.push(row);
+      }
+    });
+    if (tries === 2) throw new Error("no");
+    return [first, await job.step("three", () => "3")];
+  }).use(async (job, next) => [await job.step("zero", () => 0), await next()]);
+  const { outcome, result, checkpoints } = await flaky.use(tryAgain).perform("a");
+  assert.deepEqual([outcome, result, tries], ["ack", [0, [1, "3"]], 3]);
+  assert.deepEqual(ran, ["one", 0, 1, 2, 3]);
+  assert.deepEqual(checkpoints.at(-1).steps.map(([name]) => name), ["zero", "one", "two", "three"]);
+});
+
+test("where a middleware tries again, other steps than before fail the job for good", async () => {
+  let tries = 0;
+  const changes = worker(async (job) => {
+    await job.step(`step ${++tries}`, () => 1);
+    throw new Error("no");
+  }).use(tryAgain);
+  assert.equal((await changes.perform("a")).error.type, "StepsChanged");
+});
+
 test("steps that begin side by side are a failure, and the second one does not run", async () => {
   const ran = [];
   const { outcome, error, checkpoints } = await worker((job) =>
