@@ -220,6 +220,9 @@ class Resume {
     this.#iterating.add(scope);
     this.#isUsed = true;
     const after = this.#cursors.get(scope) ?? null;
+    if (key === undefined && after !== null && !Number.isInteger(after)) {
+      throw new StepsChanged("job.iterate(): an earlier attempt knew its rows by a key, and this one knows them by their index");
+    }
     const isAsked = typeof rows === "function";
     const came = this.#positioned(isAsked ? await rows(after) : rows, key, isAsked ? after : null);
     yield* this.#each(came, scope, isAsked ? null : after, key !== undefined);

@@ -38,6 +38,17 @@ test("a key that never comes again fails the job for good", async () => {
   assert.deepEqual([error.type, error.retryable], ["StepsChanged", false]);
 });
 
+test("a position that is a key fails the job for good when rows are known by their index now", async () => {
+  for (const key of ["k2", "2", 1.5, 2n ** 60n, [1], { id: 1 }, true]) {
+    for (const rows of [numbers(4), () => numbers(4)]) {
+      const { error } = await walk(rows).perform("a", [], { checkpoint: saved({ cursors: { "": key } }) });
+      assert.deepEqual([error?.type, error?.retryable], ["StepsChanged", false], String(key));
+    }
+  }
+  const spelled = JSON.parse('{"ojs_resume":1,"steps":[],"cursors":{"":1.0},"state":null}');
+  assert.deepEqual((await walk(numbers(4)).perform("a", [], { checkpoint: spelled })).result, [2, 3]);
+});
+
 test("rows may be a function of the position", async () => {
   const asked = [];
   const rows = async (after) => {
