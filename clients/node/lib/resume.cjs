@@ -37,6 +37,29 @@ function isSaved(checkpoint) {
   return steps.every((/** @type {any} */ step) => Array.isArray(step) && step.length === 2 && typeof step[0] === "string");
 }
 
+/** A key as it is read back from a checkpoint. @param {any} key */
+function asSaved(key) {
+  if (typeof key !== "object") return key;
+  return parseJson(toJson(key) ?? "null");
+}
+
+/**
+ * By value, not by spelling: a backend may write a number or the order of fields in another way.
+ * @param {any} one
+ * @param {any} other both as JSON has them
+ * @returns {boolean}
+ */
+function isSame(one, other) {
+  if (typeof one === "bigint" || typeof other === "bigint") {
+    return ["bigint", "number"].includes(typeof one) && ["bigint", "number"].includes(typeof other) && one == other;
+  }
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return one === other;
+  if (Array.isArray(one) !== Array.isArray(other)) return false;
+  const names = Object.keys(one);
+  if (names.length !== Object.keys(other).length) return false;
+  return names.every((name) => Object.hasOwn(other, name) && isSame(one[name], other[name]));
+}
+
 /** The steps and rows of one attempt. */
 class Resume {
   #job;
@@ -250,13 +273,12 @@ class Resume {
    * @param {boolean} hasKeys
    */
   async *#each(came, scope, after, hasKeys) {
-    const sought = after === null ? undefined : toJson(after);
-    let isSkipping = sought !== undefined;
+    let isSkipping = after !== null;
     /** @type {number[]} */
     const took = [];
     for await (const { row, position } of came) {
       if (isSkipping && (hasKeys || position <= after)) {
-        if (hasKeys && toJson(position) === sought) isSkipping = false;
+        if (hasKeys && isSame(asSaved(position), after)) isSkipping = false;
         await this.#breathe();
         continue;
       }
@@ -271,7 +293,7 @@ class Resume {
       if (performance.now() - this.#savedAt >= SAVE_EVERY) await this.#saveNow();
     }
     if (isSkipping && hasKeys) {
-      throw new StepsChanged(`the row with the key ${String(sought).slice(0, 100)}, the last that an earlier attempt finished, does not come any more`);
+      throw new StepsChanged(`the row with the key ${String(toJson(after)).slice(0, 100)}, the last that an earlier attempt finished, does not come any more`);
     }
   }
 

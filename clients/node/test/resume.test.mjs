@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test as nodeTest } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Discard, Release, Retry, Worker } from "../ojs-worker.mjs";
+import { Discard, Release, Retry, Worker, parseJson } from "../ojs-worker.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
 const test = (name, body) => nodeTest(name, { timeout: 60_000 }, body);
@@ -36,6 +36,32 @@ test("iterate goes on behind the row with the key that was finished last, howeve
 test("a key that never comes again fails the job for good", async () => {
   const { error } = await walk(numbers(3), { key: (n) => n }).perform("a", [], { checkpoint: saved({ cursors: { "": 9 } }) });
   assert.deepEqual([error.type, error.retryable], ["StepsChanged", false]);
+});
+
+/** Keys, and how a backend may spell them. */
+const SPELLINGS = [
+  [10, "10"],
+  [10, "10.0"],
+  [10, "1e1"],
+  [10n, "10"],
+  [10n, "10.0"],
+  [2n ** 64n, "18446744073709551616"],
+  [1e21, "1000000000000000000000"],
+  [10n ** 21n, "1e21"],
+  [0.1, "1e-1"],
+  ["10", '"10"'],
+  [{ day: 1, of: [2n ** 64n, "x"] }, '{"of":[18446744073709551616,"x"],"day":1.0}'],
+  [new Date(0), '"1970-01-01T00:00:00.000Z"'],
+];
+
+test("a key is found again however it is spelled, and no other one is taken for it", async () => {
+  const others = [1, "1", 2n ** 64n + 1n, ["10"], [10], { day: 1 }, { 0: 10 }, true, "", 2];
+  for (const [key, spelled] of SPELLINGS) {
+    const checkpoint = parseJson(`{"ojs_resume":1,"steps":[],"cursors":{"":${spelled}},"state":null}`);
+    const rows = [...others, key, "behind"].map((id) => ({ id }));
+    const { result } = await walk(rows, { key: ({ id }) => id }).perform("a", [], { checkpoint });
+    assert.deepEqual(result, [{ id: "behind" }], spelled);
+  }
 });
 
 test("a position that is a key fails the job for good when rows are known by their index now", async () => {
