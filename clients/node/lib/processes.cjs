@@ -162,18 +162,47 @@ class Parent {
     return new Promise((resolve) => {
       this.#resolve = resolve;
       for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, this.#onSignal);
-      for (const slot of this.#slots) slot.current = this.#fork(slot);
+      for (const slot of this.#slots) this.#fork(slot, "current");
     });
   }
 
-  /** @param {Slot} slot */
-  #fork(slot) {
-    const fork = cluster.fork({ [SHARE]: String(slot.share) });
+  /** @param {Slot} slot @param {"current" | "next"} place */
+  #fork(slot, place) {
+    /** @type {Fork} */
+    let fork;
+    try {
+      fork = cluster.fork({ [SHARE]: String(slot.share) });
+    } catch (error) {
+      return this.#notBegun(slot, place, error); // Most errors are an event, but not all.
+    }
+    slot[place] = fork;
     this.#alive.set(fork, { slot, bornAt: performance.now(), isReady: false });
     fork.on("message", (message) => this.#onMessage(fork, message));
-    fork.on("error", () => {}); // Of its channel, when it is gone; "exit" tells.
+    fork.on("error", (error) => {
+      // One that has a pid has lost its channel only; "exit" tells. One without never began, and "exit" does not come.
+      if (fork.process.pid === undefined) this.#onNotBegun(fork, error);
+    });
     fork.on("exit", (code, signal) => this.#onExit(fork, code, /** @type {NodeJS.Signals | null} */ (signal)));
-    return fork;
+  }
+
+  /** @param {Fork} fork @param {Error} error */
+  #onNotBegun(fork, error) {
+    const slot = this.#alive.get(fork)?.slot;
+    this.#alive.delete(fork);
+    if (cluster.workers) delete cluster.workers[fork.id]; // Only "exit" would do that.
+    if (slot === undefined) return;
+    if (this.#isStopping) return this.#endIfAlone();
+    const place = fork === slot.next ? "next" : "current";
+    slot[place] = undefined;
+    this.#notBegun(slot, place, error);
+  }
+
+  /** No process, mostly since there are too many of them or too little memory. @param {Slot} slot @param {"current" | "next"} place @param {any} error */
+  #notBegun(slot, place, error) {
+    const pause = Math.max(FIRST_PAUSE, pauseAfter(slot, 0));
+    this.#log(`process ${slot.number} cannot be started (${error.message}); another try is in ${pause} ms`);
+    if (place === "next") return this.#nextDied(slot, pause);
+    slot.timer = setTimeout(() => this.#fork(slot, "current"), pause);
   }
 
   /** @param {Fork} fork @param {any} message */
@@ -215,7 +244,7 @@ class Parent {
     const slot = this.#worn.shift(); // Of those that are alive: who dies is taken out.
     if (slot === undefined) return;
     this.#replacing = slot;
-    slot.next = this.#fork(slot);
+    this.#fork(slot, "next");
   }
 
   /** @param {Fork} fork @param {number | null} code @param {NodeJS.Signals | null} signal */
@@ -235,8 +264,7 @@ class Parent {
       if (statusOf(code, signal) !== 0) this.#say(fork, slot, code, signal, "another has its place already");
       return this.#replaceOne();
     }
-    slot.young = performance.now() - life.bornAt < YOUNG ? slot.young + 1 : 0;
-    const pause = slot.young < 2 ? 0 : Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (slot.young - 2));
+    const pause = pauseAfter(slot, performance.now() - life.bornAt);
     this.#say(fork, slot, code, signal, pause === 0 ? "another is started" : `another is started in ${pause} ms`);
     if (fork === slot.next) return this.#nextDied(slot, pause);
     this.#worn = this.#worn.filter((each) => each !== slot);
@@ -246,7 +274,7 @@ class Parent {
       this.#replacing = undefined;
       return this.#replaceOne();
     }
-    slot.timer = setTimeout(() => (slot.current = this.#fork(slot)), pause);
+    slot.timer = setTimeout(() => this.#fork(slot, "current"), pause);
   }
 
   /** @param {Slot} slot @param {number} pause */
@@ -279,6 +307,12 @@ class Parent {
   #endIfAlone() {
     if (this.#alive.size === 0) this.#resolve(this.#worst);
   }
+}
+
+/** @param {Slot} slot @param {number} lived how long its process did, in milliseconds @returns {number} until the next one */
+function pauseAfter(slot, lived) {
+  slot.young = lived < YOUNG ? slot.young + 1 : 0;
+  return slot.young < 2 ? 0 : Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (slot.young - 2));
 }
 
 /** @param {number | null} code @param {NodeJS.Signals | null} signal */

@@ -165,6 +165,38 @@ test("a process that dies is replaced", async (t) => {
   assert.deepEqual(await ended, [0, null]);
 });
 
+const numbers = (from, to) => Array.from({ length: to - from }, (_, index) => from + index);
+
+for (const how of ["throws", "tells"]) {
+  const broken = (...starts) => ({ BROKEN: JSON.stringify({ how, starts }) });
+
+  test(`a process that cannot be started is tried again after a pause (the start ${how})`, async (t) => {
+    const { pool, ended, log } = await start(t, { processes: 2 }, broken(2, 3, 5));
+    await pool.until(() => pool.shares.join() === "5,5");
+    assert.equal(log().match(/process 2 cannot be started \(.*\); another try is in 100 ms/g)?.length, 2);
+    pool.enqueue("die", 1);
+    await pool.until(() => pool.count === 3 && pool.shares.join() === "5,5");
+    pool.terminate();
+    assert.deepEqual(await ended, [0, null]);
+  });
+
+  test(`SIGTERM ends a parent whose process cannot be started (the start ${how})`, async (t) => {
+    const { pool, child, ended, log } = await start(t, { processes: 2 }, broken(...numbers(2, 100)));
+    await pool.until(() => pool.count === 1);
+    while (!log().includes("cannot be started")) await once(child.stderr, "data");
+    child.kill("SIGTERM");
+    assert.deepEqual(await ended, [0, null]);
+  });
+
+  test(`a process keeps its place until the one that replaces it can be started (the start ${how})`, async (t) => {
+    const { pool, ended } = await start(t, { processes: 1, maxJobs: 1 }, broken(2));
+    pool.enqueue("pid", 1, [0]);
+    await pool.until(() => pool.count === 2 && pool.open.size === 1);
+    pool.terminate();
+    assert.deepEqual(await ended, [0, null]);
+  });
+}
+
 for (const [how, type, status] of [["leaves its job", "pid", 143], ["gives its job back", "stoppable", 0]]) {
   test(`a process that gets SIGTERM alone and ${how} is replaced, and so is the next one that dies`, async (t) => {
     const { pool, ended, log } = await start(t, { processes: 2 });
