@@ -179,7 +179,8 @@ class Jobs {
 
   /** @param {Job} job */
   #noHandler(job) {
-    const message = `this worker has no handler for the job type ${job.type}`;
+    const isNamed = typeof job.type === "string";
+    const message = isNamed ? `this worker has no handler for the job type ${job.type}` : "the job has no type";
     this.log(`job ${job.id}: ${message}`, "error");
     return failLine(job.id, { message, code: "handler_not_found", retryable: true }, this.maxFrame);
   }

@@ -76,8 +76,9 @@ class Registry {
     return this.#handlers.has("*") ? undefined : [...this.#handlers.keys()];
   }
 
-  /** @param {string} type @returns {Handler | undefined} the handler with all that is around it */
+  /** @param {unknown} type @returns {Handler | undefined} the handler with all that is around it */
   find(type) {
+    if (typeof type !== "string") return undefined; // Not even that of "*": it relies on a type.
     const handler = this.#handlers.get(type) ?? this.#handlers.get("*");
     return handler && around(this.#middleware, handler);
   }

@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import { test as nodeTest } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Discard, Release, Retry, Worker, currentJob, formatLog, isLogged, logFields, patchConsole } from "../ojs-worker.mjs";
+import { job, startWorker } from "./fake-init.mjs";
 import { OJSWorker } from "../compat.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
@@ -37,6 +38,20 @@ test("a type without a handler fails, retryable; the handler of * takes it where
   assert.deepEqual((await worker(() => null).perform("b")).error.code, "handler_not_found");
   const all = new Worker(quiet).job("*", (job) => job.type);
   assert.equal((await all.perform("b")).result, "b");
+});
+
+test("a job without a type is one without a handler, also where * takes every type", async (t) => {
+  const ran = [];
+  const { init } = await startWorker(t, { handlers: { "*": (job) => ran.push(job.id) } });
+  for (const type of [undefined, null, 7, ["a"], { toString: 1 }]) {
+    init.send({ type: "job", job: { id: "j1", type, args: [] } });
+    const { error, ...rest } = await init.frame();
+    assert.deepEqual(rest, { type: "fail", job_id: "j1" });
+    assert.deepEqual(error, { message: "the job has no type", code: "handler_not_found", retryable: true });
+  }
+  init.send(job("b"));
+  assert.equal((await init.frame()).type, "ack");
+  assert.equal(ran.length, 1);
 });
 
 const ENDS = [
