@@ -132,7 +132,7 @@ class Job {
   checkpoint(state) {
     const kept = this.#resume.keep(state ?? null);
     kept.catch(() => {}); // Whoever does not wait for it must not lose the process.
-    return this.#resume.isUsed ? kept : this.#checkpoint(state ?? null);
+    return kept;
   }
 
   /**

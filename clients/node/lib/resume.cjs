@@ -90,7 +90,7 @@ class Resume {
   /**
    * @param {import("./job.cjs").Job} job
    * @param {unknown} checkpoint what came with the job
-   * @param {(state: object) => Promise<boolean>} save
+   * @param {(state: unknown) => Promise<boolean>} save
    */
   constructor(job, checkpoint, save) {
     this.#job = job;
@@ -122,11 +122,6 @@ class Resume {
     return this.#state;
   }
 
-  /** Whether checkpoints have to have our form. */
-  get isUsed() {
-    return this.#isUsed;
-  }
-
   /** What ended the handler before a row or step; it may have made something else of that. */
   get ending() {
     return this.#ending;
@@ -134,16 +129,20 @@ class Resume {
 
   /** @param {unknown} state of the handler's own @returns {Promise<boolean>} */
   async keep(state) {
+    // A copy: what the handler changes later is not saved yet. What is no JSON is refused there, and must not be kept.
+    const { json } = checkedJson(state, true);
+    if (json === undefined) return this.#save(state);
     const before = this.#state;
-    this.#state = state;
-    if (!this.#isUsed) return false;
+    this.#state = parseJson(json);
+    if (!this.#isUsed) return this.#save(state);
+    let form;
     try {
-      return await this.#saveNow();
+      form = this.#form();
     } catch (error) {
-      // It must not spoil what is saved next.
-      if (error instanceof CheckpointTooLarge) this.#state = before;
+      this.#state = before; // At once, and not after a wait: a newer one may have its place by then.
       throw error;
     }
+    return this.#send(form);
   }
 
   /** Before an answer after which the job may come again. @param {(text: string) => void} complain */
@@ -224,6 +223,7 @@ class Resume {
     const kept = parseJson(json);
     this.#steps.push([name, kept]);
     this.#cursors.delete(name);
+    this.#hasNews = true;
     await this.#saveNow();
     return kept;
   }
@@ -329,6 +329,20 @@ class Resume {
 
   /** @returns {Promise<boolean>} */
   async #saveNow() {
+    return this.#send(this.#form());
+  }
+
+  /** @param {Saved} form @returns {Promise<boolean>} */
+  async #send(form) {
+    this.#hasNews = false;
+    this.#savedAt = performance.now();
+    const isOut = await this.#save(form);
+    // Until it is out, the job's answer sends it once more, with what is new since.
+    this.#hasNews ||= !isOut;
+    return isOut;
+  }
+
+  #form() {
     /** @type {Saved} */
     const saved = {
       ojs_resume: 1,
@@ -341,9 +355,7 @@ class Resume {
       const what = "the results of steps, the position and your own checkpoint";
       throw new CheckpointTooLarge(`${what} are ${bytes} bytes of JSON together, more than ${MAX_BYTES}; store them elsewhere`);
     }
-    this.#hasNews = false;
-    this.#savedAt = performance.now();
-    return this.#save(saved);
+    return saved;
   }
 }
 

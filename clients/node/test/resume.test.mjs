@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test as nodeTest } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as turn, setTimeout as sleep } from "node:timers/promises";
+import { Jobs } from "../lib/jobs.cjs";
+import { Registry } from "../lib/registry.cjs";
+import { startWorker } from "./fake-init.mjs";
 import { Discard, Release, Retry, Worker, parseJson } from "../ojs-worker.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
@@ -117,6 +120,81 @@ test("a checkpoint that is too large does not keep the position from being saved
     }
   });
   assert.deepEqual((await fails.perform("a")).checkpoints, [saved({ cursors: { "": 2 } })]);
+});
+
+test("an older checkpoint that is too large does not take the place of a newer one", async () => {
+  const both = worker(async (job) => {
+    await job.step("one", () => 1);
+    const older = job.checkpoint("x".repeat(70_000));
+    const newer = job.checkpoint("new");
+    await assert.rejects(older, { name: "CheckpointTooLarge" });
+    assert.equal(await newer, true);
+    await job.step("two", () => 2);
+  });
+  assert.equal((await both.perform("a")).checkpoints.at(-1).state, "new");
+});
+
+test("a checkpoint that is no JSON, or that is changed later, does not spoil what steps save", async () => {
+  const circular = {};
+  circular.self = circular;
+  for (const bad of [NaN, circular, () => {}]) {
+    const says = worker(async (job) => {
+      const mine = { n: 1 };
+      await job.checkpoint(mine);
+      assert.equal(await job.checkpoint(bad), false);
+      await job.step("one", () => 1);
+      assert.equal(await job.checkpoint(bad), false);
+      mine.n = bad;
+      await job.step("two", () => 2);
+    });
+    const { outcome, checkpoints } = await says.perform("a");
+    assert.equal(outcome, "ack");
+    assert.deepEqual(checkpoints.at(-1), saved({ steps: [["one", 1], ["two", 2]], state: { n: 1 } }));
+  }
+});
+
+test("a finished step and a position that were not sent when they were saved go out before the answer", async () => {
+  for (const part of ["step", "rows"]) {
+    const registry = new Registry();
+    registry.add("a", async (job) => {
+      if (part === "step") await job.step("one", () => 1);
+      else for await (const _ of job.iterate([1])) await job.checkpoint("mine");
+      throw new Error("no");
+    });
+    const lines = [];
+    const offer = async (_job, _kind, line) => lines.push(JSON.parse(line)) > 1; // The first one does not go out.
+    await new Promise((answered) => {
+      const out = { offer, write: (line) => lines.push(JSON.parse(line)), settle: () => {} };
+      new Jobs(registry, { log: () => {}, onError: () => {} }, out, answered).take({ job: { id: "j1", type: "a" } });
+    });
+    assert.deepEqual(lines.map(({ type }) => type), ["checkpoint", "checkpoint", "fail"]);
+    const whole = part === "step" ? saved({ steps: [["one", 1]] }) : saved({ cursors: { "": 0 }, state: "mine" });
+    assert.deepEqual(lines[1].state, whole);
+  }
+});
+
+test("what a step and a checkpoint save while ojs-init does not read comes before the answer, the newest last", async (t) => {
+  let told;
+  const isSaid = new Promise((resolve) => (told = resolve));
+  const handler = async (job) => {
+    // More than any socket takes, until one has to wait.
+    for (let n = 0; n < 100; n++) job.progress(0.5, "x".repeat(200_000));
+    void job.step("one", () => 1); // It waits until its result is out, so nobody waits for it here.
+    await turn();
+    void job.checkpoint("older");
+    void job.checkpoint("newer");
+    told();
+    throw new Error("no");
+  };
+  const { init } = await startWorker(t, { handlers: { a: handler }, onError: () => {} });
+  init.pause();
+  init.send({ type: "job", job: { id: "j1", type: "a" } });
+  await isSaid;
+  init.resume();
+  const frames = [];
+  do frames.push(await init.frame());
+  while (frames.at(-1).type !== "fail");
+  assert.deepEqual(frames.filter(({ type }) => type === "checkpoint").at(-1).state, saved({ steps: [["one", 1]], state: "newer" }));
 });
 
 test("the position is saved when the handler fails between two rows", async () => {
