@@ -393,7 +393,8 @@ class Perform(unittest.TestCase):
             job.raise_if_cancelled()
 
         worker = worker_of(handler)
-        late = worker.perform("t", timeout=0.05)
+        # Long enough for the handler to have begun by then.
+        late = worker.perform("t", timeout=0.5)
         assert late.error is not None
         self.assertEqual((late.error["code"], late.progress), ("timeout", [{"progress": 0.5, "message": "half"}]))
         self.assertEqual(worker.perform("t", cancel="cancelled", cancel_after=0.05).reason, "cancelled")

@@ -39,7 +39,7 @@ final class ProcessTests {
                     }
                 }).job("fill", job -> fill()).job("waits", job -> {
                     while (!isFull) {
-                        Thread.onSpinWait();
+                        Thread.sleep(1);
                     }
                     return null;
                 }).run();
@@ -63,7 +63,7 @@ final class ProcessTests {
                 }
             }
             while (true) {
-                Thread.onSpinWait();
+                sleep();
             }
         }
 
@@ -86,7 +86,11 @@ final class ProcessTests {
     }
 
     private static int status(Process process) throws InterruptedException {
-        if (!process.waitFor(20, TimeUnit.SECONDS)) {
+        return status(process, 20);
+    }
+
+    private static int status(Process process, long seconds) throws InterruptedException {
+        if (!process.waitFor(seconds, TimeUnit.SECONDS)) {
             process.destroyForcibly();
             throw new AssertionError("the process does not end");
         }
@@ -140,7 +144,8 @@ final class ProcessTests {
                 init.greet();
                 init.job("1", "waits", "[]");
                 init.job("2", "fill", "[]");
-                Check.holds(status(process) != 0, "its status says that jobs are left");
+                // Where memory is short each step is a collection of all of it, and others use the processors as well.
+                Check.holds(status(process, 90) != 0, "its status says that jobs are left");
             }
         });
     }
