@@ -6,8 +6,9 @@ use super::{Hand, Judge, Verdict, broken, in_millis};
 use crate::course::{RIVAL, is_ours};
 use crate::ends::NOISE;
 use crate::journal::Word;
-use crate::kinds::{Ending, Occasion, Weather};
+use crate::kinds::{Behaviour, Ending, Occasion, Weather};
 use crate::plan::Onset;
+use crate::sdk::Kind;
 use crate::weather::is_one_ack_mute;
 
 /// Most pauses before a request is sent again are twice as long as it has failed by then; the first, in milliseconds.
@@ -117,7 +118,12 @@ impl Judge<'_> {
     fn acked(&self, hand: &Hand<'_>) -> Option<f64> {
         let is_sdk = self.plan.behaviour.is_sdk();
         let is_ack = hand.plan.ending != Ending::Fail;
-        hand.word(if is_sdk && is_ack { Word::Ended } else { Word::Acked })
+        let known = hand.word(if is_sdk && is_ack { Word::Ended } else { Word::Acked })?;
+        // The Go SDK sends none any more once it has SIGTERM.
+        let sends_none = self.plan.behaviour == Behaviour::Sdk(Kind::Go) && hand.word(Word::Acked).is_none();
+        let terms = self.story.notes.iter().filter(|note| note.word == Word::Terminated);
+        let is_dropped = sends_none && terms.map(|note| note.ms).any(|at| at < known + NOISE);
+        (!is_dropped).then_some(known)
     }
 
     /// Connections that hang delay nothing but what is on them: an ACK goes out again on another one.
