@@ -65,14 +65,12 @@ final class Failures {
 
     /** Whether the handler ended because its thread was interrupted, or something that it waited for was cancelled. */
     static boolean isGivenUp(Throwable error) {
-        Throwable cause = error;
-        for (int i = 0; cause != null && i < MAX_CAUSES; i++) {
+        for (Throwable cause : causes(error)) {
             if (cause instanceof Cancelled || cause instanceof InterruptedException
                     || cause instanceof ClosedByInterruptException || cause instanceof CancellationException
                     || (cause instanceof InterruptedIOException && !(cause instanceof java.net.SocketTimeoutException))) {
                 return true;
             }
-            cause = cause.getCause();
         }
         return false;
     }
@@ -84,17 +82,24 @@ final class Failures {
      * @return null if it said nothing.
      */
     static RuntimeException ownWords(Throwable error) {
-        Throwable cause = error;
-        for (int i = 0; cause != null && i < MAX_CAUSES; i++) {
+        for (Throwable cause : causes(error)) {
             if (cause instanceof JobFailure failure) {
                 return failure;
             }
             if (cause instanceof Release release) {
                 return release;
             }
-            cause = cause.getCause();
         }
         return null;
+    }
+
+    /** The error and what it was caused by, as far as that is looked at: causes may go round in a circle. */
+    private static List<Throwable> causes(Throwable error) {
+        List<Throwable> causes = new ArrayList<>();
+        for (Throwable cause = error; cause != null && causes.size() < MAX_CAUSES; cause = cause.getCause()) {
+            causes.add(cause);
+        }
+        return causes;
     }
 
     /** The `error` of a `fail`. */
@@ -144,8 +149,9 @@ final class Failures {
     static List<String> backtrace(Throwable error) {
         List<String> lines = new ArrayList<>();
         int room = MAX_BACKTRACE_CHARS;
-        Throwable cause = error;
-        for (int i = 0; cause != null && i < MAX_CAUSES; i++) {
+        List<Throwable> causes = causes(error);
+        for (int i = 0; i < causes.size(); i++) {
+            Throwable cause = causes.get(i);
             List<String> part = new ArrayList<>();
             if (i > 0) {
                 part.add(clean("Caused by: " + name(cause) + ": " + message(cause), MAX_LINE_CHARS));
@@ -161,7 +167,6 @@ final class Failures {
                 }
                 lines.add(line);
             }
-            cause = cause.getCause();
         }
         return lines;
     }
