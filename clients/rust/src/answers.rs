@@ -1,6 +1,6 @@
 //! What was answered lately: ojs-init says later what it makes of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 const MOST: usize = 1024;
 
@@ -21,33 +21,26 @@ impl Answer {
     }
 }
 
-/// The newest answers by the job's id.
+/// The newest answers by the job's id, the newest last. Each job brings one, and next to none is looked for.
 #[derive(Default)]
-pub(crate) struct Answers {
-    by_id: HashMap<String, (Answer, u64)>,
-    order: VecDeque<(String, u64)>,
-    next: u64,
-}
+pub(crate) struct Answers(VecDeque<(String, Answer)>);
 
 impl Answers {
     pub(crate) fn remember(&mut self, id: &str, answer: Answer) {
-        self.next += 1;
-        self.by_id.insert(id.to_owned(), (answer, self.next));
-        self.order.push_back((id.to_owned(), self.next));
-        while self.order.len() > MOST {
-            let Some((old, number)) = self.order.pop_front() else { break };
-            if self.by_id.get(&old).is_some_and(|(_, newest)| *newest == number) {
-                self.by_id.remove(&old);
-            }
+        if self.0.len() == MOST {
+            self.0.pop_front();
         }
+        self.0.push_back((id.to_owned(), answer));
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<Answer> {
-        self.by_id.get(id).map(|(answer, _)| *answer)
+        self.0.iter().rev().find(|(answered, _)| answered == id).map(|(_, answer)| *answer)
     }
 
     pub(crate) fn forget(&mut self, id: &str) -> Option<Answer> {
-        self.by_id.remove(id).map(|(answer, _)| answer)
+        let newest = self.get(id)?;
+        self.0.retain(|(answered, _)| answered != id);
+        Some(newest)
     }
 }
 
@@ -66,7 +59,7 @@ mod tests {
         }
         assert_eq!(answers.get("x"), Some(Answer::Fail));
         assert_eq!(answers.get("0"), None);
-        assert!(answers.order.len() <= MOST && answers.by_id.len() <= MOST);
+        assert_eq!(answers.0.len(), MOST);
         assert_eq!(answers.forget("x"), Some(Answer::Fail));
         assert_eq!(answers.get("x"), None);
     }

@@ -166,7 +166,6 @@ impl Session {
             return Ok(());
         }
         state.held.insert(job.id().to_owned(), job.clone());
-        state.answers.forget(job.id());
         drop(state);
         self.submit(job);
         Ok(())

@@ -1,10 +1,9 @@
 //! JSON out and in. serde_json does the work; here is what a frame asks for beyond that.
 
-use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::Value;
@@ -13,32 +12,60 @@ use crate::not_a_number;
 
 /// How deep a frame may be nested, itself included.
 pub(crate) const MAX_DEPTH: usize = 100;
+/// Members of an envelope for which there is room from the start.
+const USUAL_MEMBERS: usize = 16;
 
-/// The members of a JSON object as they are spelled; of a doubled name the last one counts.
-pub(crate) type Members<'a> = HashMap<Name, &'a RawValue>;
+/// The members of a JSON object as they are spelled; of a doubled name the last one counts. They are few: to look for one
+/// costs less than a table of them.
+pub(crate) struct Members<'a>(Vec<(Name<'a>, &'a RawValue)>);
 
-/// The name of a member. As its bytes it is read also where it has half a surrogate pair, which must not hide the others.
-#[derive(PartialEq, Eq, Hash)]
-pub(crate) struct Name(String);
-
-impl Borrow<str> for Name {
-    fn borrow(&self) -> &str {
-        &self.0
+impl<'a> Members<'a> {
+    pub(crate) fn get(&self, name: &str) -> Option<&&'a RawValue> {
+        self.0.iter().rev().find(|(found, _)| found.0 == name).map(|(_, raw)| raw)
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members<'a>, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Vec<(Name<'de>, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut object: M) -> Result<Self::Value, M::Error> {
+                let mut members = Vec::with_capacity(USUAL_MEMBERS);
+                while let Some(member) = object.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Object).map(Members)
+    }
+}
+
+/// The name of a member. As its bytes it is read also where it has half a surrogate pair, which must not hide the others.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name<'a>, D::Error> {
         struct Bytes;
-        impl Visitor<'_> for Bytes {
-            type Value = Name;
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Name<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name")
             }
 
-            fn visit_bytes<E>(self, name: &[u8]) -> Result<Name, E> {
-                Ok(Name(String::from_utf8_lossy(name).into_owned()))
+            fn visit_borrowed_bytes<E>(self, name: &'de [u8]) -> Result<Name<'de>, E> {
+                Ok(Name(String::from_utf8_lossy(name)))
+            }
+
+            fn visit_bytes<E>(self, name: &[u8]) -> Result<Name<'de>, E> {
+                Ok(Name(String::from_utf8_lossy(name).into_owned().into()))
             }
         }
         deserializer.deserialize_bytes(Bytes)
@@ -192,6 +219,8 @@ mod tests {
         let members: Members<'_> = serde_json::from_str(r#"{"\ud800":1,"\u0069d":"j","é":[2]}"#).unwrap();
         assert_eq!(string_in(members.get("id")).as_deref(), Some("j"));
         assert_eq!(members.get("é").unwrap().get(), "[2]");
+        let members: Members<'_> = serde_json::from_str(r#"{"a":1,"\u0061":2,"b":3}"#).unwrap();
+        assert_eq!(members.get("a").unwrap().get(), "2", "the last one counts");
         assert!(serde_json::from_str::<Members<'_>>("[1]").is_err());
     }
 

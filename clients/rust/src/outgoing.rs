@@ -165,10 +165,15 @@ impl Session {
         let mut state = self.lock();
         job.set_over(self);
         state.held.remove(job.id());
-        if self.out.send(line, false).is_ok() {
+        // Who sees that the job is not held any more sees that something is to be written.
+        let queued = self.out.queue(line, false);
+        if queued.is_ok() {
             state.answers.remember(job.id(), answer);
         }
         drop(state);
+        if let Ok(queued) = queued {
+            self.out.write(queued);
+        }
         if self.is_ending() {
             self.bell.ring();
         }
