@@ -82,7 +82,7 @@ def main() -> int:
     # Absolute: some are started in a folder of their own.
     given.init = os.path.abspath(given.init)
     built = Path(given.built).absolute()
-    names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front")
+    names = ("ojs-devserver", "bare-loop", "echo-worker", "tls-front", "bare-relay")
     programs = Programs(given.init, *(str(built / name) for name in names))
     run: Dict[str, Any] = {**facts(given.init, given.revision), "rounds": given.rounds, "parts": {}}
     is_kept = given.keep or (wishes.jobs is None and given.rounds >= 3 and is_ours(given.init))

@@ -1,4 +1,5 @@
-"""What a request costs more on its way through the gateway: in turns with the same request to the backend itself, in one run."""
+"""What a request costs more on its way through the gateway: in turns with the same request to the backend itself, and through a bare
+relay, in one run."""
 
 import os
 import sys
@@ -14,10 +15,12 @@ from processes import Programs, Scene
 LOAD = Path(__file__).resolve().parent / "gateway_load.py"
 
 # Seconds of one measurement, requests a second of all connections together, and how many of these there are.
-SECONDS = 10
+SECONDS = 15
 RATE = 500
 CONNECTIONS = 10
 
+# Clients that the bare relay takes at a time: some are connected while the last answer of others is still on its way.
+RELAY_THREADS = 2 * CONNECTIONS
 
 # What ojs-init alone may have of a processor in the last row, as a quota in microseconds of each 100 ms: 100m in words of Kubernetes.
 SHARE, QUOTA = "100m", 10_000
@@ -33,10 +36,16 @@ def measure(programs: Programs, wishes: Wishes, say: Say) -> List[Any]:
         rounds = [once(programs, kind, share) for _ in range(wishes.rounds)]
         name = f"{kind}, ojs-init at {share}" if share else kind
         rows.append({"kind": name, "rounds": rounds})
-        extra = sorted(one["gateway"]["median"] - one["direct"]["median"] for one in rounds)[len(rounds) // 2]
+        one = middle(rounds)
+        extra, least = (one[way]["median"] - one["direct"]["median"] for way in ("gateway", "bare_relay"))
         throttled = f", held back {sum(one['throttled'] for one in rounds)} times" if share else ""
-        say(f"{name} connections: {extra:.0f} us more in the median{throttled}")
+        say(f"{name} connections: {extra:.0f} us more in the median, through a bare relay {least:.0f}{throttled}")
     return rows
+
+
+def middle(rounds: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """The round with the median of what the gateway costs more."""
+    return sorted(rounds, key=lambda one: one["gateway"]["median"] - one["direct"]["median"])[len(rounds) // 2]
 
 
 class Share:
@@ -91,8 +100,10 @@ def load(programs: Programs, kind: str, is_limited: bool, shares: List[Share]) -
         backend = scene.backend()
         backend.enqueue(1)
         way = scene.reached(backend, "http")
+        relay = scene.bare_relay(backend, RELAY_THREADS)
         out = scene.place / "times"
-        command = [sys.executable, str(LOAD), backend.address, str(out), str(SECONDS), str(RATE), str(CONNECTIONS), kind]
+        plan = [str(out), str(SECONDS), str(RATE), str(CONNECTIONS), kind]
+        command = [sys.executable, str(LOAD), backend.address, relay, *plan]
         variables = {
             "OJS_MODE": "gateway",
             "OJS_URL": way.url,

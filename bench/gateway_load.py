@@ -1,12 +1,14 @@
-"""Requests at a fixed rate, in turns to the backend itself and through the gateway: run as the worker of ojs-init.
+"""Requests at a fixed rate, in turns to the backend itself, through a bare relay and through the gateway: run as the worker of ojs-init.
 
-    gateway_load.py BACKEND OUT SECONDS RATE CONNECTIONS {kept,fresh}
+    gateway_load.py BACKEND RELAY OUT SECONDS RATE CONNECTIONS {kept,fresh}
 
 Each thread has one connection of each way, or opens one for each request. When a request is due does not depend on the answers before
-it. OUT gets one line for each way: its name, then the microseconds of each request.
+it. The order of the ways is another one each time they had their turns. OUT gets one line for each way: its name, then the
+microseconds of each request.
 """
 
 import os
+import random
 import socket
 import sys
 import threading
@@ -66,22 +68,32 @@ def run(number: int, ways: Dict[str, Tuple[str, int]], plan: Tuple[float, float,
         client.ask()
     due = time.monotonic() + period * number / connections
     end = due + seconds
-    turn = number
+    # The same order in each run.
+    chance = random.Random(number)
+    turns: List[Tuple[str, Client]] = []
     while due < end:
         time.sleep(max(0.0, due - time.monotonic()))
-        name, client = clients[turn % len(clients)]
+        turns = turns or chance.sample(clients, len(clients))
+        name, client = turns.pop()
         began = time.perf_counter_ns()
         client.ask()
         out[name].append((time.perf_counter_ns() - began) / 1e3)
-        turn += 1
         due += period
 
 
+def address_of(text: str) -> Tuple[str, int]:
+    host, port = text.rsplit(":", 1)
+    return host, int(port)
+
+
 def main() -> None:
-    backend, place, seconds, rate, connections, kind = sys.argv[1:]
+    backend, relay, place, seconds, rate, connections, kind = sys.argv[1:]
     gateway = urlsplit(os.environ["OJS_URL"])
-    host, port = backend.rsplit(":", 1)
-    ways = {"direct": (host, int(port)), "gateway": (str(gateway.hostname), int(gateway.port or 80))}
+    ways = {
+        "direct": address_of(backend),
+        "bare_relay": address_of(relay),
+        "gateway": (str(gateway.hostname), int(gateway.port or 80)),
+    }
     plan = (float(seconds), float(rate), int(connections), kind == "kept")
     found: List[Dict[str, List[float]]] = [{name: [] for name in ways} for _ in range(plan[2])]
     threads = [threading.Thread(target=run, args=(number, ways, plan, out)) for number, out in enumerate(found)]

@@ -1,4 +1,4 @@
-"""The processes of a measurement: backend, TLS in front of it, ojs-init with its worker, and the bare loop."""
+"""The processes of a measurement: backend, TLS in front of it, ojs-init with its worker, the bare loop and the bare relay."""
 
 import http.client
 import json
@@ -38,6 +38,7 @@ class Programs:
     bare_loop: str
     echo_worker: str
     tls_front: str
+    bare_relay: str
 
 
 class Scene:
@@ -102,6 +103,14 @@ class Scene:
         self.until("TLS in front of the backend", port_file.exists)
         address = f"localhost:{port_file.read_text()}"
         return Way(f"https://{address}", address, str(ca))
+
+    def bare_relay(self, backend: "Backend", threads: int) -> str:
+        """The address of a bare relay to the backend, for so many clients at a time."""
+        port_file = self.place / "relay"
+        command = [self.programs.bare_relay, "--to", backend.address, "--port-file", str(port_file)]
+        self.start([*command, "--threads", str(threads)])
+        self.until("the bare relay", port_file.exists)
+        return f"127.0.0.1:{port_file.read_text()}"
 
     def bare_loop(self, way: "Way", threads: int, *options: str) -> "subprocess.Popen[bytes]":
         trust = ["--ca", way.ca] if way.ca else []
