@@ -225,18 +225,15 @@ impl Tunnel {
     }
 
     /// Its connection is there: the head goes before what is here of the body.
-    ///
-    /// # Errors
-    /// The reader of the answer fails.
-    pub(in crate::daemon) fn begin(&mut self, slot: usize, own: &OwnLines, bearer: Option<&str>) -> Result<(), Fault> {
-        self.answer = Some(AnswerReader::of_tunnel(self.request.asks_for_head_alone())?);
+    pub(in crate::daemon) fn begin(&mut self, slot: usize, own: &OwnLines, bearer: Option<&str>) {
+        // Each attempt has a reader of its own, which is made when the request is on its way: until then it is in the way.
+        self.answer = None;
         if !std::mem::replace(&mut self.has_head, true) {
             let mut bytes = self.request.head(own, bearer);
             bytes.append(&mut self.outgoing);
             self.outgoing = bytes;
         }
         self.stage = TunnelStage::Open(slot);
-        Ok(())
     }
 
     /// Whether it can go out once more on another connection, after `fault` on one that had served others. Then it is as it
@@ -304,8 +301,12 @@ impl Tunnel {
             if self.body().len() >= ANSWER_ROOM_BYTES {
                 return TunnelStep::Waits;
             }
-            let Some(answer) = &mut self.answer else {
-                return TunnelStep::Broken(Fault::Internal);
+            let answer = match &mut self.answer {
+                Some(answer) => answer,
+                None => match AnswerReader::of_tunnel(self.request.asks_for_head_alone()) {
+                    Ok(answer) => self.answer.insert(answer),
+                    Err(fault) => return TunnelStep::Broken(fault),
+                },
             };
             let is_over = match connection.receive(buffers) {
                 Ok(Got::Nothing) => {

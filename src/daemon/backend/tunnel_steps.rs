@@ -117,10 +117,7 @@ impl Tunnels {
         }
         tunnel.moved_at = turn.now;
         let bearer = turn.token.newest().map(|token| token.reveal());
-        if let Err(fault) = tunnel.begin(slot, &self.own, bearer) {
-            self.slots.close(slot);
-            return self.fail(id, &fault, turn);
-        }
+        tunnel.begin(slot, &self.own, bearer);
         self.deadlines
             .arm(TunnelTimer::Silence(id), turn.now.after(LONGEST_SILENCE));
         self.exchange(id, slot, turn);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::lifecycle::api::{ErrorCode, GivenJob, JobId, WorkerState};
 use crate::wire::backend::request::OJS_VERSION;
 use crate::wire::http::message::{BadMessage, MOST_HEAD_BYTES, MOST_HEADER_LINES};
-use crate::wire::http::tunnel::{TunnelBody, TunnelHead};
+use crate::wire::http::tunnel::{TunnelBody, TunnelHead, USUAL_HEAD_BYTES};
 use crate::wire::names;
 
 /// What goes out when somebody waits for it before sending a body.
@@ -181,7 +181,8 @@ pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
 /// The head of an answer that passes through, with how its body and the connection end on this side.
 #[must_use]
 pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
-    let mut bytes = format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).into_bytes();
+    let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
+    bytes.extend_from_slice(format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).as_bytes());
     for (name, value) in &head.headers {
         bytes.extend_from_slice(name.as_bytes());
         bytes.extend_from_slice(b": ");

@@ -1,6 +1,7 @@
 //! Requests of somebody else that go through us to the backend, and what is answered to them: which header lines go on.
 
-use httparse::Header;
+/// Room for a usual head: one that is longer gets more.
+pub const USUAL_HEAD_BYTES: usize = 512;
 
 /// Most header lines of an answer: as many as the reader of answers takes.
 const MOST_HEADER_LINES: usize = 128;
@@ -71,13 +72,14 @@ impl TunnelRequest {
     /// Its head as the backend gets it.
     #[must_use]
     pub fn head(&self, own: &OwnLines, bearer: Option<&str>) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
         for part in [&self.method, " ", &own.prefix, &self.target, " HTTP/1.1\r\n"] {
             bytes.extend_from_slice(part.as_bytes());
         }
         let is_own = |name: &str| own.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
         line(&mut bytes, "Host", own.host.as_bytes());
-        for (name, value) in end_to_end(&self.headers) {
+        let lines = self.headers.iter();
+        for (name, value) in end_to_end(lines.map(|(name, value)| (name.as_str(), value.as_slice()))) {
             let is_ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
             if !is_ours && !is_own(name) {
                 line(&mut bytes, name, value);
@@ -129,16 +131,16 @@ impl TunnelHead {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
         let mut response = httparse::Response::new(&mut headers);
         response.parse(bytes).ok().filter(httparse::Status::is_complete)?;
-        let lines: Vec<HeaderLine> = response.headers.iter().map(owned).collect();
-        let length = lines
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length = length.filter(|_| body == TunnelBody::None).cloned();
-        let onward = end_to_end(&lines).map(|(name, value)| (name.to_owned(), value.to_vec()));
+        let lines = response.headers.iter().map(|header| (header.name, header.value));
+        let mut lengths = lines
+            .clone()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length = lengths.next().filter(|_| body == TunnelBody::None);
+        let onward = end_to_end(lines);
         Some(Self {
             status: response.code?,
             reason: response.reason.unwrap_or_default().to_owned(),
-            headers: onward.chain(length).collect(),
+            headers: onward.chain(length).map(owned).collect(),
             body,
         })
     }
@@ -153,13 +155,17 @@ impl TunnelHead {
     }
 }
 
-fn owned(header: &Header<'_>) -> HeaderLine {
-    (header.name.to_owned(), header.value.to_vec())
+fn owned((name, value): (&str, &[u8])) -> HeaderLine {
+    (name.to_owned(), value.to_vec())
 }
 
 /// The lines that are for whoever is at the end of the way.
-fn end_to_end(lines: &[HeaderLine]) -> impl Iterator<Item = (&str, &[u8])> {
-    let named = lines.iter().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
+fn end_to_end<'l>(
+    lines: impl Iterator<Item = (&'l str, &'l [u8])> + Clone,
+) -> impl Iterator<Item = (&'l str, &'l [u8])> {
+    let named = lines
+        .clone()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
     let named: Vec<&[u8]> = named
         .flat_map(|(_, value)| value.split(|byte| *byte == b','))
         .map(<[u8]>::trim_ascii)
@@ -171,7 +177,6 @@ fn end_to_end(lines: &[HeaderLine]) -> impl Iterator<Item = (&str, &[u8])> {
         let is_named = named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()));
         !(is_proxy || is_named || OF_ONE_CONNECTION.iter().any(|known| known.eq_ignore_ascii_case(name)))
     };
-    let lines = lines.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
     lines.filter(move |(name, _)| goes_on(name))
 }
 
