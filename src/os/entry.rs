@@ -120,10 +120,14 @@ pub unsafe fn start(
     }))
 }
 
-/// Makes `run: fn(Invocation) -> u8` the program: blocks every signal while the image is being loaded, then calls it.
+/// Makes `run: fn(Invocation) -> u8` the program: blocks every signal while the image is being loaded, then calls it. Its memory comes
+/// from `os::allocator`.
 #[macro_export]
 macro_rules! entry {
     ($run:path) => {
+        #[global_allocator]
+        static ALLOCATOR: $crate::os::allocator::Allocator = $crate::os::allocator::Allocator;
+
         /// The kernel drops what PID 1 neither blocks nor handles, so the first act of all is to block. A constructor
         /// of the lowest priority number runs before every other constructor and before `main`.
         #[used]

@@ -3,6 +3,7 @@
 //! Values come in, values and `io::Error`s go out; no policy: what to do about an error is decided by the caller.
 #![allow(unsafe_code, reason = "the one folder that may; every block says why it is sound")]
 
+pub mod allocator;
 pub mod cgroup;
 pub mod cgroup_memory;
 pub mod child;
