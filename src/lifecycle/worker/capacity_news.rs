@@ -82,7 +82,8 @@ impl Lifecycle {
         let more = std::mem::take(&mut self.capacity.more_lost);
         let told = std::mem::replace(&mut self.capacity.told, all);
         let most_since = std::mem::replace(&mut self.capacity.most_since, all);
-        if all < most_since {
+        // One that is replaced before it goes takes nothing away.
+        if takes < most_since.min(allowed) {
             self.capacity.is_owed = true;
             self.notify(Notice::Capacity(CapacityNews::Lost {
                 lost,
