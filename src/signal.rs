@@ -58,6 +58,8 @@ impl Signal {
     pub const TTIN: Self = Self(21);
     /// Writing to the terminal in the background.
     pub const TTOU: Self = Self(22);
+    /// Urgent data on a socket; a process without a handler for it notices nothing.
+    pub const URG: Self = Self(23);
     /// The terminal has another size.
     pub const WINCH: Self = Self(28);
 

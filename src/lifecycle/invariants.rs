@@ -117,6 +117,10 @@ impl Lifecycle {
                 .get(holder)
                 .is_some_and(|holder| holder.manners.answers_pings),
             Timer::Stalled(holder) => self.holders.hears(holder),
+            Timer::CancelSignal(holder) => self
+                .holders
+                .get(holder)
+                .is_some_and(|holder| !holder.is_closed && !self.holders.is_gone(holder.process)),
             Timer::HungUp(process) | Timer::KillProcess(process) => self.holders.process(process).is_some(),
             Timer::Client(client) => self.operators.knows(client),
             Timer::Listen(index) => self.streams.is_closed(index),

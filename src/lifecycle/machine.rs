@@ -18,6 +18,7 @@
 //! | | `progress` | progress and checkpoints on theirs |
 //! | | `losses` | what proves that a reservation is lost, and what becomes of its handler |
 //! | `worker` | `conversation` | what a worker says, and whether it is still there |
+//! | | `cancel_signals` | whose process is woken up by a signal for a cancel, and how often |
 //! | | `supervise` | the worker's process: started, ended, started again |
 //! | | `capacity_news` | how many jobs the worker takes, for whoever reads the log |
 //! | `backend` | `fetch` | FETCH, and how often the backend is asked again |
@@ -245,6 +246,7 @@ impl Lifecycle {
             Timer::KillProcess(process) => self.kill_process(process),
             Timer::Ping(holder) => self.ping(holder, now),
             Timer::Stalled(holder) => self.stalled(holder, now),
+            Timer::CancelSignal(holder) => self.signal_again(holder, now),
             Timer::JobTimeout(claim) => self.job_timed_out(claim, now),
             Timer::JobGrace(claim) => self.ignored_cancel(claim, now),
             Timer::LostGrace(claim) => self.lost_job_outlived_grace(claim, now),

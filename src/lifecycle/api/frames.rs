@@ -76,6 +76,8 @@ pub struct Ready {
     pub ping: bool,
     /// Whether it wants to hear that the backend has what it said.
     pub ok: bool,
+    /// Whether its process gets SIGURG with each cancel.
+    pub cancel_signal: bool,
     /// Name and version of the client library, for the log.
     pub client: Option<Text>,
 }

@@ -47,6 +47,8 @@ pub enum Timer {
     Ping(HolderId),
     /// When has this holder had its time to read?
     Stalled(HolderId),
+    /// When does the process of this holder get its next SIGURG, unless its cancelled jobs are answered?
+    CancelSignal(HolderId),
     /// When has this job had its time?
     JobTimeout(Claim),
     /// When has the handler had its time to answer the cancel?

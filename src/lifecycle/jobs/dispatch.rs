@@ -260,6 +260,7 @@ impl Lifecycle {
         let grace = end.map_or(grace, |end| grace.min(end));
         self.place(claim, Place::Held(held));
         self.tell(held.holder, ToWorker::Cancel { job: id, reason, grace });
+        self.signal_cancel(held.holder, now);
     }
 
     /// Nobody works on this job any more and nobody answered it.

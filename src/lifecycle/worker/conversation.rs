@@ -270,6 +270,7 @@ impl Lifecycle {
     pub(in crate::lifecycle) fn hung_up(&mut self, id: HolderId, now: Moment) {
         self.timers.cancel(Timer::Ping(id));
         self.timers.cancel(Timer::Stalled(id));
+        self.timers.cancel(Timer::CancelSignal(id));
         let Some(holder) = self.holders.get(id) else { return };
         let (was_ready, holds_none, process) = (holder.takes_jobs(), holder.held() == 0, holder.process);
         // What such a one closes says nothing about its process.
@@ -354,6 +355,7 @@ impl Lifecycle {
             .map(|(id, _)| id)
             .collect();
         for holder in open {
+            self.timers.cancel(Timer::CancelSignal(holder));
             self.order(Effect::ReadToEnd(holder));
         }
         self.holders.forget_process(id);

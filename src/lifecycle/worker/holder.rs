@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::lifecycle::api::ids::{HolderId, ProcessId};
 use crate::lifecycle::api::{EndCause, Manners, Moment, Ready};
@@ -36,6 +37,8 @@ pub struct Holder {
     pub malformed: u8,
     /// Pings without an answer.
     pub pings: u8,
+    /// How long after the last SIGURG its process gets the next one, while cancelled jobs are unanswered.
+    pub signal_pause: Duration,
     /// When it got its last job, as a count of jobs.
     pub served: u64,
     /// What it offers, once it has said ready.
@@ -64,6 +67,7 @@ impl Holder {
             is_given_up: false,
             malformed: 0,
             pings: 0,
+            signal_pause: Duration::ZERO,
             served: 0,
             offer: None,
             held: 0,

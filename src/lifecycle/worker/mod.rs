@@ -2,6 +2,7 @@
 
 pub(super) mod beats;
 pub(super) mod blame;
+pub(super) mod cancel_signals;
 pub mod capacity;
 pub(super) mod capacity_news;
 pub(super) mod conversation;

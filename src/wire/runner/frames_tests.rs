@@ -121,6 +121,7 @@ fn pid_1_understands_what_the_runner_says() {
         types: None,
         ping: true,
         ok: true,
+        cancel_signal: false,
         client: Some("c".into()),
     };
     assert_eq!(said(ready(4, "c")), FromWorker::Ready(ready_said));

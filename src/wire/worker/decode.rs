@@ -9,9 +9,9 @@ use crate::wire::worker::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_TYPES};
 use crate::wire::worker::values::{Wrong, boolean, optional_text};
 
 /// Every field of every frame that a worker sends.
-type RawFrame<'a> = Fields<'a, 16>;
+type RawFrame<'a> = Fields<'a, 17>;
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "type",
     "job_id",
     "protocol",
@@ -19,6 +19,7 @@ const FIELDS: [&str; 16] = [
     "types",
     "ping",
     "ok",
+    "cancel_signal",
     "client",
     "result",
     "error",
@@ -118,13 +119,13 @@ fn ready(frame: &RawFrame<'_>) -> Result<FromWorker, Wrong> {
             .filter(|number| *number <= MAX_CONCURRENCY)
             .ok_or_else(|| Wrong::invalid(format!("concurrency must be an integer from 0 to {MAX_CONCURRENCY}")))?,
     };
-    let ping = frame.get("ping").map(|ping| boolean("ping", ping)).transpose()?;
-    let ok = frame.get("ok").map(|ok| boolean("ok", ok)).transpose()?;
+    let flag = |name: &str| frame.get(name).map(|value| boolean(name, value)).transpose();
     Ok(FromWorker::Ready(Ready {
         concurrency,
         types: frame.get("types").map(types).transpose()?,
-        ping: ping.unwrap_or(false),
-        ok: ok.unwrap_or(true),
+        ping: flag("ping")?.unwrap_or(false),
+        ok: flag("ok")?.unwrap_or(true),
+        cancel_signal: flag("cancel_signal")?.unwrap_or(false),
         client: optional_text("client", frame.get("client"))?,
     }))
 }

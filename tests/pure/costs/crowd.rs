@@ -88,6 +88,7 @@ impl Crowd {
                 types: None,
                 ping: false,
                 ok: true,
+                cancel_signal: false,
                 client: None,
             };
             self.tell(Event::Said(holder, FromWorker::Ready(ready)));

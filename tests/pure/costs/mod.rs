@@ -198,6 +198,7 @@ fn a_holder_that_is_ready_again_and_again_costs_the_same() {
                     types: None,
                     ping: false,
                     ok: true,
+                    cancel_signal: false,
                     client: None,
                 };
                 crowd.tell(Event::Said(HolderId(1), FromWorker::Ready(ready)));

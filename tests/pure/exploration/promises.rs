@@ -1,8 +1,9 @@
 //! What must hold in every state and at every step (contract 13), in terms of what the world saw.
 
-use ojs_init::lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase};
+use ojs_init::lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase, ProcessId};
+use ojs_init::signal::Signal;
 
-use super::world::{Answer, World};
+use super::world::{Answer, Link, World};
 
 /// How a job can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,17 @@ impl World {
             Some(fate) if fate.holder.is_none() && fate.sent.is_none() => fate.holder = Some(connection),
             Some(_) => self.break_promise("a job was handed out twice, or after its outcome was sent"),
             None => self.break_promise("a job that nobody delivered was handed out"),
+        }
+    }
+
+    /// A process gets a signal: SIGURG only one that is there and has a job.
+    pub fn check_signal(&mut self, process: ProcessId, signal: Signal) {
+        let theirs = |(_, link): &(&HolderId, &Link)| link.process == process && !link.is_over;
+        let has_a_job = |id: &HolderId| self.jobs.values().any(|fate| fate.is_held_by(*id));
+        let is_alive = self.processes.get(&process).is_some_and(|process| process.is_alive);
+        let is_at_work = self.links.iter().filter(theirs).any(|(id, _)| has_a_job(id));
+        if signal == Signal::URG && !(is_alive && is_at_work) {
+            self.break_promise("a SIGURG to a process that has nothing to stop");
         }
     }
 

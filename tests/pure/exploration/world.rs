@@ -211,6 +211,8 @@ impl World {
                 types: None,
                 ping: false,
                 ok: true,
+                // Its timer makes more states of each, so one kind of world has it.
+                cancel_signal: connections == 2,
                 client: None,
             };
             self.happen(Event::Said(connection, FromWorker::Ready(ready)));
@@ -373,7 +375,10 @@ impl World {
                 Some(process) => self.may_end(*signal, |id| id == process),
                 None => self.break_promise("a signal to a worker that is not there"),
             },
-            Effect::SignalProcess(process, signal) => self.may_end(*signal, |id| id == *process),
+            Effect::SignalProcess(process, signal) => {
+                self.check_signal(*process, *signal);
+                self.may_end(*signal, |id| id == *process);
+            }
             Effect::TerminateDescendants | Effect::KillDescendants => {
                 let worker = self.worker;
                 self.may_end(Signal::KILL, |id| Some(id) != worker);

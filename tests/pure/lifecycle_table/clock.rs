@@ -146,6 +146,7 @@ impl Play {
             types: None,
             ping: false,
             ok: true,
+            cancel_signal: false,
             client: None,
         };
         let worker = WorkerId("w".into());

@@ -133,6 +133,7 @@ impl Ledger {
                     is_hung_up: false,
                     is_closing: false,
                     told: None,
+                    cancelled: BTreeSet::new(),
                     pulls: BTreeMap::new(),
                 };
                 self.links.insert(*connection, link);

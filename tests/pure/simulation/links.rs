@@ -1,9 +1,9 @@
 //! The reference for credit: what each connection takes, and what it has asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::{GivenJob, HolderId, ProcessId, PullId, Ready, WorkerState};
+use ojs_init::lifecycle::api::{GivenJob, HolderId, JobId, ProcessId, PullId, Ready, ToWorker, WorkerState};
 
 use super::ledger::{Claim, Ledger, broken};
 use super::promise::{Kept, promise};
@@ -21,11 +21,22 @@ pub struct Link {
     pub is_closing: bool,
     /// The state that it was told last.
     pub told: Option<WorkerState>,
+    /// The jobs that it was told to stop.
+    pub cancelled: BTreeSet<JobId>,
     /// What it asked for and was not answered: how many jobs, and until when it waits.
     pub pulls: BTreeMap<PullId, (usize, Duration)>,
 }
 
 impl Link {
+    /// It is told the state, or to stop a job.
+    pub fn is_told(&mut self, word: &ToWorker) {
+        if let ToWorker::Hello { state, .. } | ToWorker::Lifecycle { state, .. } = word {
+            self.told = Some(*state);
+        } else if let ToWorker::Cancel { job, .. } = word {
+            self.cancelled.insert(job.clone());
+        }
+    }
+
     /// Whether such a job can be given to it unasked.
     pub fn takes(&self, connection: HolderId, claim: &Claim, held: usize) -> Kept {
         let id = &claim.id;
@@ -48,6 +59,18 @@ impl Link {
 }
 
 impl Ledger {
+    /// Whether a SIGURG to this process is about something: one of its connections asked for it, and has a job that it was told to stop.
+    pub fn may_be_woken_up(&self, process: ProcessId) -> bool {
+        let theirs = |link: &&Link| link.process == process && !link.is_hung_up;
+        let may_be = |claim: &Claim| {
+            let link = claim.holder.and_then(|holder| self.links.get(&holder));
+            let asked = |link: &&Link| link.ready.as_ref().is_some_and(|ready| ready.cancel_signal);
+            let told = |link: &Link| link.cancelled.contains(&claim.id);
+            claim.answer.is_none() && link.filter(theirs).filter(asked).is_some_and(told)
+        };
+        self.claims.iter().any(may_be)
+    }
+
     /// Jobs that the connections may still get.
     pub fn credit(&self) -> usize {
         self.links

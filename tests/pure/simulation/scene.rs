@@ -178,6 +178,8 @@ pub fn ready(plan: &LinkPlan) -> FromWorker {
         ping: plan.pings,
         // Neither is a manner of the other; no chance is drawn for it.
         ok: !plan.pings,
+        // A program with one thread is one that has one job.
+        cancel_signal: plan.concurrency == 1,
         client: None,
     })
 }

@@ -17,10 +17,8 @@ impl World {
         match effect {
             Effect::Tell(connection, word) => {
                 self.hold_up_connection(*connection, effect)?;
-                if let ToWorker::Hello { state, .. } | ToWorker::Lifecycle { state, .. } = word
-                    && let Some(link) = self.ledger.links.get_mut(connection)
-                {
-                    link.told = Some(*state);
+                if let Some(link) = self.ledger.links.get_mut(connection) {
+                    link.is_told(word);
                 }
                 if let ToWorker::Error {
                     code: ErrorCode::Refused,
@@ -60,9 +58,11 @@ impl World {
                 }
             }
             Effect::SignalWorker(_) => promise!("no signal to nobody", self.ledger.main.is_some(), "{effect:?}"),
-            Effect::SignalProcess(process, _) => {
+            Effect::SignalProcess(process, signal) => {
                 let is_there = self.ledger.gone.get(process) == Some(&false);
                 promise!("no signal to nobody", is_there, "{effect:?}");
+                let is_meant = *signal != Signal::URG || self.ledger.may_be_woken_up(*process);
+                promise!("who gets SIGURG has something to stop", is_meant, "{effect:?}");
             }
             Effect::StartWorker
             | Effect::TerminateDescendants

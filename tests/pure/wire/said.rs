@@ -22,6 +22,7 @@ pub fn ready() -> Ready {
         types: None,
         ping: false,
         ok: true,
+        cancel_signal: false,
         client: None,
     }
 }
@@ -100,6 +101,7 @@ fn full_ready() -> FromWorker {
         types: Some(vec!["mail.send".into(), "image.resize".into()]),
         ping: true,
         ok: true,
+        cancel_signal: true,
         client: Some("ojs-python 0.1.0".into()),
     })
 }
@@ -138,6 +140,10 @@ fn meaning_of_ready(name: &str) -> Option<FromWorker> {
         "ready, as many as there can be" => concurrent(10_000),
         "ready, a field twice" => concurrent(3),
         "ready, no ok" => FromWorker::Ready(Ready { ok: false, ..ready() }),
+        "ready, a signal with each cancel" => FromWorker::Ready(Ready {
+            cancel_signal: true,
+            ..ready()
+        }),
         "ready, no type at all" => FromWorker::Ready(Ready {
             types: Some(Vec::new()),
             ..ready()

@@ -31,7 +31,7 @@ pub const WAITS_FOR_ANSWERS: Manners = Manners {
     ..HEARS_NOTHING
 };
 
-/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes with 102, hears nothing`,
+/// What follows the number of a holder, where that is about its coming: `opened by 101`, `comes`, `comes with 102, hears nothing`,
 /// `comes, hears nothing`, `comes with 102, waits for answers`, `runs as 103`.
 pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     let came = |process: Option<&str>, manners| {
@@ -44,6 +44,9 @@ pub fn comes(holder: HolderId, text: &str) -> Result<Option<Event>, Wrong> {
     };
     if let Some(process) = text.strip_prefix("opened by ") {
         return came(Some(process), OF_A_CONNECTION);
+    }
+    if text == "comes" {
+        return came(None, OF_A_CONNECTION);
     }
     if let Some(process) = text.strip_prefix("runs as ") {
         let process = ProcessId(number(process)?);

@@ -244,13 +244,14 @@ fn beats(text: &str) -> Option<Vec<JobId>> {
     Some(names.map(|name| JobId(name.into())).collect())
 }
 
-/// `for 2, types mail sms, ping, no ok`
+/// `for 2, types mail sms, ping, no ok, cancel signal`
 fn ready(text: &str) -> Result<Ready, Wrong> {
     let mut ready = Ready {
         concurrency: 1,
         types: None,
         ping: false,
         ok: true,
+        cancel_signal: false,
         client: None,
     };
     for part in text.split(", ") {
@@ -260,6 +261,7 @@ fn ready(text: &str) -> Result<Ready, Wrong> {
             "types" => ready.types = Some(value.split(' ').map(Text::from).collect()),
             "ping" => ready.ping = true,
             "no" if value == "ok" => ready.ok = false,
+            "cancel" if value == "signal" => ready.cancel_signal = true,
             other => return Err(wrong("not a condition", other)),
         }
     }
