@@ -60,32 +60,25 @@ final class Answer
     /** For a job whose frame PHP cannot read. */
     public static function unreadable(string $jobId, \Throwable $error): self
     {
-        $described = [
-            'message' => 'the job cannot be read by PHP: ' . Text::clean($error->getMessage(), 500),
-            'code' => 'handler_error', 'type' => 'UnreadableJob', 'retryable' => false,
-        ];
-        return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
+        $message = 'the job cannot be read by PHP: ' . Text::clean($error->getMessage(), 500);
+        return self::withoutHandler($jobId, $message, 'handler_error', 'UnreadableJob', false);
     }
 
     /** For a job that names no type. */
     public static function withoutType(string $jobId): self
     {
-        $described = [
-            'message' => 'the job has no type', 'code' => 'handler_not_found', 'type' => 'HandlerNotFound', 'retryable' => true,
-        ];
-        return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
+        return self::withoutHandler($jobId, 'the job has no type', 'handler_not_found', 'HandlerNotFound', true);
     }
 
-    /** For a job whose process is gone. */
-    public static function died(string $jobId, ?string $cancelReason, string $how): self
+    /** For a job whose timeout was over before its handler began. */
+    public static function notBegun(string $jobId): self
     {
-        if ($cancelReason !== null && $cancelReason !== 'timeout') {
-            return new self('release', Frame::about('release', $jobId, ['reason' => $cancelReason]));
-        }
-        $described = ['retryable' => true] + ($cancelReason === 'timeout'
-            ? ['message' => "the job took longer than it may, and its process $how", 'code' => 'timeout',
-                'type' => 'Timeout']
-            : ['message' => "the process that did the job $how", 'code' => 'worker_death', 'type' => 'ProcessDied']);
+        return self::withoutHandler($jobId, 'the job took longer than it may: it had not begun', 'timeout', 'Timeout', true);
+    }
+
+    private static function withoutHandler(string $jobId, string $message, string $code, string $type, bool $isRetryable): self
+    {
+        $described = ['message' => $message, 'code' => $code, 'type' => $type, 'retryable' => $isRetryable];
         return new self('fail', Frame::of('fail', ['job_id' => $jobId, 'error' => $described]));
     }
 

@@ -11,18 +11,18 @@ namespace Ojs\Worker;
  */
 final class ChildProcess
 {
+    /** It may have a job. */
+    public bool $isConnected = false;
+    /** And ojs-init knows that it takes jobs. */
     public bool $isReady = false;
     /** It has done enough: it leaves once its successor is there. */
     public bool $isOld = false;
-    /** It gets no more jobs and ends after the one it has. */
+    /** It takes no more jobs and ends after the one it has. */
     public bool $isLeaving = false;
-    public ?string $jobId = null;
-    public ?string $cancelReason = null;
-    /** By Clock: when it is killed if it has not answered its cancel. */
-    public ?float $killAt = null;
     private float $remindAt = INF;
-    private float $remindAfter = 0.1;
+    private float $remindAfter = 0.0;
     public bool $isKilled = false;
+    /** As far as it says: see Limits::isTold. */
     public int $jobsDone = 0;
     public readonly float $startedAt;
     private ?int $memory = null;
@@ -40,45 +40,31 @@ final class ChildProcess
         return Clock::now() - $this->startedAt;
     }
 
-    public function isIdle(): bool
+    /** Have it end after the job that it has. @param string $word "Q" or "H", as ProcessChannel knows them */
+    public function leave(string $word = 'Q'): void
     {
-        return $this->isReady && $this->jobId === null && !$this->isLeaving && $this->status === null;
+        $this->isLeaving = true;
+        $this->lines->write("$word\n");
     }
 
-    public function give(string $jobId, string $frame): void
+    /** Have its job cancelled, and have it end. @param string $word "S" or "L", as ProcessChannel knows them */
+    public function cut(string $word): void
     {
-        $this->jobId = $jobId;
-        $this->cancelReason = null;
-        $this->lines->write('J' . $frame . "\n");
-    }
-
-    /** Tell its handler to stop. The signal ends a sleep; the news is in the pipe. */
-    public function cancel(string $reason, ?float $killAfter): void
-    {
-        if ($this->cancelReason === null) {
-            $this->cancelReason = $reason;
-            $this->killAt = $killAfter === null ? null : Clock::now() + $killAfter;
-            $this->remindAfter = 0.1;
-            $this->remindAt = Clock::now() + $this->remindAfter;
-            $this->lines->write("C $reason\n");
-            posix_kill($this->pid, SIGURG);
-        }
+        $this->isLeaving = true;
+        $this->lines->write("$word\n");
+        $this->remindAfter = 0.1;
+        $this->remindAt = Clock::now() + $this->remindAfter;
+        posix_kill($this->pid, SIGURG);
     }
 
     /** A signal that comes just before a sleep does not end it: so it comes again, at pauses that grow. */
     public function remind(): void
     {
-        if ($this->cancelReason !== null && Clock::now() >= $this->remindAt) {
+        if (Clock::now() >= $this->remindAt) {
             $this->remindAfter *= 2;
             $this->remindAt = Clock::now() + $this->remindAfter;
             posix_kill($this->pid, SIGURG);
         }
-    }
-
-    public function leave(): void
-    {
-        $this->isLeaving = true;
-        $this->lines->write("Q\n");
     }
 
     public function kill(): void

@@ -16,7 +16,11 @@ final class Frame
      */
     public static function of(string $type, array $fields): string
     {
-        $fields = array_filter($fields, static fn (mixed $value): bool => $value !== null);
+        foreach ($fields as $name => $value) {
+            if ($value === null) {
+                unset($fields[$name]);
+            }
+        }
         return Json::encode(['type' => $type] + $fields, Json::DEPTH + 1);
     }
 

@@ -21,10 +21,25 @@ final class Greeting
     }
 
     /**
+     * The hello among these lines, of which it takes it and those before it.
+     *
+     * @param list<string> $lines
+     * @throws ProtocolError
+     */
+    public static function among(array &$lines): ?self
+    {
+        $found = null;
+        while ($found === null && $lines !== []) {
+            $found = self::from(array_shift($lines));
+        }
+        return $found;
+    }
+
+    /**
      * @return ?self null: it is another frame, and none of ours
      * @throws ProtocolError
      */
-    public static function from(string $line): ?self
+    private static function from(string $line): ?self
     {
         $frame = json_decode($line, true);
         $type = is_array($frame) ? $frame['type'] ?? null : null;

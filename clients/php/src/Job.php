@@ -7,8 +7,8 @@ namespace Ojs\Worker;
 /**
  * A job, as its handler gets it.
  *
- * The handler has its process for itself. What ojs-init says meanwhile comes by a signal and by a pipe, and is looked at
- * in these methods, too.
+ * The handler has its process for itself. What ojs-init says meanwhile is read when a signal tells of it, and in these
+ * methods.
  */
 final class Job
 {

@@ -42,6 +42,19 @@ final class Limits
         return (int) $match[1] * ['' => 1, 'K' => 1024, 'M' => 1024 ** 2, 'G' => 1024 ** 3][$match[2]];
     }
 
+    /** Whether a process says that it has done so many jobs: when something hangs on it. */
+    public function isTold(int $jobsDone): bool
+    {
+        return $jobsDone === 1 || $jobsDone === self::MEMORY_AFTER_JOBS
+            || ($this->maxJobs !== null && $jobsDone >= $this->maxJobs);
+    }
+
+    /** Whether processes have to be looked at from time to time. */
+    public function areLookedAt(): bool
+    {
+        return $this->maxAge !== null || $this->maxMemory !== null;
+    }
+
     /** Whether it is time for a process to leave. */
     public function over(ChildProcess $child): bool
     {

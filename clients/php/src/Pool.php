@@ -11,6 +11,8 @@ namespace Ojs\Worker;
  */
 final class Pool
 {
+    /** Most processes: PHP waits for 1024 descriptors at once. */
+    public const MOST = 1000;
     private const YOUNG = 5.0;
     private const FIRST_PAUSE = 0.1;
     private const LONGEST_PAUSE = 5.0;
@@ -31,32 +33,27 @@ final class Pool
     ) {
     }
 
-    /** One that can take a job; one that has done enough only if there is no other. */
-    public function idle(): ?ChildProcess
-    {
-        $old = null;
-        foreach ($this->children as $child) {
-            if ($child->isIdle()) {
-                if (!$child->isOld) {
-                    return $child;
-                }
-                $old = $child;
-            }
-        }
-        return $old;
-    }
-
     /** How many processes do jobs or are about to. */
     public function strength(): int
     {
         return count(array_filter($this->children, static fn (ChildProcess $c): bool => !$c->isLeaving));
     }
 
-    /** Whether all are ready for jobs. */
-    public function isComplete(): bool
+    /** Whether one is there that may have a job. */
+    public function hasConnected(): bool
     {
-        $ready = array_filter($this->children, static fn (ChildProcess $c): bool => $c->isReady && !$c->isLeaving);
-        return count($ready) >= $this->size;
+        foreach ($this->children as $child) {
+            if ($child->isConnected) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** No process is started any more, and the end of one is no news. */
+    public function close(): void
+    {
+        $this->isEnding = true;
     }
 
     /** Start what is missing; let those go that have done enough, each once a successor is there. */
@@ -90,7 +87,7 @@ final class Pool
             if ($ready > $this->size) {
                 $child->leave();
                 $ready--;
-            } elseif (count($this->children) < 2 * $this->size && $this->strength() - $this->size < count($old)
+            } elseif (count($this->children) < min(2 * $this->size, self::MOST) && $this->strength() - $this->size < count($old)
                 && Clock::now() >= $this->mayStartAt) {
                 $this->start();
             }
@@ -144,7 +141,7 @@ final class Pool
         }
     }
 
-    /** @return list<ChildProcess> those that have ended since the last call */
+    /** @return list<ChildProcess> those that have ended since the last call, each for `noteEnd` once its last words are heard */
     public function reap(): array
     {
         $ended = [];
@@ -153,27 +150,35 @@ final class Pool
                 $child->status = $status;
                 $ended[] = $child;
                 unset($this->children[$pid]);
-                if ($child->isLeaving || $child->isKilled || $this->isEnding) {
-                    continue;
-                }
-                // One that lived long is replaced at once; so is the first that died young.
-                if ($child->age() >= self::YOUNG || $child->jobsDone > 0) {
-                    $this->deaths = 0;
-                } elseif ($this->deaths === 0) {
-                    $this->deaths = 1;
-                } else {
-                    $this->pause();
-                }
-                $this->log->error('process {pid} {how}', ['pid' => $pid, 'how' => $child->ending()]);
             }
         }
         return $ended;
     }
 
+    public function noteEnd(ChildProcess $child): void
+    {
+        $isClean = pcntl_wifexited($child->status) && pcntl_wexitstatus($child->status) === 0;
+        if ($child->isKilled || ($isClean && ($child->isLeaving || $this->isEnding))) {
+            return;
+        }
+        $this->log->error('process {pid} {how}', ['pid' => $child->pid, 'how' => $child->ending()]);
+        if ($child->isLeaving || $this->isEnding) {
+            return;
+        }
+        // One that lived long is replaced at once; so is the first that died young.
+        if ($child->age() >= self::YOUNG || $child->jobsDone > 0) {
+            $this->deaths = 0;
+        } elseif ($this->deaths === 0) {
+            $this->deaths = 1;
+        } else {
+            $this->pause();
+        }
+    }
+
     /** Let all end, and kill after so many seconds who has not. */
     public function end(float $patience): void
     {
-        $this->isEnding = true;
+        $this->close();
         foreach ($this->children as $child) {
             $child->leave();
         }
@@ -186,7 +191,10 @@ final class Pool
             $child->kill();
         }
         foreach ($this->children as $pid => $child) {
-            pcntl_waitpid($pid, $status);
+            // The signal that tells of its end ends the wait for it, too.
+            while (pcntl_waitpid($pid, $status) === -1 && pcntl_get_last_error() === PCNTL_EINTR) {
+                continue;
+            }
         }
         $this->children = [];
     }

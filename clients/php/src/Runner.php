@@ -44,17 +44,10 @@ final class Runner
         return $this->handlers !== [];
     }
 
-    /** @param string $frame a job frame, as ojs-init sent it */
-    public function run(string $frame, Channel $channel, int $maxFrame): Answer
+    /** @param array<string, mixed> $frame a job frame, decoded; it has an id and a type */
+    public function run(array $frame, Channel $channel, int $maxFrame): Answer
     {
-        try {
-            $fields = Json::decode($frame);
-        } catch (\Throwable $unreadable) {
-            // The parent has seen that it names a job.
-            return Answer::unreadable((string) Json::salvageJobId($frame), $unreadable);
-        }
-        $envelope = $fields['job'];
-        $job = new Job($channel, $envelope, $fields['checkpoint'] ?? null);
+        $job = new Job($channel, $frame['job'], $frame['checkpoint'] ?? null);
         CurrentJob::$job = $job;
         $result = null;
         $error = null;

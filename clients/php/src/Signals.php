@@ -12,7 +12,6 @@ namespace Ojs\Worker;
 final class Signals
 {
     public bool $isTermAsked = false;
-    public bool $isChildAsked = false;
     /** @var array<int, callable|int> as they were before */
     private array $before = [];
     private bool $wasAsync = false;
@@ -36,25 +35,24 @@ final class Signals
             pcntl_signal(SIGTERM, $ask, false);
             pcntl_signal(SIGINT, $ask, false);
         }
-        pcntl_signal(SIGCHLD, function (): void {
-            $this->isChildAsked = true;
+        // All that it has to do is to end a wait.
+        pcntl_signal(SIGCHLD, static function (): void {
         }, false);
         pcntl_signal(SIGPIPE, SIG_IGN);
     }
 
-    /** In a process of the pool: what ends it is its parent's word, or its parent's end. */
-    public function installInChild(PipeChannel $channel): void
+    /** In a process of the pool. In a fork of it that a handler made they end the fork, and say nothing to it. */
+    public function installInChild(ProcessChannel $channel): void
     {
-        $parent = posix_getppid();
-        $end = static function () use ($parent): void {
-            if (posix_getppid() !== $parent) {
-                exit(143);
-            }
-        };
-        pcntl_signal(SIGTERM, $end);
-        pcntl_signal(SIGINT, $end);
-        pcntl_signal(SIGCHLD, SIG_DFL);
         $own = getmypid();
+        pcntl_signal(SIGTERM, static function () use ($channel, $own): void {
+            getmypid() === $own ? $channel->term() : exit(143);
+        }, false);
+        // A terminal sends it to all of them: the first process says what is to be done.
+        pcntl_signal(SIGINT, static function () use ($own): void {
+            getmypid() === $own || exit(143);
+        });
+        pcntl_signal(SIGCHLD, SIG_DFL);
         pcntl_signal(SIGURG, static function () use ($channel, $own): void {
             if (getmypid() === $own) {
                 $channel->poll();

@@ -5,23 +5,24 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 /**
- * The connection to ojs-init. A newer progress or checkpoint of a job takes the place of one that waits.
+ * A connection to ojs-init. What cannot be written yet waits; a newer progress or checkpoint takes the place of one that waits.
  *
  * @internal
  */
 final class SocketLink
 {
     private const PIECE = 65_536;
+    private const CONNECT_TIMEOUT = 5.0;
 
     public readonly LineStream $lines;
-    /** @var array<string, Outgoing> what waits, in the order in which it goes out */
+    /** @var array<string, string> what waits, in the order in which it goes out */
     private array $queue = [];
     private int $number = 0;
 
     /** @throws NotUnderOjsInit */
     public function __construct(string $path)
     {
-        $stream = @stream_socket_client('unix://' . $path, $code, $error, 5);
+        $stream = @stream_socket_client('unix://' . $path, $code, $error, self::CONNECT_TIMEOUT);
         if ($stream === false) {
             throw new NotUnderOjsInit("cannot connect to ojs-init at $path (OJS_SOCKET): $error");
         }
@@ -29,14 +30,13 @@ final class SocketLink
     }
 
     /**
-     * Queue a frame; `flush` writes it.
+     * Queue a frame; `flush` writes it. Safe in the handler of a signal.
      *
      * @param ?string $key frames with the same key replace each other as long as they wait
-     * @param ?\Closure(): void $onWritten called once the kernel has it, or a newer one in its place
      */
-    public function send(string $frame, ?string $key = null, ?\Closure $onWritten = null): void
+    public function send(string $frame, ?string $key = null): void
     {
-        $this->queue[$key ?? '#' . ++$this->number] = new Outgoing($frame . "\n", $onWritten);
+        $this->queue[$key ?? '#' . ++$this->number] = $frame . "\n";
     }
 
     /** Take back what waits under this key, if anything. */
@@ -45,6 +45,7 @@ final class SocketLink
         unset($this->queue[$key]);
     }
 
+    /** Whether the kernel has all of it. */
     public function isFlushed(): bool
     {
         return $this->queue === [] && !$this->lines->isFull();
@@ -54,24 +55,13 @@ final class SocketLink
     {
         $this->lines->flush();
         while ($this->queue !== [] && !$this->lines->isFull()) {
-            // Those that nobody waits for go out in one piece: ojs-init reads them at once.
             $text = '';
-            $onWritten = null;
             do {
                 $key = array_key_first($this->queue);
-                $item = $this->queue[$key];
+                $text .= $this->queue[$key];
                 unset($this->queue[$key]);
-                $text .= $item->frame;
-                $onWritten = $item->onWritten;
-            } while ($onWritten === null && $this->queue !== [] && strlen($text) < self::PIECE);
+            } while ($this->queue !== [] && strlen($text) < self::PIECE);
             $this->lines->write($text);
-            if ($onWritten !== null && !$this->lines->isFull()) {
-                $onWritten();
-            } elseif ($onWritten !== null) {
-                // Part of it is with the kernel: it is told when the rest has gone.
-                $this->queue = ['+' . ++$this->number => new Outgoing('', $onWritten)] + $this->queue;
-                return;
-            }
         }
     }
 }

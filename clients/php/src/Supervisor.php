@@ -5,37 +5,28 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 /**
- * The worker's first process: it holds the connection to ojs-init and gives the jobs to the processes of its pool. It
- * runs no handler, so it answers at once, whatever the handlers do.
- *
- * A connection for each process would spare each job two steps from process to process, most of what this library costs.
- * But PHP has no thread that could read it while a handler sleeps or computes: nobody would hear of the job's cancel, unless
- * the first process watched it as well, and to hand it over takes the extension sockets, which many installations lack.
+ * The worker's first process: it runs no handler, and keeps as many processes at work as jobs may run at once. Each of those
+ * has its own connection to ojs-init. The one of this process is never ready for jobs: it brings the number of jobs, the state, and the
+ * end of ojs-init.
  *
  * @internal
  */
 final class Supervisor
 {
-    private const TICK = 0.1;
+    /** Seconds between two looks, should a signal about a process be lost; and while something hangs on the time. */
+    private const TICK = 0.25;
+    private const SHORT_TICK = 0.1;
     private const CLOSED_GRACE = 1.0;
     private const END_PATIENCE = 0.3;
 
     private ?SocketLink $link = null;
-    private Greeting $greeting;
     private Pool $pool;
-    /** @var array<string, ?ChildProcess> the jobs that are held; null: no process has it yet */
-    private array $held = [];
-    /** @var array<string, string> job frames that wait for a process, by id */
-    private array $waiting = [];
     public string $state = 'running';
     /** @var list<string> frames that came together with the hello */
     private array $early = [];
-    private ?float $stopsAt = null;
-    private ?int $announced = null;
     private bool $isStopAsked = false;
+    private bool $isStopTold = false;
     private bool $isNotOffered = false;
-    /** Whether idle processes are listened to as well, the next time. */
-    private bool $isLookDue = true;
 
     /** @param \Closure(Greeting): Pool $makePool */
     public function __construct(
@@ -54,15 +45,13 @@ final class Supervisor
         if ($hello === null) {
             return 0;
         }
-        $this->greeting = $hello;
         $this->state = $hello->state;
         if ($this->state === 'terminate') {
             return 0;
         }
+        $this->checkReady($hello->maxFrame);
         $this->pool = ($this->makePool)($hello);
         array_map($this->take(...), $this->early);
-        $this->pool->tend();
-        $next = 0.0;
         while (!$this->isOver()) {
             if ($this->signals->isTermAsked) {
                 return $this->giveUp();
@@ -70,20 +59,22 @@ final class Supervisor
             if ($this->link->lines->isClosed()) {
                 return $this->lose();
             }
-            $this->round(self::TICK);
-            if (Clock::now() >= $next || $this->signals->isChildAsked) {
-                $this->tick();
-                $next = Clock::now() + self::TICK;
-            }
+            $this->tellStop();
+            $this->pool->tend();
+            $this->round($this->pool->limits->areLookedAt() ? self::SHORT_TICK : self::TICK);
         }
-        $this->flush(5.0);
         $this->pool->end(self::CLOSED_GRACE);
         return 0;
     }
 
+    /** Whether whoever may have a job has ended, and no process is wanted any more. */
     private function isOver(): bool
     {
-        return $this->held === [] && ($this->state === 'terminate' || $this->isStopAsked) && $this->link->isFlushed();
+        if ($this->state !== 'terminate' && !$this->isStopTold) {
+            return false;
+        }
+        array_map($this->hear(...), $this->pool->children);
+        return !$this->pool->hasConnected();
     }
 
     /** What a process of the pool has to close: it is not its own. */
@@ -93,18 +84,19 @@ final class Supervisor
         $this->link = null;
     }
 
-    public function maxFrame(): int
-    {
-        return $this->greeting->maxFrame;
-    }
-
+    /** Also from the handler of a signal. */
     public function stop(): void
     {
-        if (!$this->isStopAsked) {
-            $this->isStopAsked = true;
-            if (isset($this->pool)) {
-                $this->tellStopping(null);
-                $this->announce();
+        $this->isStopAsked = true;
+    }
+
+    private function tellStop(): void
+    {
+        if ($this->isStopAsked && !$this->isStopTold) {
+            $this->isStopTold = true;
+            $this->pool->close();
+            foreach ($this->pool->children as $child) {
+                $child->leave('H');
             }
         }
     }
@@ -112,13 +104,10 @@ final class Supervisor
     private function awaitHello(): ?Greeting
     {
         while (true) {
-            $lines = $this->link->lines->read();
-            while (($line = array_shift($lines)) !== null) {
-                $greeting = Greeting::from($line);
-                if ($greeting !== null) {
-                    $this->early = $lines;
-                    return $greeting;
-                }
+            $this->early = $this->link->lines->read();
+            $hello = Greeting::among($this->early);
+            if ($hello !== null) {
+                return $hello;
             }
             if ($this->link->lines->isClosed()) {
                 throw new ConnectionLost('ojs-init has closed the connection before its hello');
@@ -126,267 +115,122 @@ final class Supervisor
             if ($this->signals->isTermAsked) {
                 return null;
             }
-            $this->select([$this->link->lines->stream], [], self::TICK);
+            $read = [$this->link->lines->stream];
+            $none = null;
+            stream_select($read, $none, $none, 0, (int) (self::SHORT_TICK * 1e6));
         }
     }
 
-    /**
-     * @param array<int, resource> $read
-     * @param array<int, resource> $write
-     * @return array<int, resource> those that can be read, under the same keys
-     */
-    private function select(array $read, array $write, float $timeout): array
+    /** @throws ProtocolError */
+    private function checkReady(int $maxFrame): void
     {
-        if (!$this->link->isFlushed()) {
-            $write[] = $this->link->lines->stream;
+        $size = strlen(ProcessChannel::readyFrame($this->runner->types(), 1));
+        if ($size > $maxFrame) {
+            throw new ProtocolError("the names of the job types do not fit into a frame: $size"
+                . " bytes, at most $maxFrame; register fewer, or \"*\"");
         }
-        $none = null;
-        $isReady = stream_select($read, $write, $none, 0, (int) ($timeout * 1e6));
-        return $isReady ? $read : [];
     }
 
+    /** Wait until somebody says something, and do what that asks for. */
     private function round(float $timeout): void
     {
-        $this->link->flush();
-        $read = [];
-        $full = [];
+        // No process has the number 0. A stream at its end would end each wait.
+        $read = $this->link->lines->isClosed() ? [] : [$this->link->lines->stream];
+        $full = $this->link->isFlushed() ? [] : [$this->link->lines->stream];
         foreach ($this->pool->children as $pid => $child) {
-            // An idle one has hardly ever something to say (its end comes as a signal), and each stream costs.
-            if ($child->jobId !== null || !$child->isReady || $this->isLookDue) {
+            if (!$child->lines->isClosed()) {
                 $read[$pid] = $child->lines->stream;
             }
-            if ($child->lines->isFull()) {
-                $full[$pid] = $child->lines->stream;
-            }
         }
-        $this->isLookDue = false;
-        // No process has the number 0.
-        $read[0] = $this->link->lines->stream;
-        $readable = $this->select($read, $full, $timeout);
-        foreach ($full as $pid => $stream) {
-            $this->pool->children[$pid]->lines->flush();
+        if ($read === []) {
+            usleep((int) ($timeout * 1e6));
         }
-        foreach ($readable as $pid => $stream) {
+        $none = null;
+        $isSaid = $read !== [] && $timeout > 0 && stream_select($read, $full, $none, 0, (int) ($timeout * 1e6));
+        if ($isSaid && isset($read[0])) {
+            array_map($this->take(...), $this->link->lines->read());
+        }
+        $this->link->flush();
+        foreach ($isSaid ? $read : [] as $pid => $stream) {
             if ($pid !== 0) {
                 $this->hear($this->pool->children[$pid]);
-                continue;
-            }
-            foreach ($this->link->lines->read() as $line) {
-                $this->take($line);
             }
         }
-        if ($this->waiting !== []) {
-            $this->dispatch();
+        foreach ($this->pool->children as $child) {
+            $child->remind();
         }
-        // The answers that came together go out together.
-        $this->link->flush();
+        $this->reap();
     }
 
-    private function dispatch(): void
+    private function reap(): void
     {
-        while ($this->waiting !== [] && ($child = $this->pool->idle()) !== null) {
-            $id = (string) array_key_first($this->waiting);
-            $this->held[$id] = $child;
-            $child->give($id, $this->waiting[$id]);
-            unset($this->waiting[$id]);
+        $ended = $this->pool->reap();
+        if ($ended !== []) {
+            // One that ended because of that must not be taken for a dead one.
+            array_map($this->take(...), $this->link->lines->read());
+        }
+        foreach ($ended as $child) {
+            $this->hear($child);
+            $child->lines->close();
+            if (!$this->link->lines->isClosed()) {
+                $this->pool->noteEnd($child);
+            }
         }
     }
 
     private function hear(ChildProcess $child): void
     {
-        foreach ($child->lines->read() as $line) {
-            $rest = substr($line, 1);
-            switch ($line[0] ?? '') {
-                case 'A':
-                    $child->jobsDone++;
-                    $this->answer($child, $rest);
+        foreach ($child->lines->read() as $word) {
+            $rest = substr($word, 1);
+            switch ($word[0] ?? '') {
+                case 'D':
+                    $child->jobsDone = (int) $rest;
                     break;
-                case 'P':
-                case 'B':
-                    $this->link->send($rest, $line[0] . $child->jobId);
-                    // Before the answer comes, which takes the place of what waits.
-                    $this->link->flush();
-                    break;
-                case 'K':
-                    [$number, $frame] = explode(' ', $rest, 2);
-                    $written = static fn () => $child->lines->write("W$number\n");
-                    $this->link->send($frame, 'K' . $child->jobId, $written);
-                    $this->link->flush();
+                case 'C':
+                    $child->isConnected = true;
                     break;
                 case 'I':
                     $this->pool->noteReady($child);
-                    $this->tellNewcomer($child);
-                    $this->pool->tend();
-                    $this->announce();
+                    break;
+                case 'T':
+                    $this->takeState('terminate');
+                    break;
+                case 'E':
+                    $this->take($rest);
+                    break;
+                case 'U':
+                    $this->runner->log->warning('a frame from ojs-init cannot be read ({size} bytes)', ['size' => (int) $rest]);
                     break;
                 case 'X':
                     $this->stop();
                     break;
             }
         }
-        if ($child->lines->isClosed()) {
-            $this->signals->isChildAsked = true;
-        }
-    }
-
-    private function answer(ChildProcess $child, string $frame): void
-    {
-        $id = $child->jobId;
-        $child->jobId = null;
-        $child->cancelReason = null;
-        $child->killAt = null;
-        if ($id === null) {
-            return;
-        }
-        $this->link->drop('P' . $id);
-        $this->link->drop('B' . $id);
-        unset($this->held[$id]);
-        $this->link->send($frame);
-        if ($this->pool->limits->maxJobs !== null) {
-            $this->pool->tend();
-        }
-    }
-
-    private function tick(): void
-    {
-        $this->isLookDue = true;
-        $this->signals->isChildAsked = false;
-        foreach ($this->pool->children as $child) {
-            $child->remind();
-            if ($child->killAt !== null && Clock::now() >= $child->killAt && !$child->isKilled) {
-                $this->runner->log->error('process {pid} is killed: its handler has not ended after a cancel ({reason})', [
-                    'pid' => $child->pid, 'reason' => $child->cancelReason,
-                ]);
-                $child->kill();
-            }
-        }
-        foreach ($this->pool->reap() as $child) {
-            $this->hear($child);
-            $child->lines->close();
-            if ($child->jobId !== null) {
-                $how = $child->isKilled ? 'was killed, since it went on after its cancel' : $child->ending();
-                $this->answer($child, Answer::died($child->jobId, $child->cancelReason, $how)->frame);
-            }
-        }
-        $this->pool->tend();
-        $this->announce();
-        $this->dispatch();
     }
 
     private function take(string $line): void
     {
-        if (str_starts_with($line, '{"type":"ok",')) {
-            // One for each answer, and nothing to do: not worth its decoding.
-            return;
-        }
-        $frame = null;
-        $fault = null;
-        try {
-            $frame = json_decode($line, true, 1024, JSON_THROW_ON_ERROR);
-        } catch (\JsonException $unreadable) {
-            $fault = $unreadable;
-        }
-        if (!is_array($frame)) {
-            $this->takeUnreadable($line, $fault);
-            return;
-        }
-        $id = is_string($frame['job_id'] ?? null) ? $frame['job_id'] : null;
-        switch ($frame['type'] ?? null) {
-            case 'job':
-                $this->takeJob($frame, $line);
-                break;
+        $frame = json_decode($line, true);
+        switch (is_array($frame) ? $frame['type'] ?? null : null) {
             case 'ping':
                 $this->link->send(Frame::of('pong', ['id' => $frame['id'] ?? 0]));
                 break;
-            case 'cancel':
-                $this->cancel((string) $id, $frame['reason'] ?? null, $frame['grace_ms'] ?? null);
-                break;
             case 'lifecycle':
-                $this->takeLifecycle($frame);
+                $this->takeState($frame['state'] ?? null);
                 break;
             case 'error':
-                $this->takeError($frame, $id);
+                $this->takeError($frame, is_string($frame['job_id'] ?? null) ? $frame['job_id'] : null);
                 break;
         }
     }
 
-    private function takeUnreadable(string $line, ?\JsonException $fault): void
+    private function takeState(mixed $state): void
     {
-        $id = $fault === null ? null : Json::salvageJobId($line);
-        if ($id !== null) {
-            $this->link->send(Answer::unreadable($id, $fault)->frame);
-        }
-        $this->runner->log->warning('a frame from ojs-init cannot be read ({size} bytes)', ['size' => strlen($line)]);
-    }
-
-    /** @param array<string, mixed> $frame */
-    private function takeJob(array $frame, string $line): void
-    {
-        $id = $frame['job']['id'] ?? null;
-        if (!is_string($id)) {
-            $this->runner->log->warning('a job without an id is ignored');
-            return;
-        }
-        if (!is_string($frame['job']['type'] ?? null)) {
-            $this->link->send(Answer::withoutType($id)->frame);
-            return;
-        }
-        if (array_key_exists($id, $this->held)) {
-            $this->runner->log->warning('job {id} is held already; its new delivery is ignored', ['id' => $id]);
-            return;
-        }
-        $this->held[$id] = null;
-        $this->waiting[$id] = $line;
-        // At once: the next line may be its cancel.
-        $this->dispatch();
-    }
-
-    private function cancel(string $id, mixed $reason, mixed $graceMs): void
-    {
-        if (!array_key_exists($id, $this->held)) {
-            return;
-        }
-        $reason = is_string($reason) && $reason !== '' ? Text::line($reason, 200) : 'shutdown';
-        $child = $this->held[$id];
-        if ($child !== null) {
-            $grace = is_numeric($graceMs) ? max(0.0, $graceMs / 1000) : 30.0;
-            // A hung handler costs its own process only. At the end of a shutdown ojs-init decides.
-            $child->cancel($reason, in_array($reason, ['timeout', 'cancelled', 'lost'], true) ? $grace * 0.8 : null);
-            return;
-        }
-        unset($this->held[$id], $this->waiting[$id]);
-        $this->link->send($reason === 'timeout'
-            ? Answer::died($id, 'timeout', 'had not begun it')->frame
-            : Frame::about('release', $id, ['reason' => $reason]));
-    }
-
-    /** @param array<string, mixed> $frame */
-    private function takeLifecycle(array $frame): void
-    {
-        $state = $frame['state'] ?? null;
-        if ($this->state === 'terminate' || !in_array($state, ['running', 'quiet', 'terminate'], true)) {
-            return;
-        }
-        $this->state = $state;
-        if ($state === 'terminate') {
-            $left = $frame['remaining_ms'] ?? null;
-            $this->tellStopping(is_numeric($left) ? (int) $left : null);
-        }
-    }
-
-    private function tellStopping(?int $remainingMs): void
-    {
-        $this->stopsAt = $remainingMs === null ? null : Clock::now() + $remainingMs / 1000;
-        foreach ($this->pool->children as $child) {
-            $this->tellNewcomer($child);
-        }
-    }
-
-    private function tellNewcomer(ChildProcess $child): void
-    {
-        if ($this->state === 'terminate' || $this->isStopAsked) {
-            $left = $this->stopsAt === null ? '' : ' ' . max(0, (int) (($this->stopsAt - Clock::now()) * 1000));
-            $child->lines->write("T$left\n");
+        if ($this->state !== 'terminate' && in_array($state, ['running', 'quiet', 'terminate'], true)) {
+            $this->state = $state;
+            if ($state === 'terminate') {
+                $this->pool->close();
+            }
         }
     }
 
@@ -412,71 +256,38 @@ final class Supervisor
         ]);
     }
 
-    /** Say how many jobs are wanted, when that has changed. */
-    private function announce(): void
-    {
-        $wanted = $this->isStopAsked ? 0 : min($this->pool->size, $this->pool->strength());
-        $isFirst = $this->announced === null && !$this->isStopAsked;
-        if ($wanted === $this->announced || $this->state === 'terminate' || ($isFirst && !$this->pool->isComplete())) {
-            return;
-        }
-        $ready = [
-            'protocol' => 1, 'concurrency' => $wanted, 'types' => $this->runner->types(), 'ping' => true, 'ok' => false,
-            'client' => 'ojs-worker-php ' . Worker::VERSION,
-        ];
-        $frame = Frame::of('ready', $ready);
-        if (strlen($frame) > $this->greeting->maxFrame) {
-            $this->pool->end(self::END_PATIENCE);
-            throw new ProtocolError('the names of the job types do not fit into a frame: ' . strlen($frame)
-                . " bytes, at most {$this->greeting->maxFrame}; register fewer, or \"*\"");
-        }
-        $this->announced = $wanted;
-        $this->link->send($frame);
-    }
-
     /** SIGTERM: the time is over. */
     private function giveUp(): int
     {
-        foreach ($this->held as $id => $child) {
-            $this->cancel((string) $id, 'shutdown', null);
+        $isLeft = !$this->cut('S', max(self::END_PATIENCE, $this->stopGrace ?? INF));
+        if ($isLeft && $this->link->lines->isClosed()) {
+            return $this->lose();
         }
-        $this->awaitAnswers($this->stopGrace ?? INF);
-        $isLeft = $this->held !== [];
-        $this->flush(0.2);
         $this->pool->end($isLeft ? 0.0 : self::END_PATIENCE);
         return $isLeft ? 143 : 0;
-    }
-
-    private function awaitAnswers(float $seconds): void
-    {
-        $until = Clock::now() + $seconds;
-        while ($this->held !== [] && Clock::now() < $until && !$this->link->lines->isClosed()) {
-            $this->round(min(0.05, max(0.0, $until - Clock::now())));
-            if (Clock::now() < $until) {
-                $this->tick();
-            }
-        }
     }
 
     /** The connection is closed: nobody takes answers any more. */
     private function lose(): never
     {
-        foreach ($this->held as $child) {
-            $child?->cancel('lost', null);
-        }
-        $until = Clock::now() + self::CLOSED_GRACE;
-        $this->pool->end($this->held === [] ? self::END_PATIENCE : max(0.0, $until - Clock::now()));
+        $this->cut('L', self::CLOSED_GRACE);
+        $this->pool->end(0.0);
         throw new ConnectionLost('ojs-init has closed the connection');
     }
 
-    private function flush(float $seconds): void
+    /** Have all jobs cancelled. Whether all processes that might have one have ended by themselves. */
+    private function cut(string $word, float $seconds): bool
     {
-        $until = Clock::now() + $seconds;
-        $this->link->flush();
-        while (!$this->link->isFlushed() && Clock::now() < $until && !$this->link->lines->isClosed()) {
-            $this->select([$this->link->lines->stream], [], 0.02);
-            $this->link->flush();
-            $this->link->lines->read();
+        $this->pool->close();
+        foreach ($this->pool->children as $child) {
+            $this->hear($child);
+            $child->cut($word);
         }
+        $until = Clock::now() + $seconds;
+        $wasClosed = $this->link->lines->isClosed();
+        while ($this->pool->hasConnected() && Clock::now() < $until && $this->link->lines->isClosed() === $wasClosed) {
+            $this->round(min(0.05, max(0.0, $until - Clock::now())));
+        }
+        return !$this->pool->hasConnected();
     }
 }

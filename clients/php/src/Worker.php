@@ -10,15 +10,13 @@ namespace Ojs\Worker;
 final class Worker
 {
     public const VERSION = '0.2.0';
-    /** Most processes: PHP waits for 1024 descriptors at once. */
-    private const MAX_PROCESSES = 1000;
 
     private readonly Runner $runner;
     private readonly Logger $log;
     /** @var list<\Closure> */
     private array $starters = [];
     private ?Supervisor $supervisor = null;
-    private ?PipeChannel $channel = null;
+    private ?ProcessChannel $channel = null;
 
     /**
      * @param ?int $concurrency most jobs at once, so many processes; default: what ojs-init says (`OJS_CONCURRENCY`),
@@ -37,7 +35,7 @@ final class Worker
         mixed ...$unknown,
     ) {
         self::refuse($unknown, 'new Worker', ['concurrency', 'stopGrace', 'handleSignals', 'log']);
-        if ($concurrency !== null && ($concurrency < 1 || $concurrency > self::MAX_PROCESSES)) {
+        if ($concurrency !== null && ($concurrency < 1 || $concurrency > Pool::MOST)) {
             throw new \InvalidArgumentException("concurrency is a number of processes from 1 to 1000, not $concurrency");
         }
         if ($stopGrace !== null && !($stopGrace >= 0)) {
@@ -128,7 +126,7 @@ final class Worker
         }
         $frame = Json::encode(['type' => 'job', 'job' => $envelope, 'checkpoint' => $checkpoint], Json::DEPTH + 1);
         $channel = new MemoryChannel($cancels, $stopping === null ? null : $now + $stoppingAfter, $stopping);
-        $answer = $this->runner->run($frame, $channel, 4_194_304);
+        $answer = $this->runner->run(Json::decode($frame), $channel, 4_194_304);
         $said = Json::decode($answer->frame);
         return new Outcome($answer->kind, $said['result'] ?? null, $said['error'] ?? null, $said['reason'] ?? null,
             $channel->checkpoints, $channel->progress);
@@ -168,16 +166,19 @@ final class Worker
         mixed ...$unknown,
     ): void {
         self::refuse($unknown, 'run', ['processes', 'maxJobs', 'maxAge', 'maxMemory']);
-        if ($processes !== null && ($processes < 1 || $processes > self::MAX_PROCESSES)) {
+        if ($processes !== null && ($processes < 1 || $processes > Pool::MOST)) {
             throw new \InvalidArgumentException("processes is a number from 1 to 1000, not $processes");
         }
         $limits = new Limits($maxJobs, $maxAge, Limits::bytes($maxMemory));
         $path = $this->socket();
         $signals = new Signals($this->handleSignals);
         $signals->install();
-        $makePool = function (Greeting $hello) use ($processes, $limits, $signals): Pool {
-            $size = min($hello->concurrency, $this->concurrency ?? self::MAX_PROCESSES, $processes ?? self::MAX_PROCESSES);
-            return new Pool($size, $limits, $this->log, fn (LineStream $lines) => $this->work($lines, $signals));
+        $makePool = function (Greeting $hello) use ($path, $processes, $limits, $signals): Pool {
+            $size = min($hello->concurrency, $this->concurrency ?? Pool::MOST, $processes ?? Pool::MOST);
+            $work = fn (LineStream $parent) => $this->work(
+                new ProcessChannel($parent, $limits, $this->runner->types()), $path, $signals,
+            );
+            return new Pool($size, $limits, $this->log, $work);
         };
         $this->supervisor = new Supervisor($this->runner, $signals, $this->stopGrace, $makePool);
         // What PHP warns of in the loop (a signal in a wait, a closed pipe) is looked at there.
@@ -222,32 +223,39 @@ final class Worker
     }
 
     /** What a process of the pool does. */
-    private function work(LineStream $lines, Signals $signals): never
+    private function work(ProcessChannel $channel, string $path, Signals $signals): never
     {
         restore_error_handler();
-        $maxFrame = $this->supervisor->maxFrame();
         $this->supervisor->forget();
-        $channel = new PipeChannel($lines);
         $this->channel = $channel;
         $signals->installInChild($channel);
         try {
             foreach ($this->starters as $starter) {
                 $starter();
             }
+            if ($channel->isOwnProcess() && $channel->connect($path)) {
+                $this->doJobs($channel);
+            }
         } catch (\Throwable $error) {
             // Not further up: there is the program that called `run` in the first process.
-            $this->log->error('a process cannot begin', ['exception' => $error]);
-            exit(1);
+            try {
+                $this->log->error('a process cannot go on', ['exception' => $error]);
+            } finally {
+                exit(1);
+            }
         }
-        $channel->ready();
+        exit($channel->isOwnProcess() ? $channel->status() : 0);
+    }
+
+    private function doJobs(ProcessChannel $channel): void
+    {
         while (($frame = $channel->nextJob()) !== null) {
-            $answer = $this->runner->run($frame, $channel, $maxFrame);
+            $answer = $this->runner->run($frame, $channel, $channel->maxFrame());
             if (!$channel->isOwnProcess()) {
                 // The handler has forked and come back in both: the job is that of the first.
-                exit(0);
+                return;
             }
             $channel->answer($answer->frame);
         }
-        exit(0);
     }
 }

@@ -8,6 +8,7 @@ use Ojs\Worker\Tests\Tests;
 
 require __DIR__ . '/../autoload.php';
 require __DIR__ . '/harness.php';
+require __DIR__ . '/fake_init.php';
 foreach (glob(__DIR__ . '/*_tests.php') as $file) {
     require $file;
 }
