@@ -17,6 +17,9 @@ use crate::signal::Signal;
 /// Most bytes of an environment that are looked through. The kernel takes 6 MiB with the arguments; a job's mark is near its end.
 const MOST_ENVIRONMENT: u64 = 8 << 20;
 
+/// Bytes of an environment that are read at once: as many as the standard library asks for at the most.
+const ENVIRONMENT_AT_ONCE: usize = 8 << 10;
+
 /// Longest life of the process that signals as another user. Two system calls take it a fraction of a millisecond, unless somebody has
 /// stopped it.
 const KILLER_LIMIT: Duration = Duration::from_millis(100);
@@ -35,24 +38,41 @@ pub enum MarkSeen {
     Yes,
     /// Its environment has none, or may not be read: it is another user's.
     No,
-    /// It shows no environment: it has none, is about to execute another program, is ending, or is gone.
+    /// It shows no environment: it has none, or is about to execute another program.
     Hidden,
+    /// It shows none since it is on its way out, or is gone.
+    Ending,
 }
 
 /// Whether this process was started with this entry (`NAME=value`) in its environment.
 #[must_use]
 pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
-    let mut environment = Vec::new();
+    let hidden = || {
+        if process::is_ending(pid) {
+            MarkSeen::Ending
+        } else {
+            MarkSeen::Hidden
+        }
+    };
+    // What is read at once is read as a whole, or not at all.
+    let mut environment = Vec::with_capacity(ENVIRONMENT_AT_ONCE);
     let read = File::open(format!("/proc/{pid}/environ"))
         .and_then(|file| file.take(MOST_ENVIRONMENT).read_to_end(&mut environment));
-    match read {
-        Ok(0) => MarkSeen::Hidden,
-        Ok(_) if environment.split(|byte| *byte == 0).any(|entry| entry == mark) => MarkSeen::Yes,
-        Ok(_) => MarkSeen::No,
+    match read.map(|_| has_mark(&environment, mark)) {
+        Ok(Some(true)) => MarkSeen::Yes,
+        Ok(Some(false)) if !process::is_ending(pid) => MarkSeen::No,
+        Ok(_) => hidden(),
         // Newer kernels say so of one that is ending, too.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => MarkSeen::Hidden,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => hidden(),
         Err(_) => MarkSeen::No,
     }
+}
+
+/// Whether the mark is in this environment. None: it is not the whole one, whose last byte is zero. Of a process that executes
+/// another program meanwhile, or ends, the kernel shows the first part alone.
+fn has_mark(environment: &[u8], mark: &[u8]) -> Option<bool> {
+    let has_mark = environment.split(|byte| *byte == 0).any(|entry| entry == mark);
+    (has_mark || environment.last() == Some(&0)).then_some(has_mark)
 }
 
 /// Whether the process runs as this user, or could again.
@@ -153,12 +173,20 @@ mod tests {
         }
         assert_eq!(
             mark(pid(&child), b"OJS_JOB_ID=a=b"),
-            MarkSeen::Hidden,
+            MarkSeen::Ending,
             "it is not reaped"
         );
         child.wait().unwrap();
         assert_eq!(session(pid(&child)), None);
-        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a=b"), MarkSeen::Hidden, "it is gone");
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a=b"), MarkSeen::Ending, "it is gone");
+    }
+
+    #[test]
+    fn an_environment_that_is_cut_short_says_of_no_mark_that_it_is_not_there() {
+        assert_eq!(has_mark(b"A=1\0B=2\0", b"B=2"), Some(true));
+        assert_eq!(has_mark(b"A=1\0B=2\0", b"B=3"), Some(false));
+        assert_eq!(has_mark(b"A=1\0B=", b"B=2"), None);
+        assert_eq!(has_mark(b"", b"B=2"), None);
     }
 
     #[test]

@@ -207,6 +207,17 @@ pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
     }
 }
 
+/// Whether this process is on its way out, or is gone. It may have started others before; it starts none any more.
+#[must_use]
+pub fn is_ending(pid: Pid) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok();
+    match stat.as_deref().and_then(Stat::parse) {
+        Some(stat) => stat.has_ended || stat.is_ending,
+        // Where /proc hides processes of other users, it may well live.
+        None => !exists(pid),
+    }
+}
+
 /// Whether there is a process, a zombie included, with this pid.
 fn exists(pid: Pid) -> bool {
     // SAFETY: kill takes two numbers; signal 0 is never delivered.
@@ -227,9 +238,14 @@ pub(in crate::os) fn check_proc() -> io::Result<()> {
 struct Stat {
     /// A zombie, unless only its first thread has ended.
     has_ended: bool,
+    /// Its first thread, at least, has begun to end.
+    is_ending: bool,
     parent: i32,
     started: Option<u64>,
 }
+
+/// The kernel's mark on a thread that has begun to end (`PF_EXITING`).
+const EXITING: u32 = 4;
 
 impl Stat {
     /// The command name in the line may hold anything, spaces and parentheses included, so reading starts behind the
@@ -240,12 +256,14 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        // The 20th and the 22nd field of the whole line; state is the third.
-        let threads = fields.nth(15).and_then(|threads| threads.parse::<u32>().ok());
+        // The 9th, the 20th and the 22nd field of the whole line; state is the third.
+        let flags = fields.nth(4).and_then(|flags| flags.parse::<u32>().ok());
+        let threads = fields.nth(10).and_then(|threads| threads.parse::<u32>().ok());
         let started = fields.nth(1).and_then(|ticks| ticks.parse().ok());
         let has_ended = ["Z", "X"].contains(&state) && threads.unwrap_or(0) <= 1;
         Some(Self {
             has_ended,
+            is_ending: flags.is_some_and(|flags| flags & EXITING != 0),
             parent,
             started,
         })
@@ -295,6 +313,17 @@ mod tests {
             parent_of_living(b"12 (sleep) Z 5 12 12 0 -1 4 0 0 0 0 0 0 0 0 20 0 2 0"),
             Some(5)
         );
+    }
+
+    #[test]
+    fn a_process_that_gives_its_memory_back_is_ending() {
+        let is_ending = |line: &[u8]| Stat::parse(line).is_some_and(|stat| stat.is_ending);
+        assert!(is_ending(b"12 (sleep) R 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 1 0"));
+        assert!(!is_ending(
+            b"12 (sleep) R 5 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0"
+        ));
+        assert!(super::is_ending(Pid::new(1 << 23)), "it is gone");
+        assert!(!super::is_ending(Pid::own()));
     }
 
     #[test]

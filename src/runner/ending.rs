@@ -27,8 +27,8 @@ const FIRST_PASS_PAUSE: Duration = Duration::from_millis(1);
 /// Longest such pause.
 const LONGEST_PASS_PAUSE: Duration = Duration::from_millis(50);
 
-/// In the first looks, 15 ms together, who shows no environment may be one that is about to execute a program, or is ending. Later
-/// it is one that has none.
+/// In the first looks, 15 ms together, who shows no environment may be one that is about to execute a program. Later it is one that
+/// has none.
 const DOUBTFUL_PASSES: u32 = 4;
 
 /// Most looks for processes that no job is known to have left, as long as none is started.
@@ -58,7 +58,9 @@ impl Runner {
             JobLeftovers::Keep => !has_user,
             JobLeftovers::End => false,
         };
-        let strangers = if keeps { Vec::new() } else { self.strangers() };
+        let mut strangers = if keeps { Vec::new() } else { self.strangers() };
+        // Of whom another job is known to have left, and who is ending.
+        strangers.retain(|pid| self.killed.get(pid).is_none_or(|of| *of == number));
         if strangers.is_empty() {
             return self.finish(number, now);
         }
@@ -73,7 +75,7 @@ impl Runner {
         self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
         let left = self.killed.values().filter(|of| **of == number).count();
         let is_doubtful = found.has_doubts && passes < DOUBTFUL_PASSES;
-        if left == 0 && !is_doubtful {
+        if left == 0 && !is_doubtful && !found.has_ending {
             return self.finish(number, now);
         }
         let limit = since.after(CLEARING_LIMIT);

@@ -38,6 +38,7 @@ impl Marks {
             MarkSeen::Yes => Belongs::Yes,
             MarkSeen::No => Belongs::No,
             MarkSeen::Hidden => Belongs::Perhaps,
+            MarkSeen::Ending => Belongs::Ending,
         }
     }
 }
@@ -48,6 +49,8 @@ enum Belongs {
     No,
     /// It has nothing by which that could be told, or not at this moment.
     Perhaps,
+    /// It has nothing any more by which that could be told.
+    Ending,
 }
 
 /// What a look for those who belong to a job has found.
@@ -57,6 +60,8 @@ pub struct Found {
     pub marked: Vec<Pid>,
     /// Somebody may belong to it, and shows that in a moment.
     pub has_doubts: bool,
+    /// Somebody who may belong to it is on its way out: whom it has left behind is seen once it is gone.
+    pub has_ending: bool,
 }
 
 /// Ends those who belong to a job: whoever of these strangers among our children has its marks, all of its group, and all who
@@ -74,6 +79,7 @@ pub fn end_marked(strangers: &[Pid], marks: &Marks) -> Found {
         match marks.on(pid) {
             Belongs::Yes => found.marked.push(pid),
             Belongs::Perhaps => found.has_doubts = true,
+            Belongs::Ending => found.has_ending = true,
             Belongs::No => {}
         }
     }
