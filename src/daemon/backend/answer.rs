@@ -1,17 +1,16 @@
-//! The answer to a request, from its bytes. `ureq-proto` knows where head and body begin and end; the bounds are ours, and
-//! what counts as an answer where it breaks off.
+//! The answer to a request, from its bytes. A plain head, as nearly all are, tells how long its body is; of any other one `ureq-proto`
+//! knows where head and body begin and end. The bounds are ours, and what counts as an answer where it breaks off.
 
 use ureq_proto::BodyMode;
 use ureq_proto::Error as ProtocolError;
 use ureq_proto::client::state::{RecvBody, RecvResponse};
 use ureq_proto::client::{Call as Engine, RecvBodyResult, RecvResponseResult, SendRequestResult};
-use ureq_proto::http::{HeaderMap, Method, Request, Response, StatusCode};
+use ureq_proto::http::{Method, Request, Response, StatusCode};
 
-use std::time::Duration;
-
+use crate::daemon::backend::answer_head::AnswerHead;
 use crate::daemon::backend::fault::Fault;
 use crate::lifecycle::api::{AnswerSize, Call};
-use crate::wire::backend::request::STREAM_TYPE;
+use crate::wire::http::plain_answer::{self, PlainAnswer, PlainLook};
 use crate::wire::http::tunnel::{TunnelBody, TunnelHead};
 
 /// Longest head of an answer, in bytes.
@@ -42,21 +41,6 @@ const BYTES_AROUND_ENVELOPE: u64 = 64 << 10;
 /// Longest request head that the engine is shown, in bytes; it only has to have seen one.
 const SHOWN_HEAD_BYTES: usize = 64;
 
-/// What the head of an answer says, as far as anybody asks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::daemon) struct AnswerHead {
-    /// The status.
-    pub(in crate::daemon) status: u16,
-    /// The header Retry-After.
-    pub(in crate::daemon) retry_after: Option<String>,
-    /// The header Location.
-    pub(in crate::daemon) location: Option<String>,
-    /// Whether what follows are events as they happen.
-    pub(in crate::daemon) is_event_stream: bool,
-    /// How long the backend keeps a connection that is not used, where it says so.
-    pub(in crate::daemon) keep_alive: Option<Duration>,
-}
-
 /// An answer, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::daemon) struct Received {
@@ -72,8 +56,13 @@ pub(in crate::daemon) struct Received {
 
 /// How far it is.
 enum AnswerStage {
-    Head(Engine<RecvResponse>),
-    Body(Engine<RecvBody>),
+    /// Nothing came, or a part of a head that may be a plain one.
+    Start,
+    /// Boxed: an engine is large, is seldom needed, and what waits for an answer is moved about.
+    Head(Box<Engine<RecvResponse>>),
+    Body(Box<Engine<RecvBody>>),
+    /// So many bytes are left of the body behind a plain head.
+    Plain(u64),
     /// Everything came that is read.
     Over {
         is_whole: bool,
@@ -81,9 +70,21 @@ enum AnswerStage {
     },
 }
 
+/// The head for whoever passes it on.
+enum Passing {
+    /// Nobody does, or somebody has it.
+    Nothing,
+    /// It is wanted once it is there.
+    Wanted,
+    /// It is here: none where it cannot be passed on.
+    Here(Option<TunnelHead>),
+}
+
 /// Reads one answer.
 pub(in crate::daemon) struct AnswerReader {
     stage: AnswerStage,
+    /// The request was one for a head without its body.
+    is_head_alone: bool,
     /// Bytes that wait for what follows them.
     rest: Vec<u8>,
     /// Bytes of interim answers and of the head so far.
@@ -93,8 +94,8 @@ pub(in crate::daemon) struct AnswerReader {
     /// Its head names both a length and chunks: somebody may read it differently.
     is_ambiguous: bool,
     head: Option<AnswerHead>,
-    /// The bytes of the head, for whoever passes it on.
-    head_bytes: Option<Vec<u8>>,
+    /// What there is of it for whoever passes it on.
+    passing: Passing,
     /// What the head says of the length of the body.
     body_length: TunnelBody,
     body: Vec<u8>,
@@ -102,41 +103,37 @@ pub(in crate::daemon) struct AnswerReader {
 
 impl AnswerReader {
     /// The reader of an answer with at most so many bytes in its body.
-    ///
-    /// # Errors
-    /// The engine fails.
-    pub(in crate::daemon) fn new(limit: usize) -> Result<Self, Fault> {
-        Ok(Self {
-            stage: AnswerStage::Head(engine(Method::GET)?),
+    pub(in crate::daemon) fn new(limit: usize) -> Self {
+        Self {
+            stage: AnswerStage::Start,
+            is_head_alone: false,
             rest: Vec::new(),
             bytes_before_body: 0,
             limit,
             is_ambiguous: false,
             head: None,
-            head_bytes: None,
+            passing: Passing::Nothing,
             body_length: TunnelBody::None,
             body: Vec::new(),
-        })
+        }
     }
 
     /// The reader of an answer that is passed on as it comes, to a request of this kind.
-    ///
-    /// # Errors
-    /// The engine fails.
-    pub(in crate::daemon) fn of_tunnel(asks_for_head_alone: bool) -> Result<Self, Fault> {
-        let method = if asks_for_head_alone { Method::HEAD } else { Method::GET };
-        Ok(Self {
-            stage: AnswerStage::Head(engine(method)?),
-            head_bytes: Some(Vec::new()),
-            ..Self::new(usize::MAX)?
-        })
+    pub(in crate::daemon) fn of_tunnel(is_head_alone: bool) -> Self {
+        Self {
+            is_head_alone,
+            passing: Passing::Wanted,
+            ..Self::new(usize::MAX)
+        }
     }
 
     /// The head to pass on, once it is there, and only once; an error: it cannot be passed on.
     pub(in crate::daemon) fn take_tunnel_head(&mut self) -> Option<Result<TunnelHead, Fault>> {
-        self.head.as_ref()?;
-        let bytes = self.head_bytes.take()?;
-        let head = TunnelHead::read(&bytes, self.body_length);
+        let Passing::Here(head) = &mut self.passing else {
+            return None;
+        };
+        let head = head.take();
+        self.passing = Passing::Nothing;
         // Whoever changes to another protocol was not asked to.
         let head = head.filter(|head| head.status != StatusCode::SWITCHING_PROTOCOLS.as_u16());
         Some(head.ok_or(Fault::NotHttp))
@@ -157,7 +154,7 @@ impl AnswerReader {
             self.keep(bytes.get(used..).unwrap_or_default())?;
         } else {
             // A head is looked at again only when there may be an end in it.
-            let is_worth_it = !matches!(self.stage, AnswerStage::Head(_)) || bytes.contains(&b'\n');
+            let is_worth_it = !self.is_in_head() || bytes.contains(&b'\n');
             self.rest.extend_from_slice(bytes);
             if is_worth_it || self.rest.len() > MOST_HEAD_BYTES {
                 let all = std::mem::take(&mut self.rest);
@@ -174,7 +171,8 @@ impl AnswerReader {
     /// There was no answer.
     pub(in crate::daemon) fn end(&mut self, is_clean: bool) -> Result<(), Fault> {
         let is_whole = match &self.stage {
-            AnswerStage::Head(_) => return Err(Fault::Closed),
+            AnswerStage::Start | AnswerStage::Head(_) => return Err(Fault::Closed),
+            AnswerStage::Plain(_) => false,
             AnswerStage::Body(engine) => {
                 let is_to_the_end = matches!(engine.body_mode(), BodyMode::CloseDelimited);
                 (is_to_the_end && is_clean) || engine.is_ended_chunked()
@@ -197,7 +195,7 @@ impl AnswerReader {
                 is_whole,
                 leaves_connection_open,
             } => (is_whole, leaves_connection_open),
-            AnswerStage::Head(_) | AnswerStage::Body(_) => (false, false),
+            AnswerStage::Start | AnswerStage::Head(_) | AnswerStage::Body(_) | AnswerStage::Plain(_) => (false, false),
         };
         Some(Received {
             head: self.head?,
@@ -208,14 +206,12 @@ impl AnswerReader {
     }
 
     fn keep(&mut self, rest: &[u8]) -> Result<(), Fault> {
+        let before_body = self.bytes_before_body.saturating_add(rest.len());
         let most = match self.stage {
-            AnswerStage::Head(_) if self.bytes_before_body.saturating_add(rest.len()) > MOST_BYTES_BEFORE_BODY => {
-                return Err(Fault::EndlessHead);
-            }
-            AnswerStage::Head(_) if rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
-            AnswerStage::Head(_) => usize::MAX,
+            _ if self.is_in_head() && before_body > MOST_BYTES_BEFORE_BODY => return Err(Fault::EndlessHead),
+            _ if self.is_in_head() && rest.len() > MOST_HEAD_BYTES => return Err(Fault::LongHead),
             AnswerStage::Body(_) if rest.len() > MOST_CHUNK_LINE_BYTES => return Err(Fault::NotHttp),
-            AnswerStage::Body(_) => usize::MAX,
+            AnswerStage::Start | AnswerStage::Head(_) | AnswerStage::Body(_) | AnswerStage::Plain(_) => usize::MAX,
             // Whatever follows is nothing that was asked for: one byte of it says so.
             AnswerStage::Over { .. } => 1,
         };
@@ -224,13 +220,19 @@ impl AnswerReader {
         Ok(())
     }
 
+    fn is_in_head(&self) -> bool {
+        matches!(self.stage, AnswerStage::Start | AnswerStage::Head(_))
+    }
+
     /// Takes as much as makes sense by itself; how many bytes that were.
     fn take(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
             let step = match self.stage {
+                AnswerStage::Start => self.take_plain_head(rest)?,
                 AnswerStage::Head(_) => self.take_head(rest)?,
+                AnswerStage::Plain(left) => self.take_plain_body(rest, left),
                 AnswerStage::Body(_) => self.take_body(rest)?,
                 AnswerStage::Over { .. } => 0,
             };
@@ -239,6 +241,62 @@ impl AnswerReader {
             }
             used += step;
         }
+    }
+
+    /// A plain head is taken. Any other one is for the engine, and so is all that follows it.
+    fn take_plain_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let is_wanted = matches!(self.passing, Passing::Wanted);
+        let look = if self.is_head_alone {
+            PlainLook::Other
+        } else {
+            plain_answer::look(bytes, |response, end, PlainAnswer { length }| {
+                let body_length = TunnelBody::Length(length);
+                let passed = is_wanted.then(|| TunnelHead::of(response, body_length));
+                (end, length, AnswerHead::of_plain(response), passed)
+            })
+        };
+        match look {
+            PlainLook::Plain((end, length, head, passed)) => {
+                self.count_head(end)?;
+                self.head = Some(head);
+                self.body_length = TunnelBody::Length(length);
+                if let Some(passed) = passed {
+                    self.passing = Passing::Here(passed);
+                }
+                self.stage = AnswerStage::Plain(length);
+                Ok(end)
+            }
+            PlainLook::Unfinished => Ok(0),
+            PlainLook::Other => {
+                self.stage = AnswerStage::Head(Box::new(engine(self.is_head_alone)?));
+                self.take_head(bytes)
+            }
+        }
+    }
+
+    fn take_plain_body(&mut self, bytes: &[u8], left: u64) -> usize {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let count = most.min(self.limit.saturating_sub(self.body.len()));
+        self.body.extend_from_slice(bytes.get(..count).unwrap_or_default());
+        let left = left - count as u64;
+        self.stage = match left {
+            _ if self.body.len() >= self.limit => over(false, false),
+            0 => over(true, true),
+            left => AnswerStage::Plain(left),
+        };
+        count
+    }
+
+    /// So many bytes were a head.
+    fn count_head(&mut self, used: usize) -> Result<(), Fault> {
+        if used > MOST_HEAD_BYTES {
+            return Err(Fault::LongHead);
+        }
+        self.bytes_before_body = self.bytes_before_body.saturating_add(used);
+        if self.bytes_before_body > MOST_BYTES_BEFORE_BODY {
+            return Err(Fault::EndlessHead);
+        }
+        Ok(())
     }
 
     fn take_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
@@ -251,18 +309,13 @@ impl AnswerReader {
             Err(ProtocolError::HeadersWith100) => (head_length(bytes), None),
             Err(_) => return Err(Fault::NotHttp),
         };
-        if used > MOST_HEAD_BYTES {
-            return Err(Fault::LongHead);
-        }
-        self.bytes_before_body = self.bytes_before_body.saturating_add(used);
-        if self.bytes_before_body > MOST_BYTES_BEFORE_BODY {
-            return Err(Fault::EndlessHead);
-        }
+        self.count_head(used)?;
         if let Some(response) = response {
-            if let Some(kept) = &mut self.head_bytes {
-                kept.extend_from_slice(bytes.get(..used).unwrap_or_default());
-            }
             self.begin_body(&response)?;
+            if matches!(self.passing, Passing::Wanted) {
+                let head = bytes.get(..used).unwrap_or_default();
+                self.passing = Passing::Here(TunnelHead::read(head, self.body_length));
+            }
         }
         Ok(used)
     }
@@ -270,14 +323,7 @@ impl AnswerReader {
     fn begin_body(&mut self, response: &Response<()>) -> Result<(), Fault> {
         let headers = response.headers();
         self.is_ambiguous = headers.contains_key("transfer-encoding") && headers.contains_key("content-length");
-        self.head = Some(AnswerHead {
-            status: response.status().as_u16(),
-            retry_after: text(headers, "retry-after"),
-            location: text(headers, "location"),
-            is_event_stream: response.status() == StatusCode::OK
-                && text(headers, "content-type").is_some_and(|value| is_event_stream(&value)),
-            keep_alive: text(headers, "keep-alive").as_deref().and_then(keep_alive),
-        });
+        self.head = Some(AnswerHead::of(response));
         let no_body = over(true, false);
         let AnswerStage::Head(engine) = std::mem::replace(&mut self.stage, no_body) else {
             return Ok(());
@@ -290,7 +336,7 @@ impl AnswerReader {
                     BodyMode::LengthDelimited(length) => TunnelBody::Length(length),
                     BodyMode::Chunked | BodyMode::CloseDelimited => TunnelBody::Chunked,
                 };
-                AnswerStage::Body(engine)
+                AnswerStage::Body(Box::new(engine))
             }
             Some(RecvResponseResult::Redirect(engine)) => {
                 over(true, !engine.must_close_connection() && !self.is_ambiguous)
@@ -343,11 +389,11 @@ fn over(is_whole: bool, leaves_connection_open: bool) -> AnswerStage {
     }
 }
 
-/// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way: so it is shown the shortest
-/// request of its method that there is, and ours are written by ourselves.
-fn engine(method: Method) -> Result<Engine<RecvResponse>, Fault> {
+/// An engine that waits for an answer. Whatever we ask, an answer is framed in the same way unless only its head was asked for: so it is
+/// shown the shortest request that there is, and ours are written by ourselves.
+fn engine(is_head_alone: bool) -> Result<Engine<RecvResponse>, Fault> {
     let mut request = Request::new(());
-    *request.method_mut() = method;
+    *request.method_mut() = if is_head_alone { Method::HEAD } else { Method::GET };
     let engine = Engine::new(request).map_err(|_| Fault::Internal)?;
     let mut engine = engine.proceed();
     engine.write(&mut [0; SHOWN_HEAD_BYTES]).map_err(|_| Fault::Internal)?;
@@ -366,27 +412,6 @@ fn head_length(bytes: &[u8]) -> usize {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) | Err(_) => 0,
     }
-}
-
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    headers.get(name)?.to_str().ok().map(str::to_owned)
-}
-
-/// `text/event-stream; charset=utf-8`.
-fn is_event_stream(value: &str) -> bool {
-    let essence = value.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case(STREAM_TYPE)
-}
-
-/// `timeout=5, max=100`: the seconds.
-fn keep_alive(value: &str) -> Option<Duration> {
-    value.split(',').find_map(|part| {
-        let (name, seconds) = part.split_once('=')?;
-        let is_it = name.trim().eq_ignore_ascii_case("timeout");
-        is_it
-            .then(|| seconds.trim().parse().ok().map(Duration::from_secs))
-            .flatten()
-    })
 }
 
 /// How many jobs an answer to this call may have: a look has the one that it is about.

@@ -1,17 +1,26 @@
 //! Answers in pieces of every size, and what is left of those that break off.
 #![allow(clippy::unwrap_used, reason = "a test without its answer has failed")]
 
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
 use super::*;
 
 const LIMIT: usize = 1 << 20;
 
 fn reader() -> AnswerReader {
-    AnswerReader::new(LIMIT).unwrap()
+    AnswerReader::new(LIMIT)
 }
 
 /// What comes of these bytes, so many at a time, and then the end.
 fn read(bytes: &[u8], piece: usize) -> Result<Option<Received>, Fault> {
-    let mut reader = reader();
+    read_with(reader(), bytes, piece)
+}
+
+fn read_with(mut reader: AnswerReader, bytes: &[u8], piece: usize) -> Result<Option<Received>, Fault> {
     for piece in bytes.chunks(piece) {
         if reader.push(piece)? {
             return Ok(reader.cut_off());
@@ -197,4 +206,105 @@ fn a_stream_of_events_is_known_by_its_status_and_its_type() {
         let received = read(answer.as_bytes(), usize::MAX).unwrap().unwrap();
         assert_eq!(received.head.is_event_stream, is_stream, "{status} {kind}");
     }
+}
+
+/// Everything that can be seen of an answer, by whoever passes it on or not, piece by piece.
+fn seen(mut reader: AnswerReader, bytes: &[u8], piece: usize) -> String {
+    let mut seen = Vec::new();
+    for piece in bytes.chunks(piece) {
+        let is_over = reader.push(piece);
+        seen.push(format!("{is_over:?} {:?}", reader.take_tunnel_head()));
+        if !matches!(is_over, Ok(false)) {
+            return format!("{seen:?} {:?}", reader.cut_off());
+        }
+    }
+    format!("{seen:?} {:?} {:?}", reader.end(true), reader.cut_off())
+}
+
+/// A reader whose engine reads every head, plain or not.
+fn of_engine(reader: AnswerReader) -> AnswerReader {
+    let stage = AnswerStage::Head(Box::new(engine(reader.is_head_alone).unwrap()));
+    AnswerReader { stage, ..reader }
+}
+
+const STATUS_LINES: &[&str] = &[
+    "HTTP/1.1 200 OK",
+    "HTTP/1.1 200",
+    "HTTP/1.1 201 Created",
+    "HTTP/1.1 204 No Content",
+    "HTTP/1.1 205 Reset Content",
+    "HTTP/1.1 304 Not Modified",
+    "HTTP/1.1 307 Elsewhere",
+    "HTTP/1.1 404 \u{fc}",
+    "HTTP/1.1 503 Later",
+    "HTTP/1.1 799 What",
+    "HTTP/1.0 200 OK",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK",
+    "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK",
+    "HTTP/1.1 101 Switching Protocols",
+    "HTTP/2 200",
+];
+
+const LINES: &[&str] = &[
+    "Content-Length: 6",
+    "content-length:6",
+    "CONTENT-LENGTH: 006",
+    "Content-Length: 0",
+    "Content-Length: 6, 6",
+    "Content-Length: +6",
+    "Content-Length: 7",
+    "Content-Length: 18446744073709551615",
+    "Transfer-Encoding: chunked",
+    "Transfer-Encoding: identity",
+    "Transfer-Encoding: gzip, chunked",
+    "Connection: close",
+    "Connection: Keep-Alive",
+    "Connection: keep-alive, X-A",
+    "Connection: upgrade",
+    "Keep-Alive: timeout=5, max=100",
+    "Retry-After: 3",
+    "Retry-After: \u{fc}",
+    "Location: /elsewhere",
+    "Content-Type: text/event-stream; charset=utf-8",
+    "Content-Type: application/json",
+    "X-A: 1",
+    "X-Empty:",
+    "No colon",
+    "X : space",
+    " folded",
+    "X: \u{7f}",
+];
+
+const BODIES: &[&str] = &["", "hello!", "hello! and more", "6\r\nhello!\r\n0\r\n\r\n", "hel"];
+
+proptest! {
+    /// Whatever is taken for a plain head is read by the engine in the same way, in every respect, to the last byte.
+    #[test]
+    fn a_plain_head_says_what_it_says_to_the_engine(
+        status in select(STATUS_LINES),
+        lines in vec(select(LINES), 0..5),
+        line_end in select(&["\r\n", "\n"][..]),
+        body in select(BODIES),
+        piece in 1_usize..200,
+        limit in select(&[3_usize, 6, LIMIT][..]),
+        is_head_alone in any::<bool>(),
+    ) {
+        let head: String = lines.iter().map(|line| format!("{line}{line_end}")).collect();
+        let answer = format!("{status}{line_end}{head}{line_end}{body}");
+        let bytes = answer.as_bytes();
+        let (ours, engines) = (AnswerReader::new(limit), of_engine(AnswerReader::new(limit)));
+        prop_assert_eq!(seen(ours, bytes, piece), seen(engines, bytes, piece), "{}", answer);
+        let tunnel = || AnswerReader::of_tunnel(is_head_alone);
+        prop_assert_eq!(seen(tunnel(), bytes, piece), seen(of_engine(tunnel()), bytes, piece), "{}", answer);
+    }
+}
+
+#[test]
+fn a_usual_answer_needs_no_engine() {
+    assert!(size_of::<AnswerReader>() <= 320, "{}", size_of::<AnswerReader>());
+    let mut reader = reader();
+    reader
+        .push(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nContent-Type: application/json\r\n\r\nhel")
+        .unwrap();
+    assert!(matches!(reader.stage, AnswerStage::Plain(3)));
 }

@@ -41,7 +41,7 @@ impl Exchange {
             request,
             sent: 0,
             is_sent: false,
-            answer: AnswerReader::new(limit)?,
+            answer: AnswerReader::new(limit),
             broken: None,
         })
     }

@@ -1,6 +1,7 @@
 //! Requests to the backend: connections on the loop, what is sent and read on them, TLS, names, the token.
 
 pub(super) mod answer;
+mod answer_head;
 pub mod client;
 pub(super) mod connection;
 pub(super) mod dial;

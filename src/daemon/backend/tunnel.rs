@@ -303,10 +303,10 @@ impl Tunnel {
             }
             let answer = match &mut self.answer {
                 Some(answer) => answer,
-                None => match AnswerReader::of_tunnel(self.request.asks_for_head_alone()) {
-                    Ok(answer) => self.answer.insert(answer),
-                    Err(fault) => return TunnelStep::Broken(fault),
-                },
+                None => {
+                    let answer = AnswerReader::of_tunnel(self.request.asks_for_head_alone());
+                    self.answer.insert(answer)
+                }
             };
             let is_over = match connection.receive(buffers) {
                 Ok(Got::Nothing) => {

@@ -4,6 +4,7 @@
 pub mod body;
 pub mod head;
 pub mod message;
+pub mod plain_answer;
 pub mod probe;
 pub mod request_reader;
 pub mod response;

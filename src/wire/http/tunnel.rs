@@ -1,10 +1,9 @@
 //! Requests of somebody else that go through us to the backend, and what is answered to them: which header lines go on.
 
+use crate::wire::http::plain_answer::MOST_HEADER_LINES;
+
 /// Room for a usual head: one that is longer gets more.
 pub const USUAL_HEAD_BYTES: usize = 512;
-
-/// Most header lines of an answer: as many as the reader of answers takes.
-const MOST_HEADER_LINES: usize = 128;
 
 /// What concerns one connection alone (RFC 9110 7.6.1), or is said anew for the next one. Names that begin with
 /// [`PROXY_PREFIX`] and those that `Connection` names belong to them.
@@ -131,6 +130,12 @@ impl TunnelHead {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
         let mut response = httparse::Response::new(&mut headers);
         response.parse(bytes).ok().filter(httparse::Status::is_complete)?;
+        Self::of(&response, body)
+    }
+
+    /// The same of one that was read before.
+    #[must_use]
+    pub fn of(response: &httparse::Response<'_, '_>, body: TunnelBody) -> Option<Self> {
         let lines = response.headers.iter().map(|header| (header.name, header.value));
         let mut lengths = lines
             .clone()
