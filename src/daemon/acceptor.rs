@@ -68,6 +68,7 @@ impl Accepting for TcpListener {
 #[derive(Debug)]
 pub struct Acceptor<L> {
     listener: L,
+    source: TokenOwner,
     /// The words that go before those of a failure.
     complaint: &'static str,
     most_per_turn: usize,
@@ -98,6 +99,7 @@ impl<L: Accepting> Acceptor<L> {
         registry.register(&mut SourceFd(&descriptor), source.token(), Interest::READABLE)?;
         Ok(Self {
             listener,
+            source,
             complaint,
             most_per_turn,
             attempts: 0,
@@ -143,6 +145,17 @@ impl<L: Accepting> Acceptor<L> {
             }
         }
         None
+    }
+
+    /// Has the kernel tell again if somebody waits. Costs a third of an attempt that finds nobody: that one makes room for a
+    /// connection before it looks.
+    pub fn ask(&mut self, registry: &Registry) {
+        if self.may_accept {
+            let descriptor = self.listener.as_raw_fd();
+            let asked = registry.reregister(&mut SourceFd(&descriptor), self.source.token(), Interest::READABLE);
+            // Where the kernel cannot tell, an attempt finds out.
+            self.may_accept = asked.is_err();
+        }
     }
 
     /// There is no room for the next one, for this reason: with descriptors short there is no point in haste.

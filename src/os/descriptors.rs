@@ -1,7 +1,8 @@
 //! What other processes have open, as far as we may look.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use crate::os::process::{Pid, check_proc};
@@ -52,6 +53,41 @@ impl Looks {
     }
 }
 
+/// The descriptors of one process, at hand: a look at one costs less than by its path. Of a process that has ended, and of the next one
+/// with its pid, they show nothing.
+#[derive(Debug)]
+pub struct DescriptorsOf(OwnedFd);
+
+impl DescriptorsOf {
+    /// Those of this process.
+    ///
+    /// # Errors
+    ///
+    /// As for [`may_look_into`], or no descriptor is left.
+    pub fn open(pid: Pid) -> io::Result<Self> {
+        File::open(format!("/proc/{pid}/fd")).map(|folder| Self(folder.into()))
+    }
+
+    /// Whether this one is one of the socket with this number; not where we may not look.
+    #[must_use]
+    pub fn is_socket(&self, descriptor: i32, inode: u64) -> bool {
+        let (name, wanted) = (format!("{descriptor}\0"), socket_name(inode));
+        // One byte more than what is wanted: a longer name is another one.
+        let mut found = vec![0_u8; wanted.len() + 1];
+        // SAFETY: the name ends with a zero, and no more is written than the buffer has room for.
+        let length = unsafe {
+            libc::readlinkat(
+                self.0.as_raw_fd(),
+                name.as_ptr().cast(),
+                found.as_mut_ptr().cast(),
+                found.len(),
+            )
+        };
+        let found = usize::try_from(length).ok().and_then(|length| found.get(..length));
+        found == Some(wanted.as_bytes())
+    }
+}
+
 /// Whether this descriptor of this process is one of the socket with this number. A single look, where [`Looks`] go through all.
 ///
 /// # Errors
@@ -99,5 +135,33 @@ mod tests {
         assert!(is_socket(Pid::own(), one.as_raw_fd(), inode).unwrap());
         assert!(!is_socket(Pid::own(), one.as_raw_fd(), inode + 1).unwrap());
         assert!(!is_socket(Pid::own(), 1_000_000, inode).unwrap());
+        let at_hand = DescriptorsOf::open(Pid::own()).unwrap();
+        assert!(at_hand.is_socket(one.as_raw_fd(), inode));
+        for (descriptor, other) in [
+            (one.as_raw_fd(), inode + 1),
+            (one.as_raw_fd(), inode / 10),
+            (1_000_000, inode),
+        ] {
+            assert!(!at_hand.is_socket(descriptor, other), "{descriptor} {other}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
+    fn of_a_process_that_has_ended_nothing_is_shown() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let inode = fs::metadata(format!("/proc/self/fd/{}", one.as_raw_fd()))
+            .unwrap()
+            .ino();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .stdin(OwnedFd::from(one))
+            .spawn()
+            .unwrap();
+        let at_hand = DescriptorsOf::open(Pid::new(child.id().cast_signed())).unwrap();
+        assert!(at_hand.is_socket(0, inode));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!at_hand.is_socket(0, inode));
     }
 }

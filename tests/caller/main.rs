@@ -67,7 +67,7 @@ fn asks() {
     let mut worker = worker.spawn().unwrap();
     let mut callers = Callers::new(allow, uid).unwrap();
     let pid = process::children().unwrap().into_iter().next().unwrap();
-    callers.worker_started(pid);
+    callers.worker_started(pid, None);
     println!("\nPROOF {}", callers.proof().words());
     println!("PORT {}", here.port());
     let (server, peer) = listener.accept().unwrap();

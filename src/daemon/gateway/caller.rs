@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq;
 
 use crate::config::GatewayAllow;
 use crate::daemon::log::throttle::Throttle;
-use crate::os::descriptors::{self, Looks};
+use crate::os::descriptors::{self, DescriptorsOf, Looks};
 use crate::os::pidfd::ProcessWatch;
 use crate::os::process::{self, Pid};
 use crate::os::random;
@@ -101,15 +101,25 @@ impl fmt::Display for Refusal {
 /// A process of the worker that had a connection.
 struct KnownProcess {
     watch: Rc<ProcessWatch>,
+    /// Its descriptors; none: there was no descriptor left for them.
+    at_hand: Option<DescriptorsOf>,
     /// Where its connections were lately: a number is used again as soon as it is free.
     descriptors: VecDeque<i32>,
 }
 
 impl KnownProcess {
+    fn new(watch: Rc<ProcessWatch>) -> Self {
+        Self {
+            at_hand: DescriptorsOf::open(watch.pid()).ok(),
+            watch,
+            descriptors: VecDeque::new(),
+        }
+    }
+
     /// Which of those it is.
     fn recent_descriptor(&self, inode: u64) -> Option<i32> {
-        let pid = self.watch.pid();
-        let is_it = |descriptor: &i32| descriptors::is_socket(pid, *descriptor, inode).unwrap_or(false);
+        let at_hand = self.at_hand.as_ref()?;
+        let is_it = |descriptor: &i32| at_hand.is_socket(*descriptor, inode);
         self.descriptors.iter().copied().find(is_it)
     }
 
@@ -166,8 +176,10 @@ impl Callers {
     }
 
     /// The worker was started, as this process: whether we may look into it decides by what callers are known from now on.
-    pub fn worker_started(&mut self, worker: Pid) {
+    /// `watch`, the hold that others have on it, is the one that is given to those who ask for the process of a connection.
+    pub fn worker_started(&mut self, worker: Pid, watch: Option<Rc<ProcessWatch>>) {
         self.recent.clear();
+        self.recent.extend(watch.map(KnownProcess::new));
         let looked = descriptors::may_look_into(worker);
         self.may_look = looked.is_ok();
         let proof = self.proof();
@@ -244,18 +256,16 @@ impl Callers {
         let all = || self.recent.iter().enumerate();
         let among_recent = || all().find_map(|(at, known)| Some((at, known.recent_descriptor(inode)?)));
         let mut looks = Looks::new(MOST_DESCRIPTORS);
-        let among_all = || {
+        let mut among_all = || {
             all().find_map(|(at, known)| {
                 let found = looks.descriptor_of(known.watch.pid(), inode).ok().flatten();
                 Some((at, found?))
             })
         };
-        let (at, descriptor) = among_recent().or_else(among_all)?;
+        // Who has it open at hand has not ended. By its pid that is only known as long as it has not: then it is nobody else's.
+        let lives = |at: usize| self.recent.get(at).is_some_and(|known| !known.watch.has_ended());
+        let (at, descriptor) = among_recent().or_else(|| among_all().filter(|(at, _)| lives(*at)))?;
         let mut known = self.recent.remove(at)?;
-        // As long as it has not ended its pid is nobody else's.
-        if known.watch.has_ended() {
-            return None;
-        }
         known.had(descriptor);
         let watch = Rc::clone(&known.watch);
         self.recent.push_front(known);
@@ -280,10 +290,9 @@ impl Callers {
         }
         self.recent
             .retain(|known| known.watch.pid() != pid && !known.watch.has_ended());
-        self.recent.push_front(KnownProcess {
-            watch: Rc::clone(&watch),
-            descriptors: VecDeque::from([descriptor]),
-        });
+        let mut known = KnownProcess::new(Rc::clone(&watch));
+        known.had(descriptor);
+        self.recent.push_front(known);
         self.recent.truncate(RECENT_PROCESSES);
         Some(watch)
     }

@@ -111,6 +111,8 @@ pub(super) struct GatewayLink {
     may_end: bool,
     /// The same for room to write.
     may_write: bool,
+    /// The kernel tells of room to write as well.
+    pub(super) is_told_of_room: bool,
     /// The client has said its last byte.
     pub(super) is_ended: bool,
     /// Nobody reads what is written to it. What was said is read all the same.
@@ -142,6 +144,7 @@ impl GatewayLink {
             may_read: true,
             may_end: false,
             may_write: true,
+            is_told_of_room: false,
             is_ended: false,
             is_deaf: false,
             is_leaving: false,
@@ -185,6 +188,11 @@ impl GatewayLink {
     /// Bytes that wait for the client.
     pub(super) fn waiting(&self) -> usize {
         self.outbound.len() - self.sent
+    }
+
+    /// Whether it goes on when there is room to write, and nobody tells of that yet.
+    pub(super) fn lacks_news_of_room(&self) -> bool {
+        !self.may_write && !self.is_deaf && !self.is_told_of_room
     }
 
     /// Adds bytes for the client.

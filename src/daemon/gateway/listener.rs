@@ -29,6 +29,8 @@ pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     // Connections have them from the listener.
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    // Small answers are not held back for more.
+    socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     let listener = TcpListener::from_std(socket.into());

@@ -17,6 +17,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
+use std::rc::Rc;
 use std::time::Duration;
 
 use log::{debug, error};
@@ -35,6 +36,7 @@ use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::{Event, FromWorker, Moment, ProcessId, PullId};
 use crate::lifecycle::timers::Timers;
 use crate::os::clock;
+use crate::os::pidfd::ProcessWatch;
 use crate::os::process::{self, Pid};
 use crate::wire::gateway::{self as wire, GatewayError, Status};
 
@@ -114,6 +116,8 @@ pub struct Gateway {
     acceptor: Acceptor<TcpListener>,
     /// Connections that the next turn takes.
     accepts: usize,
+    /// Some were taken, and whether others wait is still to be asked.
+    is_to_ask: bool,
     callers: Callers,
     /// Where we listen.
     address: SocketAddr,
@@ -159,6 +163,7 @@ impl Gateway {
         Ok(Self {
             acceptor: Acceptor::new(listener, TokenOwner::Gateway, ACCEPTS_PER_TURN, complaint, registry)?,
             accepts: 1,
+            is_to_ask: false,
             callers,
             address,
             bounds: BodyBounds::new(most_body),
@@ -176,9 +181,9 @@ impl Gateway {
         })
     }
 
-    /// The worker was started, as this process.
-    pub fn worker_started(&mut self, worker: Pid) {
-        self.callers.worker_started(worker);
+    /// The worker was started, as this process. `watch` is the hold that others have on it, where there is one.
+    pub fn worker_started(&mut self, worker: Pid, watch: Option<Rc<ProcessWatch>>) {
+        self.callers.worker_started(worker, watch);
     }
 
     /// By what callers are known, in the words of `status`.
@@ -224,7 +229,8 @@ impl Gateway {
         for _ in 0..LINKS_PER_TURN.min(self.ready.len()) {
             let Some(id) = self.ready.pop_front() else { break };
             self.guarded(id, turn, |gateway, turn| {
-                bytes = bytes.saturating_sub(gateway.serve(id, turn))
+                bytes = bytes.saturating_sub(gateway.serve(id, turn));
+                gateway.hear_of_room(id, turn);
             });
             if bytes == 0 {
                 break;
@@ -257,10 +263,12 @@ impl Gateway {
         }
     }
 
-    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the request has gone on its way: to be
-    /// told that nobody does takes the kernel longer than anything else that is asked here. While some do, each turn takes
-    /// twice as many.
+    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the request has gone on its way. While
+    /// some do, each turn takes twice as many.
     fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
+        if std::mem::take(&mut self.is_to_ask) && self.acceptor.has_more() && self.has_room() {
+            return self.acceptor.ask(turn.registry);
+        }
         self.acceptor.begin_turn();
         let end = clock::monotonic() + ACCEPT_TIME_PER_TURN;
         let mut taken = 0;
@@ -274,6 +282,7 @@ impl Gateway {
                 break;
             }
         }
+        self.is_to_ask = taken > 0;
         self.accepts = match taken {
             0 => 1,
             _ if taken < self.accepts => self.accepts,
@@ -289,16 +298,11 @@ impl Gateway {
         let admission = self.callers.admit(client, self.address);
         self.newest_link += 1;
         let id = self.newest_link;
-        let (token, interest) = (
-            TokenOwner::GatewayLink(id).token(),
-            Interest::READABLE | Interest::WRITABLE,
-        );
-        if let Err(error) = turn.registry.register(&mut stream, token, interest) {
+        let token = TokenOwner::GatewayLink(id).token();
+        if let Err(error) = turn.registry.register(&mut stream, token, Interest::READABLE) {
             let message = format_args!("cannot watch a connection of the worker: {error}");
             return self.acceptor.warn(message);
         }
-        // Small answers are not held back for more.
-        let _ = stream.set_nodelay(true);
         let mut link = GatewayLink::new(stream);
         match admission {
             Admission::Taken(None) => {}
@@ -306,8 +310,7 @@ impl Gateway {
                 let process = turn.processes.id_of(watch, turn.registry);
                 turn.processes.connected(process);
                 link.process = Some(process);
-                // Its descriptor may have been readable before it was registered.
-                turn.processes.look_at_process(process, turn.events);
+                turn.processes.look_at_new(process, turn.events);
             }
             Admission::AsksForBearer => link.needs_bearer = true,
             Admission::Refused(_) => {
@@ -357,6 +360,23 @@ impl Gateway {
         bytes
     }
 
+    /// The kernel tells of room to write only where there was none before: of most connections it never has to.
+    fn hear_of_room(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        let Some(link) = self.links.get_mut(&id).filter(|link| link.lacks_news_of_room()) else {
+            return;
+        };
+        let token = TokenOwner::GatewayLink(id).token();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match turn.registry.reregister(&mut link.stream, token, interest) {
+            Ok(()) => link.is_told_of_room = true,
+            Err(error) => {
+                let message = format_args!("cannot watch a connection of the worker: {error}");
+                self.acceptor.warn(message);
+                self.hang_up(id, turn);
+            }
+        }
+    }
+
     /// Does what can be done without another byte. Whether more are wanted.
     fn step(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) -> bool {
         loop {
@@ -401,10 +421,10 @@ impl Gateway {
 
     /// Closes a connection. What waited for it is told so.
     fn hang_up(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        // The kernel takes it out of the poll when it is closed: nobody else has its descriptor.
         let Some(mut link) = self.links.remove(&id) else { return };
         self.deadlines.cancel(GatewayTimer::Link(id));
         self.drop_work(&mut link, turn);
-        let _ = turn.registry.deregister(&mut link.stream);
         self.acceptor.try_again();
         if let Some(process) = link.process {
             turn.processes.disconnected(process);

@@ -7,6 +7,7 @@ mod socket;
 
 use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 use mio::Registry;
@@ -15,6 +16,7 @@ use crate::daemon::runtime::admission::Allowed;
 use crate::daemon::workers::processes::Processes;
 use crate::daemon::workers::socket::WorkerSocket;
 use crate::lifecycle::api::{Event, HolderId, Moment, ProcessId, ToWorker};
+use crate::os::pidfd::ProcessWatch;
 use crate::os::process::Pid;
 use crate::os::socket::Listener;
 use crate::signal::Signal;
@@ -56,6 +58,11 @@ impl Workers {
     /// The worker was started with this pid: its name from here on.
     pub fn started(&mut self, pid: Pid, registry: &Registry) -> ProcessId {
         self.processes.worker_started(pid, registry)
+    }
+
+    /// Our hold on this process; none: there was no descriptor for it.
+    pub fn watch_of(&self, id: ProcessId) -> Option<Rc<ProcessWatch>> {
+        self.processes.watch_of(id)
     }
 
     /// The worker was reaped: its pid may be anybody's.

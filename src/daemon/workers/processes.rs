@@ -28,6 +28,8 @@ struct Watched {
     pid: Pid,
     /// None only for the worker, for want of a descriptor when it was started: its pid is its own until it is reaped.
     watch: Option<Rc<ProcessWatch>>,
+    /// Nobody has looked since its end is told of: an end before that is never told.
+    is_new: bool,
     connections: usize,
     is_worker: bool,
     /// It may hold jobs, or is being ended: whoever was given a job or a signal.
@@ -120,6 +122,7 @@ impl Processes {
         let watched = Watched {
             pid,
             watch: None,
+            is_new: true,
             connections: 0,
             is_worker,
             is_needed: false,
@@ -139,6 +142,7 @@ impl Processes {
         }
         if let Some(watched) = self.processes.get_mut(&id) {
             watched.watch = Some(watch);
+            watched.is_new = true;
         }
     }
 
@@ -199,10 +203,18 @@ impl Processes {
         }
     }
 
-    /// Says once that a process with this name is gone, if it is: a descriptor that is readable before it is registered never
-    /// becomes readable again.
-    pub fn look_at_process(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
-        self.look_at(number(id), events);
+    /// Says once that a process with this name is gone, if it is and was not asked yet: a descriptor that is readable before it is
+    /// registered never becomes readable again.
+    pub fn look_at_new(&mut self, id: ProcessId, events: &mut VecDeque<Event>) {
+        let watched = self.processes.get_mut(&id);
+        if watched.is_some_and(|watched| std::mem::take(&mut watched.is_new)) {
+            self.look_at(number(id), events);
+        }
+    }
+
+    /// Our hold on this process.
+    pub fn watch_of(&self, id: ProcessId) -> Option<Rc<ProcessWatch>> {
+        self.processes.get(&id)?.watch.clone()
     }
 
     /// Whether some process can only be watched by asking for it from time to time (before Linux 5.3).

@@ -214,7 +214,7 @@ impl WorkerSocket {
             process: Some(process),
             manners: manners(self.hello.max_frame),
         });
-        processes.look_at_process(process, events);
+        processes.look_at_new(process, events);
     }
 }
 
