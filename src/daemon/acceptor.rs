@@ -189,6 +189,7 @@ impl<L: Accepting> Acceptor<L> {
 #[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
 mod tests {
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     use super::*;
     use crate::os::socket::BoundSocket;
@@ -215,5 +216,32 @@ mod tests {
         assert!(!acceptor.has_more());
         acceptor.try_again();
         assert!(acceptor.has_more());
+    }
+
+    #[test]
+    fn when_it_is_asked_the_kernel_tells_of_whoever_still_waits_and_of_nobody_else() {
+        let path = std::env::temp_dir().join(format!("ojs-acceptor-asks-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = BoundSocket::bind(&path).unwrap().listen().unwrap();
+        let mut poll = mio::Poll::new().unwrap();
+        let mut acceptor = Acceptor::new(listener, TokenOwner::ControlSocket, 1, "", poll.registry()).unwrap();
+        let _clients = [0; 2].map(|_| UnixStream::connect(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mut events = mio::Events::with_capacity(4);
+        let mut is_told = |poll: &mut mio::Poll| {
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            !events.is_empty()
+        };
+        assert!(is_told(&mut poll) && !is_told(&mut poll), "it tells once");
+        for (taken, still_waits) in [(true, true), (true, false), (false, false)] {
+            acceptor.begin_turn();
+            assert_eq!(acceptor.next().is_some(), taken);
+            acceptor.ask(poll.registry());
+            assert!(!acceptor.has_more(), "nobody is asked for before the kernel tells");
+            assert_eq!(is_told(&mut poll), still_waits);
+            if still_waits {
+                acceptor.is_acceptable();
+            }
+        }
     }
 }

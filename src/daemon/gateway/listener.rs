@@ -37,3 +37,26 @@ pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its sockets has failed")]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn connections_have_what_the_listener_was_given_for_them() {
+        let (listener, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let _client = TcpStream::connect(address).unwrap();
+        let accepted = loop {
+            match listener.accept() {
+                Ok((accepted, _)) => break accepted,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        assert!(accepted.nodelay().unwrap());
+        let buffers = socket2::SockRef::from(&accepted);
+        assert_eq!(buffers.send_buffer_size().unwrap(), 2 * SEND_BUFFER);
+    }
+}
