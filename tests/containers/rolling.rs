@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ojs_devserver::{JobSnapshot, JobState, Options, Server};
+use serde_json::Value;
 
 use crate::container::{Container, Over, Start, enqueue};
 use crate::images::shared;
@@ -29,6 +30,12 @@ const LONG_ONES: usize = 25;
 /// What a job takes that outlasts the drain of 5 s, in seconds.
 const LONG: f64 = 8.0;
 
+/// A container, and the name of its worker at the backend.
+struct Worker {
+    container: Container,
+    id: String,
+}
+
 /// How long a job stays reserved of which nobody says anything more. Where the kernel did not let go of a process in time its
 /// job is left to that.
 const VISIBILITY: &str = "10s";
@@ -41,12 +48,12 @@ fn rolling() {
     });
     let server = server.unwrap();
     let journal = shared("rolling");
-    let start = || {
-        Start::worker(&server)
+    let start = |others: &[Worker]| {
+        let worker = Start::worker(&server)
             .option(&format!("--volume={}:/journal", journal.display()))
             .with("JOURNAL", "/journal")
-            .with("OJS_VISIBILITY_TIMEOUT", VISIBILITY)
-            .start()
+            .with("OJS_VISIBILITY_TIMEOUT", VISIBILITY);
+        registered(&server, worker.start(), others)
     };
     let began = now();
     let is_over = AtomicBool::new(false);
@@ -55,18 +62,19 @@ fn rolling() {
         let producer = scope.spawn(|| produce(&server, &is_over));
         // A test that fails here lets its producer go.
         let over = Over(&is_over);
-        let mut workers: Vec<Container> = (0..WORKERS).map(|_| start()).collect();
+        let mut workers = Vec::new();
+        for _ in 0..WORKERS {
+            workers.push(start(&workers));
+        }
         for _ in 0..rounds {
-            for worker in &mut workers {
-                assert!(
-                    looks_until(PATIENCE, || server.workers().len() == WORKERS),
-                    "{:?}",
-                    server.workers()
-                );
-                let ended = worker.stop(&[]);
-                assert_eq!(ended.status, 0, "{ended:?}: {}", worker.log());
+            // The first one of each round is cut off for sure, the others as it happens.
+            begins_a_long_job(&server, &workers[0].id);
+            for _ in 0..WORKERS {
+                let Worker { container, .. } = workers.remove(0);
+                let ended = container.stop(&[]);
+                assert_eq!(ended.status, 0, "{ended:?}: {}", container.log());
                 stops.push(ended.took);
-                *worker = start();
+                workers.push(start(&workers));
             }
         }
         drop(over);
@@ -91,7 +99,34 @@ fn rolling() {
             began.elapsed()
         ),
     );
-    assert!(cut > 0, "no job outlasted a drain");
+    assert!(cut >= rounds, "in some round no job outlasted a drain");
+}
+
+/// Waits until the worker of this container is known to the backend, besides these.
+fn registered(server: &Server, container: Container, others: &[Worker]) -> Worker {
+    let is_new = |id: &String| others.iter().all(|other| other.id != *id);
+    let are_all = looks_until(PATIENCE, || server.workers().len() == others.len() + 1);
+    let id = server.workers().into_iter().find(is_new).filter(|_| are_all);
+    let id = id.unwrap_or_else(|| panic!("{:?}: {}", server.workers(), container.log()));
+    Worker { container, id }
+}
+
+/// Waits until this worker has got a long job that it had not got before.
+fn begins_a_long_job(server: &Server, id: &str) {
+    let begun_before = long_jobs(server, id);
+    let begins = looks_until(PATIENCE, || !long_jobs(server, id).is_subset(&begun_before));
+    assert!(begins, "{id} got no long job: {:#?}", unfinished(server));
+}
+
+/// The long jobs that this worker runs.
+fn long_jobs(server: &Server, id: &str) -> BTreeSet<String> {
+    let is_long = |job: &JobSnapshot| {
+        let envelope: Value = serde_json::from_str(&job.envelope).unwrap();
+        envelope["args"][0] == LONG
+    };
+    let runs = |job: &JobSnapshot| job.state == JobState::Active && job.worker.as_deref() == Some(id);
+    let jobs = server.jobs().into_iter().filter(|job| runs(job) && is_long(job));
+    jobs.map(|job| job.id).collect()
 }
 
 fn unfinished(server: &Server) -> Vec<JobSnapshot> {
