@@ -31,6 +31,7 @@ pub mod signals;
 pub mod socket;
 pub mod socket_owner;
 pub mod stdio;
+pub mod tcp;
 pub mod threads;
 pub mod tty;
 pub mod user;

@@ -16,6 +16,7 @@ use ojs_init::daemon::backend::tunnel::{TunnelFailureKind, TunnelId, TunnelNews}
 use ojs_init::daemon::tokens::TokenOwner;
 use ojs_init::lifecycle::api::{Call, CallId, Moment, Reply};
 use ojs_init::os::clock;
+use ojs_init::wire::http::header_lines::HeaderLines;
 use ojs_init::wire::http::tunnel::{TunnelBody, TunnelHead, TunnelRequest};
 
 use crate::rig::{PATIENCE, settings};
@@ -131,7 +132,9 @@ impl TunnelRig {
             if self.takes && !body.is_empty() {
                 passed.body.extend_from_slice(body);
                 let count = body.len();
-                self.backend.tunnel_took(TunnelId(*id), count);
+                if self.backend.tunnel_took(TunnelId(*id), count) {
+                    passed.end = Some(TunnelNews::Done);
+                }
             }
         }
     }
@@ -180,14 +183,15 @@ impl TunnelRig {
 }
 
 pub fn request(method: &str, target: &str, body: TunnelBody) -> TunnelRequest {
+    let headers = [
+        ("Host", "127.0.0.1:1"),
+        ("Authorization", "Bearer of-the-worker"),
+        ("X-Of-The-Worker", "1"),
+    ];
     TunnelRequest {
         method: method.to_owned(),
         target: target.to_owned(),
-        headers: vec![
-            ("Host".to_owned(), b"127.0.0.1:1".to_vec()),
-            ("Authorization".to_owned(), b"Bearer of-the-worker".to_vec()),
-            ("X-Of-The-Worker".to_owned(), b"1".to_vec()),
-        ],
+        headers: HeaderLines::of(headers.into_iter().map(|(name, value)| (name, value.as_bytes()))),
         body,
     }
 }

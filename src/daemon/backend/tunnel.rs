@@ -32,7 +32,7 @@ pub enum TunnelNews {
     HasBytes,
     /// There is room again for the request's body, after an offer that was not taken whole.
     HasRoom,
-    /// All of the answer has been taken. What is left of the request's body is not wanted.
+    /// There is nothing of the answer to be taken any more. What is left of the request's body is not wanted.
     Done,
     /// There will be no answer, or no more of it.
     Failed(TunnelFailure),

@@ -10,7 +10,8 @@ use crate::wire::http::tunnel::TunnelRequest;
 
 impl Backend {
     /// Takes a request of somebody else, which goes out in the next turn. `id` belongs to no other tunnel. Everything that
-    /// there is to know of it comes from [`Backend::tunnel_news`], one of its ends at last: done or failed.
+    /// there is to know of it comes from [`Backend::tunnel_news`], one of its ends at last: done or failed; unless
+    /// [`Backend::tunnel_took`] has told of the end.
     pub fn open_tunnel(&mut self, id: TunnelId, request: TunnelRequest, now: Moment) {
         self.tunnels.open(id, request, now);
     }
@@ -32,9 +33,10 @@ impl Backend {
         self.tunnels.get(id).map_or(&[], Tunnel::body)
     }
 
-    /// So many bytes of the body of the answer were taken: there is room for more.
-    pub fn tunnel_took(&mut self, id: TunnelId, count: usize) {
-        self.tunnels.took(id, count);
+    /// So many bytes of the body of the answer were taken: there is room for more. Whether these were the last ones: then the tunnel is
+    /// done, and no news of it follow.
+    pub fn tunnel_took(&mut self, id: TunnelId, count: usize) -> bool {
+        self.tunnels.took(id, count)
     }
 
     /// Whoever made the request is gone: its connection to the backend is reset, and nothing more is told of it.

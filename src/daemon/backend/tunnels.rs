@@ -85,7 +85,8 @@ pub(in crate::daemon) struct TunnelTurn<'a> {
 /// All of them.
 pub(in crate::daemon) struct Tunnels {
     pub(in crate::daemon::backend) own: OwnLines,
-    pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Tunnel>,
+    /// Boxed: a tunnel is large, and a map moves what is in it.
+    pub(in crate::daemon::backend) tunnels: BTreeMap<TunnelId, Box<Tunnel>>,
     /// Those that count against the bound.
     pub(in crate::daemon::backend) under_way: usize,
     pub(in crate::daemon::backend) waiting: VecDeque<TunnelId>,
@@ -136,13 +137,13 @@ impl Tunnels {
         } else {
             return self.news.push_back((id, TunnelNews::Failed(overloaded())));
         };
-        self.tunnels.insert(id, Tunnel::new(request, stage, now));
+        self.tunnels.insert(id, Box::new(Tunnel::new(request, stage, now)));
         self.enqueue(id);
     }
 
     /// The tunnel of this number.
     pub(in crate::daemon) fn get(&self, id: TunnelId) -> Option<&Tunnel> {
-        self.tunnels.get(&id)
+        self.tunnels.get(&id).map(Box::as_ref)
     }
 
     /// Offers bytes of the request's body; how many were taken. What is left is offered again after [`TunnelNews::HasRoom`].
@@ -162,13 +163,19 @@ impl Tunnels {
         self.enqueue(id);
     }
 
-    /// So much of the answer's body was taken.
-    pub(in crate::daemon) fn took(&mut self, id: TunnelId, count: usize) {
+    /// So much of the answer's body was taken. Whether that was the last of it: then the tunnel is no more, and no news of it follow.
+    pub(in crate::daemon) fn took(&mut self, id: TunnelId, count: usize) -> bool {
         let Some(tunnel) = self.tunnels.get_mut(&id) else {
-            return;
+            return false;
         };
         tunnel.took(count);
-        self.enqueue(id);
+        let was_last = matches!(tunnel.stage, TunnelStage::Answered) && tunnel.body().is_empty();
+        if was_last {
+            self.close(id);
+        } else {
+            self.enqueue(id);
+        }
+        was_last
     }
 
     /// Nobody wants the answer any more.
@@ -303,15 +310,14 @@ impl Tunnels {
     }
 
     fn find_connection(&mut self, id: TunnelId, turn: &mut TunnelTurn<'_>) {
-        let limit = turn.outcomes.settings().backend.connect_timeout;
-        if self.deadlines.deadline_of(TunnelTimer::Connect(id)).is_none() {
-            self.deadlines.arm(TunnelTimer::Connect(id), turn.now.after(limit));
-        }
         let Some(tunnel) = self.tunnels.get(&id) else { return };
         let (may_come_twice, is_second) = (tunnel.may_come_twice(), tunnel.is_second);
         match turn.token.state(turn.now) {
             TokenState::Ready => {}
-            TokenState::Wait(until) => return self.wait_for_thread(id, until),
+            TokenState::Wait(until) => {
+                self.connect_in_time(id, turn);
+                return self.wait_for_thread(id, until);
+            }
             TokenState::Missing => return self.fail_without_token(id),
         }
         while !is_second && let Some(slot) = self.kept.take_for(may_come_twice, Lane::Side, turn.now) {
@@ -328,6 +334,7 @@ impl Tunnels {
             }
             self.slots.close(slot);
         }
+        self.connect_in_time(id, turn);
         match turn.names.addresses(turn.now) {
             Lookup::Known(addresses) => {
                 if let Some(tunnel) = self.tunnels.get_mut(&id) {
@@ -337,6 +344,14 @@ impl Tunnels {
             }
             Lookup::Wait(until) => self.wait_for_thread(id, until),
             Lookup::Failed(fault) => self.fail(id, &fault, turn),
+        }
+    }
+
+    /// From the first moment on that it has to wait for a connection, however often it begins anew.
+    fn connect_in_time(&mut self, id: TunnelId, turn: &TunnelTurn<'_>) {
+        let limit = turn.outcomes.settings().backend.connect_timeout;
+        if self.deadlines.deadline_of(TunnelTimer::Connect(id)).is_none() {
+            self.deadlines.arm(TunnelTimer::Connect(id), turn.now.after(limit));
         }
     }
 

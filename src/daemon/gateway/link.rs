@@ -4,7 +4,7 @@
 //! One request is on it at a time: the next head is looked at when the last answer was written, so that answers come in the order
 //! of their requests. A client that reads slowly is read from slowly.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use socket2::SockRef;
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::places::LargePlace;
 use crate::lifecycle::api::{JobId, ProcessId, PullId};
+use crate::os::tcp;
 use crate::wire::gateway::{AnswerForm, Route};
 use crate::wire::http::message::MessageHead;
 use crate::wire::http::request_reader::RequestReader;
@@ -208,9 +209,13 @@ impl GatewayLink {
     }
 
     /// Writes what waits, as far as the client's buffer takes it. A client that is gone takes nothing any more.
+    ///
+    /// Behind the last answer comes the end at once: both leave in one segment, which wakes up the client once.
     pub(super) fn flush(&mut self) {
+        let is_end_next = matches!(self.stage, LinkStage::Answering(_)) && !self.form.is_kept;
         while self.may_write && !self.is_deaf && self.waiting() > 0 {
-            match self.stream.write(self.outbound.get(self.sent..).unwrap_or_default()) {
+            let bytes = self.outbound.get(self.sent..).unwrap_or_default();
+            match tcp::send(&self.stream, bytes, is_end_next) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,

@@ -127,7 +127,8 @@ pub struct Gateway {
     /// Longest time that a request for jobs waits for some.
     pull_within: Duration,
     many: usize,
-    links: BTreeMap<LinkId, GatewayLink>,
+    /// Boxed: a connection is large, and a map moves what is in it.
+    links: BTreeMap<LinkId, Box<GatewayLink>>,
     newest_link: LinkId,
     /// Connections that have their turn.
     ready: VecDeque<LinkId>,
@@ -319,7 +320,7 @@ impl Gateway {
                 self.deadlines.arm(GatewayTimer::Link(id), closes);
             }
         }
-        self.links.insert(id, link);
+        self.links.insert(id, Box::new(link));
         self.enqueue(id);
     }
 

@@ -74,7 +74,9 @@ impl Gateway {
             }
             return Step::Again;
         }
-        downward(link, turn);
+        if let Some(ended) = downward(link, turn) {
+            self.tunnels.remove(&ended);
+        }
         if let LinkStage::Relaying(relay) = &link.stage
             && relay.is_done
         {
@@ -84,6 +86,7 @@ impl Gateway {
             link.stage = LinkStage::Answering(None);
             return Step::Again;
         }
+        link.flush();
         upward
     }
 
@@ -205,14 +208,15 @@ fn upward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Result<Step, Ba
     Ok(Step::WantsBytes)
 }
 
-/// From the backend to the client.
-fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
-    let LinkStage::Relaying(relay) = &link.stage else {
-        return;
-    };
-    let tunnel = relay.tunnel;
-    while let LinkStage::Relaying(Relay { answer: Some(form), .. }) = &link.stage {
-        let form = *form;
+/// From the backend to the client; the tunnel, when it has ended with that.
+fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Option<TunnelId> {
+    while let LinkStage::Relaying(Relay {
+        tunnel,
+        answer: Some(form),
+        ..
+    }) = &link.stage
+    {
+        let (tunnel, form) = (*tunnel, *form);
         // The head and a small body leave in one piece.
         if link.waiting() >= PIECE_BYTES {
             link.flush();
@@ -231,9 +235,14 @@ fn downward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
             }
         }
         let count = piece.len();
-        turn.backend.tunnel_took(tunnel, count);
+        if turn.backend.tunnel_took(tunnel, count) {
+            if let LinkStage::Relaying(relay) = &mut link.stage {
+                relay.is_done = true;
+            }
+            return Some(tunnel);
+        }
     }
-    link.flush();
+    None
 }
 
 /// The head of the answer goes out.

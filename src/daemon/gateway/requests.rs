@@ -1,7 +1,7 @@
 //! Requests as they come: what each is, its body where it is for us, and what the lifecycle is asked.
 
 use crate::daemon::gateway::book::LinkId;
-use crate::daemon::gateway::link::{Asked, GatewayLink, LinkStage, Request};
+use crate::daemon::gateway::link::{Asked, LinkStage, Request};
 use crate::daemon::gateway::{CLOSING_PATIENCE, FORBIDDEN, Gateway, GatewayTimer, GatewayTurn, Step};
 use crate::lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use crate::os::clock;
@@ -39,14 +39,8 @@ impl Gateway {
             is_kept_by_itself: head.takes_chunks,
         };
         link.is_leaving = !link.form.is_kept;
-        if link.needs_bearer {
-            let shown = head
-                .headers
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-            if !self.callers.shows_bearer(shown.map(|(_, value)| value.as_slice())) {
-                return self.refuse(id, &FORBIDDEN);
-            }
+        if link.needs_bearer && !self.callers.shows_bearer(head.headers.value("authorization")) {
+            return self.refuse(id, &FORBIDDEN);
         }
         let route = route(&head.method, &head.target);
         if route == Route::Other {
@@ -70,8 +64,8 @@ impl Gateway {
 
     /// Whether there are more connections than shall stay. Those that end anyway are not counted.
     fn is_crowded(&self) -> bool {
-        let stays = |link: &&GatewayLink| !link.is_leaving;
-        self.links.len() > self.many && self.links.values().filter(stays).count() > self.many
+        let stays = || self.links.values().filter(|link| !link.is_leaving);
+        self.links.len() > self.many && stays().count() > self.many
     }
 
     /// Takes what is here of a body.

@@ -183,12 +183,7 @@ pub fn left(worker: Option<&str>, time: &str, form: AnswerForm) -> Vec<u8> {
 pub fn passed_head(head: &TunnelHead, takes_chunks: bool, form: AnswerForm) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_HEAD_BYTES);
     bytes.extend_from_slice(format!("HTTP/1.1 {} {}\r\n", head.status, head.reason).as_bytes());
-    for (name, value) in &head.headers {
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(b": ");
-        bytes.extend_from_slice(value);
-        bytes.extend_from_slice(b"\r\n");
-    }
+    bytes.extend_from_slice(head.headers.as_bytes());
     match head.body {
         TunnelBody::Length(length) => bytes.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes()),
         TunnelBody::Chunked if takes_chunks => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),

@@ -1,6 +1,10 @@
 //! The head of a request on a connection that is kept: what is asked, where its body ends, and whether another request may follow.
 
-use httparse::Header;
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig};
+
+use crate::wire::http::header_lines::HeaderLines;
 
 /// Longest head of a request in bytes, its empty line included.
 pub const MOST_HEAD_BYTES: usize = 32 << 10;
@@ -15,7 +19,7 @@ pub struct MessageHead {
     /// Path and query, without the host.
     pub target: String,
     /// Every header line in its order, as it was sent.
-    pub headers: Vec<(String, Vec<u8>)>,
+    pub headers: HeaderLines,
     pub body: BodyLength,
     /// Whether the client takes a body whose end is told by its chunks: everybody since HTTP/1.1.
     pub takes_chunks: bool,
@@ -23,15 +27,6 @@ pub struct MessageHead {
     pub is_kept: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub awaits_continue: bool,
-}
-
-impl MessageHead {
-    /// The value of the first header line of this name, in lower case, where it is text.
-    #[must_use]
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
-    }
 }
 
 /// How the end of a body is told.
@@ -58,9 +53,9 @@ pub enum BadMessage {
 /// Reads the head at the beginning of these bytes, and how many of them it has; `None` when its end is still missing.
 #[must_use]
 pub fn read_head(bytes: &[u8]) -> Option<Result<(MessageHead, usize), BadMessage>> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADER_LINES];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
+    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_HEADER_LINES];
+    let mut request = httparse::Request::new(&mut []);
+    match ParserConfig::default().parse_request_with_uninit_headers(&mut request, bytes, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length <= MOST_HEAD_BYTES => {
             Some(understand(&request).map(|head| (head, length)))
         }
@@ -90,10 +85,7 @@ fn understand(request: &httparse::Request<'_, '_>) -> Result<MessageHead, BadMes
         method: request.method.unwrap_or_default().to_owned(),
         target: origin_form(request.path.unwrap_or_default())?.to_owned(),
         body: body_length(headers, is_1_1)?,
-        headers: headers
-            .iter()
-            .map(|header| (header.name.to_owned(), header.value.to_vec()))
-            .collect(),
+        headers: HeaderLines::of(headers.iter().map(|header| (header.name, header.value))),
         takes_chunks: is_1_1,
         is_kept,
         awaits_continue,

@@ -3,6 +3,7 @@
 
 pub mod body;
 pub mod head;
+pub mod header_lines;
 pub mod message;
 pub mod plain_answer;
 pub mod probe;

@@ -1,5 +1,6 @@
 //! Requests of somebody else that go through us to the backend, and what is answered to them: which header lines go on.
 
+use crate::wire::http::header_lines::{HeaderLines, push_line};
 use crate::wire::http::plain_answer::MOST_HEADER_LINES;
 
 /// Room for a usual head: one that is longer gets more.
@@ -19,7 +20,7 @@ const OF_ONE_CONNECTION: [&str; 9] = [
     "http2-settings",
 ];
 
-const PROXY_PREFIX: &str = "proxy-";
+const PROXY_PREFIX: &[u8] = b"proxy-";
 
 /// What only we tell the backend: where it is, and that we may.
 const OURS: [&str; 2] = ["host", "authorization"];
@@ -30,9 +31,6 @@ const MAY_COME_TWICE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 /// Methods whose request has a body, even if it is an empty one.
 const HAVE_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
 
-/// A header line: its name and its value, as they were sent.
-pub type HeaderLine = (String, Vec<u8>);
-
 /// A request of somebody else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelRequest {
@@ -40,7 +38,7 @@ pub struct TunnelRequest {
     /// Path and query, without the host.
     pub target: String,
     /// Every header line in its order. What does not go on is left out when the head is written.
-    pub headers: Vec<HeaderLine>,
+    pub headers: HeaderLines,
     pub body: TunnelBody,
 }
 
@@ -75,26 +73,25 @@ impl TunnelRequest {
         for part in [&self.method, " ", &own.prefix, &self.target, " HTTP/1.1\r\n"] {
             bytes.extend_from_slice(part.as_bytes());
         }
-        let is_own = |name: &str| own.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
-        line(&mut bytes, "Host", own.host.as_bytes());
-        let lines = self.headers.iter();
-        for (name, value) in end_to_end(lines.map(|(name, value)| (name.as_str(), value.as_slice()))) {
-            let is_ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
-            if !is_ours && !is_own(name) {
-                line(&mut bytes, name, value);
+        let mut line = |name: &[u8], value: &[u8]| push_line(&mut bytes, name, value);
+        line(b"Host", own.host.as_bytes());
+        for (name, value) in end_to_end(self.headers.iter()) {
+            let is = |other: &str| other.as_bytes().eq_ignore_ascii_case(name);
+            if !(OURS.into_iter().any(is) || own.headers.iter().any(|(own, _)| is(own))) {
+                line(name, value);
             }
         }
         for (name, value) in &own.headers {
-            line(&mut bytes, name, value.as_bytes());
+            line(name.as_bytes(), value.as_bytes());
         }
         if let Some(bearer) = bearer {
-            line(&mut bytes, "Authorization", format!("Bearer {bearer}").as_bytes());
+            line(b"Authorization", format!("Bearer {bearer}").as_bytes());
         }
         match self.body {
-            TunnelBody::None if HAVE_BODY.contains(&self.method.as_str()) => line(&mut bytes, "Content-Length", b"0"),
+            TunnelBody::None if HAVE_BODY.contains(&self.method.as_str()) => line(b"Content-Length", b"0"),
             TunnelBody::None => {}
-            TunnelBody::Length(length) => line(&mut bytes, "Content-Length", length.to_string().as_bytes()),
-            TunnelBody::Chunked => line(&mut bytes, "Transfer-Encoding", b"chunked"),
+            TunnelBody::Length(length) => line(b"Content-Length", length.to_string().as_bytes()),
+            TunnelBody::Chunked => line(b"Transfer-Encoding", b"chunked"),
         }
         bytes.extend_from_slice(b"\r\n");
         bytes
@@ -119,7 +116,7 @@ pub struct TunnelHead {
     /// The words behind the status, perhaps none.
     pub reason: String,
     /// The header lines that go on. A Content-Length is among them only where there is no body: it says what there would be.
-    pub headers: Vec<HeaderLine>,
+    pub headers: HeaderLines,
     pub body: TunnelBody,
 }
 
@@ -141,11 +138,12 @@ impl TunnelHead {
             .clone()
             .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
         let length = lengths.next().filter(|_| body == TunnelBody::None);
-        let onward = end_to_end(lines);
+        let is_onward = is_end_to_end(lines.clone().map(|(name, value)| (name.as_bytes(), value)));
+        let onward = lines.filter(|(name, _)| is_onward(name.as_bytes()));
         Some(Self {
             status: response.code?,
             reason: response.reason.unwrap_or_default().to_owned(),
-            headers: onward.chain(length).map(owned).collect(),
+            headers: HeaderLines::of(onward.chain(length)),
             body,
         })
     }
@@ -153,43 +151,33 @@ impl TunnelHead {
     /// Whether its body tells of events as they happen, and nothing for as long as nothing does.
     #[must_use]
     pub fn is_event_stream(&self) -> bool {
-        let is_type = |(name, _): &&HeaderLine| name.eq_ignore_ascii_case("content-type");
-        let value = self.headers.iter().find(is_type).map(|(_, value)| value.as_slice());
+        let value = self.headers.value("content-type");
         let essence = value.and_then(|value| value.split(|byte| *byte == b';').next());
         essence.is_some_and(|essence| essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
     }
 }
 
-fn owned((name, value): (&str, &[u8])) -> HeaderLine {
-    (name.to_owned(), value.to_vec())
-}
-
 /// The lines that are for whoever is at the end of the way.
 fn end_to_end<'l>(
-    lines: impl Iterator<Item = (&'l str, &'l [u8])> + Clone,
-) -> impl Iterator<Item = (&'l str, &'l [u8])> {
-    let named = lines
-        .clone()
-        .filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
-    let named: Vec<&[u8]> = named
-        .flat_map(|(_, value)| value.split(|byte| *byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .collect();
-    let goes_on = move |name: &str| {
-        let is_proxy = name
-            .get(..PROXY_PREFIX.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(PROXY_PREFIX));
-        let is_named = named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()));
-        !(is_proxy || is_named || OF_ONE_CONNECTION.iter().any(|known| known.eq_ignore_ascii_case(name)))
-    };
+    lines: impl Iterator<Item = (&'l [u8], &'l [u8])> + Clone,
+) -> impl Iterator<Item = (&'l [u8], &'l [u8])> {
+    let goes_on = is_end_to_end(lines.clone());
     lines.filter(move |(name, _)| goes_on(name))
 }
 
-fn line(bytes: &mut Vec<u8>, name: &str, value: &[u8]) {
-    bytes.extend_from_slice(name.as_bytes());
-    bytes.extend_from_slice(b": ");
-    bytes.extend_from_slice(value);
-    bytes.extend_from_slice(b"\r\n");
+/// Tells by its name whether one of these lines is such a one.
+fn is_end_to_end<'l>(lines: impl Iterator<Item = (&'l [u8], &'l [u8])>) -> impl Fn(&[u8]) -> bool {
+    let named: Vec<&[u8]> = lines
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"))
+        .flat_map(|(_, value)| value.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    move |name| {
+        let is = |known: &[u8]| known.eq_ignore_ascii_case(name);
+        let start = name.get(..PROXY_PREFIX.len());
+        let is_proxy = start.is_some_and(|start| start.eq_ignore_ascii_case(PROXY_PREFIX));
+        !(is_proxy || named.iter().any(|named| is(named)) || OF_ONE_CONNECTION.iter().any(|known| is(known.as_bytes())))
+    }
 }
 
 /// So many bytes at most are around the payload of a chunk: its length in hexadecimal, and two line breaks.
@@ -213,9 +201,8 @@ pub fn push_chunk(bytes: &mut Vec<u8>, payload: &[u8]) {
 mod tests {
     use super::*;
 
-    fn lines(lines: &[(&str, &str)]) -> Vec<HeaderLine> {
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
-        lines.iter().map(owned).collect()
+    fn lines(lines: &[(&str, &str)]) -> HeaderLines {
+        HeaderLines::of(lines.iter().map(|(name, value)| (*name, value.as_bytes())))
     }
 
     fn own() -> OwnLines {
@@ -297,7 +284,7 @@ mod tests {
             let request = TunnelRequest {
                 method: method.to_owned(),
                 target: "/".to_owned(),
-                headers: Vec::new(),
+                headers: HeaderLines::default(),
                 body,
             };
             assert_eq!(request.may_come_twice(), is_so, "{method} {body:?}");
@@ -310,15 +297,13 @@ mod tests {
                       Keep-Alive: timeout=5\r\nx-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
         let head = TunnelHead::read(bytes, TunnelBody::Length(5)).unwrap();
         assert_eq!((head.status, head.reason.as_str()), (201, "Created Now"));
-        let names: Vec<&str> = head.headers.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["x-B", "Content-Type"]);
+        assert_eq!(
+            head.headers.as_bytes(),
+            b"x-B: \xff\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+        );
         assert!(head.is_event_stream());
         let without_body = TunnelHead::read(bytes, TunnelBody::None).unwrap();
-        assert!(
-            without_body
-                .headers
-                .contains(&("Content-Length".to_owned(), b"5".to_vec()))
-        );
+        assert_eq!(without_body.headers.value("content-length"), Some(b"5".as_slice()));
         assert_eq!(TunnelHead::read(b"HTTP/1.1 200 OK\r\n", TunnelBody::None), None);
     }
 

@@ -1,0 +1,120 @@
+//! The header lines of a head that goes on: in one block of memory, since each of them would take two of its own otherwise.
+
+use std::fmt;
+
+/// Header lines in their order, as they were sent.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct HeaderLines {
+    /// As HTTP writes them, one after the other.
+    block: Vec<u8>,
+    lines: Vec<Line>,
+}
+
+/// Where one of them is in the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line {
+    start: usize,
+    name_end: usize,
+    value_end: usize,
+}
+
+/// Between a name and its value.
+const SEPARATOR: &[u8] = b": ";
+
+/// Behind a value.
+const LINE_END: &[u8] = b"\r\n";
+
+impl HeaderLines {
+    /// These lines. Names and values come from a head that was read: there is no line break in any.
+    #[must_use]
+    pub fn of<'l>(lines: impl Iterator<Item = (&'l str, &'l [u8])> + Clone) -> Self {
+        let (mut count, mut bytes) = (0, 0);
+        for (name, value) in lines.clone() {
+            count += 1;
+            bytes += name.len() + SEPARATOR.len() + value.len() + LINE_END.len();
+        }
+        let mut own = Self {
+            block: Vec::with_capacity(bytes),
+            lines: Vec::with_capacity(count),
+        };
+        for (name, value) in lines {
+            let start = own.block.len();
+            push_line(&mut own.block, name.as_bytes(), value);
+            own.lines.push(Line {
+                start,
+                name_end: start + name.len(),
+                value_end: own.block.len() - LINE_END.len(),
+            });
+        }
+        own
+    }
+
+    /// Name and value of each line.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.lines.iter().map(|line| {
+            let name = self.block.get(line.start..line.name_end);
+            let value = self.block.get(line.name_end + SEPARATOR.len()..line.value_end);
+            (name.unwrap_or_default(), value.unwrap_or_default())
+        })
+    }
+
+    /// The value of the first line of this name, in whatever case.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        let mut lines = self.iter();
+        let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
+        found.map(|(_, value)| value)
+    }
+
+    /// All lines as HTTP writes them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.block
+    }
+}
+
+impl fmt::Debug for HeaderLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HeaderLines")
+            .field(&String::from_utf8_lossy(&self.block))
+            .finish()
+    }
+}
+
+/// Adds a header line to a head.
+pub fn push_line(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, SEPARATOR, value, LINE_END] {
+        head.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: [(&str, &[u8]); 4] = [
+        ("X-A", b"1: 2"),
+        ("x-empty", b""),
+        ("x-a", b"second"),
+        ("X-Bytes", b"\xff\t,"),
+    ];
+
+    #[test]
+    fn lines_are_given_back_as_they_were_and_written_as_http_does() {
+        let lines = HeaderLines::of(SENT.into_iter());
+        assert!(lines.iter().eq(SENT.map(|(name, value)| (name.as_bytes(), value))));
+        assert_eq!(
+            lines.as_bytes(),
+            b"X-A: 1: 2\r\nx-empty: \r\nx-a: second\r\nX-Bytes: \xff\t,\r\n"
+        );
+        assert_eq!(HeaderLines::of(std::iter::empty()).as_bytes(), b"");
+    }
+
+    #[test]
+    fn a_name_is_found_in_whatever_case_and_the_first_line_of_it_counts() {
+        let lines = HeaderLines::of(SENT.into_iter());
+        assert_eq!(lines.value("x-A"), Some(b"1: 2".as_slice()));
+        assert_eq!(lines.value("X-EMPTY"), Some(b"".as_slice()));
+        assert_eq!(lines.value("x-b"), None);
+    }
+}
