@@ -1,11 +1,17 @@
 //! What other processes have open, as far as we may look.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use crate::os::process::{Pid, check_proc};
+
+/// Bytes of the longest number of a descriptor, and a zero.
+const LONGEST_NUMBER: usize = 12;
+
+/// Bytes of the longest name of a socket, and one more: a longer name is another one.
+const LONGEST_SOCKET_NAME: usize = "socket:[18446744073709551615]".len() + 1;
 
 /// Whether we may see what this process has open. Another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one that
 /// keeps its memory to itself.
@@ -71,9 +77,13 @@ impl DescriptorsOf {
     /// Whether this one is one of the socket with this number; not where we may not look.
     #[must_use]
     pub fn is_socket(&self, descriptor: i32, inode: u64) -> bool {
-        let (name, wanted) = (format!("{descriptor}\0"), socket_name(inode));
-        // One byte more than what is wanted: a longer name is another one.
-        let mut found = vec![0_u8; wanted.len() + 1];
+        let mut name = [0_u8; LONGEST_NUMBER];
+        // The zero behind it has to stay.
+        let mut room = name.split_last_mut().map_or(&mut [][..], |(_, room)| room);
+        if write!(room, "{descriptor}").is_err() {
+            return false;
+        }
+        let mut found = [0_u8; LONGEST_SOCKET_NAME];
         // SAFETY: the name ends with a zero, and no more is written than the buffer has room for.
         let length = unsafe {
             libc::readlinkat(
@@ -84,7 +94,7 @@ impl DescriptorsOf {
             )
         };
         let found = usize::try_from(length).ok().and_then(|length| found.get(..length));
-        found == Some(wanted.as_bytes())
+        found.and_then(number_of_socket) == Some(inode)
     }
 }
 
@@ -99,6 +109,12 @@ pub fn is_socket(pid: Pid, descriptor: i32, inode: u64) -> io::Result<bool> {
 
 fn socket_name(inode: u64) -> String {
     format!("socket:[{inode}]")
+}
+
+/// The other way round.
+fn number_of_socket(name: &[u8]) -> Option<u64> {
+    let number = name.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn leads_to(link: &Path, wanted: &str) -> io::Result<bool> {
