@@ -38,7 +38,10 @@ final class Frame
         mixed $value = null,
         bool $isKept = false,
     ): string {
-        $frame = self::of($type, ['job_id' => $jobId] + $fields);
+        // Most jobs end with an answer that has nothing but its id.
+        $frame = $fields === []
+            ? '{"type":"' . $type . '","job_id":' . Json::encode($jobId) . '}'
+            : self::of($type, ['job_id' => $jobId] + $fields);
         if ($name === null || ($value === null && !$isKept)) {
             return $frame;
         }

@@ -72,9 +72,14 @@ final class LineStream
                 $this->isClosed = $this->isClosed || feof($this->stream);
                 break;
             }
+            $length = strlen($chunk);
+            // Mostly one whole line comes, and nothing is here that it belongs to.
+            if ($this->in === '' && $length < self::READ_CHUNK && strpos($chunk, "\n") === $length - 1) {
+                return [substr($chunk, 0, -1)];
+            }
             $this->in .= $chunk;
-            $budget -= strlen($chunk);
-        } while (strlen($chunk) === self::READ_CHUNK && $budget > 0);
+            $budget -= $length;
+        } while ($length === self::READ_CHUNK && $budget > 0);
         $end = strlen($this->in) > $this->searched ? strrpos($this->in, "\n", $this->searched) : false;
         if ($end === false) {
             $this->searched = strlen($this->in);

@@ -133,8 +133,12 @@ final class ProcessChannel extends Channel
                 if ($this->mayEnd()) {
                     return null;
                 }
-                $this->link->flush();
-                $this->parent->flush();
+                if (!$this->link->isFlushed()) {
+                    $this->link->flush();
+                }
+                if ($this->parent->isFull()) {
+                    $this->parent->flush();
+                }
                 $readable = $this->select($this->patience());
                 if ($readable !== []) {
                     // After a signal nobody knows yet where something is to be read: a word may be there beside a job.
@@ -207,7 +211,10 @@ final class ProcessChannel extends Channel
 
     private function patience(): float
     {
-        $left = $this->settledAt === null ? 0.0 : $this->settledAt - Clock::now();
+        if ($this->settledAt === null) {
+            return self::LONGEST_WAIT;
+        }
+        $left = $this->settledAt - Clock::now();
         // When that is over there is only to be written, and room for it ends the wait.
         return $left > 0 ? min(self::LONGEST_WAIT, $left) : self::LONGEST_WAIT;
     }
@@ -220,9 +227,7 @@ final class ProcessChannel extends Channel
     /** Of the process's own job: `isOwnProcess` was asked before. Returns when the kernel has it, or the connection is closed. */
     public function answer(string $frame): void
     {
-        $this->link->drop('progress');
-        $this->link->drop('heartbeat');
-        $this->link->send($frame);
+        $this->link->answer($frame);
         $this->jobId = null;
         $this->cancelledAt = null;
         $this->jobsDone++;
@@ -325,7 +330,8 @@ final class ProcessChannel extends Channel
         }
         $write = $this->link->isFlushed() ? null : [$this->link->lines->stream];
         $none = null;
-        $isReady = stream_select($read, $write, $none, (int) $seconds, (int) (fmod($seconds, 1.0) * 1e6));
+        $whole = (int) $seconds;
+        $isReady = stream_select($read, $write, $none, $whole, (int) (($seconds - $whole) * 1e6));
         return $isReady ? $read : [];
     }
 
@@ -387,11 +393,13 @@ final class ProcessChannel extends Channel
             $this->tell('U' . strlen($line));
             return;
         }
+        $type = is_array($frame) ? $frame['type'] ?? null : null;
+        if ($type === 'job') {
+            $this->takeJob($frame);
+            return;
+        }
         $id = is_string($frame['job_id'] ?? null) ? $frame['job_id'] : null;
-        switch (is_array($frame) ? $frame['type'] ?? null : null) {
-            case 'job':
-                $this->takeJob($frame);
-                break;
+        switch ($type) {
             case 'cancel':
                 $this->takeCancel((string) $id, $frame['reason'] ?? null);
                 break;

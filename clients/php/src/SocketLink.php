@@ -15,7 +15,7 @@ final class SocketLink
     private const CONNECT_TIMEOUT = 5.0;
 
     public readonly LineStream $lines;
-    /** @var array<string, string> what waits, in the order in which it goes out */
+    /** @var array<int|string, string> what waits, in the order in which it goes out */
     private array $queue = [];
     private int $number = 0;
 
@@ -36,13 +36,14 @@ final class SocketLink
      */
     public function send(string $frame, ?string $key = null): void
     {
-        $this->queue[$key ?? '#' . ++$this->number] = $frame . "\n";
+        $this->queue[$key ?? ++$this->number] = $frame . "\n";
     }
 
-    /** Take back what waits under this key, if anything. */
-    public function drop(string $key): void
+    /** Queue the answer to the job that runs: nothing else of it has to be known any more. */
+    public function answer(string $frame): void
     {
-        unset($this->queue[$key]);
+        unset($this->queue['progress'], $this->queue['heartbeat']);
+        $this->send($frame);
     }
 
     /** Whether the kernel has all of it. */
@@ -53,7 +54,9 @@ final class SocketLink
 
     public function flush(): void
     {
-        $this->lines->flush();
+        if ($this->lines->isFull()) {
+            $this->lines->flush();
+        }
         while ($this->queue !== [] && !$this->lines->isFull()) {
             $text = '';
             do {
