@@ -17,6 +17,9 @@ use crate::wire::text::{beginning, count, escape, is_terminal_control, seconds};
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
 
+/// Room for a usual record: one that is longer gets more.
+const USUAL_RECORD_BYTES: usize = 512;
+
 /// Most bytes of the message, as it is written.
 const MESSAGE_BYTES: usize = 1400;
 
@@ -267,18 +270,20 @@ impl Record<'_> {
         format!("{time} ojs-init: {severity}: {}\n", printable(&said))
     }
 
-    /// By hand, because a record has a limit in bytes, and so has each text in it.
+    /// By hand, because a record has a limit in bytes, and so has each text in it; and piece by piece, because a record is written for
+    /// each job.
     fn json(&self) -> String {
-        let mut line = String::with_capacity(512);
-        let timestamp = self.at;
-        let (severity, number) = (self.severity.name(), self.severity.number());
-        let _ = write!(
-            line,
-            r#"{{"timestamp":"{timestamp:.3}","severity":"{severity}","severity_number":{number},"message":"#
-        );
+        let mut line = String::with_capacity(USUAL_RECORD_BYTES);
+        // Writing to a text cannot fail.
+        let _ = write!(line, r#"{{"timestamp":"{:.3}","severity":""#, self.at);
+        line.push_str(self.severity.name());
+        line.push_str(r#"","severity_number":"#);
+        push_number(&mut line, self.severity.number().into());
+        line.push_str(r#","message":"#);
         quote(&mut line, self.message, MESSAGE_BYTES);
-        let category = self.fields.category.name();
-        let _ = write!(line, r#","category":"{category}","component":"worker""#);
+        line.push_str(r#","category":""#);
+        line.push_str(self.fields.category.name());
+        line.push_str(r#"","component":"worker""#);
         self.put_ojs(&mut line);
         if let Some(trace) = self.fields.job.as_ref().and_then(|job| job.trace) {
             let (trace, span) = (trace.trace, trace.span);
@@ -300,7 +305,7 @@ impl Record<'_> {
     }
 
     fn put_ojs(&self, line: &mut String) {
-        let mut object = Members::default();
+        let mut object = Members::begin("ojs", line);
         if let Some(job) = &self.fields.job {
             object.text("job_id", &job.id, NAME_BYTES);
             for (name, text) in [("job_type", &job.kind), ("queue", &job.queue)] {
@@ -318,51 +323,77 @@ impl Record<'_> {
         if let Some(worker) = self.worker {
             object.text("worker_id", worker, NAME_BYTES);
         }
-        object.end("ojs", line);
+        object.end();
     }
 
     fn put_attributes(&self, line: &mut String) {
-        let mut object = Members::default();
+        let mut object = Members::begin("attributes", line);
         for (name, value) in &self.fields.attributes {
-            let before = object.0.len();
+            let before = object.line.len();
             match value {
                 Attribute::Text(text) => object.text(name, text, ATTRIBUTE_BYTES),
                 Attribute::Number(number) => object.number(name, *number),
             }
-            if object.0.len() > ATTRIBUTES_BYTES {
-                object.0.truncate(before);
+            if object.length() > ATTRIBUTES_BYTES {
+                object.line.truncate(before);
             }
         }
-        object.end("attributes", line);
+        object.end();
     }
 }
 
-/// The members of a JSON object, without its braces.
-#[derive(Debug, Default)]
-struct Members(String);
+/// A JSON object at the end of a record, while it gets its members.
+#[derive(Debug)]
+struct Members<'l> {
+    line: &'l mut String,
+    /// How long the record was before it, and with its brace.
+    before: usize,
+    start: usize,
+}
 
-impl Members {
+impl<'l> Members<'l> {
+    fn begin(name: &str, line: &'l mut String) -> Self {
+        let before = line.len();
+        line.push_str(",\"");
+        line.push_str(name);
+        line.push_str("\":{");
+        let start = line.len();
+        Self { line, before, start }
+    }
+
+    /// Bytes of its members.
+    fn length(&self) -> usize {
+        self.line.len() - self.start
+    }
+
     fn name(&mut self, name: &str) {
-        let comma = if self.0.is_empty() { "" } else { "," };
-        let _ = write!(self.0, "{comma}\"{name}\":");
+        self.line.push_str(if self.length() == 0 { "\"" } else { ",\"" });
+        self.line.push_str(name);
+        self.line.push_str("\":");
     }
 
     fn text(&mut self, name: &str, text: &str, most: usize) {
         self.name(name);
-        quote(&mut self.0, text, most);
+        quote(self.line, text, most);
     }
 
     fn number(&mut self, name: &str, number: u64) {
         self.name(name);
-        let _ = write!(self.0, "{number}");
+        push_number(self.line, number);
     }
 
-    /// Adds the object under this name to a record, unless it is empty.
-    fn end(self, name: &str, line: &mut String) {
-        if !self.0.is_empty() {
-            let _ = write!(line, ",\"{name}\":{{{}}}", self.0);
+    /// An empty one is left out.
+    fn end(self) {
+        if self.length() == 0 {
+            self.line.truncate(self.before);
+        } else {
+            self.line.push('}');
         }
     }
+}
+
+fn push_number(line: &mut String, number: u64) {
+    let _ = write!(line, "{number}");
 }
 
 /// Adds a JSON string of at most so many bytes, quotes included.

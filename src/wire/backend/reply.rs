@@ -64,6 +64,8 @@ enum Content<'a> {
     Nothing,
     /// A JSON object.
     Object(Object<'a>),
+    /// One of which nothing has to be read.
+    SomeObject,
     /// It begins like one, and not all of it came.
     Broken,
     /// It ended before it began.
@@ -72,7 +74,7 @@ enum Content<'a> {
     Foreign,
 }
 
-fn content<'a>(answered: &Answered<'a>) -> Content<'a> {
+fn content<'a>(call: &Call, answered: &Answered<'a>) -> Content<'a> {
     let body = answered.body.trim_ascii();
     if body.is_empty() {
         return if answered.is_whole {
@@ -80,6 +82,9 @@ fn content<'a>(answered: &Answered<'a>) -> Content<'a> {
         } else {
             Content::Missing
         };
+    }
+    if call.endpoint().answer() == AnswerSize::Nothing && Object::is_one(body) {
+        return Content::SomeObject;
     }
     match Object::read_bytes(body) {
         Some(fields) => Content::Object(fields),
@@ -103,7 +108,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
     {
         return fetched(answered.body, *count);
     }
-    let fields = match content(&answered) {
+    let fields = match content(call, &answered) {
         Content::Foreign => {
             return Answer {
                 reply: Reply::Failed(foreign(call)),
@@ -111,7 +116,7 @@ pub fn read(call: &Call, answered: Answered<'_>) -> Answer {
                 words: Words::of_foreign(answered.status),
             };
         }
-        Content::Nothing => None,
+        Content::Nothing | Content::SomeObject => None,
         Content::Object(fields) => Some(fields),
         Content::Broken => return broken_off(call).into(),
         Content::Missing => return Reply::Failed(Failure::Unanswered).into(),

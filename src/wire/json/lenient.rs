@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Room for so many fields is made at once: an envelope has about as many.
@@ -29,6 +29,11 @@ impl<'a> Object<'a> {
     /// Reads a body; no UTF-8 is no object.
     pub(in crate::wire) fn read_bytes(body: &'a [u8]) -> Option<Self> {
         std::str::from_utf8(body).ok().and_then(Self::read)
+    }
+
+    /// Whether this body is one object. Reading it for that alone costs half.
+    pub(in crate::wire) fn is_one(body: &[u8]) -> bool {
+        std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<AnyObject>(text).is_ok())
     }
 
     /// A field as it is spelled; null is absent.
@@ -71,6 +76,28 @@ impl<'a> Object<'a> {
 impl<'de> Deserialize<'de> for Object<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+/// An object of which nothing is kept.
+struct AnyObject;
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AnyObject)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyObject {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<Name<'de>, IgnoredAny>()?.is_some() {}
+        Ok(self)
     }
 }
 
@@ -120,4 +147,30 @@ impl<'de> Visitor<'de> for NameVisitor {
 pub(in crate::wire) fn units(number: &str, unit: Duration) -> Option<Duration> {
     let number: f64 = number.parse().ok()?;
     Duration::try_from_secs_f64(number * unit.as_secs_f64()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whether_a_body_is_one_object_does_not_depend_on_whether_it_is_kept(
+            pieces in prop::collection::vec(
+                prop::sample::select(vec![
+                    "{", "}", "[", "]", ",", ":", " ", "\"a\"", "\"\\u00e4\"", "\"\\x\"", "\"\n\"", "1", "-0.5e3", "1e999", "01", "null", "true", "nul",
+                    "{\"a\":1}", "\"a\":", "\u{e4}",
+                ]),
+                0..8,
+            ),
+            tail in prop::collection::vec(any::<u8>(), 0..2),
+        ) {
+            let body = [pieces.concat().as_bytes(), &tail].concat();
+            prop_assert_eq!(Object::is_one(&body), Object::read_bytes(&body).is_some());
+        }
+    }
 }
