@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::config::LogFormat;
-use crate::daemon::log::record::{NAME_BYTES, RECORD_BYTES, clipped, quote};
+use crate::daemon::log::json_text::quote;
+use crate::daemon::log::record::{NAME_BYTES, RECORD_BYTES, clipped};
 use crate::wire::text::is_terminal_control;
 
 /// Bytes of a record in JSON beside the texts in it.

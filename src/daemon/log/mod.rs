@@ -1,6 +1,7 @@
 //! What people read afterwards: log records, the words in them, the termination log.
 
 pub(super) mod job_line;
+pub(super) mod json_text;
 pub(super) mod last_words;
 pub(super) mod narrate;
 pub(super) mod narrate_answers;

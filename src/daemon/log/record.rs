@@ -11,8 +11,9 @@ use std::time::Duration;
 use log::Level;
 
 use crate::config::LogFormat;
+use crate::daemon::log::json_text::{CUT, Members, push_number, quote};
 use crate::lifecycle::api::{Subject, Trace};
-use crate::wire::text::{beginning, count, escape, is_terminal_control, seconds};
+use crate::wire::text::{beginning, count, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
 pub const RECORD_BYTES: usize = 4096;
@@ -37,9 +38,6 @@ const ATTRIBUTE_BYTES: usize = 200;
 
 /// Most bytes of all attributes together. One that has no room is left out.
 const ATTRIBUTES_BYTES: usize = 500;
-
-/// Stands for what was cut off.
-const CUT: char = '…';
 
 /// How bad it is. The log crate has no word for the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,106 +327,17 @@ impl Record<'_> {
     fn put_attributes(&self, line: &mut String) {
         let mut object = Members::begin("attributes", line);
         for (name, value) in &self.fields.attributes {
-            let before = object.line.len();
+            let before = object.length();
             match value {
                 Attribute::Text(text) => object.text(name, text, ATTRIBUTE_BYTES),
                 Attribute::Number(number) => object.number(name, *number),
             }
             if object.length() > ATTRIBUTES_BYTES {
-                object.line.truncate(before);
+                object.cut_to(before);
             }
         }
         object.end();
     }
-}
-
-/// A JSON object at the end of a record, while it gets its members.
-#[derive(Debug)]
-struct Members<'l> {
-    line: &'l mut String,
-    /// How long the record was before it, and with its brace.
-    before: usize,
-    start: usize,
-}
-
-impl<'l> Members<'l> {
-    fn begin(name: &str, line: &'l mut String) -> Self {
-        let before = line.len();
-        line.push_str(",\"");
-        line.push_str(name);
-        line.push_str("\":{");
-        let start = line.len();
-        Self { line, before, start }
-    }
-
-    /// Bytes of its members.
-    fn length(&self) -> usize {
-        self.line.len() - self.start
-    }
-
-    fn name(&mut self, name: &str) {
-        self.line.push_str(if self.length() == 0 { "\"" } else { ",\"" });
-        self.line.push_str(name);
-        self.line.push_str("\":");
-    }
-
-    fn text(&mut self, name: &str, text: &str, most: usize) {
-        self.name(name);
-        quote(self.line, text, most);
-    }
-
-    fn number(&mut self, name: &str, number: u64) {
-        self.name(name);
-        push_number(self.line, number);
-    }
-
-    /// An empty one is left out.
-    fn end(self) {
-        if self.length() == 0 {
-            self.line.truncate(self.before);
-        } else {
-            self.line.push('}');
-        }
-    }
-}
-
-fn push_number(line: &mut String, number: u64) {
-    let _ = write!(line, "{number}");
-}
-
-/// Adds a JSON string of at most so many bytes, quotes included.
-pub(super) fn quote(to: &mut String, text: &str, most: usize) {
-    let start = to.len();
-    let most = most.saturating_sub(1 + CUT.len_utf8());
-    to.push('"');
-    if text.len() < most && text.bytes().all(is_plain) {
-        to.push_str(text);
-        to.push('"');
-        return;
-    }
-    for c in text.chars() {
-        let before = to.len();
-        match c {
-            '"' | '\\' => to.extend(['\\', c]),
-            '\n' => to.push_str("\\n"),
-            '\t' => to.push_str("\\t"),
-            '\r' => to.push_str("\\r"),
-            // Those above 0x7f, too: a terminal that shows the record may obey them.
-            c if is_terminal_control(c) => escape(to, c),
-            c => to.push(c),
-        }
-        if to.len() - start > most {
-            to.truncate(before);
-            to.push(CUT);
-            break;
-        }
-    }
-    to.push('"');
-}
-
-/// Whether this byte stands for itself in a JSON string and on a terminal. Ids and names consist of such ones.
-fn is_plain(byte: u8) -> bool {
-    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
 /// The beginning of a text, of at most so many bytes.
