@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 
-use uuid::Builder;
+use uuid::{Builder, Uuid};
 
 use crate::config::{Header, Secret};
 use crate::daemon::backend::settings::BackendSettings;
@@ -76,7 +76,7 @@ impl UrlParts {
 pub(in crate::daemon) struct RequestWriter {
     prefix: String,
     /// The header lines that each request has.
-    common: Vec<u8>,
+    common: String,
     ids: RequestIds,
 }
 
@@ -85,12 +85,11 @@ impl RequestWriter {
     pub(in crate::daemon) fn new(settings: &BackendSettings, place: &UrlParts) -> Self {
         let backend = &settings.backend;
         let has_token = has_token(settings);
-        let mut common = Vec::new();
+        let mut common = String::new();
         let mut line = |name: &str, value: &str| {
-            common.extend_from_slice(name.as_bytes());
-            common.extend_from_slice(b": ");
-            common.extend_from_slice(value.as_bytes());
-            common.extend_from_slice(b"\r\n");
+            for piece in [name, ": ", value, "\r\n"] {
+                common.push_str(piece);
+            }
         };
         line("Host", &place.authority);
         let own = [
@@ -120,20 +119,30 @@ impl RequestWriter {
         let body = request.body.as_deref();
         let room = self.common.len() + USUAL_HEAD_BYTES + token.map_or(0, |token| token.reveal().len());
         let mut bytes = Vec::with_capacity(room + request.path.len() + body.map_or(0, <[u8]>::len));
-        let id = self.ids.next();
-        // Writing to memory cannot fail.
-        let _ = write!(bytes, "{} {}{} HTTP/1.1\r\n", request.method, self.prefix, request.path);
-        bytes.extend_from_slice(&self.common);
-        let _ = write!(bytes, "Accept: {}\r\nX-Request-Id: {id}\r\n", request.accept);
+        let (id, mut room_for_id) = (self.ids.next(), Uuid::encode_buffer());
+        let id = id.hyphenated().encode_lower(&mut room_for_id);
+        // Piece by piece, since requests are written for each job.
+        let mut put = |pieces: &[&str]| {
+            pieces
+                .iter()
+                .for_each(|piece| bytes.extend_from_slice(piece.as_bytes()))
+        };
+        put(&[
+            request.method.name(),
+            " ",
+            &self.prefix,
+            &request.path,
+            " HTTP/1.1\r\n",
+            &self.common,
+        ]);
+        put(&["Accept: ", request.accept, "\r\nX-Request-Id: ", id, "\r\n"]);
         if let Some(token) = token {
-            let _ = write!(bytes, "Authorization: Bearer {}\r\n", token.reveal());
+            put(&["Authorization: Bearer ", token.reveal(), "\r\n"]);
         }
         if let Some(body) = body {
-            let _ = write!(
-                bytes,
-                "Content-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n",
-                body.len()
-            );
+            put(&["Content-Type: ", CONTENT_TYPE, "\r\nContent-Length: "]);
+            // Writing to memory cannot fail.
+            let _ = write!(bytes, "{}\r\n", body.len());
         }
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body.unwrap_or_default());
@@ -161,7 +170,7 @@ impl RequestIds {
         }
     }
 
-    fn next(&mut self) -> uuid::Uuid {
+    fn next(&mut self) -> Uuid {
         self.count = self.count.wrapping_add(1);
         let halves = [0_u8, 1].map(|half| self.key.hash_one((self.count, half)).to_ne_bytes());
         let mut random = [0; 10];

@@ -12,7 +12,7 @@ use log::Level;
 
 use crate::config::LogFormat;
 use crate::daemon::log::json_text::{CUT, Members, push_number, quote};
-use crate::lifecycle::api::{Subject, Trace};
+use crate::lifecycle::api::{Subject, Text, Trace};
 use crate::wire::text::{beginning, count, is_terminal_control, seconds};
 
 /// Most bytes of a whole record, its line end included: `PIPE_BUF`.
@@ -96,11 +96,11 @@ impl Category {
 }
 
 /// A job, as far as the log is concerned.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct RecordAbout {
-    id: String,
-    kind: String,
-    queue: String,
+    id: Text,
+    kind: Text,
+    queue: Text,
     attempt: Option<u64>,
     trace: Option<Trace>,
     state: Option<&'static str>,
@@ -109,9 +109,9 @@ struct RecordAbout {
 impl RecordAbout {
     fn new(job: &Subject, state: Option<&'static str>) -> Self {
         Self {
-            id: clipped(&job.id.0, NAME_BYTES),
-            kind: clipped(&job.kind, NAME_BYTES),
-            queue: clipped(&job.queue, NAME_BYTES),
+            id: Text::clone(&job.id.0),
+            kind: Text::clone(&job.kind),
+            queue: Text::clone(&job.queue),
             attempt: job.attempt,
             trace: job.trace,
             state,
@@ -253,9 +253,9 @@ impl Record<'_> {
             let _ = write!(said, ": {kind}{separator}{message}");
         }
         if let Some(job) = &self.fields.job {
-            let _ = write!(said, " [job {}", job.id);
+            let _ = write!(said, " [job {}", clipped(&job.id, NAME_BYTES));
             if !job.kind.is_empty() {
-                let _ = write!(said, ", {}", job.kind);
+                let _ = write!(said, ", {}", clipped(&job.kind, NAME_BYTES));
             }
             if let Some(attempt) = job.attempt {
                 let _ = write!(said, ", attempt {attempt}");

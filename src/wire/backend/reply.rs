@@ -1,5 +1,6 @@
 //! From an HTTP answer to what it means. The status decides; a body is looked at only for what the status leaves open.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::lifecycle::api::{
@@ -254,7 +255,7 @@ fn looked(fields: Option<Object<'_>>) -> Reply {
         return Reply::Failed(Failure::Unanswered);
     };
     Reply::JobSeen(JobView {
-        state: match state.as_str() {
+        state: match &*state {
             "active" => JobState::Active,
             "cancelled" => JobState::Cancelled,
             "completed" => JobState::Completed,
@@ -353,7 +354,8 @@ fn is_of_ojs(body: &[u8]) -> bool {
 /// What a conflict says of the job's state; not every backend does.
 fn current_state(body: &[u8]) -> Option<String> {
     let details = error_of(body).and_then(|error| error.object("details"))?;
-    details.text("current_state").filter(|state| !state.is_empty())
+    let state = details.text("current_state").filter(|state| !state.is_empty());
+    state.map(Cow::into_owned)
 }
 
 /// Whether a 404 is about the worker, and not about the path: a backend without heartbeats does not know workers.

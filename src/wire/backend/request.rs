@@ -3,7 +3,6 @@
 //! Paths and bodies follow the HTTP binding (wire protocol 10), which every backend speaks; what it lacks (register,
 //! deregister, progress, checkpoint) is asked for where the extensions put it.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -60,14 +59,16 @@ pub enum Method {
     Delete,
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Method {
+    /// As it stands in a request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Get => "GET",
             Self::Post => "POST",
             Self::Put => "PUT",
             Self::Delete => "DELETE",
-        })
+        }
     }
 }
 
@@ -200,7 +201,7 @@ fn post(operation: &str, content: &impl Serialize) -> HttpRequest {
     HttpRequest {
         method: Method::Post,
         accept: CONTENT_TYPE,
-        path: format!("/ojs/v1/{operation}"),
+        path: ["/ojs/v1/", operation].concat(),
         body: Some(body(content)),
     }
 }
@@ -212,7 +213,7 @@ fn body(content: &impl Serialize) -> Vec<u8> {
 
 /// The path of a job or a worker, or of something of it. Ids of jobs are the backend's, and any text.
 fn path(collection: &str, id: &str, below: &str) -> String {
-    let mut path = format!("/ojs/v1/{collection}/");
+    let mut path = ["/ojs/v1/", collection, "/"].concat();
     push_encoded(&mut path, id);
     path.push_str(below);
     path

@@ -1,5 +1,7 @@
 //! The bodies of requests that are for us.
 
+use std::borrow::Cow;
+
 use crate::lifecycle::api::{FromWorker, JobError, JobId, Text};
 use crate::wire::json::fields::{self, Fields};
 use crate::wire::json::lenient::Object;
@@ -84,7 +86,8 @@ fn is_name(name: &str) -> bool {
 }
 
 fn worker(body: &Object<'_>) -> Option<String> {
-    body.text("worker_id").filter(|worker| is_name(worker))
+    let worker = body.text("worker_id").filter(|worker| is_name(worker));
+    worker.map(Cow::into_owned)
 }
 
 /// Reads the body of a heartbeat: the jobs as an array in `active_jobs` or in `active_job_ids`, or one in `job_id`. One that cannot
@@ -98,7 +101,7 @@ pub fn read_beat(body: &[u8]) -> Result<BeatBody, BadBody> {
     let arrays = ["active_jobs", "active_job_ids"];
     let listed = arrays.iter().find_map(|name| body.texts(name));
     let none = || (body.whole("active_jobs") == Some(0)).then(Vec::new);
-    let single = || body.text("job_id").map(|job| vec![job]);
+    let single = || body.text("job_id").map(|job| vec![job.into_owned()]);
     let jobs = listed.or_else(single).or_else(none);
     let job = |id: String| is_name(&id).then(|| JobId(id.into()));
     Ok(BeatBody {

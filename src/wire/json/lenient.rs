@@ -48,8 +48,14 @@ impl<'a> Object<'a> {
     }
 
     /// The member of this name, where that is a string.
-    pub(in crate::wire) fn text(&self, key: &str) -> Option<String> {
-        serde_json::from_str(self.raw(key)?).ok()
+    pub(in crate::wire) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        let raw = self.raw(key)?;
+        let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+        if inner.contains('\\') {
+            return serde_json::from_str(raw).ok().map(Cow::Owned);
+        }
+        // It was read as JSON before: without an escape it stands for itself.
+        Some(Cow::Borrowed(inner))
     }
 
     /// A whole number that is not negative, spelled as one: `3`, not `3.0`.
@@ -171,6 +177,23 @@ mod tests {
         ) {
             let body = [pieces.concat().as_bytes(), &tail].concat();
             prop_assert_eq!(Object::is_one(&body), Object::read_bytes(&body).is_some());
+        }
+
+        #[test]
+        fn a_text_is_what_any_reader_makes_of_it_and_nothing_else_is_one(
+            pieces in prop::collection::vec(
+                prop::sample::select(vec![
+                    "a", "\u{e4}", " ", "\\n", "\\\"", "\\\\", "\\u00e4", "\\ud83d\\ude00", "\\ud83d", "{", "]",
+                ]),
+                0..6,
+            ),
+            other in prop::sample::select(vec!["1", "null", "true", "[\"a\"]", "{\"a\":\"b\"}"]),
+        ) {
+            let raw = format!("\"{}\"", pieces.concat());
+            let body = format!("{{\"text\":{raw},\"other\":{other}}}");
+            let object = Object::read(&body).unwrap();
+            prop_assert_eq!(object.text("text").map(Cow::into_owned), serde_json::from_str::<String>(&raw).ok());
+            prop_assert_eq!(object.text("other"), None);
         }
     }
 }

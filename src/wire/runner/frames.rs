@@ -2,6 +2,7 @@
 //!
 //! What it is told comes from PID 1, which is ourselves; still nothing here panics or grows, whatever comes.
 
+use std::borrow::Cow;
 use std::str;
 use std::time::Duration;
 
@@ -143,14 +144,16 @@ impl<'a> JobFacts<'a> {
             .duration("timeout_ms", Duration::from_millis(1))
             .or_else(|| fields.duration("timeout", Duration::from_secs(1)));
         Some(Self {
-            id: fields.text("id").filter(|id| !id.is_empty())?,
-            kind: fields.text("type").unwrap_or_default(),
-            queue: fields.text("queue").unwrap_or_default(),
+            id: fields.text("id").filter(|id| !id.is_empty())?.into_owned(),
+            kind: fields.text("type").unwrap_or_default().into_owned(),
+            queue: fields.text("queue").unwrap_or_default().into_owned(),
             attempt: fields.whole("attempt"),
             max_attempts: fields.whole("max_attempts"),
             timeout,
             args: fields.raw("args"),
-            traceparent: fields.object("meta").and_then(|meta| meta.text("traceparent")),
+            traceparent: fields
+                .object("meta")
+                .and_then(|meta| meta.text("traceparent").map(Cow::into_owned)),
         })
     }
 }
