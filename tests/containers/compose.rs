@@ -105,9 +105,14 @@ fn examples() {
     }
     let are_active = looks_until(PATIENCE, || counts(address).is_some_and(|counts| counts["active"] == 6));
     assert!(are_active, "{:?}", counts(address));
-    let workers = ["worker-python", "worker-node"].map(|service| project.container(service));
-    // What it exits with is told before the container is removed.
-    let waiting = workers.map(|worker| std::thread::spawn(move || engine().docker(&["wait", &worker])));
+    let workers = ["worker-python", "worker-node"].map(|service| Container {
+        name: project.container(service),
+    });
+    // What ojs-init has and its worker has not would go back at once.
+    let are_held = looks_until(PATIENCE, || workers.iter().all(|worker| worker.held() == 3));
+    assert!(are_held, "{:?}", workers.each_ref().map(Container::held));
+    // What they exit with is told before the containers are removed.
+    let waiting = workers.each_ref().map(Container::waits);
     let began = now();
     let is_over = AtomicBool::new(false);
     // The backend goes last, and then nobody can ask it any more.
@@ -129,7 +134,7 @@ fn examples() {
     let took = began.elapsed();
     assert_eq!(down["completed"], 6, "{down}");
     for status in waiting {
-        assert_eq!(status.join().unwrap(), "0");
+        assert_eq!(status.join().unwrap(), 0);
     }
     assert!(took < Duration::from_secs(25), "{took:?}");
     measured(

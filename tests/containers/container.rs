@@ -236,11 +236,22 @@ pub fn busy_with(server: &Server, worker: &Container, kinds: &[(&str, f64)]) -> 
         .iter()
         .map(|(kind, argument)| enqueue(server, kind, *argument))
         .collect();
-    become_state(server, JobState::Active, ids.len());
-    // What ojs-init has and the worker has not would go back at once.
-    let are_held = looks_until(PATIENCE, || worker.held() == server.count(JobState::Active));
-    assert!(are_held, "{}", worker.log());
+    become_held(server, worker, ids.len());
     ids
+}
+
+/// Waits until so many jobs, all that are active, are in the hands of this worker's handlers: what ojs-init has and they have not
+/// goes back at once when it is told to stop.
+#[track_caller]
+pub fn become_held(server: &Server, worker: &Container, count: usize) {
+    become_state(server, JobState::Active, count);
+    let are_held = looks_until(PATIENCE, || worker.held() == count);
+    assert!(
+        are_held,
+        "{} instead of {count} are held: {}",
+        worker.held(),
+        worker.log()
+    );
 }
 
 /// The names of the errors of a job, the first one first.

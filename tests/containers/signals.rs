@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ojs_devserver::{Fault, FaultRule, JobState, Options, Server};
 
-use crate::container::{Container, KILLED, Start, become_state, busy_with, enqueue, errors};
+use crate::container::{Container, KILLED, Start, become_held, become_state, busy_with, enqueue, errors};
 use crate::images::shared;
 use crate::support::wait::{pause, wait_until};
 use crate::support::{proc, sys};
@@ -84,10 +84,8 @@ fn forced() {
     assert_eq!(errors(&server, job), ["ShutdownError"]);
 
     let worker = start();
-    become_state(&server, JobState::Active, 1);
+    become_held(&server, &worker, 1);
     let init = worker.pid();
-    let is_held = looks_until(PATIENCE, || worker.held() == 1);
-    assert!(is_held, "{}", worker.log());
     // The stop phase waits for what it does not get.
     server.fault(FaultRule::on_all(Fault::Hang)).unwrap();
     worker.signal("TERM");

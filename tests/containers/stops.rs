@@ -5,7 +5,7 @@ use std::time::Duration;
 use ojs_devserver::{Fault, FaultRule, JobState, Options, Server};
 
 use crate::container::{
-    CLIENT, Container, Ended, KILLED, Start, TELLING, become_state, busy_with, errors, first_told, settled_after, told,
+    CLIENT, Container, Ended, KILLED, Start, TELLING, become_held, busy_with, errors, first_told, settled_after, told,
     was_cut_off,
 };
 use crate::images::shared;
@@ -188,7 +188,7 @@ fn node() {
     let job = server
         .enqueue(r#"{"type":"image.resize","args":["cat.png",2]}"#)
         .unwrap();
-    become_state(&server, JobState::Active, 1);
+    become_held(&server, &worker, 1);
     let ended = worker.stop(&[]);
     is_in_time(&worker, ended, Duration::from_secs(10));
     let job = server.job(&job).unwrap();
