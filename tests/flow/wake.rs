@@ -104,8 +104,8 @@ fn cancelled() {
         .with("OJS_HEARTBEAT_INTERVAL", "30s")
         .start();
     init.logs("the backend tells of new jobs as they come");
-    let is_active = |server: &Server| server.count(JobState::Active) == 1;
-    assert!(server.wait(PATIENCE, is_active), "{}", init.story());
+    // Not only active: of a job that is still on its way to the worker no event is taken.
+    init.logs("Job given to the worker");
     let job = server.jobs()[0].id.clone();
     let began = now();
     server.cancel(&job).unwrap();
