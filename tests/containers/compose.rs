@@ -108,8 +108,12 @@ fn examples() {
     let workers = ["worker-python", "worker-node"].map(|service| Container {
         name: project.container(service),
     });
-    // What ojs-init has and its worker has not would go back at once.
-    let are_held = looks_until(PATIENCE, || workers.iter().all(|worker| worker.held() == 3));
+    // What ojs-init has and its worker has not would go back at once. Asked in this order, since one that is done in between would stand
+    // for one that is on its way.
+    let are_held = looks_until(PATIENCE, || {
+        let active = counts(address).and_then(|counts| counts["active"].as_u64());
+        active == Some(workers.iter().map(Container::held).sum::<usize>() as u64)
+    });
     assert!(are_held, "{:?}", workers.each_ref().map(Container::held));
     // What they exit with is told before the containers are removed.
     let waiting = workers.each_ref().map(Container::waits);

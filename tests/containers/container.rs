@@ -240,18 +240,17 @@ pub fn busy_with(server: &Server, worker: &Container, kinds: &[(&str, f64)]) -> 
     ids
 }
 
-/// Waits until so many jobs, all that are active, are in the hands of this worker's handlers: what ojs-init has and they have not
-/// goes back at once when it is told to stop.
+/// Waits until so many jobs were taken, and those that are not done yet are in the hands of this worker's handlers: what ojs-init has
+/// and they have not goes back at once when it is told to stop.
 #[track_caller]
 pub fn become_held(server: &Server, worker: &Container, count: usize) {
     become_state(server, JobState::Active, count);
-    let are_held = looks_until(PATIENCE, || worker.held() == count);
-    assert!(
-        are_held,
-        "{} instead of {count} are held: {}",
-        worker.held(),
-        worker.log()
-    );
+    let are_held = looks_until(PATIENCE, || {
+        // Asked in this order, since one that is done in between would stand for one that is on its way.
+        let active = server.count(JobState::Active);
+        worker.held() == active
+    });
+    assert!(are_held, "{} are held: {}", worker.held(), worker.log());
 }
 
 /// The names of the errors of a job, the first one first.
