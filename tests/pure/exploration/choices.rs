@@ -3,7 +3,7 @@
 use ojs_init::lifecycle::api::{BackendTraits, Call, Failure, JobState, JobView, Phase, Reply, Reservation};
 use ojs_init::signal::Signal;
 
-use super::promises::Kind;
+use super::promises::{Fate, Kind};
 use super::world::{Action, Answer, World};
 
 impl World {
@@ -79,8 +79,11 @@ impl World {
     fn acts_of_workers(&self, actions: &mut Vec<Action>) {
         for (connection, link) in self.links.iter().filter(|(_, link)| !link.is_over) {
             // What a process that is gone had written can still be read; then the connection is over.
-            let held = self.jobs.iter().filter(|(_, fate)| fate.is_held_by(*connection));
-            for (job, _) in held {
+            if self.is_gateway() {
+                self.acts_of_a_gateway(*connection, actions);
+            }
+            let is_told = |fate: &Fate| fate.is_held_by(*connection) && !self.is_gateway();
+            for (job, _) in self.jobs.iter().filter(|(_, fate)| is_told(fate)) {
                 for kind in [Kind::Ack, Kind::Fail, Kind::Requeue] {
                     actions.push(Action::Worker(*connection, job.clone(), kind));
                 }

@@ -11,6 +11,7 @@
 
 mod choices;
 mod fingerprint;
+mod gateway;
 mod promises;
 mod pulls;
 mod requests;
@@ -20,8 +21,8 @@ mod world;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ojs_init::lifecycle::api::{Leftovers, Options, Restart};
-use world::{Action, Budget, World};
+use ojs_init::lifecycle::api::{Leftovers, Options, Queues, Restart};
+use world::{Action, Budget, Cast, Kin, World};
 
 use crate::script::{render, settings};
 
@@ -36,6 +37,8 @@ const NOTHING: Budget = Budget {
     deaths: 0,
     hang_ups: 0,
     pulls: 0,
+    repeats: 0,
+    beats: 0,
     news: 0,
     waits: 0,
 };
@@ -45,10 +48,7 @@ struct Setting {
     name: &'static str,
     options: Options,
     budget: Budget,
-    connections: u8,
-    each: u32,
-    /// The holders ask for jobs themselves.
-    pulls: bool,
+    cast: Cast,
     most_states: usize,
 }
 
@@ -73,13 +73,7 @@ struct Step {
     reason = "how far it came is half of the result: `-- --nocapture` shows it"
 )]
 fn explore(setting: &Setting) {
-    let first = World::new(
-        &setting.options,
-        setting.budget,
-        setting.connections,
-        setting.each,
-        setting.pulls,
-    );
+    let first = World::new(&setting.options, setting.budget, setting.cast);
     let mut steps = vec![Step {
         from: None,
         action: Action::Starts,
@@ -153,13 +147,7 @@ fn story(setting: &Setting, steps: &[Step], at: usize, last: &Action, broken: &W
     }
     way.reverse();
     let mut text = format!("{}: {}\n", setting.name, broken.broken.as_deref().unwrap_or_default());
-    let mut world = World::new(
-        &setting.options,
-        setting.budget,
-        setting.connections,
-        setting.each,
-        setting.pulls,
-    );
+    let mut world = World::new(&setting.options, setting.budget, setting.cast);
     for action in way {
         world.seen.clear();
         world.take(&action);
@@ -179,16 +167,35 @@ const MOST_STATES: usize = 10_000;
 const MOST_OF_A_SMALL_ONE: usize = 24_000;
 
 /// A world that is looked through.
-fn small_world(name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {
-    world_up_to(MOST_OF_A_SMALL_ONE, name, options, budget, connections, each);
+fn small_world(name: &'static str, options: Options, budget: Budget, holders: u8, each: u32) {
+    world_up_to(
+        MOST_OF_A_SMALL_ONE,
+        name,
+        options,
+        budget,
+        of_the_socket(budget, holders, each),
+    );
 }
 
 /// A world that has too many states to look at all of them.
-fn world(name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {
-    world_up_to(MOST_STATES, name, options, budget, connections, each);
+fn world(name: &'static str, options: Options, budget: Budget, holders: u8, each: u32) {
+    world_up_to(MOST_STATES, name, options, budget, of_the_socket(budget, holders, each));
 }
 
-fn world_up_to(most: usize, name: &'static str, options: Options, budget: Budget, connections: u8, each: u32) {
+/// A world of workers behind the gateway, each holder with room for one job.
+fn behind_the_gateway(name: &'static str, budget: Budget, holders: u8, kin: Kin) {
+    let mut options = options(2);
+    options.queues = Queues::AsAsked;
+    options.enforce_timeouts = false;
+    world_up_to(MOST_STATES, name, options, budget, Cast { holders, each: 1, kin });
+}
+
+fn of_the_socket(budget: Budget, holders: u8, each: u32) -> Cast {
+    let kin = if budget.pulls > 0 { Kin::Asking } else { Kin::Told };
+    Cast { holders, each, kin }
+}
+
+fn world_up_to(most: usize, name: &'static str, options: Options, budget: Budget, cast: Cast) {
     let asked = std::env::var("EXPLORE_STATES")
         .ok()
         .and_then(|states| states.parse().ok());
@@ -196,9 +203,7 @@ fn world_up_to(most: usize, name: &'static str, options: Options, budget: Budget
         name,
         options,
         budget,
-        connections,
-        each,
-        pulls: budget.pulls > 0,
+        cast,
         most_states: asked.unwrap_or(most),
     });
 }
@@ -361,6 +366,69 @@ fn two_that_ask_a_death_and_a_quiet() {
         ..NOTHING
     };
     world("two that ask, one death, one hang-up, quiet", options(2), budget, 2, 1);
+}
+
+#[test]
+fn an_sdk_that_tells_its_outcomes_twice() {
+    let budget = Budget {
+        sigterm: 1,
+        jobs: 1,
+        pulls: 1,
+        repeats: 2,
+        failures: 1,
+        waits: 2,
+        ..NOTHING
+    };
+    behind_the_gateway("one that waits for answers, two repeats", budget, 1, Kin::Gateway);
+}
+
+#[test]
+fn two_ends_of_an_sdk_of_which_one_dies() {
+    let budget = Budget {
+        sigterm: 1,
+        jobs: 2,
+        deaths: 1,
+        hang_ups: 1,
+        repeats: 1,
+        waits: 1,
+        ..NOTHING
+    };
+    behind_the_gateway(
+        "two that wait for answers, one death, one hang-up",
+        budget,
+        2,
+        Kin::Gateway,
+    );
+}
+
+#[test]
+fn an_sdk_in_every_pause() {
+    let budget = Budget {
+        sigterm: 2,
+        sigtstp: 1,
+        sigcont: 1,
+        terminate: 1,
+        jobs: 2,
+        surplus: 1,
+        pulls: 1,
+        waits: 1,
+        ..NOTHING
+    };
+    behind_the_gateway("one that waits for answers, every signal", budget, 1, Kin::Gateway);
+}
+
+#[test]
+fn an_sdk_that_nobody_knows_drops_its_job_and_answers_late() {
+    let budget = Budget {
+        sigterm: 1,
+        jobs: 1,
+        beats: 4,
+        repeats: 1,
+        failures: 1,
+        waits: 1,
+        ..NOTHING
+    };
+    behind_the_gateway("a stranger, four heartbeats, two outcomes", budget, 1, Kin::Strangers);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::{Event, FromWorker, GivenJob, HolderId, JobId, PullId, Wants};
 
-use super::world::World;
+use super::world::{Kin, World};
 
 impl World {
     pub fn wants(&mut self, holder: HolderId) {
         self.next_pull += 1;
-        let (pull, count) = (PullId(self.next_pull), self.asks_for.unwrap_or(0));
+        let (pull, count) = (PullId(self.next_pull), self.cast.each);
         self.pulls.insert(pull, (holder, usize::try_from(count).unwrap()));
         let wants = Wants {
             pull,
@@ -34,8 +34,15 @@ impl World {
         }
     }
 
+    /// A request for jobs that has no answer is taken back, at the price of another one.
+    pub fn takes_back(&mut self, holder: HolderId, pull: PullId) {
+        self.left.pulls -= 1;
+        self.pulls.remove(&pull);
+        self.happen(Event::Said(holder, FromWorker::WantsNoMore { pull }));
+    }
+
     /// Whether its holders ask for jobs themselves.
     pub fn is_pulling(&self) -> bool {
-        self.asks_for.is_some()
+        self.cast.kin != Kin::Told
     }
 }

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::script::holders::OF_A_CONNECTION;
+use crate::script::holders::{OF_A_CONNECTION, WAITS_FOR_ANSWERS};
 use ojs_init::exit::Ended;
 use ojs_init::lifecycle::api::ids::{CallId, ClientId, HolderId, JobId, ProcessId, PullId, WorkerId};
 use ojs_init::lifecycle::api::{
-    Call, Effect, Event, Failure, FromWorker, JobError, Moment, NotStarted, Notice, OperatorRequest, Options, Ready,
-    StreamNews, ToWorker,
+    Call, Effect, Event, Failure, FromWorker, JobError, Manners, Moment, NotStarted, Notice, OperatorRequest, Options,
+    Ready, StreamNews, ToWorker,
 };
 use ojs_init::lifecycle::machine::Lifecycle;
 use ojs_init::signal::Signal;
@@ -34,10 +34,45 @@ pub struct Budget {
     pub hang_ups: u8,
     /// Times that a holder which asks for jobs itself asks again.
     pub pulls: u8,
+    /// Outcomes that are told although one was told before.
+    pub repeats: u8,
+    /// Heartbeats of holders that name no job.
+    pub beats: u8,
     /// What streams of events tell.
     pub news: u8,
     /// Timers that become due before the end begins; from then on time is free.
     pub waits: u8,
+}
+
+/// How holders come by their jobs, and what they hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kin {
+    /// Connections of the worker socket, which say once how many jobs they take.
+    Told,
+    /// Connections of the worker socket that ask for each handful of jobs.
+    Asking,
+    /// Clients of the gateway, each of a process that is known.
+    Gateway,
+    /// Clients of the gateway of which nobody knows the process.
+    Strangers,
+}
+
+impl Kin {
+    fn manners(self) -> Manners {
+        match self {
+            Self::Told | Self::Asking => OF_A_CONNECTION,
+            Self::Gateway | Self::Strangers => WAITS_FOR_ANSWERS,
+        }
+    }
+}
+
+/// Who is in a world.
+#[derive(Debug, Clone, Copy)]
+pub struct Cast {
+    pub holders: u8,
+    /// How many jobs a holder takes.
+    pub each: u32,
+    pub kin: Kin,
 }
 
 /// What may happen next.
@@ -51,6 +86,9 @@ pub enum Action {
     Ends(ProcessId),
     HangsUp(HolderId),
     Wants(HolderId),
+    /// It asks no more, although it has no answer.
+    TakesBack(HolderId, PullId),
+    BeatsNamingNothing(HolderId),
     Told(CallId, StreamNews),
     Starts,
 }
@@ -98,8 +136,9 @@ pub struct World {
     /// Requests for jobs that were not answered, with whose they are and how many they may be.
     pub pulls: BTreeMap<PullId, (HolderId, usize)>,
     pub next_pull: u64,
-    /// How many jobs a holder asks for by itself; none: it says that it is ready for them.
-    pub asks_for: Option<u32>,
+    pub cast: Cast,
+    /// Whose outcome of a job is not answered yet.
+    pub waits: BTreeMap<JobId, HolderId>,
     pub jobs: BTreeMap<JobId, Fate>,
     /// The log says that what a FETCH brings from here on is left to its visibility timeout.
     pub is_fetch_given_up: bool,
@@ -115,8 +154,8 @@ pub struct World {
 }
 
 impl World {
-    /// A worker that runs, with one process for each of `connections`, all of them ready for `each` jobs.
-    pub fn new(options: &Options, left: Budget, connections: u8, each: u32, pulls: bool) -> Self {
+    /// A worker that runs, with one process for each holder, all of them ready for jobs.
+    pub fn new(options: &Options, left: Budget, cast: Cast) -> Self {
         let now = Moment::new(Duration::ZERO);
         let mut world = Self {
             machine: Lifecycle::new(options.clone(), now),
@@ -131,7 +170,8 @@ impl World {
             links: BTreeMap::new(),
             pulls: BTreeMap::new(),
             next_pull: 0,
-            asks_for: pulls.then_some(each),
+            cast,
+            waits: BTreeMap::new(),
             jobs: BTreeMap::new(),
             is_fetch_given_up: false,
             hook: None,
@@ -142,7 +182,7 @@ impl World {
             seen: VecDeque::new(),
         };
         world.drain();
-        world.start(connections, each);
+        world.start(cast.holders, cast.each);
         if let Some((id, ..)) = world
             .asked
             .iter()
@@ -171,19 +211,19 @@ impl World {
             self.left,
             self.asked.clone(),
             format!("{place:?}"),
-            (self.jobs.clone(), self.pulls.clone()),
+            (self.jobs.clone(), self.pulls.clone(), self.waits.clone()),
             end,
         )
     }
 
-    fn start(&mut self, connections: u8, each: u32) {
+    fn start(&mut self, holders: u8, each: u32) {
         self.start_is_ordered = false;
         self.incarnations += 1;
         let first = ProcessId(self.incarnations * 100);
         self.worker = Some(first);
         let worker = WorkerId(format!("w{}", self.incarnations).into());
         self.happen(Event::WorkerStarted { process: first, worker });
-        for number in 0..connections {
+        for number in 0..holders {
             let process = ProcessId(first.0 + u64::from(number));
             let connection = HolderId(process.0);
             let alive = Process {
@@ -199,10 +239,10 @@ impl World {
             self.links.insert(connection, link);
             self.happen(Event::HolderCame {
                 holder: connection,
-                process: Some(process),
-                manners: OF_A_CONNECTION,
+                process: (self.cast.kin != Kin::Strangers).then_some(process),
+                manners: self.cast.kin.manners(),
             });
-            if self.asks_for.is_some() {
+            if self.is_pulling() {
                 self.wants(connection);
                 continue;
             }
@@ -212,7 +252,7 @@ impl World {
                 ping: false,
                 ok: true,
                 // Its timer makes more states of each, so one kind of world has it.
-                cancel_signal: connections == 2,
+                cancel_signal: holders == 2,
                 client: None,
             };
             self.happen(Event::Said(connection, FromWorker::Ready(ready)));
@@ -230,20 +270,22 @@ impl World {
                 self.happen(Event::OperatorAsked(ClientId(1), OperatorRequest::Terminate));
             }
             Action::Answer(call, answer) => self.answer(*call, *answer),
-            Action::Worker(connection, job, kind) => self.worker_answers(*connection, job, *kind),
+            Action::Worker(holder, job, kind) => self.worker_answers(*holder, job, *kind),
             Action::Ends(process) => self.process_ends(*process),
             Action::HangsUp(connection) => {
                 if let Some(link) = self.links.get_mut(connection) {
                     self.left.hang_ups -= u8::from(!link.is_awaited);
                     link.is_over = true;
                 }
-                self.pulls.retain(|_, (holder, _)| holder != connection);
+                self.waits_no_more(*connection);
                 self.happen(Event::HungUp(*connection));
             }
             Action::Wants(holder) => {
                 self.left.pulls -= 1;
                 self.wants(*holder);
             }
+            Action::TakesBack(holder, pull) => self.takes_back(*holder, *pull),
+            Action::BeatsNamingNothing(holder) => self.beats_naming_nothing(*holder),
             Action::Told(stream, news) => self.told(*stream, news.clone()),
             Action::Starts if self.incarnations < 2 => self.start(1, 1),
             Action::Starts => {
@@ -252,6 +294,7 @@ impl World {
             }
         }
         self.check_streams();
+        self.check_answers();
         self.check_state();
     }
 
@@ -307,8 +350,10 @@ impl World {
         self.is_abandoned |= self.left.sigterm == 0 && signal == Signal::TERM && self.exited.is_some_and(|s| s > 128);
     }
 
-    fn worker_answers(&mut self, connection: HolderId, job: &JobId, kind: Kind) {
-        if let Some(fate) = self.jobs.get_mut(job) {
+    fn worker_answers(&mut self, holder: HolderId, job: &JobId, kind: Kind) {
+        if self.is_gateway() {
+            self.outcome_waits(holder, job, kind);
+        } else if let Some(fate) = self.jobs.get_mut(job) {
             fate.said = Some(kind);
         }
         let job = job.clone();
@@ -330,7 +375,7 @@ impl World {
                 },
             },
         };
-        self.happen(Event::Said(connection, said));
+        self.happen(Event::Said(holder, said));
     }
 
     fn process_ends(&mut self, process: ProcessId) {
@@ -390,14 +435,20 @@ impl World {
             }
             Effect::AnswerPull { holder, pull, jobs } => self.pull_is_answered(*holder, *pull, jobs),
             Effect::ReadToEnd(connection) | Effect::Close(connection, _) => {
-                let is_closed = matches!(effect, Effect::Close(..));
-                self.pulls.retain(|_, (holder, _)| !is_closed || holder != connection);
+                if matches!(effect, Effect::Close(..)) {
+                    self.waits_no_more(*connection);
+                }
                 if let Some(link) = self.links.get_mut(connection) {
                     link.is_awaited = true;
                 }
             }
             Effect::CallBackend { id, call, give_up, .. } => self.asked_for(*id, call, *give_up),
-            Effect::Notify(Notice::Abandoned(job, _) | Notice::Void(job, _) | Notice::ReservationLost(job, _)) => {
+            Effect::Notify(
+                Notice::Abandoned(job, _)
+                | Notice::Void(job, _)
+                | Notice::ReservationLost(job, _)
+                | Notice::Dropped(job, _),
+            ) => {
                 if let Some(fate) = self.jobs.get_mut(&job.id) {
                     fate.is_let_go = true;
                 }
@@ -409,11 +460,8 @@ impl World {
                 self.machine.handle(Event::OperatorLeft(*client), self.now)
             }
             Effect::AbandonCall(id) => self.abandoned(*id),
-            Effect::Tell(..)
-            | Effect::AnswerBeat { .. }
-            | Effect::DropClient(_)
-            | Effect::Notify(_)
-            | Effect::WriteTerminationLog(_) => {}
+            Effect::Tell(holder, word) => self.told_by_us(*holder, word),
+            Effect::AnswerBeat { .. } | Effect::DropClient(_) | Effect::Notify(_) | Effect::WriteTerminationLog(_) => {}
         }
     }
 
