@@ -2,12 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use mio::net::TcpListener;
 use socket2::{Domain, Socket, Type};
-
-use crate::os::tcp;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
@@ -19,11 +16,10 @@ const SEND_BUFFER: usize = 128 << 10;
 /// The same for what we do not read.
 const RECEIVE_BUFFER: usize = 128 << 10;
 
-/// A client that connects and says nothing for so long is taken without a word of it. Taken with its first word, a client wakes us up
-/// once and not twice: a sixth of what a new connection costs.
-const SILENCE: Duration = Duration::from_secs(1);
-
 /// Listens there. Where the port is 0, one that is free is taken.
+///
+/// A connection is taken before anything is said on it (no `TCP_DEFER_ACCEPT`, which would spare a wake-up): then its owner is known also
+/// if that says something and dies, and what it said counts.
 ///
 /// # Errors
 ///
@@ -38,9 +34,6 @@ pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     // Small answers are not held back for more.
     socket.set_tcp_nodelay(true)?;
-    if let Err(error) = tcp::defer_accept(&socket, SILENCE) {
-        log::debug!("gateway: connections are taken before anything is said on them: {error}");
-    }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     let listener = TcpListener::from_std(socket.into());
@@ -51,8 +44,8 @@ pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test without its sockets has failed")]
 mod tests {
-    use std::io::Write;
     use std::net::TcpStream;
+    use std::time::Duration;
 
     use super::*;
     use crate::os::clock;
@@ -79,21 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_taken_with_its_first_word_and_a_silent_one_a_little_later() {
-        let (listener, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut client = TcpStream::connect(address).unwrap();
-        assert!(has_somebody(&listener).is_none(), "nothing was said yet");
-        client.write_all(b"G").unwrap();
-        takes(&listener);
-        let _silent = TcpStream::connect(address).unwrap();
-        takes(&listener);
-    }
-
-    #[test]
     fn connections_have_what_the_listener_was_given_for_them() {
         let (listener, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut client = TcpStream::connect(address).unwrap();
-        client.write_all(b"G").unwrap();
+        let _client = TcpStream::connect(address).unwrap();
         let accepted = takes(&listener);
         assert!(accepted.nodelay().unwrap());
         let buffers = socket2::SockRef::from(&accepted);
