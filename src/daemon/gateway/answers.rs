@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use log::debug;
 
 use crate::daemon::gateway::book::LinkId;
-use crate::daemon::gateway::link::{Asked, Filled, LinkStage};
+use crate::daemon::gateway::link::{Asked, Filled, LinkStage, Pulling};
 use crate::daemon::gateway::{Gateway, GatewayTurn};
 use crate::lifecycle::api::{ErrorCode, Event, FromWorker, GivenJob, HolderId, JobId, PullId, ToWorker, WorkerState};
 use crate::os::clock;
@@ -14,7 +14,8 @@ use crate::wire::gateway as wire;
 impl Gateway {
     /// Answers a request for jobs. Where its client is gone they go back.
     pub fn answer_pull(&mut self, holder: HolderId, pull: PullId, jobs: &[GivenJob], events: &mut VecDeque<Event>) {
-        let waits = |stage: &LinkStage| matches!(stage, LinkStage::Asked(Asked::Jobs(asked)) if *asked == pull);
+        let asked = Pulling { holder, pull };
+        let waits = |stage: &LinkStage| matches!(stage, LinkStage::Asked(Asked::Jobs(waiting)) if *waiting == asked);
         let id = self.book.take_pull(pull).unwrap_or_default();
         self.enqueue(id);
         let Some(link) = self.links.get_mut(&id).filter(|link| waits(&link.stage)) else {
@@ -24,7 +25,7 @@ impl Gateway {
         link.look_again();
         let is_gone = link.is_deaf || link.fill(&mut self.buffer) == Filled::End;
         link.say(&wire::fetched(if is_gone { &[] } else { jobs }, link.form));
-        link.stage = LinkStage::Answering(Some(pull).filter(|_| !jobs.is_empty() && !is_gone));
+        link.stage = LinkStage::Answering(Some(asked).filter(|_| !jobs.is_empty() && !is_gone));
         if is_gone {
             give_back(holder, pull, jobs, events);
         }

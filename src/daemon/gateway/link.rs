@@ -13,7 +13,7 @@ use socket2::SockRef;
 
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::places::LargePlace;
-use crate::lifecycle::api::{JobId, ProcessId, PullId};
+use crate::lifecycle::api::{HolderId, JobId, ProcessId, PullId};
 use crate::os::tcp;
 use crate::wire::gateway::{AnswerForm, Route};
 use crate::wire::http::message::MessageHead;
@@ -31,9 +31,16 @@ pub(super) enum LinkStage {
     /// It passes through.
     Relaying(Relay),
     /// Its answer goes out; that to a request for jobs has to arrive, or they go back.
-    Answering(Option<PullId>),
+    Answering(Option<Pulling>),
     /// The client was told that the connection ends here. It closes it, and what it sends until then is dropped.
     Closing,
+}
+
+/// A request for jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pulling {
+    pub(super) holder: HolderId,
+    pub(super) pull: PullId,
 }
 
 /// A request that is for us.
@@ -51,7 +58,7 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum Asked {
     /// Jobs.
-    Jobs(PullId),
+    Jobs(Pulling),
     /// To take an outcome; the request is passed on where nobody here knows the job.
     Outcome(JobId, Box<Request>),
     /// To hear a heartbeat.

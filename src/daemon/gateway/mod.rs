@@ -29,11 +29,11 @@ use crate::daemon::backend::client::Backend;
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::book::{Book, LinkId};
 use crate::daemon::gateway::caller::{Admission, Callers};
-use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage};
+use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
 use crate::daemon::gateway::places::BodyBounds;
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
-use crate::lifecycle::api::{Event, FromWorker, Moment, ProcessId, PullId};
+use crate::lifecycle::api::{Event, FromWorker, Moment};
 use crate::lifecycle::timers::Timers;
 use crate::os::clock;
 use crate::os::pidfd::ProcessWatch;
@@ -411,13 +411,26 @@ impl Gateway {
             // Half a request is none.
             LinkStage::Head | LinkStage::Gathering(_) | LinkStage::Closing => self.hang_up(id, turn),
             // Whoever asks for jobs and closes its side is not waiting for them.
-            LinkStage::Asked(Asked::Jobs(_)) => self.hang_up(id, turn),
+            LinkStage::Asked(Asked::Jobs(_)) if !link.is_deaf => self.hang_up(id, turn),
+            // Nobody hears the answer, but another request may be here that is whole.
+            LinkStage::Asked(_) | LinkStage::Answering(_) if link.is_deaf && link.form.is_kept => {
+                self.skip_answer(id, turn);
+            }
             LinkStage::Asked(_) | LinkStage::Relaying(_) | LinkStage::Answering(_) if link.is_deaf => {
                 self.hang_up(id, turn);
             }
             // It may still read.
             LinkStage::Asked(_) | LinkStage::Relaying(_) | LinkStage::Answering(_) => {}
         }
+    }
+
+    /// Goes on behind a request whose answer nobody reads any more.
+    fn skip_answer(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        let Some(mut link) = self.links.remove(&id) else { return };
+        self.drop_work(&mut link, turn);
+        link.stage = LinkStage::Head;
+        self.links.insert(id, link);
+        self.enqueue(id);
     }
 
     /// Closes a connection. What waited for it is told so.
@@ -435,11 +448,11 @@ impl Gateway {
     /// Nobody waits any more for what this connection asked for.
     fn drop_work(&mut self, link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) {
         match std::mem::replace(&mut link.stage, LinkStage::Closing) {
-            LinkStage::Asked(Asked::Jobs(pull)) => {
-                self.book.take_pull(pull);
-                self.release(pull, link.process, turn);
+            LinkStage::Asked(Asked::Jobs(asked)) => {
+                self.book.take_pull(asked.pull);
+                release(asked, turn);
             }
-            LinkStage::Answering(Some(pull)) => self.release(pull, link.process, turn),
+            LinkStage::Answering(Some(asked)) => release(asked, turn),
             LinkStage::Relaying(relay) => self.let_relay_go(&relay, turn),
             LinkStage::Asked(Asked::Outcome(..) | Asked::Beat)
             | LinkStage::Answering(None)
@@ -449,21 +462,19 @@ impl Gateway {
         }
     }
 
-    /// Jobs that nobody got go back.
-    fn release(&mut self, pull: PullId, process: Option<ProcessId>, turn: &mut GatewayTurn<'_>) {
-        debug!("a request for jobs has lost its client");
-        if let Some(holder) = self.book.any_of(process) {
-            turn.events
-                .push_back(Event::Said(holder, FromWorker::WantsNoMore { pull }));
-        }
-    }
-
     fn had_its_time(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.end();
             self.enqueue(id);
         }
     }
+}
+
+/// Jobs that nobody got go back.
+fn release(Pulling { holder, pull }: Pulling, turn: &mut GatewayTurn<'_>) {
+    debug!("a request for jobs has lost its client");
+    turn.events
+        .push_back(Event::Said(holder, FromWorker::WantsNoMore { pull }));
 }
 
 /// What a connection needs to go on.

@@ -1,8 +1,8 @@
 //! Requests as they come: what each is, its body where it is for us, and what the lifecycle is asked.
 
 use crate::daemon::gateway::book::LinkId;
-use crate::daemon::gateway::link::{Asked, LinkStage, Request};
-use crate::daemon::gateway::{CLOSING_PATIENCE, FORBIDDEN, Gateway, GatewayTimer, GatewayTurn, Step};
+use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
+use crate::daemon::gateway::{CLOSING_PATIENCE, FORBIDDEN, Gateway, GatewayTimer, GatewayTurn, Step, release};
 use crate::lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use crate::os::clock;
 use crate::wire::gateway::{
@@ -154,7 +154,7 @@ impl Gateway {
             .book
             .holder(link.process, fetch.worker.as_deref(), turn.processes, turn.events);
         let pull = self.book.pull(holder, id);
-        link.stage = LinkStage::Asked(Asked::Jobs(pull));
+        link.stage = LinkStage::Asked(Asked::Jobs(Pulling { holder, pull }));
         let wants = Wants {
             pull,
             count: fetch.count,
@@ -265,11 +265,10 @@ impl Gateway {
         }
         let (is_kept, is_deaf) = (link.form.is_kept, link.is_deaf);
         let next = if is_kept { LinkStage::Head } else { LinkStage::Closing };
-        if let LinkStage::Answering(Some(pull)) = std::mem::replace(&mut link.stage, next)
+        if let LinkStage::Answering(Some(asked)) = std::mem::replace(&mut link.stage, next)
             && is_deaf
         {
-            let process = link.process;
-            self.release(pull, process, turn);
+            release(asked, turn);
         }
         if is_kept {
             return Step::Again;

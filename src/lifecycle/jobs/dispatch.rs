@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{Claim, HolderId, JobId, WorkerId};
+use crate::lifecycle::api::ids::{Claim, HolderId, JobId, PullId, WorkerId};
 use crate::lifecycle::api::{
     CancelReason, Delivery, Effect, EndCause, GivenJob, JOB_FRAME_BYTES, JobError, Leftovers, MOST_JOB_ID_BYTES,
     Moment, Notice, Outcome, Phase, Timer, ToWorker,
@@ -171,7 +171,7 @@ impl Lifecycle {
     }
 
     fn give(&mut self, claim: Claim, holder: HolderId, now: Moment) {
-        let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, now) else {
+        let Some(GivenJob { envelope, checkpoint }) = self.hand_to(claim, holder, None, now) else {
             return;
         };
         self.holders.serve(holder);
@@ -181,7 +181,13 @@ impl Lifecycle {
     }
 
     /// From here on the holder has the job: what it is given of it.
-    pub(super) fn hand_to(&mut self, claim: Claim, holder: HolderId, now: Moment) -> Option<GivenJob> {
+    pub(super) fn hand_to(
+        &mut self,
+        claim: Claim,
+        holder: HolderId,
+        pull: Option<PullId>,
+        now: Moment,
+    ) -> Option<GivenJob> {
         let job = self.jobs.get_mut(claim)?;
         let envelope = std::mem::replace(&mut job.delivery.envelope, "".into());
         let checkpoint = job.delivery.checkpoint.take();
@@ -192,6 +198,7 @@ impl Lifecycle {
         let timeout = job.delivery.timeout;
         let held = Held {
             holder,
+            pull,
             cancelled: None,
             is_told_of_shutdown: false,
             is_past_its_time: false,

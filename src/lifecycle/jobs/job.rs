@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lifecycle::api::ids::{CallId, HolderId, JobId, Text, WorkerId};
+use crate::lifecycle::api::ids::{CallId, HolderId, JobId, PullId, Text, WorkerId};
 use crate::lifecycle::api::{BackendTraits, CancelReason, Delivery, Moment, Outcome, Progress, Reservation, Subject};
 use crate::lifecycle::backend::retry_state::RetryState;
 use crate::lifecycle::jobs::stages::ReportStage;
@@ -103,6 +103,8 @@ pub enum Place {
 pub struct Held {
     /// Which holder has it.
     pub holder: HolderId,
+    /// The request for jobs that it was the answer to; none where it was given unasked.
+    pub pull: Option<PullId>,
     /// Why it was told to stop working on it, at first.
     pub cancelled: Option<CancelReason>,
     /// The stop phase has told it so.
@@ -209,6 +211,15 @@ impl Job {
     pub fn holder(&self) -> Option<HolderId> {
         match &self.place {
             Place::Held(held) => Some(held.holder),
+            Place::Waiting | Place::Reporting(_) => None,
+        }
+    }
+
+    /// The request for jobs that it was given to, where a holder has it.
+    #[must_use]
+    pub fn pull(&self) -> Option<PullId> {
+        match &self.place {
+            Place::Held(held) => held.pull,
             Place::Waiting | Place::Reporting(_) => None,
         }
     }

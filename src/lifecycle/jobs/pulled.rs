@@ -116,7 +116,7 @@ impl Lifecycle {
     fn give_to_pull(&mut self, claim: Claim, pull: PullId, now: Moment) -> Option<(Claim, GivenJob)> {
         let holder = self.pulls.get(pull)?.holder;
         self.pulls.spend(pull);
-        Some((claim, self.hand_to(claim, holder, now)?))
+        Some((claim, self.hand_to(claim, holder, Some(pull), now)?))
     }
 
     /// Its time is over.
@@ -154,11 +154,21 @@ impl Lifecycle {
         }
     }
 
-    /// Whoever waited for the answer to this pull is gone.
-    pub(in crate::lifecycle) fn wants_no_more(&mut self, holder: HolderId, id: PullId) {
+    /// Whoever waited for the answer to this pull is gone. Where there was one already nobody has read it: what is in it goes back.
+    pub(in crate::lifecycle) fn wants_no_more(&mut self, holder: HolderId, id: PullId, now: Moment) {
         if self.pulls.get(id).is_some_and(|pull| pull.holder == holder) {
             self.pulls.take(id);
             self.timers.cancel(Timer::Pull(id));
+            return;
+        }
+        let held = self.jobs.held_by(holder).iter().copied();
+        let is_unread = |claim: &Claim| self.jobs.get(*claim).is_some_and(|job| job.pull() == Some(id));
+        for claim in held.filter(is_unread).collect::<Vec<Claim>>() {
+            if self.jobs.get(claim).is_some_and(|job| job.is_lost) {
+                self.finish(claim);
+            } else {
+                self.requeue(claim, "not started: the client that asked for it was gone", now);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, HolderId, JobId, ProcessId, Text};
 use crate::lifecycle::api::{
-    Effect, EndCause, ErrorCode, FromWorker, JobEnd, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
+    Effect, EndCause, ErrorCode, FromWorker, Manners, Moment, Notice, Outcome, Phase, Ready, Timer, ToWorker,
 };
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::jobs::stages::ReportStage;
@@ -90,7 +90,7 @@ impl Lifecycle {
             }
             FromWorker::Pong { .. } => {}
             FromWorker::Wants(wants) => self.wants(id, wants, now),
-            FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull),
+            FromWorker::WantsNoMore { pull } => self.wants_no_more(id, pull, now),
             FromWorker::Beats { jobs } => self.beats(id, jobs),
             FromWorker::Garbage { code, message, job } => self.garbage(id, code, &message, job, now),
         }
@@ -130,7 +130,7 @@ impl Lifecycle {
 
     /// The one answer to a job.
     fn answered(&mut self, id: HolderId, job: &JobId, what: Outcome, now: Moment) {
-        if self.answer_limit(id).is_some() && what.end() != JobEnd::Requeued {
+        if self.answer_limit(id).is_some() {
             self.outcome_is_told(id, job, what, now);
             return self.end_if_a_handler_is_stuck(id, now);
         }

@@ -2,8 +2,8 @@
 
 use crate::backend::{Behaviour, Endpoint, Outcome};
 use crate::gateway::worker;
-use crate::stage::PATIENCE;
-use crate::stage::Stage;
+use crate::stage::{PATIENCE, Stage, job};
+use crate::support::proc;
 use crate::support::wait::wait_until;
 
 fn acked() -> Outcome {
@@ -35,6 +35,125 @@ rest()
     init.order("go on");
     stage.becomes("j1", &[acked()]);
     assert_eq!(stage.backend.handed_out("j1"), 1);
+    init.stops();
+}
+
+/// Longer than what the kernel keeps for a client that does not read.
+const MORE_THAN_THE_KERNEL_KEEPS: usize = 3 << 20;
+
+#[test]
+fn jobs_in_an_answer_that_nobody_read_to_its_end_go_back_though_the_process_lives() {
+    let stage = Stage::new();
+    let filler = "x".repeat(MORE_THAN_THE_KERNEL_KEEPS);
+    stage.backend.enqueue(&job(1, &format!(r#","args":["{filler}"]"#)));
+    let script = r#"
+named_before = Link()
+named_before.ask(post("heartbeat", worker_id="a", active_jobs=[]))
+gone = Link(receive=4096)
+gone.send(fetch(worker_id="w"))
+note("some", gone.more())
+gone.socket.close()
+note("gone", "all")
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    init.noted("gone");
+    stage.becomes("j1", &[Outcome::Requeued]);
+    assert_eq!(stage.count(Endpoint::Nack), 1);
+    assert!(init.is_running());
+    init.stops();
+}
+
+#[test]
+fn a_job_that_its_worker_gives_back_under_any_name_goes_back_once() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = r#"
+Link().ask(post("heartbeat", worker_id="a", active_jobs=[]))
+link = Link()
+link.job()
+back = post("nack", job_id="j1", requeue=True)
+note("answers", link.ask(back)[0], Link().ask(back)[0])
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    assert_eq!(init.noted("answers"), "200 200");
+    stage.becomes("j1", &[Outcome::Requeued]);
+    let said = stage.backend.records_of(Endpoint::Nack);
+    assert_eq!(said.len(), 1);
+    assert!(said[0].text("worker_id").is_some_and(|id| id != "w"), "{said:?}");
+    init.stops();
+}
+
+#[test]
+fn of_a_dead_process_every_ack_that_was_whole_counts_also_behind_one_that_waits() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    stage.backend.always(Endpoint::Ack, Behaviour::Held);
+    let script = r#"
+def takes():
+    link = Link()
+    link.job()
+    link.job()
+    link.send(post("ack", job_id="j1"))
+    note("first", "sent")
+    orders("die")
+    link.send(post("ack", job_id="j2"))
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(child(takes), 0)
+note("dead", "it")
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    init.noted("first");
+    stage.backend.wait_for_count(Endpoint::Ack, 1, PATIENCE);
+    init.order("die");
+    init.noted("dead");
+    let both = || ["j1", "j2"].iter().all(|job| acks_of(&stage, job) > 0);
+    assert!(wait_until(PATIENCE, both), "{}", init.story());
+    stage.backend.always(Endpoint::Ack, Behaviour::Normal);
+    stage.backend.answer_held();
+    stage.becomes("j1", &[acked()]);
+    stage.becomes("j2", &[acked()]);
+    assert_eq!(stage.count(Endpoint::Nack), 0);
+    init.stops();
+}
+
+fn acks_of(stage: &Stage, job: &str) -> usize {
+    let acks = stage.backend.records_of(Endpoint::Ack);
+    acks.iter().filter(|ack| ack.job().as_deref() == Some(job)).count()
+}
+
+#[test]
+fn an_ack_counts_on_a_connection_that_was_opened_before_and_said_nothing_until_its_process_died() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = r#"
+def takes():
+    link = Link()
+    link.job()
+    note("took", "it")
+    orders("open")
+    other = Link()
+    orders("die")
+    other.send(post("ack", job_id="j1"))
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(child(takes), 0)
+note("dead", "it")
+rest()
+"#;
+    let mut init = worker(&stage, script).start();
+    init.noted("took");
+    let descriptors = || proc::descriptors(init.pid).len();
+    let before = descriptors();
+    init.order("open");
+    let is_taken = wait_until(PATIENCE, || descriptors() > before);
+    assert!(is_taken, "{}", init.story());
+    init.signal(libc::SIGSTOP);
+    init.order("die");
+    init.noted("dead");
+    init.signal(libc::SIGCONT);
+    stage.becomes("j1", &[acked()]);
     init.stops();
 }
 

@@ -1,7 +1,9 @@
 //! Holders behind the gateway: each waits for the answer to an outcome, any of them may tell that of any job, also again, and nobody is
 //! told anything unasked. The promise that each outcome is answered once, to who told it, and at once when the end has begun.
 
-use ojs_init::lifecycle::api::{About, Event, FromWorker, HolderId, JobId, ToWorker};
+use std::collections::BTreeSet;
+
+use ojs_init::lifecycle::api::{Event, FromWorker, HolderId, JobId, PullId, ToWorker};
 
 use super::promises::{Fate, Kind};
 use super::world::{Action, Kin, World};
@@ -17,18 +19,22 @@ impl World {
     /// What a client of the gateway may do next. While the answer to an outcome is waited for, the shell joins every other one.
     pub fn acts_of_a_gateway(&self, holder: HolderId, actions: &mut Vec<Action>) {
         let is_open = |fate: &Fate| fate.said.is_none() && fate.sent.is_none();
-        let given = self.jobs.iter().filter(|(_, fate)| fate.holder.is_some());
+        let is_known = |fate: &Fate| fate.holder.is_some() && fate.said != Some(Kind::Requeue);
+        let given = self.jobs.iter().filter(|(_, fate)| is_known(fate));
         for (job, fate) in given.filter(|(job, _)| !self.waits.contains_key(*job)) {
             if is_open(fate) || self.left.repeats > 0 {
                 for kind in [Kind::Ack, Kind::Fail] {
                     actions.push(Action::Worker(holder, job.clone(), kind));
                 }
             }
-            // No client got the answer that the job was in.
-            if is_open(fate) && fate.holder == Some(holder) {
-                actions.push(Action::Worker(holder, job.clone(), Kind::Requeue));
-            }
         }
+        // No client got the answer that these were in.
+        let unread = self
+            .jobs
+            .values()
+            .filter(|fate| fate.is_held_by(holder) && is_open(fate));
+        let unread: BTreeSet<PullId> = unread.filter_map(|fate| fate.pull).collect();
+        actions.extend(unread.into_iter().map(|pull| Action::TakesBack(holder, pull)));
         for (pull, _) in self.pulls.iter().filter(|(_, (asked, _))| *asked == holder) {
             if self.left.pulls > 0 {
                 actions.push(Action::TakesBack(holder, *pull));
@@ -50,9 +56,7 @@ impl World {
                 fate.said = Some(kind);
             }
         }
-        if kind != Kind::Requeue {
-            self.waits.insert(job.clone(), holder);
-        }
+        self.waits.insert(job.clone(), holder);
     }
 
     pub fn beats_naming_nothing(&mut self, holder: HolderId) {
@@ -67,7 +71,6 @@ impl World {
             return;
         }
         let job = match word {
-            ToWorker::Ok { about, .. } if *about == About::Release => return,
             ToWorker::Ok { job, .. } | ToWorker::Error { job: Some(job), .. } => job,
             ToWorker::Hello { .. }
             | ToWorker::Job { .. }
@@ -76,9 +79,7 @@ impl World {
             | ToWorker::Error { job: None, .. }
             | ToWorker::Ping { .. } => return self.break_promise("somebody is told something unasked"),
         };
-        // That a job which no client got was lost all the same is heard by nobody.
-        let goes_back = self.jobs.get(job).is_some_and(|fate| fate.said == Some(Kind::Requeue));
-        if self.waits.remove(job) != Some(holder) && !goes_back {
+        if self.waits.remove(job) != Some(holder) {
             self.break_promise("an outcome is answered twice, or to somebody else");
         }
     }

@@ -1,6 +1,6 @@
 //! What must hold in every state and at every step (contract 13), in terms of what the world saw.
 
-use ojs_init::lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase, ProcessId};
+use ojs_init::lifecycle::api::{Call, Failure, HolderId, JobId, Moment, Outcome, Phase, ProcessId, PullId};
 use ojs_init::signal::Signal;
 
 use super::world::{Answer, Link, World};
@@ -18,6 +18,8 @@ pub enum Kind {
 pub struct Fate {
     /// Who was given it.
     pub holder: Option<HolderId>,
+    /// In the answer to which request for jobs.
+    pub pull: Option<PullId>,
     /// What that said about it.
     pub said: Option<Kind>,
     /// What the backend was told last.
@@ -116,6 +118,9 @@ impl World {
         }
         if fate.said == Some(Kind::Ack) && kind != Kind::Ack && !fate.is_refused {
             self.break_promise("a job that finished is reported as something else");
+        }
+        if fate.said == Some(Kind::Requeue) && kind == Kind::Fail {
+            self.break_promise("a job that nobody began is reported as failed");
         }
         match fate.sent {
             Some(sent) if sent != kind && !fate.is_refused => self.break_promise("two different outcomes"),

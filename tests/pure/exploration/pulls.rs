@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ojs_init::lifecycle::api::{Event, FromWorker, GivenJob, HolderId, JobId, PullId, Wants};
 
+use super::promises::Kind;
 use super::world::{Kin, World};
 
 impl World {
@@ -30,14 +31,23 @@ impl World {
             )),
         }
         for job in jobs {
-            self.check_handover(holder, &JobId(job.envelope.clone()));
+            let job = JobId(job.envelope.clone());
+            self.check_handover(holder, &job);
+            if let Some(fate) = self.jobs.get_mut(&job) {
+                fate.pull = Some(pull);
+            }
         }
     }
 
-    /// A request for jobs that has no answer is taken back, at the price of another one.
+    /// Whoever waits for the answer to a request for jobs is gone: that is the price of another one. Where there is an answer nobody
+    /// has read it.
     pub fn takes_back(&mut self, holder: HolderId, pull: PullId) {
-        self.left.pulls -= 1;
-        self.pulls.remove(&pull);
+        self.left.pulls -= u8::from(self.pulls.remove(&pull).is_some());
+        let unread = self
+            .jobs
+            .values_mut()
+            .filter(|fate| fate.pull == Some(pull) && fate.said.is_none());
+        unread.for_each(|fate| fate.said = Some(Kind::Requeue));
         self.happen(Event::Said(holder, FromWorker::WantsNoMore { pull }));
     }
 

@@ -17,7 +17,7 @@ use crate::script::{render, settings};
 use crate::simulation::chance::Chance;
 
 /// What has to happen in some life.
-pub const THINGS: [&str; 9] = [
+pub const THINGS: [&str; 10] = [
     "an outcome is ours after 25 s",
     "an outcome is ours in terminate",
     "an outcome is told twice",
@@ -27,6 +27,7 @@ pub const THINGS: [&str; 9] = [
     "a process is killed",
     "a job is cut off",
     "a pull lapses",
+    "an answer is read by nobody",
 ];
 
 /// The worker's own process.
@@ -44,6 +45,8 @@ const HORIZON: u64 = 60_000;
 #[derive(Debug, Clone)]
 pub enum Item {
     Ask(HolderId),
+    /// Whoever asked is gone, and has not read the answer.
+    TakeBack(HolderId, PullId, Vec<JobId>),
     Beat(HolderId),
     Answer(HolderId, JobId, Kind),
     Offer(u64),
@@ -227,6 +230,7 @@ impl World {
     fn take(&mut self, item: Item) {
         match item {
             Item::Ask(holder) => self.ask(holder),
+            Item::TakeBack(holder, pull, jobs) => self.take_back(holder, pull, jobs),
             Item::Beat(holder) => self.beat(holder),
             Item::Answer(holder, job, kind) => self.tell_outcome(holder, job, kind),
             Item::Offer(number) => self.backend.offer(number),
@@ -289,6 +293,20 @@ impl World {
         if self.chance.one_in(10) && self.pulls.remove(&pull).is_some() {
             self.say(holder, FromWorker::WantsNoMore { pull });
             self.later(1_000, Item::Ask(holder));
+        }
+    }
+
+    /// What is in the answer has no outcome yet, unless its process was gone before.
+    fn take_back(&mut self, holder: HolderId, pull: PullId, jobs: Vec<JobId>) {
+        if self.is_there(holder) {
+            self.seen[9] |= !jobs.is_empty();
+            for job in jobs {
+                let delivery = self.backend.jobs.get(&job).map_or(0, |job| job.delivered);
+                if !self.told.contains_key(&(job.clone(), delivery)) {
+                    self.released.insert(job);
+                }
+            }
+            self.say(holder, FromWorker::WantsNoMore { pull });
         }
     }
 
@@ -371,8 +389,12 @@ impl World {
                     other => self.breaks("each pull is answered once", &format!("{pull}: {other:?}")),
                 }
                 self.seen[8] |= jobs.is_empty();
-                for job in jobs {
-                    self.is_given(holder, JobId(job.envelope));
+                let jobs: Vec<JobId> = jobs.into_iter().map(|job| JobId(job.envelope)).collect();
+                if self.chance.one_in(12) {
+                    let after = self.chance.below(30);
+                    self.later(after, Item::TakeBack(holder, pull, jobs));
+                } else {
+                    jobs.into_iter().for_each(|job| self.is_given(holder, job));
                 }
                 let pause = *self.chance.pick(&[100, 1_000, 1_000]);
                 self.later(pause, Item::Ask(holder));
