@@ -1,7 +1,8 @@
 //! The example worker of each client, shut down at moments of chance: no job is lost, none is done twice, and the end comes
 //! in time. `make drains COUNT=100` plays so many for each client; `cargo test` plays a few.
 //!
-//! And a job that is longer than any of its workers live: `RESUME_ROWS=30000 RESUME_SHUTDOWNS=20` is one of ten minutes.
+//! And a job that is longer than any of its workers live: `RESUME_ROWS=30000 RESUME_SHUTDOWNS=20 RESUME_GRACE_MS=5000` is one of ten
+//! minutes with shutdowns of five seconds.
 //!
 //! Needs root (PID namespaces) and each client's tools. A drain that fails says its number and seed:
 //! `DRAINS_SEED=S make drains COUNT=N` plays the same again.

@@ -17,17 +17,19 @@ const ROWS: u64 = 150;
 /// How long a row takes, in milliseconds.
 const ROW: u64 = 20;
 
-/// What is left to a worker that is asked to end: more than a row, and less than all of them.
-const GRACE: Duration = Duration::from_millis(500);
+/// What is left to a worker that is asked to end, in milliseconds: more than a row, and less than all of them.
+const GRACE: u64 = 500;
 
 /// How long a start may take, and the end of the job: on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the job is cut: `RESUME_ROWS` and `RESUME_SHUTDOWNS` ask for more.
+/// How the job is cut: `RESUME_ROWS`, `RESUME_SHUTDOWNS` and `RESUME_GRACE_MS` ask for more.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub shutdowns: u64,
     pub rows: u64,
+    /// In milliseconds.
+    pub grace: u64,
 }
 
 impl Plan {
@@ -35,6 +37,7 @@ impl Plan {
         Self {
             shutdowns: number("RESUME_SHUTDOWNS", SHUTDOWNS),
             rows: number("RESUME_ROWS", ROWS),
+            grace: number("RESUME_GRACE_MS", GRACE),
         }
     }
 
@@ -58,7 +61,7 @@ pub fn play(client: &Client, plan: Plan) -> String {
     let mut position = None;
     for turn in 0..=plan.shutdowns {
         let stage = Stage::new();
-        let mut init = start(client, &server, &stage);
+        let mut init = start(client, &server, &stage, plan);
         let deliveries = u32::try_from(turn).unwrap() + 1;
         if !wait_until(PATIENCE, || job().times_delivered == deliveries || !init.is_running()) || !init.is_running() {
             return format!("turn {turn}: the job did not come\n{}", init.story());
@@ -103,11 +106,11 @@ fn cursor(job: &JobSnapshot) -> Option<u64> {
     checkpoint["cursors"][""].as_u64()
 }
 
-fn start(client: &Client, server: &Server, stage: &Stage) -> Init {
+fn start(client: &Client, server: &Server, stage: &Stage, plan: Plan) -> Init {
     stage
         .command(&client.words(&client.fixture))
         .with("OJS_URL", server.url())
-        .with("OJS_SHUTDOWN_GRACE_PERIOD", format!("{}ms", GRACE.as_millis()))
+        .with("OJS_SHUTDOWN_GRACE_PERIOD", format!("{}ms", plan.grace))
         .with("OJS_LOG_LEVEL", "info")
         .with("CLIENT_OUT", client.out.clone())
         .with("HOME", stage.at("home"))
