@@ -2,9 +2,10 @@
 
     gateway_load.py BACKEND RELAY OUT SECONDS RATE CONNECTIONS {kept,fresh}
 
-Each thread has one connection of each way, or opens one for each request. When a request is due does not depend on the answers before
-it. The order of the ways is another one each time they had their turns. OUT gets one line for each way: its name, then the
-microseconds of each request.
+Each thread has one connection of each way, or opens one for each request. All of them go the same way for a part of a second, so that each
+way has all of the rate in its turn; the order of the ways is another one each time they had their turns. When a request is due does not
+depend on the answers before it, and its time counts from then on: who is late makes the next one late. OUT gets one line for each way:
+its name, then the microseconds of each request.
 """
 
 import os
@@ -18,6 +19,10 @@ from urllib.parse import urlsplit
 
 # Longest wait for an answer, in seconds.
 PATIENCE = 20.0
+
+# Seconds of one turn, and until the first one.
+TURN = 0.5
+LEAD = 0.1
 
 PATH = "/ojs/v1/queues/default/stats"
 
@@ -60,24 +65,37 @@ class Client:
         return got
 
 
-def run(number: int, ways: Dict[str, Tuple[str, int]], plan: Tuple[float, float, int, bool], out: Dict[str, List[float]]) -> None:
-    seconds, rate, connections, is_kept = plan
-    clients = [(name, Client(address, is_kept)) for name, address in ways.items()]
-    period = connections / rate
-    for _, client in clients:
+def turn_of(names: List[str], turn: int) -> str:
+    """Whose turn it is: each has one before any has the next, in an order of chance that is the same in each run and for all threads."""
+    return random.Random(turn // len(names)).sample(names, len(names))[turn % len(names)]
+
+
+class Plan:
+    """What all threads have to do, and when they begin: all at the same time."""
+
+    def __init__(self, seconds: str, rate: str, connections: str, kind: str) -> None:
+        self.seconds, self.rate, self.connections = float(seconds), float(rate), int(connections)
+        self.is_kept = kind == "kept"
+        self.began = 0.0
+        self.is_ready = threading.Barrier(self.connections, self.begin)
+
+    def begin(self) -> None:
+        self.began = time.monotonic() + LEAD
+
+
+def run(number: int, ways: Dict[str, Tuple[str, int]], plan: Plan, out: Dict[str, List[float]]) -> None:
+    clients = {name: Client(address, plan.is_kept) for name, address in ways.items()}
+    period = plan.connections / plan.rate
+    for client in clients.values():
         client.ask()
-    due = time.monotonic() + period * number / connections
-    end = due + seconds
-    # The same order in each run.
-    chance = random.Random(number)
-    turns: List[Tuple[str, Client]] = []
-    while due < end:
+    plan.is_ready.wait(PATIENCE)
+    began = plan.began
+    due = began + period * number / plan.connections
+    while due < began + plan.seconds:
         time.sleep(max(0.0, due - time.monotonic()))
-        turns = turns or chance.sample(clients, len(clients))
-        name, client = turns.pop()
-        began = time.perf_counter_ns()
-        client.ask()
-        out[name].append((time.perf_counter_ns() - began) / 1e3)
+        name = turn_of(list(clients), int((due - began) / TURN))
+        clients[name].ask()
+        out[name].append((time.monotonic() - due) * 1e6)
         due += period
 
 
@@ -94,8 +112,8 @@ def main() -> None:
         "bare_relay": address_of(relay),
         "gateway": (str(gateway.hostname), int(gateway.port or 80)),
     }
-    plan = (float(seconds), float(rate), int(connections), kind == "kept")
-    found: List[Dict[str, List[float]]] = [{name: [] for name in ways} for _ in range(plan[2])]
+    plan = Plan(seconds, rate, connections, kind)
+    found: List[Dict[str, List[float]]] = [{name: [] for name in ways} for _ in range(plan.connections)]
     threads = [threading.Thread(target=run, args=(number, ways, plan, out)) for number, out in enumerate(found)]
     for thread in threads:
         thread.start()

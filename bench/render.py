@@ -38,8 +38,8 @@ MEMORY_NOTE = """Private is what each process has for itself (written to); the r
 image on a machine share.
 """
 
-GATEWAY_NOTE = """500 requests a second in all over 10 connections, each when it is due, in turns to the backend itself, through a bare relay and
-through the gateway, from the same program, in Python. The **bare relay** shows about the least that a process in between can cost: a
+GATEWAY_NOTE = """500 requests a second over 10 connections, in turns of half a second all to the backend itself, all through a bare relay and all through
+the gateway, from the same program, in Python. The time of a request counts from when it was due. The **bare relay** shows about the least that a process in between can cost: a
 Rust program of the standard library alone, with a waiting thread and a kept connection to the backend for each client, which reads,
 writes, reads, writes. It looks nobody up, adds nothing, and knows of HTTP only where an answer ends and whether another request follows.
 
