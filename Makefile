@@ -65,6 +65,7 @@ both:
 test: setup both
 	$(STATIC_ENV) CONFORMANCE=table CONTAINERS=required RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace
 	$(MAKE) demo
+	$(MAKE) demo MODE=gateway
 
 trials: setup release
 	$(STATIC_ENV) cargo test --locked --test trials -- --count $(or $(COUNT),300) $(ARGS)
