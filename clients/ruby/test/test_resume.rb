@@ -257,6 +257,28 @@ class TestResume < WorkerTest
     assert_equal([2, 3], frames_of("j1", checkpoint: form(cursors: { "" => 1.0 })).last["result"])
   end
 
+  def test_what_a_handler_does_with_a_step_s_result_does_not_change_what_is_saved
+    serve do |job|
+      files = job.step("list") { %w[a b] }
+      files.shift.clear
+      job.step("next") { files }
+    end
+    2.times do |n|
+      checkpoint = n.zero? ? nil : form(steps: [["list", %w[a b]]])
+      assert_equal(form(steps: [["list", %w[a b]], ["next", ["b"]]]), frames_of("j#{n}", checkpoint: checkpoint)[-2]["state"])
+    end
+  end
+
+  def test_what_a_handler_does_with_its_last_checkpoint_or_a_position_does_not_change_what_is_saved
+    serve do |job|
+      job.last_checkpoint["sum"] += 1
+      job.iterate(->(position) { position.clear && [] }, key: :itself) { nil }
+      job.step("a") { nil }
+    end
+    before = form(state: { "sum" => 0 }, cursors: { "" => [1] })
+    assert_equal(before.merge("steps" => [["a", nil]]), frames_of("j1", checkpoint: before)[0]["state"])
+  end
+
   def test_a_job_without_steps_keeps_its_own_form_of_a_checkpoint
     serve { |job| job.checkpoint([1]) && nil }
     assert_equal([1], frames_of("j1")[0]["state"])

@@ -41,7 +41,7 @@ module OjsWorker
       @meta = typed("meta", Hash, {})
       @deadline = deadline_from(Time.now)
       @resume = Resume.new(checkpoint)
-      @last_checkpoint = @resume.user
+      @last_checkpoint = Wire.copy(@resume.user)
       @context = {}
     end
 

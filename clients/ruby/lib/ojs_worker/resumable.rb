@@ -83,7 +83,7 @@ module OjsWorker
 
     def each_row(rows, place, &block)
       if rows.respond_to?(:call) && !rows.respond_to?(:each)
-        rows = rows.call(place.start)
+        rows = rows.call(Wire.copy(place.start))
         place.begin_behind_start
       end
       # `each_entry`: what yields several values is one row.

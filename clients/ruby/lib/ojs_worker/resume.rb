@@ -95,7 +95,7 @@ module OjsWorker
           raise StepsChanged, "the steps that were finished before are #{was}; now they come as #{@begun.join(", ")}"
         end
         @replayed += 1
-        return [true, result]
+        return [true, Wire.copy(result)]
       end
       # A step in which an earlier attempt stopped has to be the next one.
       open = @cursors.keys.find { |step| !step.empty? && step != name }
@@ -113,7 +113,7 @@ module OjsWorker
       @cursors.delete(@step)
       @dirty = true
       @step = ""
-      kept
+      Wire.copy(kept)
     rescue TypeError, ArgumentError, JSON::JSONError, EncodingError => e
       raise Discard.new("the handler's result is not JSON: of step #{@step.inspect}: #{e.class}: #{Wire.clean(e.message, 500)}",
                         type: "InvalidResult")

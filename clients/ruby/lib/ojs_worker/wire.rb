@@ -64,6 +64,16 @@ module OjsWorker
       end
     end
 
+    # Of what was read from JSON: the handler may change its own, and that must not change what is saved.
+    def copy(value)
+      case value
+      when Array then value.map { |inner| copy(inner) }
+      when Hash then value.transform_values { |inner| copy(inner) }
+      when String then value.dup
+      else value
+      end
+    end
+
     # A frame, ready to be written.
     # @param raw [Array<String>] further members as JSON text
     # @param fields [Hash] further members; those that are nil are left out
