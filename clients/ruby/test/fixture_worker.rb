@@ -111,6 +111,52 @@ worker.job("fixture.steps") do |job|
   { ran: ran, results: results }
 end
 
+worker.job("fixture.swallow") do |job|
+  rows = []
+  begin
+    job.step("load") do
+      job.iterate(0...job.args[0]) do |row|
+        sleep(job.args[1] / 1000.0)
+        rows << row
+      end
+    rescue Exception # rubocop:disable Lint/RescueException
+      "A"
+    end
+  rescue Exception # rubocop:disable Lint/RescueException
+    nil
+  end
+  { rows: rows }
+end
+
+worker.job("fixture.optional") do |job|
+  ran = []
+  begin
+    job.step(job.args[0]) { raise "no #{job.args[0]}" }
+  rescue Exception # rubocop:disable Lint/RescueException
+    nil
+  end
+  job.step(job.args[1]) { ran << job.args[1] }
+  { ran: ran }
+end
+
+worker.middleware do |job, &handler|
+  handler.call
+rescue RuntimeError
+  job.type == "fixture.tried_again" ? handler.call : raise
+end
+
+worker.job("fixture.tried_again") do |job|
+  ran = job.context[:ran] ||= []
+  results = job.args.map do |name|
+    job.step(name) do
+      ran << name
+      raise "no #{name}" if name == job.args.last && ran.count(name) == 1
+      name.upcase
+    end
+  end
+  { ran: ran, results: results }
+end
+
 worker.job("fixture.stopping") do |job|
   job.wait_stopping
   raise OjsWorker::Release, job.cancel_reason if job.cancelled?

@@ -32,7 +32,7 @@ class TestPackage < Minitest::Test
   end
 
   def test_each_public_method_has_a_signature
-    { OjsWorker::Job => [:inspect, :to_s, :cancel, :save_progress, :save_at_end],
+    { OjsWorker::Job => [:inspect, :to_s, :cancel, :save_progress, :save_at_end, :ending, :mark],
       OjsWorker::Worker => %i[handler_for types call_handler usual_step note_step] }.each do |owner, internal|
       public_methods = owner.public_instance_methods(false) + owner.included_modules.grep(OjsWorker::Resumable).flat_map(&:public_instance_methods)
       assert_empty(public_methods - signatures[owner][:instance] - internal)

@@ -16,7 +16,7 @@ module OjsWorker
     def process_as_current(job)
       result = nil
       # What stays if the handler ends its own thread.
-      error = Retry.new("the handler ended its thread", type: "ThreadError")
+      error = ThreadEnded.new("the handler ended its thread", type: "ThreadError")
       begin
         # Even after its timeout: it was not processed.
         raise Release, job.cancel_reason if job.cancelled?
@@ -27,21 +27,53 @@ module OjsWorker
         error = e
       end
     ensure
-      job.save_at_end if error
-      # A Timeout.timeout or Thread#raise that comes too late must not cost the answer.
-      Thread.handle_interrupt(Object => :never) { answer(job, result, error) }
+      settle(job, result, error)
+    end
+
+    # What the answer is if a handler ends its thread.
+    class ThreadEnded < Retry; end
+
+    # The handler has ended. A Timeout.timeout, Thread#raise or Thread#kill that comes too late must not cost the answer.
+    def settle(job, result, error)
+      Thread.handle_interrupt(Object => :never) do
+        end_forked_child(error) unless @link.pid == Process.pid
+        end_process(job, error) if error.is_a?(SystemExit) || error.is_a?(SignalException)
+        error = end_of(job, error)
+        begin
+          job.save_at_end if error
+        ensure
+          answer(job, result, error)
+        end
+      end
+    end
+
+    # What ended the handler at a row or step counts, unless the handler has chosen an outcome itself after that.
+    # @return [Exception, nil] with what the job ends
+    def end_of(job, error)
+      ending = job.ending
+      return error if ending.nil? || error.equal?(ending) || chosen?(error)
+      unless error.is_a?(Cancelled)
+        short = "job #{Wire.line(job.id)} (#{Wire.line(job.type)}): its handler caught what ended it (#{Report.class_name(ending)}: " \
+                "#{Report.message_of(ending)}), which counts, and not that it #{error ? "raised something else" : "returned"}"
+        OjsWorker.logger.warn { LogLine.new(Wire.line(short, 1000), error || ending) }
+      end
+      ending
+    end
+
+    def chosen?(error)
+      (error.is_a?(Failure) || error.is_a?(Release)) && !error.is_a?(ThreadEnded) && !error.is_a?(CheckpointTooLarge)
+    end
+
+    # Somebody wants the whole process to end. It will, when the other jobs are finished.
+    def end_process(job, error)
+      OjsWorker.logger.error { "job #{Wire.line(job.id)}: #{error.class} in its handler: the worker ends" }
+      @exit_error = error
+      @stop_asked = true
     end
 
     # The handler is done: the one answer that its job gets.
     def answer(job, result, error)
-      end_forked_child(error) unless @link.pid == Process.pid
       kind, data = answer_or_excuse(job, result, error)
-      if error.is_a?(SystemExit) || error.is_a?(SignalException)
-        # Somebody wants the whole process to end. It will, when the other jobs are finished.
-        OjsWorker.logger.error { "job #{Wire.line(job.id)}: #{error.class} in its handler: the worker ends" }
-        @exit_error = error
-        @stop_asked = true
-      end
       @lock.synchronize do
         @held.delete(job.id)
         @parent&.job_done

@@ -45,14 +45,7 @@ module OjsWorker
       raise ArgumentError, "a step has a block: job.step(#{name.inspect}) { ... }" unless block_given?
       finished, result = @resume.begin_step(name)
       return result if finished
-      begin
-        leave_if_stopping(@session.worker.usual_step(@type, name))
-        begun = OjsWorker.now
-        result = @resume.end_step(yield)
-        @session.worker.note_step(@type, name, OjsWorker.now - begun)
-      ensure
-        @resume.give_up
-      end
+      result = run_step(name) { yield }
       save_progress
       result
     end
@@ -71,7 +64,34 @@ module OjsWorker
       OjsWorker.logger.warn { "job #{Wire.line(@id)}: where it stopped is not saved: #{e.class}: #{Wire.clean(e.message, 500)}" }
     end
 
+    # What ended the handler at a row or step.
+    # @api private
+    def ending
+      @resume.ending
+    end
+
+    # Before the handler: what lets a middleware call it again.
+    # @api private
+    def mark
+      @resume.mark
+    end
+
     private
+
+    def run_step(name)
+      error = Retry.new("step #{name} was left by a break, return or throw: a step that is finished ends its block, with `next` where need be")
+      leave_if_stopping(@session.worker.usual_step(@type, name))
+      begun = OjsWorker.now
+      result = @resume.end_step(yield)
+      @session.worker.note_step(@type, name, OjsWorker.now - begun)
+      error = nil
+      result
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      error = e
+      raise
+    ensure
+      @resume.fail_step(error) if error
+    end
 
     # What could not be sent is tried again before the job's end.
     def save_form(text)
@@ -92,10 +112,10 @@ module OjsWorker
 
     # Before a row or step.
     def leave_if_stopping(usual)
-      raise_if_cancelled if %w[timeout cancelled lost].include?(@cancel_reason)
+      @resume.end_with(Cancelled.new(@cancel_reason)) if @resume.ending || %w[timeout cancelled lost].include?(@cancel_reason)
       left = remaining
       return unless @cancel_reason || (left && left < [usual * Resume::USUAL_TIMES, Resume::LEAST_NOTICE].max)
-      raise Release, Resume::REASON
+      @resume.end_with(Release.new(Resume::REASON))
     end
   end
 end

@@ -19,6 +19,8 @@ module OjsWorker
     attr_accessor :user
     # The step that runs; empty outside of steps.
     attr_reader :step
+    # What ended the handler at a row or step; nil if nothing did. It may have caught that.
+    attr_reader :ending
 
     def initialize(checkpoint)
       @user = checkpoint
@@ -29,6 +31,7 @@ module OjsWorker
       @replayed = 0
       @begun = []
       @loops = {}
+      @ending = @failed = nil
       @saved_at = OjsWorker.now
       return unless saved_form?(checkpoint)
       @used = true
@@ -72,45 +75,80 @@ module OjsWorker
     # @return [String] the checkpoint, as JSON
     # @raise [CheckpointTooLarge]
     def saved_form
+      text = form
+      @dirty = false
+      @saved_at = OjsWorker.now
+      text
+    end
+
+    # @return [String] the checkpoint, as JSON, to be looked at
+    # @raise [CheckpointTooLarge]
+    def form
       text = Wire.dump({ "ojs_resume" => VERSION, "steps" => @finished, "cursors" => @cursors, "state" => @user })
       if text.bytesize > MAX_BYTES
         raise CheckpointTooLarge, "the job's steps, positions and state have #{text.bytesize} bytes of JSON, at most #{MAX_BYTES} are " \
                                   "kept: let steps return ids or paths, not contents"
       end
-      @dirty = false
-      @saved_at = OjsWorker.now
       text
+    end
+
+    # End the handler here. Whoever catches that gets the same error at each further row or step.
+    # @raise [Exception] what ended it first
+    def end_with(error)
+      raise @ending ||= error
+    end
+
+    # For a middleware that calls its handler again: what has begun since may come again.
+    # @return [Proc] to be called before that; it raises what ended the handler
+    def mark
+      begun = @begun.size
+      kept = [@step, @replayed, @loops.dup, @failed]
+      lambda do
+        raise @ending if @ending
+        @begun = @begun.first(begun)
+        @step, @replayed, @loops, @failed = kept
+        @loops = @loops.dup
+      end
     end
 
     # Begin a step.
     # @return [Array(Boolean, Object)] whether it is finished already, and with which result
     def begin_step(name)
       check_step(name)
+      raise @ending if @ending
+      raise @failed.error if @failed && @failed.step != name
       @begun << name
       @used = true
       if @replayed < @finished.size
         before, result = @finished[@replayed]
-        unless before == name
-          was = @finished.map(&:first).join(", ")
-          raise StepsChanged, "the steps that were finished before are #{was}; now they come as #{@begun.join(", ")}"
-        end
+        changed("the steps that were finished before are #{@finished.map(&:first).join(", ")}") unless before == name
         @replayed += 1
         return [true, Wire.copy(result)]
       end
       # A step in which an earlier attempt stopped has to be the next one.
-      open = @cursors.keys.find { |step| !step.empty? && step != name }
-      raise StepsChanged, "an earlier attempt was in the step #{open}; now they come as #{@begun.join(", ")}" if open
+      open = @cursors.keys.find { |step| !step.empty? && !@begun.include?(step) }
+      changed("an earlier attempt was in the step #{open}") if open
+      @failed = nil
       @step = name
       [false, nil]
     end
 
     # The step is finished.
     # @return [Object] its result as a later attempt would get it
+    # @raise [Discard] when it cannot be kept: then it is not finished
     def end_step(result)
+      raise @ending if @ending # caught in the step: not all of its rows are done
       kept = plain(result)
+      cursor = @cursors.delete(@step)
       @finished << [@step, kept]
+      begin
+        form
+      rescue StandardError
+        @finished.pop
+        @cursors[@step] = cursor unless cursor.nil?
+        raise
+      end
       @replayed = @finished.size
-      @cursors.delete(@step)
       @dirty = true
       @step = ""
       Wire.copy(kept)
@@ -119,13 +157,17 @@ module OjsWorker
                         type: "InvalidResult")
     end
 
-    # The step that was begun ends without a result.
-    def give_up
+    # The step that was begun ends without a result: no other one comes after it, but it may come again.
+    def fail_step(error)
+      @failed = FailedStep.new(@step, error)
+      @begun.delete(@step)
+      @loops.delete(@step)
       @step = ""
     end
 
     # Begin a loop over rows.
     def loop_over(key)
+      raise @ending if @ending
       if @loops[@step]
         place = @step.empty? ? "outside of a step" : "in step #{@step.inspect}"
         raise ArgumentError, "there are two loops of job.iterate #{place}: put each into a step of its own"
@@ -150,7 +192,14 @@ module OjsWorker
       value.is_a?(Integer) ? value : JSON.parse(Wire.dump(value))
     end
 
+    # A step that ended without a result, and with what.
+    FailedStep = Struct.new(:step, :error)
+
     private
+
+    def changed(before)
+      end_with(StepsChanged.new("#{before}; now they come as #{@begun.join(", ")}"))
+    end
 
     # Anything else is the program's own.
     def saved_form?(checkpoint)
@@ -186,7 +235,7 @@ module OjsWorker
         @start = @start.to_i if key.nil? && @start.is_a?(Float) && @start.finite? && @start == @start.to_i
         @skips = !@start.nil?
         return if key || !@skips || @start.is_a?(Integer)
-        raise StepsChanged, "the rows were counted by a key before (#{Wire.clean(@start.inspect, 100)}), and now they are not"
+        resume.end_with(StepsChanged.new("the rows were counted by a key before (#{Wire.clean(@start.inspect, 100)}), and now they are not"))
       end
 
       # @return [Numeric] the longest of the last rows, in seconds
@@ -228,7 +277,8 @@ module OjsWorker
       # No more rows come.
       def end
         return unless @skips && @key
-        raise StepsChanged, "the row at which an earlier attempt ended, #{Wire.clean(@start.inspect, 100)}, is not among the rows any more"
+        @resume.end_with(StepsChanged.new("the row at which an earlier attempt ended, #{Wire.clean(@start.inspect, 100)}, " \
+                                          "is not among the rows any more"))
       end
 
       private

@@ -147,7 +147,12 @@ module OjsWorker
     # @api private
     def call_handler(job, depth = 0)
       return handler_for(job.type).call(job) if depth == @middleware.size
-      @middleware[depth].call(job) { call_handler(job, depth + 1) }
+      rewind = nil
+      @middleware[depth].call(job) do
+        # After a failure it may call the handler again: its steps and loops come once more.
+        rewind ? rewind.call : rewind = job.mark
+        call_handler(job, depth + 1)
+      end
     end
 
     private
