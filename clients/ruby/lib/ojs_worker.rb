@@ -49,6 +49,20 @@ module OjsWorker
       @logger ||= Logger.new($stderr, level: Logger::WARN, progname: "ojs_worker")
     end
 
+    # A line of this library's own. A logger of the program's that raises must not cost an answer, nor the connection.
+    # @api private
+    def log(level, &text)
+      logger.public_send(level, &text)
+    rescue StandardError, ScriptError, SystemStackError => e
+      return if @told_of_logger
+      @told_of_logger = true
+      begin
+        warn("ojs_worker: its logger raises, lines are missing (said once): #{Report.class_name(e)}: #{Report.message_of(e)}")
+      rescue StandardError
+        nil # there is no standard error either
+      end
+    end
+
     # @api private
     def now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -124,6 +124,50 @@ class TestAnswers < WorkerTest
     assert_empty(@log.string.lines.grep(/\AFATAL/))
   end
 
+  # How a program's own watchdog ends what it takes for hanging.
+  { "killed" => :kill.to_proc, "interrupted" => ->(thread) { thread.raise(Class.new(Exception), "late") } }.each do |how, act|
+    define_method("test_a_job_whose_thread_is_#{how}_while_its_position_is_saved_is_answered") do
+      saving = Thread::Queue.new
+      serve do |job|
+        job.define_singleton_method(:save_progress) { (saving << Thread.current) && sleep(0.2) }
+        raise "boom"
+      end
+      @init.send_frame(job_frame("j1"))
+      act.call(take(saving))
+      assert_equal("boom", @init.answer["error"]["message"])
+      assert_equal("pong", @init.send_frame({ type: "ping", id: 1 }) && @init.next_frame["type"])
+    end
+  end
+
+  def test_a_logger_that_raises_costs_no_answer_and_not_the_worker
+    broken = Logger.new(@log)
+    broken.formatter = proc { raise KeyError, "a formatter with a mistake" }
+    OjsWorker.logger = broken
+    serve { |_job| raise "boom" }
+    _, errors = capture_io do
+      2.times { |n| assert_equal("boom", @init.answer_to("j#{n}")["error"]["message"]) }
+      @init.send_frame({ type: "error", code: "unavailable", message: "x", job_id: "j1" })
+      assert_equal("boom", @init.answer_to("j3")["error"]["message"])
+    end
+    assert_equal(1, errors.lines.grep(/KeyError: a formatter with a mistake/).size)
+  end
+
+  def test_a_job_that_comes_as_a_handler_ends_its_thread_finds_another_one
+    pool = OjsWorker::Pool.new { 1 }
+    done = Thread::Queue.new
+    pool.submit(-> { Thread.exit })
+    tasks = pool.instance_variable_get(:@tasks)
+    # The thread has looked for tasks before this one is there.
+    tasks.define_singleton_method(:<<) do |task|
+      sleep(0.05)
+      super(task)
+    end
+    pool.submit(-> { done << 1 })
+    assert_equal(1, take(done))
+  ensure
+    pool.close
+  end
+
   def test_exit_in_a_handler_fails_its_job_and_ends_the_worker
     _, thread = serve { |_job| exit(3) }
     error = @init.answer_to("j1")["error"]

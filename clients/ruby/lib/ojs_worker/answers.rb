@@ -55,7 +55,7 @@ module OjsWorker
       unless error.is_a?(Cancelled)
         short = "job #{Wire.line(job.id)} (#{Wire.line(job.type)}): its handler caught what ended it (#{Report.class_name(ending)}: " \
                 "#{Report.message_of(ending)}), which counts, and not that it #{error ? "raised something else" : "returned"}"
-        OjsWorker.logger.warn { LogLine.new(Wire.line(short, 1000), error || ending) }
+        OjsWorker.log(:warn) { LogLine.new(Wire.line(short, 1000), error || ending) }
       end
       ending
     end
@@ -66,7 +66,7 @@ module OjsWorker
 
     # Somebody wants the whole process to end. It will, when the other jobs are finished.
     def end_process(job, error)
-      OjsWorker.logger.error { "job #{Wire.line(job.id)}: #{error.class} in its handler: the worker ends" }
+      OjsWorker.log(:error) { "job #{Wire.line(job.id)}: #{error.class} in its handler: the worker ends" }
       @exit_error = error
       @stop_asked = true
     end
@@ -92,7 +92,7 @@ module OjsWorker
     def answer_or_excuse(job, result, error)
       answer_frame(job, result, error)
     rescue Exception => e # rubocop:disable Lint/RescueException -- out of memory, most likely
-      OjsWorker.logger.error { "job #{Wire.line(job.id)}: its answer cannot be made: #{e.class}" }
+      OjsWorker.log(:error) { "job #{Wire.line(job.id)}: its answer cannot be made: #{e.class}" }
       failure = { "code" => "handler_error", "message" => "the answer cannot be made", "retryable" => true }
       ["fail", Wire.frame("fail", job.id, error: failure)]
     end
@@ -111,7 +111,7 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
-      OjsWorker.logger.error { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", error) } unless error.is_a?(Failure)
+      OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", error) } unless error.is_a?(Failure)
       ["fail", failure_frame(job, Report.describe(error))]
     end
 
@@ -124,7 +124,7 @@ module OjsWorker
       data = Wire.frame("ack", job.id, %("result":#{Wire.dump(result)}))
       return data if fits?(data)
       # As ojs-init does when the backend refuses a result: the work is done, it must not be done again.
-      OjsWorker.logger.error { "job #{Wire.line(job.id)}: its result is dropped: #{data.bytesize} bytes, over #{@max_frame}" }
+      OjsWorker.log(:error) { "job #{Wire.line(job.id)}: its result is dropped: #{data.bytesize} bytes, over #{@max_frame}" }
       Wire.frame("ack", job.id)
     rescue StandardError, SystemStackError => e
       Discard.new("the handler's result is not JSON: #{e.class}: #{Wire.clean(e.message, 500)}", type: "InvalidResult")
@@ -133,7 +133,7 @@ module OjsWorker
     def failure_frame(job, described)
       data = Wire.frame("fail", job.id, error: described)
       return data if fits?(data)
-      OjsWorker.logger.error { "job #{Wire.line(job.id)}: details and backtrace are dropped: the report has #{data.bytesize} bytes" }
+      OjsWorker.log(:error) { "job #{Wire.line(job.id)}: details and backtrace are dropped: the report has #{data.bytesize} bytes" }
       described = described.reject { |name, _| %w[details backtrace].include?(name) }
       described["message"] = described["message"][0, 200]
       Wire.frame("fail", job.id, error: described)

@@ -22,7 +22,7 @@ module OjsWorker
       begin
         dispatch(frame, line)
       rescue Unfit => e
-        OjsWorker.logger.warn { "a frame #{Wire.line(frame["type"].inspect)} from ojs-init is ignored: #{e.message}" }
+        OjsWorker.log(:warn) { "a frame #{Wire.line(frame["type"].inspect)} from ojs-init is ignored: #{e.message}" }
       end
     end
 
@@ -35,7 +35,7 @@ module OjsWorker
       when "lifecycle" then on_lifecycle(frame["state"], frame["reason"], frame["remaining_ms"])
       when "hello" then on_hello(frame)
       when "error" then on_error(need(frame, "code", String), frame["message"], frame["job_id"])
-      else OjsWorker.logger.debug { "a frame of an unknown type is ignored: #{Wire.line(frame["type"].inspect)}" }
+      else OjsWorker.log(:debug) { "a frame of an unknown type is ignored: #{Wire.line(frame["type"].inspect)}" }
       end
     end
 
@@ -48,7 +48,7 @@ module OjsWorker
 
     def on_unreadable(line, error)
       job_id = Wire.salvage_job_id(line)
-      OjsWorker.logger.warn { "a frame from ojs-init cannot be read: #{error.message} (job #{Wire.line(job_id || "unknown")})" }
+      OjsWorker.log(:warn) { "a frame from ojs-init cannot be read: #{error.message} (job #{Wire.line(job_id || "unknown")})" }
       return if job_id.nil?
       fail_unread(job_id, "invalid_job", "the job cannot be read by Ruby: #{error.message}", false)
     end
@@ -74,7 +74,7 @@ module OjsWorker
     def on_lifecycle(state, reason, remaining_ms)
       raise Unfit, "no such state" unless STATES.include?(state)
       return if @state == "terminate" && state != "terminate"
-      OjsWorker.logger.info { "#{state} (#{Wire.line(reason || "at start")})" } if state != @state
+      OjsWorker.log(:info) { "#{state} (#{Wire.line(reason || "at start")})" } if state != @state
       @lock.synchronize do
         @deadline = OjsWorker.now + (remaining_ms / 1000.0) if remaining_ms.is_a?(Numeric)
         @state = state
@@ -86,7 +86,7 @@ module OjsWorker
     def on_job(envelope, checkpoint, line)
       id = need(envelope, "id", String)
       if held?(id)
-        OjsWorker.logger.warn { "job #{Wire.line(id)} came again while its handler runs, which goes on" }
+        OjsWorker.log(:warn) { "job #{Wire.line(id)} came again while its handler runs, which goes on" }
       elsif ending? && !retiring?
         # On its way when we said that we take no more.
         @link.post(Wire.frame("release", id, reason: "the worker is ending"))
@@ -113,7 +113,7 @@ module OjsWorker
     end
 
     def refuse(id, code, message, retryable)
-      OjsWorker.logger.error { "job #{Wire.line(id)}: #{Wire.line(message, 1000)}" }
+      OjsWorker.log(:error) { "job #{Wire.line(id)}: #{Wire.line(message, 1000)}" }
       fail_unread(id, code, message, retryable)
     end
 
@@ -137,15 +137,14 @@ module OjsWorker
         held = @held[job_id]
         answered = @answers.delete(job_id) unless held
       end
-      log = OjsWorker.logger
       case code
       when "lost", "not_held"
-        log.add(held || answered == "ack" ? Logger::WARN : Logger::DEBUG) { "job #{Wire.line(job_id)}: #{code}: #{text}" }
+        OjsWorker.log(held || answered == "ack" ? :warn : :debug) { "job #{Wire.line(job_id)}: #{code}: #{text}" }
         cancel(held, "lost") if held
       when "unsupported_protocol"
         raise ProtocolError, "ojs-init does not speak version #{PROTOCOL} of the protocol: #{text}"
       when *MALFORMED
-        log.error { "ojs-init refuses a frame (job #{Wire.line(job_id || "unknown")}): #{code}: #{text}" }
+        OjsWorker.log(:error) { "ojs-init refuses a frame (job #{Wire.line(job_id || "unknown")}): #{code}: #{text}" }
         return unless %w[ack release].include?(answered)
         refuse(job_id, "handler_error", "the handler's answer was refused: #{code}: #{text}", false)
       else on_other_error(code, text, job_id, answered)
@@ -154,13 +153,13 @@ module OjsWorker
 
     def on_other_error(code, text, job_id, answered)
       if code == "refused" && answered == "ack"
-        OjsWorker.logger.warn { "job #{Wire.line(job_id)}: the backend refuses its result, ojs-init reports it without: #{text}" }
+        OjsWorker.log(:warn) { "job #{Wire.line(job_id)}: the backend refuses its result, ojs-init reports it without: #{text}" }
       elsif code == "not_offered"
         return if @said[text] || @said.size >= 100
         @said[text] = true
-        OjsWorker.logger.warn { "the backend does not offer this (said once): #{text}" }
+        OjsWorker.log(:warn) { "the backend does not offer this (said once): #{text}" }
       else
-        OjsWorker.logger.warn { "job #{Wire.line(job_id)}: ojs-init says #{Wire.line(code)}: #{text}" }
+        OjsWorker.log(:warn) { "job #{Wire.line(job_id)}: ojs-init says #{Wire.line(code)}: #{text}" }
       end
     end
   end

@@ -137,7 +137,7 @@ module OjsWorker
     def tell_or_warn(data)
       @session.tell(self, data)
     rescue Stalled => e
-      OjsWorker.logger.warn { "job #{Wire.line(@id)}: #{e.message}" }
+      OjsWorker.log(:warn) { "job #{Wire.line(@id)}: #{e.message}" }
     end
 
     def typed(name, kind, default)

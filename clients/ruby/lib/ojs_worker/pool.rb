@@ -21,13 +21,14 @@ module OjsWorker
           begin
             start
           rescue ThreadError => e
-            OjsWorker.logger.error { "#{e.message}; #{@threads} threads are there" }
+            OjsWorker.log(:error) { "#{e.message}; #{@threads} threads are there" }
             return false if @threads.zero?
           end
         end
         @unfinished += 1
+        # Before a thread that ends just now looks for what it leaves behind.
+        @tasks << task
       end
-      @tasks << task
       true
     end
 

@@ -70,7 +70,7 @@ module OjsWorker
     def initialize(count, total, max_memory, &child)
       shares = Processes.shares(total, count)
       if shares.size < count
-        OjsWorker.logger.warn { "#{count} processes are more than the jobs at once (#{total}, OJS_CONCURRENCY): #{total} are started" }
+        OjsWorker.log(:warn) { "#{count} processes are more than the jobs at once (#{total}, OJS_CONCURRENCY): #{total} are started" }
       end
       @slots = shares.map { |share| Slot.new(share, nil, nil, nil, 0, 0.0) }
       @max_memory = max_memory
@@ -226,7 +226,7 @@ module OjsWorker
     def warn_of_memory(resident)
       return if @warned_of_memory
       @warned_of_memory = true
-      OjsWorker.logger.warn do
+      OjsWorker.log(:warn) do
         "a process that has done nothing yet has #{resident} bytes of memory, and max_memory is #{@max_memory}: it is not kept to, raise it"
       end
     end
@@ -249,7 +249,7 @@ module OjsWorker
     def ended(child)
       Process.wait2(child.pid, Process::WNOHANG)&.last
     rescue Errno::ECHILD
-      OjsWorker.logger.warn { "process #{child.pid} was waited for by somebody else: its status is not known" }
+      OjsWorker.log(:warn) { "process #{child.pid} was waited for by somebody else: its status is not known" }
       Status.new(nil, 1)
     end
 
@@ -268,11 +268,11 @@ module OjsWorker
         slot.coming = nil
       end
       how = status.termsig ? "killed by signal #{status.termsig}" : "status #{code}"
-      return OjsWorker.logger.warn { "process #{child.pid} ended (#{how}) as it was to be replaced" } if place == :leaving
+      return OjsWorker.log(:warn) { "process #{child.pid} ended (#{how}) as it was to be replaced" } if place == :leaving
       slot.deaths = OjsWorker.now - child.started_at < YOUNG ? slot.deaths + 1 : 1
       pause = slot.deaths == 1 ? 0 : [LEAST_PAUSE * (2**[slot.deaths - 2, 10].min), MOST_PAUSE].min
       slot.start_at = OjsWorker.now + pause
-      OjsWorker.logger.error { "process #{child.pid} ended (#{how}): another one takes its place in #{pause} s" }
+      OjsWorker.log(:error) { "process #{child.pid} ended (#{how}): another one takes its place in #{pause} s" }
     end
   end
 end

@@ -41,7 +41,7 @@ module OjsWorker
       Wire.dump(error.details, Wire::MAX_DEPTH - 2)
       described["details"] = error.details
     rescue TypeError, ArgumentError, JSON::JSONError, EncodingError
-      OjsWorker.logger.warn { "the details of a #{class_name(error)} are no JSON object and are left out" }
+      OjsWorker.log(:warn) { "the details of a #{class_name(error)} are no JSON object and are left out" }
     end
 
     # A whole text, whatever the program's own `message` does.

@@ -61,7 +61,7 @@ module OjsWorker
     def save_at_end
       save_progress unless @cancel_reason == "lost"
     rescue StandardError => e
-      OjsWorker.logger.warn { "job #{Wire.line(@id)}: where it stopped is not saved: #{e.class}: #{Wire.clean(e.message, 500)}" }
+      OjsWorker.log(:warn) { "job #{Wire.line(@id)}: where it stopped is not saved: #{e.class}: #{Wire.clean(e.message, 500)}" }
     end
 
     # What ended the handler at a row or step.

@@ -141,7 +141,7 @@ module OjsWorker
       end
       begin_stop if @stop_asked && !@stopping
       return unless @cut_off_at && OjsWorker.now >= @cut_off_at && @held.any?
-      OjsWorker.logger.fatal { "#{@held.size} handlers have not ended within #{@stop_grace} s of a signal" }
+      OjsWorker.log(:fatal) { "#{@held.size} handlers have not ended within #{@stop_grace} s of a signal" }
       OjsWorker.end_now(CUT_OFF_STATUS)
     end
 
@@ -200,10 +200,10 @@ module OjsWorker
     def on_eof
       held = cancel_all("lost")
       if held.positive?
-        OjsWorker.logger.error { "ojs-init has closed the connection: #{held} jobs are abandoned" }
+        OjsWorker.log(:error) { "ojs-init has closed the connection: #{held} jobs are abandoned" }
         wait_until(EOF_GRACE) { @held.empty? }
         if @held.any?
-          OjsWorker.logger.fatal { "handlers have not ended within #{EOF_GRACE} s of that: the process ends now" }
+          OjsWorker.log(:fatal) { "handlers have not ended within #{EOF_GRACE} s of that: the process ends now" }
           OjsWorker.end_now(1)
         end
       elsif ending?
@@ -220,7 +220,7 @@ module OjsWorker
 
     def cancel(job, reason)
       return if job.cancelled?
-      OjsWorker.logger.info { "job #{Wire.line(job.id)} is cancelled: #{Wire.line(reason)}" }
+      OjsWorker.log(:info) { "job #{Wire.line(job.id)} is cancelled: #{Wire.line(reason)}" }
       @lock.synchronize do
         job.cancel(reason)
         @changed.broadcast
