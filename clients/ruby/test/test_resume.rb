@@ -56,14 +56,14 @@ class TestResume < WorkerTest
   def test_what_could_not_be_saved_is_saved_before_the_end
     serve do |job|
       session = job.instance_variable_get(:@session)
-      session.define_singleton_method(:tell) { |*| raise OjsWorker::Stalled, "nobody reads" }
+      session.define_singleton_method(:wait_until_written) { |*| raise OjsWorker::Stalled, "nobody reads" }
       begin
         job.step("pay") { "paid" }
       ensure
-        session.singleton_class.send(:remove_method, :tell)
+        session.singleton_class.send(:remove_method, :wait_until_written)
       end
     end
-    saved, failed = frames_of("j1")
+    _, saved, failed = frames_of("j1")
     assert_equal([form(steps: [%w[pay paid]]), "nobody reads"], [saved["state"], failed["error"]["message"]])
   end
 
@@ -173,7 +173,8 @@ class TestResume < WorkerTest
     refute(resume.due?)
     OjsWorker.stub(:now, start + 5.1) do
       assert(resume.due?)
-      resume.saved_form
+      resume.move("", 1)
+      resume.save { nil }
       refute(resume.due?)
     end
   end
@@ -250,6 +251,37 @@ class TestResume < WorkerTest
     saved, failed = frames_of("j1")
     assert_equal(form(cursors: { "" => 2 }), saved["state"])
     assert_equal("fail", failed["type"])
+  end
+
+  def test_a_state_that_was_refused_is_not_kept_whatever_the_reason
+    deep = 99.times.inject(1) { |inner, _| [inner] }
+    serve do |job|
+      job.step("a") { 1 }
+      assert_raises(ArgumentError) { job.checkpoint(deep) }
+      job.step("b") { 2 }
+    end
+    frames = frames_of("j1")
+    assert_equal([form(steps: [["a", 1], ["b", 2]]), 2], [frames[-2]["state"], frames.last["result"]])
+  end
+
+  def test_of_two_threads_checkpoints_the_newer_one_is_sent_last
+    slow = OjsWorker::Wire.method(:frame)
+    begun = Thread::Queue.new
+    frame = lambda do |kind, id = nil, *raw, **fields|
+      (begun << 1) && sleep(0.1) if kind == "checkpoint" && raw[0].include?("older")
+      slow.call(kind, id, *raw, **fields)
+    end
+    serve do |job|
+      job.step("a") { 1 } if job.args[0]
+      other = Thread.new { job.checkpoint("older") }
+      take(begun)
+      job.checkpoint("newer")
+      other.join && nil
+    end
+    OjsWorker::Wire.stub(:frame, frame) do
+      assert_equal("newer", frames_of("j1")[-2]["state"])
+      assert_equal("newer", frames_of("j2", true)[-2]["state"]["state"])
+    end
   end
 
   def test_an_index_that_a_backend_spells_with_a_point_is_an_index

@@ -112,9 +112,7 @@ module OjsWorker
     # @raise [Stalled] when ojs-init does not read
     # @raise [CheckpointTooLarge] in a job with steps or {#iterate}, when all that is kept is more than 64 KiB
     def checkpoint(state)
-      text = Wire.dump(state)
-      kept = @resume.keep(JSON.parse(text)) # the program may go on changing its own
-      kept ? save_form(kept) : save(text)
+      wait_until_written(@resume.keep(Wire.dump(state)) { |text| send_checkpoint(text) })
     end
 
     # @return [String]
@@ -130,12 +128,8 @@ module OjsWorker
 
     private
 
-    def save(state_json)
-      @session.tell(self, Wire.frame("checkpoint", @id, %("state":#{state_json})))
-    end
-
     def tell_or_warn(data)
-      @session.tell(self, data)
+      @session.wait_until_written(@session.post_about(self, data))
     rescue Stalled => e
       OjsWorker.log(:warn) { "job #{Wire.line(@id)}: #{e.message}" }
     end

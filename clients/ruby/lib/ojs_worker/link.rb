@@ -14,11 +14,11 @@ module OjsWorker
     # A frame on its way out.
     class Outgoing
       attr_reader :data
-      attr_accessor :written, :over
+      attr_accessor :written, :over, :withdrawn
 
       def initialize(data)
         @data = data
-        @written = @over = false
+        @written = @over = @withdrawn = false
       end
     end
 
@@ -98,13 +98,14 @@ module OjsWorker
       @lock.synchronize do
         until item.over
           left = deadline - OjsWorker.now
-          return false if left <= 0 && withdraw(item)
+          withdraw(item) if left <= 0
+          break if item.over
           # What is half written already goes out soon or never.
           @progress.wait(@lock, [left, 0.1].max)
         end
       end
-      raise ConnectionLost, "ojs-init has closed the connection" unless item.written
-      true
+      raise ConnectionLost, "ojs-init has closed the connection" unless item.written || item.withdrawn
+      item.written
     end
 
     # Let {#round} return. Also from a signal handler, so without a lock.
@@ -188,10 +189,11 @@ module OjsWorker
     def withdraw(item)
       if @current.equal?(item) && @sent.zero?
         @current = nil
-        true
-      else
-        !@queue.delete(item).nil?
+      elsif @queue.delete(item).nil?
+        return
       end
+      item.withdrawn = item.over = true
+      @progress.broadcast
     end
 
     def read

@@ -53,7 +53,7 @@ module OjsWorker
     # Save what is not saved yet.
     # @api private
     def save_progress
-      save_form(@resume.saved_form) if @resume.dirty?
+      wait_until_written(@resume.save { |text| send_checkpoint(text) })
     end
 
     # The handler ended without a result: what it has done so far must not be done again.
@@ -93,9 +93,13 @@ module OjsWorker
       @resume.fail_step(error) if error
     end
 
+    def send_checkpoint(text)
+      @session.post_about(self, Wire.frame("checkpoint", @id, %("state":#{text})))
+    end
+
     # What could not be sent is tried again before the job's end.
-    def save_form(text)
-      save(text)
+    def wait_until_written(sent)
+      @session.wait_until_written(sent) if sent
     rescue Stalled
       @resume.unsaved
       raise

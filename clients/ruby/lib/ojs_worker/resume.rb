@@ -31,7 +31,8 @@ module OjsWorker
       @replayed = 0
       @begun = []
       @loops = {}
-      @ending = @failed = nil
+      @ending = @failed = @sent = nil
+      @lock = Mutex.new
       @saved_at = OjsWorker.now
       return unless saved_form?(checkpoint)
       @used = true
@@ -45,14 +46,9 @@ module OjsWorker
       @used
     end
 
-    # @return [Boolean] whether something is not saved yet
-    def dirty?
-      @dirty
-    end
-
-    # What was to be saved was not.
+    # What was handed on to be saved was not.
     def unsaved
-      @dirty = true
+      @dirty = used?
     end
 
     # @return [Boolean] whether it is time to save a position
@@ -60,28 +56,33 @@ module OjsWorker
       OjsWorker.now >= @saved_at + SAVE_EVERY
     end
 
-    # Keep what the program saves itself.
-    # @return [String, nil] the checkpoint, as JSON; nil when it is the program's own alone
-    # @raise [CheckpointTooLarge] and nothing is kept: it must not spoil what is saved next
-    def keep(state)
-      before = @user
-      @user = state
-      saved_form if used?
-    rescue CheckpointTooLarge
-      @user = before
-      raise
+    # Keep what the program saves itself, and hand it on.
+    # @param text [String] that, as JSON
+    # @yield [text] the checkpoint
+    # @return [Object] what the block returns
+    # @raise [CheckpointTooLarge] or why else it cannot be saved: then it is not kept, for it must not spoil what is saved next
+    def keep(text, &block)
+      guarded do
+        before = @user
+        @user = JSON.parse(text)
+        begin
+          used? ? hand_on(&block) : @sent = yield(text)
+        rescue StandardError
+          @user = before
+          raise
+        end
+      end
+    end
+
+    # Hand on what is not saved yet.
+    # @yield [text] the checkpoint, as JSON
+    # @return [Object, nil] what the block returned for the newest that was handed on
+    # @raise [CheckpointTooLarge]
+    def save(&block)
+      guarded { @dirty ? hand_on(&block) : @sent }
     end
 
     # @return [String] the checkpoint, as JSON
-    # @raise [CheckpointTooLarge]
-    def saved_form
-      text = form
-      @dirty = false
-      @saved_at = OjsWorker.now
-      text
-    end
-
-    # @return [String] the checkpoint, as JSON, to be looked at
     # @raise [CheckpointTooLarge]
     def form
       text = Wire.dump({ "ojs_resume" => VERSION, "steps" => @finished, "cursors" => @cursors, "state" => @user })
@@ -139,17 +140,8 @@ module OjsWorker
     def end_step(result)
       raise @ending if @ending # caught in the step: not all of its rows are done
       kept = plain(result)
-      cursor = @cursors.delete(@step)
-      @finished << [@step, kept]
-      begin
-        form
-      rescue StandardError
-        @finished.pop
-        @cursors[@step] = cursor unless cursor.nil?
-        raise
-      end
+      guarded { add_step(kept) }
       @replayed = @finished.size
-      @dirty = true
       @step = ""
       Wire.copy(kept)
     rescue TypeError, ArgumentError, JSON::JSONError, EncodingError => e
@@ -183,8 +175,10 @@ module OjsWorker
     end
 
     def move(step, position)
-      @cursors[step] = position
-      @dirty = true
+      guarded do
+        @cursors[step] = position
+        @dirty = true
+      end
     end
 
     # @return [Object] a value as it is read back from a checkpoint
@@ -196,6 +190,31 @@ module OjsWorker
     FailedStep = Struct.new(:step, :error)
 
     private
+
+    # What the threads of a handler change and save: what is sent last is the newest. Nothing in it waits, and nothing
+    # interrupts it: half a change would be what Timeout.timeout or Thread#kill leaves.
+    def guarded(&block)
+      Thread.handle_interrupt(Object => :never) { @lock.synchronize(&block) }
+    end
+
+    def hand_on
+      text = form
+      @sent = yield text
+      @dirty = false
+      @saved_at = OjsWorker.now
+      @sent
+    end
+
+    def add_step(result)
+      cursor = @cursors.delete(@step)
+      @finished << [@step, result]
+      form
+      @dirty = true
+    rescue StandardError
+      @finished.pop
+      @cursors[@step] = cursor unless cursor.nil?
+      raise
+    end
 
     def changed(before)
       end_with(StepsChanged.new("#{before}; now they come as #{@begun.join(", ")}"))

@@ -99,8 +99,9 @@ module OjsWorker
       end
     end
 
-    # Send something about a job, if this process may say that about it now, and wait until it is written.
-    def tell(job, data)
+    # Send something about a job, if this process may say that about it now.
+    # @return [Link::Outgoing] for {#wait_until_written}
+    def post_about(job, data)
       unless @link.pid == Process.pid
         raise ForkedProcess, "the connection to ojs-init belongs to process #{@link.pid}, this is process #{Process.pid}, forked " \
                              "from it: leave the job's progress to the parent, or run a worker of its own in each process"
@@ -108,10 +109,14 @@ module OjsWorker
       unless fits?(data)
         raise ArgumentError, "#{data.bytesize} bytes are more than ojs-init takes at once (#{@max_frame})"
       end
-      item = @lock.synchronize do
+      @lock.synchronize do
         raise Error, "job #{job.id} was answered already" unless @held[job.id].equal?(job)
         @link.post(data)
       end
+    end
+
+    # @raise [Stalled] when it is not written, and will not be
+    def wait_until_written(item)
       raise Stalled, "ojs-init has not read for #{WRITE_TIMEOUT} s" unless @link.wait(item, WRITE_TIMEOUT)
     end
 
