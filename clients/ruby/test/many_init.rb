@@ -43,6 +43,11 @@ class ManyInit
     end
   end
 
+  # Closes a connection, as after frames that it could not read.
+  def cut(connection)
+    close(connection)
+  end
+
   # Whether every job is answered.
   def idle?
     @waiting.empty? && @connections.all? { |c| c.held.empty? }
@@ -97,7 +102,9 @@ class ManyInit
       connection.concurrency = frame["concurrency"]
       @ready_sizes << frame["concurrency"]
       connection.was_ready = true
-    when "heartbeat" then @heartbeats += 1
+    when "heartbeat"
+      return say_not_held(connection, frame["job_id"]) unless connection.held.key?(frame["job_id"])
+      @heartbeats += 1
     when "ack", "release", "fail"
       raise "not held: #{frame}" unless connection.held.delete(frame["job_id"])
       if frame["type"] == "ack" then @acked[frame["job_id"]] += 1
@@ -106,6 +113,10 @@ class ManyInit
         @waiting << frame["job_id"]
       end
     end
+  end
+
+  def say_not_held(connection, job_id)
+    write(connection, { type: "error", code: "not_held", message: "not held", job_id: job_id })
   end
 
   def hand_out

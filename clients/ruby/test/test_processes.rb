@@ -176,6 +176,41 @@ class TestProcesses < Minitest::Test
     refute_equal(0, status.exitstatus)
   end
 
+  def test_a_closed_connection_of_one_process_ends_that_one_alone
+    @init = ManyInit.new(jobs: 1)
+    start("processes: 2", concurrency: 2, handler: "job.heartbeat; sleep(0.01) until File.exist?(NOTES); job.id")
+    @init.work("a job runs, and two processes") { @init.heartbeats == 1 && @init.capacity == 2 }
+    busy, closed = @init.connections.partition { |c| c.held.any? }.map(&:first)
+    @init.cut(closed)
+    @init.work("a replacement") { @init.capacity == 2 && @init.connections.none? { |c| c.pid == closed.pid } }
+    File.write(@notes, "go")
+    @init.work("the job is done") { @init.acked.any? }
+    assert_includes(@init.connections.map(&:pid), busy.pid)
+  end
+
+  def test_a_fork_that_fails_is_tried_again_and_the_others_go_on
+    @init = ManyInit.new
+    fails = "$n = 0; Process.singleton_class.prepend(Module.new { def _fork; raise(Errno::EAGAIN, 'fork(2)') if ($n += 1) == 2; super; end })"
+    reader, writer = IO.pipe
+    start("processes: 2", concurrency: 2, before: fails, err: writer)
+    writer.close
+    @init.work("two processes") { @init.capacity == 2 }
+    assert_match(/cannot be forked.*Resource temporarily unavailable/, reader.gets)
+  end
+
+  def test_a_replacement_that_cannot_be_forked_is_tried_again
+    @init = ManyInit.new
+    fails = "$n = 0; Process.singleton_class.prepend(Module.new { def _fork; raise(Errno::EAGAIN, 'fork(2)') if ($n += 1) == 2; super; end })"
+    start("processes: 1, max_age: 0.1", concurrency: 1, before: fails)
+    @init.work("a second process") { @init.ready_sizes.count(1) >= 2 }
+  end
+
+  def test_names_of_types_that_are_too_long_end_the_program
+    @init = ManyInit.new
+    pid = start("processes: 2", before: "4500.times { |n| worker.job('x' * 1000 + n.to_s) { nil } }")
+    refute_equal(0, status_of(pid))
+  end
+
   def test_bad_options_are_errors
     worker = OjsWorker::Worker.new(socket_path: "/nowhere")
     worker.job("t") { nil }

@@ -10,7 +10,7 @@ module OjsWorker
   # ojs-init has closed the connection. The process must end; nothing reconnects.
   class ConnectionLost < Error; end
 
-  # ojs-init speaks a version of the protocol that this library does not know.
+  # This library and ojs-init do not come together: another version of the protocol, or names of job types that are too long in all.
   class ProtocolError < Error; end
 
   # The connection belongs to the process that opened it, and this is a child of that one.

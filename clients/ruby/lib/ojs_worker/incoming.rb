@@ -66,7 +66,7 @@ module OjsWorker
       @concurrency ||= offered
       return if ending?
       ready = ready_frame(@concurrency)
-      raise Error, "the names of all job types together are longer than a frame may be (#{@max_frame})" unless fits?(ready)
+      raise ProtocolError, "the names of all job types together are longer than a frame may be (#{@max_frame})" unless fits?(ready)
       @link.post(ready)
       @parent&.ready
     end

@@ -12,6 +12,8 @@ module OjsWorker
     MOST_PAUSE = 5.0
     # Seconds between two looks, should a signal about a child be lost.
     LOOK_EVERY = 1.0
+    # Seconds until a fork that failed is tried again.
+    FORK_PAUSE = 1.0
     SIGNALS = %w[TERM INT].freeze
 
     # A forked process.
@@ -180,6 +182,7 @@ module OjsWorker
       slot.coming = start(slot) if slot
     end
 
+    # @return [Child, nil] nil when there is none to be had now
     def start(slot)
       ours, theirs = UNIXSocket.pair
       pid = fork do
@@ -190,6 +193,11 @@ module OjsWorker
       end
       theirs.close
       Child.new(pid, ours)
+    rescue SystemCallError => e
+      [ours, theirs].each { |io| io&.close }
+      slot.start_at = OjsWorker.now + FORK_PAUSE
+      OjsWorker.log(:error) { "a process cannot be forked (#{e.message}): tried again in #{FORK_PAUSE} s" }
+      nil
     end
 
     def wait

@@ -83,6 +83,11 @@ module OjsWorker
       @stopping || @state == "terminate"
     end
 
+    # @return [Boolean] whether ojs-init has said hello
+    def greeted?
+      @greeted
+    end
+
     def remaining
       @deadline && [0.0, @deadline - OjsWorker.now].max
     end

@@ -184,14 +184,15 @@ module OjsWorker
 
     # @return [Integer] the status of this child
     def run_child(share, parent)
-      serve(new_session(share, parent))
+      serve(session = new_session(share, parent))
       0
     rescue SystemExit => e
       e.status
     rescue SignalException => e
       128 + e.signo
     rescue ConnectionLost, NotUnderOjsInit, ProtocolError => e
-      parent.lost
+      # A connection that was there and is closed may be this one alone. If ojs-init is gone, the next process finds that out.
+      parent.lost unless e.is_a?(ConnectionLost) && session&.greeted?
       warn("#{Wire.clean($PROGRAM_NAME, 200)}: #{e.message}")
       1
     rescue StandardError => e
