@@ -45,8 +45,11 @@ end
 # Listens, and takes one connection.
 class FakeInit
   attr_reader :path
+  # Whether a question how far we have read is answered, which is what `next_frame` does, or handed out.
+  attr_writer :answers_questions
 
   def initialize
+    @answers_questions = true
     @folder = Dir.mktmpdir("ojs-ruby-", "/tmp")
     @path = File.join(@folder, "s")
     @listener = UNIXServer.new(@path)
@@ -85,9 +88,21 @@ class FakeInit
       return nil if chunk.nil?
       @buffer << chunk unless chunk == :wait_readable
     end
-    JSON.parse(@buffer.slice!(0..stop))
+    frame = JSON.parse(@buffer.slice!(0..stop))
+    return frame unless @answers_questions && question?(frame)
+    say_not_held(frame["job_id"])
+    next_frame(deadline - now)
   rescue Errno::ECONNRESET
     nil
+  end
+
+  # Whether the worker wants to know how far we have read.
+  def question?(frame)
+    frame["type"] == "heartbeat" && frame["job_id"] == OjsWorker::Incoming::NOBODYS_JOB
+  end
+
+  def say_not_held(job_id)
+    send_frame({ type: "error", code: "not_held", message: "not held", job_id: job_id })
   end
 
   def expect(type)

@@ -177,6 +177,36 @@ class TestWorker < WorkerTest
     assert_equal(:ended, thread.value)
   end
 
+  # A worker whose question how far ojs-init has read comes to the test, and that waits so long for the answer.
+  def serve_and_stop(seconds)
+    worker, thread = serve { 1 }
+    @init.answers_questions = false
+    worker.instance_variable_get(:@session).define_singleton_method(:settle_time) { seconds }
+    worker.stop
+    assert_equal(0, @init.expect("ready")["concurrency"])
+    [thread, @init.expect("heartbeat")["job_id"]]
+  end
+
+  def test_after_a_stop_a_job_that_was_on_its_way_is_given_back_however_slow_ojs_init_is
+    thread, question = serve_and_stop(10 * PATIENCE)
+    @init.send_frame(job_frame("j1"))
+    assert_equal("release", @init.next_frame["type"])
+    assert(thread.alive?)
+    @init.say_not_held(question)
+    assert_equal(:ended, thread.value)
+  end
+
+  def test_a_stop_does_not_wait_for_ever_for_what_ojs_init_says
+    thread, = serve_and_stop(0.05)
+    assert_equal(:ended, thread.value)
+  end
+
+  def test_terminate_ends_a_stop_that_waits
+    thread, = serve_and_stop(10 * PATIENCE)
+    @init.terminate
+    assert_equal(:ended, thread.value)
+  end
+
   def test_a_job_without_a_type_is_one_without_a_handler
     serve { 1 }
     @init.send_frame({ type: "job", job: { id: "j1" } })

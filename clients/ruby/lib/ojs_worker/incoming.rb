@@ -6,6 +6,8 @@ module OjsWorker
   module Incoming
     MALFORMED = %w[not_json invalid_frame frame_too_long].freeze
     STATES = %w[running quiet terminate].freeze
+    # A job that nobody has: what ojs-init says about it tells how far it has read.
+    NOBODYS_JOB = "ojs-worker-nobody"
 
     # What a frame has to have, and has not.
     class Unfit < StandardError; end
@@ -131,6 +133,7 @@ module OjsWorker
     end
 
     def on_error(code, message, job_id)
+      return @settled_at = OjsWorker.now if job_id == NOBODYS_JOB
       text = Wire.line(message || "", 1000)
       held = answered = nil
       @lock.synchronize do

@@ -9,8 +9,10 @@ module OjsWorker
 
     # Seconds that handlers get to end when ojs-init has closed the connection.
     EOF_GRACE = 1.0
-    # Seconds to wait, after we said on our own that we take no more jobs, for one that was on its way.
-    SETTLE_TIME = 0.25
+    # Seconds that it has to say so, after we said on our own that we take no more jobs: one may be on its way.
+    SETTLE_TIME = 2.0
+    # The same after a signal, when there is less time.
+    SIGNAL_SETTLE_TIME = 0.25
 
     attr_reader :worker, :state, :concurrency, :worker_id, :link
     # What ends the process, raised in a handler: SystemExit, Interrupt and the like.
@@ -34,7 +36,7 @@ module OjsWorker
       @answers = {}
       @said = {}
       @pool = Pool.new { @concurrency }
-      @greeted = @stop_asked = @stopping = @signalled = @retiring = false
+      @greeted = @stop_asked = @stopping = @signalled = @was_signalled = @retiring = false
       @exit_error = nil
     end
 
@@ -145,7 +147,8 @@ module OjsWorker
       if @signalled
         # ojs-init sends SIGTERM to those that are idle, or whose time is over.
         @signalled = @retiring = false
-        @stop_asked = true
+        @was_signalled = @stop_asked = true
+        @settled_at = [@settled_at, OjsWorker.now + SIGNAL_SETTLE_TIME].min if @settled_at
         @cut_off_at ||= OjsWorker.now + @stop_grace if @stop_grace
         cancel_all("shutdown")
       end
@@ -174,15 +177,21 @@ module OjsWorker
       @stopping = true
       return if !@greeted || @state == "terminate"
       @pause = @link.post(ready_frame(0))
+      # ojs-init answers this behind the last job that it sends us.
+      @pause = @link.post(Wire.frame("heartbeat", NOBODYS_JOB)) unless @was_signalled
     rescue ConnectionLost
       nil
     end
 
-    # When a job that was on its way as we said that we take no more has come, if there was one.
+    # Until when to wait for a job that was on its way as we said that we take no more.
     def settled_at
       return if @pause.nil?
-      @settled_at ||= OjsWorker.now + SETTLE_TIME if @pause.over
+      @settled_at ||= OjsWorker.now + settle_time if @pause.over
       @settled_at
+    end
+
+    def settle_time
+      @was_signalled ? SIGNAL_SETTLE_TIME : SETTLE_TIME
     end
 
     def may_end?
