@@ -96,7 +96,7 @@ module OjsWorker
       return true if item.written
       deadline = OjsWorker.now + seconds
       @lock.synchronize do
-        until item.over
+        until item.over || @eof || @broken
           left = deadline - OjsWorker.now
           withdraw(item) if left <= 0
           break if item.over
@@ -128,7 +128,7 @@ module OjsWorker
       return [] unless ready
       unless writable.empty?
         @lock.synchronize { write }
-        @eof = true if @broken && !ready.include?(@sock)
+        at_eof if @broken && !ready.include?(@sock)
       end
       @wake_read.read_nonblock(4096, exception: false) if ready.include?(@wake_read)
       ready.include?(@sock) && !@eof ? read : []
@@ -174,8 +174,9 @@ module OjsWorker
         finish_current if @sent == @current.data.bytesize
       end
     rescue SystemCallError, IOError
-      # What the other end wrote before it closed is still to be read.
+      # What the other end wrote before it closed is still to be read. Whoever waits for a frame to be written waits in vain.
       @broken = true
+      @progress.broadcast
       wake
     end
 
@@ -204,11 +205,18 @@ module OjsWorker
       end
       return [] if chunk == :wait_readable
       if chunk.nil?
-        @eof = true
+        at_eof
         return []
       end
       @buffer << chunk
       cut_lines
+    end
+
+    def at_eof
+      @lock.synchronize do
+        @eof = true
+        @progress.broadcast
+      end
     end
 
     def cut_lines
