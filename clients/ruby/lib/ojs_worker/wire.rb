@@ -98,14 +98,19 @@ module OjsWorker
           depth += 1
           keys[depth] = nil if depth <= 2
         when "}", "]" then depth -= 1
-        when ":" then keys[depth] = JSON.parse(last) if depth <= 2
+        when ":" then keys[depth] = text_of(last) if depth <= 2
         when "," then keys[depth] = nil if depth <= 2
         else
-          return JSON.parse(token) if depth == 2 && keys[1] == "job" && keys[2] == "id"
+          return text_of(token) if depth == 2 && keys[1] == "job" && keys[2] == "id"
           last = token
         end
       end
       nil
+    end
+
+    # @return [String, nil] the text of a string token; nil for half of a surrogate pair, which Ruby does not take
+    def text_of(token)
+      JSON.parse(token)
     rescue JSON::JSONError
       nil
     end
