@@ -48,8 +48,10 @@ module OjsWorker
     end
 
     def work
+      storage = fiber_storage
       while (task = @tasks.pop)
         run(task)
+        forget(storage)
       end
     ensure
       @lock.synchronize do
@@ -57,6 +59,19 @@ module OjsWorker
         # A handler that ended its thread leaves what waits to another one.
         start unless @tasks.empty? || @tasks.closed?
       end
+    end
+
+    # What a job has left at its thread is not for the next one.
+    def forget(storage)
+      thread = Thread.current
+      thread.keys.each { |name| thread[name] = nil }
+      thread.thread_variables.each { |name| thread.thread_variable_set(name, nil) }
+      fiber_storage.each_key { |name| Fiber[name] = storage[name] }
+    end
+
+    # @return [Hash] what new fibers and threads inherit, from Ruby 3.2 on
+    def fiber_storage
+      Fiber.respond_to?(:[]=) ? Fiber.current.storage || {} : {}
     end
 
     def run(task)
