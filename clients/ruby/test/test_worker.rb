@@ -152,13 +152,6 @@ class TestWorker < WorkerTest
     assert_equal("lost", reason)
   end
 
-  def test_progress_outside_of_0_to_1_is_an_error
-    serve do |job|
-      [2, -0.1, Float::NAN, "1", nil].map { |n| (job.progress(n) && nil) rescue $!.class.name } # rubocop:disable Style/RescueModifier
-    end
-    assert_equal(["ArgumentError"] * 5, @init.answer_to("j1")["result"])
-  end
-
   def test_nothing_can_be_said_about_a_job_that_is_answered
     jobs = Thread::Queue.new
     serve { |job| jobs << job && nil }
@@ -205,6 +198,64 @@ class TestWorker < WorkerTest
     thread, = serve_and_stop(10 * PATIENCE)
     @init.terminate
     assert_equal(:ended, thread.value)
+  end
+
+  def test_nothing_that_a_job_leaves_at_its_thread_is_seen_by_the_next
+    serve do |job|
+      thread = Thread.current
+      seen = [thread[:tenant], thread.thread_variable_get(:tenant)]
+      seen << Fiber[:tenant] if Fiber.respond_to?(:[])
+      thread[:tenant] = job.id
+      thread.thread_variable_set(:tenant, job.id)
+      Fiber[:tenant] = job.id if Fiber.respond_to?(:[])
+      [thread.name, seen.compact]
+    end
+    names = Array.new(3) { |n| @init.answer_to("j#{n}")["result"] }
+    assert_equal([["ojs-job-1", []]], names.uniq)
+  end
+
+  def test_a_handler_that_waits_for_its_checkpoint_hears_at_once_that_the_connection_is_closed
+    waiting = Thread::Queue.new
+    raised = Thread::Queue.new
+    serve do |job|
+      link = job.instance_variable_get(:@session).link
+      link.define_singleton_method(:wait) { |*more| (waiting << Thread.current) && super(*more) }
+      job.checkpoint("x" * 3_000_000) # nobody reads so much
+    rescue OjsWorker::ConnectionLost
+      raised << now
+      raise
+    end
+    @init.send_frame(job_frame("j1"))
+    thread = take(waiting)
+    wait_until("its wait") { thread.status == "sleep" }
+    closed_at = now
+    @init.close
+    assert_operator(take(raised) - closed_at, :<, OjsWorker::Session::EOF_GRACE / 2)
+  end
+
+  def test_a_job_with_a_name_that_could_not_be_sent_back_fails
+    serve { 1 }
+    @init.send_frame('{"type":"job","job":{"\ud800":1,"id":"j1","type":"t"}}')
+    assert_equal(["j1", "invalid_job"], @init.answer.then { |answer| [answer["job_id"], answer["error"]["code"]] })
+  end
+
+  def test_where_hello_says_less_than_the_option_hello_counts
+    worker = new_worker(concurrency: 3)
+    worker.job("t") { nil }
+    start(worker)
+    assert_equal(2, @init.greet(concurrency: 2)["concurrency"])
+    assert_equal(2, worker.concurrency)
+  end
+
+  def test_progress_is_from_0_to_1_whatever_is_said_and_no_number_is_an_error
+    serve do |job|
+      [-1, 0, 1.0000000000000002, Float::INFINITY].each { |fraction| job.progress(fraction) }
+      [Float::NAN, "1", nil, Complex(1, 1)].each { |fraction| assert_raises(ArgumentError) { job.progress(fraction) } }
+      nil
+    end
+    @init.send_frame(job_frame("j1"))
+    assert_equal([0, 0, 1, 1], Array.new(4) { @init.expect("progress")["progress"] })
+    assert_equal("ack", @init.answer["type"])
   end
 
   def test_a_job_without_a_type_is_one_without_a_handler

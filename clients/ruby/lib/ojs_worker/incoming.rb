@@ -65,7 +65,7 @@ module OjsWorker
       @max_frame = frame["max_frame"] if frame["max_frame"].is_a?(Integer)
       on_lifecycle(frame.fetch("state", "running"), nil, nil)
       offered = frame["concurrency"].is_a?(Integer) ? frame["concurrency"].clamp(1, MAX_CONCURRENCY) : 1
-      @concurrency ||= offered
+      @concurrency = [@concurrency, offered].compact.min
       return if ending?
       ready = ready_frame(@concurrency)
       raise ProtocolError, "the names of all job types together are longer than a frame may be (#{@max_frame})" unless fits?(ready)

@@ -93,14 +93,15 @@ module OjsWorker
     end
 
     # Say how far it is. At most one a second reaches the backend, the newest wins.
-    # @param fraction [Numeric] from 0.0 to 1.0
+    # @param fraction [Numeric] from 0.0 to 1.0; what is below or above is taken as that
     # @param message [String, nil] for a person
     # @param data [Object, nil] anything that is JSON
-    # @raise [ArgumentError] for any other number
+    # @raise [ArgumentError] for what is no number
     def progress(fraction, message = nil, data: nil)
-      unless fraction.is_a?(Numeric) && fraction.real? && fraction >= 0 && fraction <= 1
+      unless fraction.is_a?(Numeric) && fraction.real? && !fraction.to_f.nan?
         raise ArgumentError, "progress is a number from 0 to 1, not #{fraction.inspect}"
       end
+      fraction = fraction.clamp(0, 1)
       fraction = fraction.to_f unless fraction.is_a?(Integer)
       text = message.nil? ? nil : Wire.clean(message, Report::MAX_MESSAGE_CHARS)
       tell_or_warn(Wire.frame("progress", @id, progress: fraction, message: text, data: data))
