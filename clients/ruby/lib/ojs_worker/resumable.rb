@@ -10,14 +10,17 @@ module OjsWorker
     #
     #     job.iterate(rows, key: ->(row) { row["id"] }) { |row| import(row) }
     #
+    # A row is done when its block ends: for several rows at once, iterate over `rows.each_slice(100)`.
     # Rows come in the same order in each attempt. There is one loop in each step, and one outside of steps.
     # @param rows [Enumerable, #call] the rows; or what gets the position (nil first) and gives the rows behind it
     # @param key [#call, Symbol, nil] row to JSON value, or the method that gives it: the position is then the key of the last finished row, else its index
     # @yieldparam row [Object]
-    # @return [nil, Enumerator] nil; an enumerator without a block
+    # @return [nil]
     # @raise [StepsChanged] when the row at which an earlier attempt ended does not come
     def iterate(rows, key: nil)
-      return enum_for(:iterate, rows, key: key) unless block_given?
+      unless block_given?
+        raise ArgumentError, "job.iterate has a block, at whose end a row is done; for several rows at once: job.iterate(rows.each_slice(100)) { |slice| ... }"
+      end
       place = @resume.loop_over(key)
       each_row(rows, place) do |row|
         next if place.finished?(row)
