@@ -124,6 +124,33 @@ class TestAnswers < WorkerTest
     assert_empty(@log.string.lines.grep(/\AFATAL/))
   end
 
+  {
+    "retry" => ->(_job) { raise OjsWorker::Retry, "busy" },
+    "discard" => ->(_job) { raise OjsWorker::Discard, "never" },
+    "retry_with_a_cause" => lambda do |_job|
+      raise KeyError, "the cause"
+    rescue KeyError
+      raise OjsWorker::Retry
+    end,
+    "timeout" => lambda do |job|
+      job.cancel("timeout")
+      job.raise_if_cancelled
+    end
+  }.each do |what, handler|
+    define_method("test_a_job_that_failed_by_#{what}_is_in_the_log_once_with_its_stack") do
+      error_of(&handler)
+      assert_equal(1, @log.string.scan("job j1 (t) failed").size)
+      assert_includes(@log.string, "test_answers.rb")
+      assert_includes(@log.string, "caused by KeyError: the cause") if what.include?("cause")
+    end
+  end
+
+  def test_a_job_whose_result_is_no_json_is_in_the_log_once
+    error_of { Time.now }
+    assert_equal(1, @log.string.scan("job j1 (t) failed").size)
+    assert_includes(@log.string, "the handler's result is not JSON")
+  end
+
   # How a program's own watchdog ends what it takes for hanging.
   { "killed" => :kill.to_proc, "interrupted" => ->(thread) { thread.raise(Class.new(Exception), "late") } }.each do |how, act|
     define_method("test_a_job_whose_thread_is_#{how}_while_its_position_is_saved_is_answered") do

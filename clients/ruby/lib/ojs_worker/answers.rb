@@ -104,6 +104,7 @@ module OjsWorker
         return ["ack", frame] if frame.is_a?(String)
         error = frame
       end
+      thrown = error
       if error.is_a?(Cancelled) && job.cancelled?
         error = job.cancel_reason == "timeout" ? timed_out : Release.new(job.cancel_reason)
       end
@@ -111,7 +112,7 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
-      OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", error) } unless error.is_a?(Failure)
+      OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", thrown) }
       ["fail", failure_frame(job, Report.describe(error))]
     end
 
