@@ -10,7 +10,7 @@ Gem::Specification.new do |spec|
   spec.authors = ["The ojs-init authors"]
   spec.license = "Apache-2.0"
   spec.required_ruby_version = ">= 3.1"
-  spec.files = Dir.chdir(__dir__) { Dir["lib/**/*.rb", "sig/**/*.rbs", "README.md"] }
+  spec.files = Dir.chdir(__dir__) { Dir["lib/**/*.rb", "sig/**/*.rbs", "README.md", "LICENSE"] }
   spec.require_paths = ["lib"]
   spec.metadata = { "rubygems_mfa_required" => "true" }
 end

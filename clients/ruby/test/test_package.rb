@@ -20,6 +20,8 @@ class TestPackage < Minitest::Test
       output, status = Open3.capture2e(home, "ruby", "-e", "require 'ojs_worker/testing'; puts OjsWorker::VERSION", chdir: folder)
       assert(status.success?, output)
       assert_equal(OjsWorker::VERSION, output.chomp)
+      license = File.join(home["GEM_HOME"], "gems", "ojs-worker-#{OjsWorker::VERSION}", "LICENSE")
+      assert_equal(File.read(File.join(ROOT, "../../LICENSE")), File.read(license))
     end
   end
 
