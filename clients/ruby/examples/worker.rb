@@ -3,6 +3,9 @@
 # Sends e-mails, or would: email.send [to, body].
 require "ojs_worker"
 
+# One JSON object a line, as ojs-init writes them.
+OjsWorker.install_logging
+
 worker = OjsWorker::Worker.new
 
 worker.job("email.send") do |job|
