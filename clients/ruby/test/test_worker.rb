@@ -233,6 +233,17 @@ class TestWorker < WorkerTest
     assert_operator(take(raised) - closed_at, :<, OjsWorker::Session::EOF_GRACE / 2)
   end
 
+  def test_a_frame_that_nobody_reads_is_withdrawn_for_all_who_wait_for_it
+    link = OjsWorker::Link.new
+    link.connect(@init.path)
+    link.post("x" * 3_000_000)
+    item = link.post("y")
+    waiting = Array.new(2) { Thread.new { link.wait(item, 0.05) } }
+    assert_equal([false, false], waiting.map(&:value))
+  ensure
+    link.close
+  end
+
   def test_a_job_with_a_name_that_could_not_be_sent_back_fails
     serve { 1 }
     @init.send_frame('{"type":"job","job":{"\ud800":1,"id":"j1","type":"t"}}')
