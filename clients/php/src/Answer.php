@@ -27,9 +27,14 @@ final class Answer
         int $maxFrame,
         Logger $log,
     ): self {
-        $isMeant = $error instanceof Failure || $error instanceof Release || $error instanceof \Error;
-        if (!$isMeant && ($ended = $job->endedBetween()) !== null) {
+        $ended = $job->endedBetween();
+        if ($ended !== null && !$error instanceof Failure && !$error instanceof Release) {
             // Between two rows or steps; the handler has made something else of that, but is not through with them.
+            if ($error !== null && !$error instanceof Cancelled) {
+                $log->warning('job {id} ({type}) had to end; what its handler raised then changes nothing', [
+                    'id' => $job->id, 'type' => $job->type, 'exception' => $error, 'ojs_job' => $job,
+                ]);
+            }
             $error = $ended;
         }
         if ($error === null) {
@@ -62,6 +67,21 @@ final class Answer
     {
         $message = 'the job cannot be read by PHP: ' . Text::clean($error->getMessage(), 500);
         return self::withoutHandler($jobId, $message, 'handler_error', 'UnreadableJob', false);
+    }
+
+    /** For a job whose answer cannot be made: a class of the program's whose constructor leaves out that of this library, for one. */
+    public static function unmade(Job $job, ?\Throwable $error, \Throwable $unmade, Logger $log): self
+    {
+        try {
+            $log->error('job {id} ({type}): the answer cannot be made', [
+                'id' => $job->id, 'type' => $job->type, 'exception' => $unmade, 'ojs_job' => $job,
+            ]);
+        } catch (\Throwable) {
+            // The answer is worth more than its line in the log.
+        }
+        $what = Text::className($error ?? $unmade);
+        $isRetryable = !$error instanceof Failure || $error->isRetryable();
+        return self::withoutHandler($job->id, "the answer cannot be made: $what", 'handler_error', Text::clean($what, 200), $isRetryable);
     }
 
     /** For a job that names no type. */

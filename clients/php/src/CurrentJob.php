@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 /**
- * The job whose handler runs now: set before its fiber goes on, null when it pauses.
+ * The job whose handler runs now; null between two jobs.
  *
  * @internal
  */

@@ -199,6 +199,18 @@ final class Job
         return $this->resume()->step($name, $function, $args);
     }
 
+    /** @internal what a call of the handler begins with */
+    public function mark(): ?array
+    {
+        return $this->resume?->mark();
+    }
+
+    /** @internal the handler is called again */
+    public function rewind(?array $mark): void
+    {
+        $this->resume?->rewind($mark);
+    }
+
     /** @internal what ended the handler between two rows or steps */
     public function endedBetween(): ?\Throwable
     {

@@ -16,6 +16,8 @@ final class Resume
     private const SAVE_EVERY = 5.0;
     private const LEAST_REMAINING = 0.25;
     private const LAST_ROWS = 10;
+    /** How deep a result or a key may be nested within what is saved. */
+    private const DEPTH_OF_RESULT = Json::DEPTH - 3;
 
     /** @var array<string, float> seconds that each step took the last time in this process */
     private static array $durations = [];
@@ -35,7 +37,13 @@ final class Resume
     /** Rows were finished since the position was saved. */
     private bool $isDirty = false;
     private float $savedAt;
+    /** What ended the handler: it counts whatever the handler makes of it. */
     private ?\Throwable $ended = null;
+    /** The step that failed last, with its error: no other one begins. */
+    private string $failedStep = '';
+    private ?\Throwable $failure = null;
+    /** Whether that step was called again. */
+    private bool $isRepeated = false;
 
     public function __construct(private readonly Job $job, mixed $checkpoint)
     {
@@ -62,13 +70,55 @@ final class Resume
     public function saveUserState(mixed $state): void
     {
         $before = $this->state;
-        $this->state = $state;
+        $this->state = self::copy($state);
+        $this->saveOr(function () use ($before): void {
+            $this->state = $before;
+        });
+    }
+
+    /** A value as it is now: an object may change before it is saved the next time. */
+    private static function copy(mixed $value, int $depth = Json::DEPTH): mixed
+    {
+        return $value === null || is_int($value) || is_bool($value) ? $value : Json::decode(Json::encode($value, $depth), true);
+    }
+
+    /** Objects as arrays, as the next attempt sees them. */
+    private static function asSeen(mixed $kept): mixed
+    {
+        return $kept === null || is_scalar($kept) ? $kept : Json::decode(Json::encode($kept));
+    }
+
+    /** @param \Closure(): void $restore for what can never be saved; what ojs-init could not take now is saved later */
+    private function saveOr(\Closure $restore): void
+    {
         try {
             $this->save();
-        } catch (CheckpointTooLarge | Discard $unfit) {
-            $this->state = $before;
+        } catch (Stalled | ConnectionLost $later) {
+            $this->isDirty = true;
+            throw $later;
+        } catch (\Throwable $unfit) {
+            $restore();
             throw $unfit;
         }
+    }
+
+    /** @return array<mixed> what a call of the handler begins with, for `rewind` */
+    public function mark(): array
+    {
+        return [$this->names, $this->loops, $this->current];
+    }
+
+    /**
+     * The handler is called again: its steps and loops come again, and those that are finished by now are known.
+     *
+     * @param ?array<mixed> $mark of its first call; null: there was neither a step nor a loop before
+     */
+    public function rewind(?array $mark): void
+    {
+        [$this->names, $this->loops, $this->current] = $mark ?? [[], [], ''];
+        $this->reached = count($this->names);
+        $this->failure = null;
+        $this->isRepeated = false;
     }
 
     /** For an answer after which the job may come again. */
@@ -128,27 +178,58 @@ final class Resume
     /** @param array<mixed> $args */
     public function step(string $name, callable $function, array $args): mixed
     {
-        if ($name === '' || isset($this->names[$name])) {
-            throw new StepsChanged($name === '' ? 'a step has a name'
-                : "there are two steps with the name $name in this job; each has a name of its own");
+        if ($this->ended !== null) {
+            throw $this->ended;
         }
         if ($this->current !== '') {
             throw new \LogicException("the step $name is within the step {$this->current}; steps follow each other");
         }
+        if ($this->failure !== null && ($this->failedStep !== $name || $this->isRepeated)) {
+            throw $this->failure;
+        }
+        $this->isRepeated = $this->failure !== null;
+        if ($name === '' || isset($this->names[$name])) {
+            throw $this->changed($name === '' ? 'a step has a name'
+                : "there are two steps with the name $name in this job; each has a name of its own");
+        }
         $this->names[$name] = true;
         $at = $this->reached++;
-        if ($at < count($this->steps)) {
-            if ($this->steps[$at][0] !== $name) {
-                throw new StepsChanged('the steps of this job have changed: finished are '
-                    . implode(', ', array_column($this->steps, 0)) . '; now come '
-                    . implode(', ', array_map(strval(...), array_keys($this->names))));
-            }
-            return $this->steps[$at][1];
+        try {
+            $result = $at < count($this->steps) ? $this->finished($at, $name) : $this->begun($name, $function, $args);
+        } catch (\Throwable $error) {
+            // It may come once more, and its loop as well.
+            unset($this->names[$name], $this->loops[$name]);
+            $this->reached--;
+            [$this->failedStep, $this->failure] = [$name, $error];
+            throw $error;
         }
+        $this->failure = null;
+        return $result;
+    }
+
+    private function finished(int $at, string $name): mixed
+    {
+        if ($this->steps[$at][0] !== $name) {
+            throw $this->changed('the steps of this job have changed: finished are '
+                . implode(', ', array_column($this->steps, 0)) . '; now come '
+                . implode(', ', array_map(strval(...), array_keys($this->names))));
+        }
+        if ($this->isDirty && $this->isRepeated) {
+            // It is finished, but ojs-init did not take that when it ended.
+            $this->save();
+        }
+        return self::asSeen($this->steps[$at][1]);
+    }
+
+    /** @param array<mixed> $args */
+    private function begun(string $name, callable $function, array $args): mixed
+    {
         foreach (array_keys($this->cursors) as $open) {
             // A step in which an earlier attempt stopped has to come before any new one.
             if ($open !== '' && !isset($this->names[$open])) {
-                throw new StepsChanged("the steps of this job have changed: an earlier attempt stopped in the step $open; now comes $name");
+                throw $this->changed(
+                    "the steps of this job have changed: an earlier attempt stopped in the step $open; now comes $name"
+                );
             }
         }
         $this->stopIfTime(self::$durations[$this->job->type . "\0" . $name] ?? 0.0);
@@ -159,13 +240,33 @@ final class Resume
         } finally {
             $this->current = '';
         }
+        if ($this->ended !== null) {
+            // The step has caught the end of its loop: it is not finished.
+            throw $this->ended;
+        }
         self::$durations[$this->job->type . "\0" . $name] = Clock::now() - $start;
+        try {
+            $kept = self::copy($result, self::DEPTH_OF_RESULT);
+        } catch (\Throwable $unfit) {
+            throw new Discard(
+                "the handler's result is not JSON: of step $name: " . Text::clean($unfit->getMessage(), 500),
+                type: 'InvalidResult',
+            );
+        }
+        $before = [$this->cursors, $this->isDirty];
         unset($this->cursors[$name]);
-        $this->steps[] = [$name, $result];
+        $this->steps[] = [$name, $kept];
         $this->isDirty = true;
-        $this->save();
-        // As the next attempt would see it.
-        return $result === null || is_scalar($result) ? $result : Json::decode(Json::encode($result));
+        $this->saveOr(function () use ($before): void {
+            array_pop($this->steps);
+            [$this->cursors, $this->isDirty] = $before;
+        });
+        return self::asSeen($kept);
+    }
+
+    private function changed(string $message): StepsChanged
+    {
+        return $this->ended = new StepsChanged($message);
     }
 
     public function iterate(iterable|callable $rows, ?callable $key): \Generator
@@ -176,20 +277,25 @@ final class Resume
             throw new Discard("there are two loops over rows $place: put each into a step of its own", type: 'WrongUse');
         }
         $this->loops[$cursor] = true;
-        $position = $this->cursors[$cursor] ?? null;
-        if ($key === null && is_float($position) && (float) (int) $position === $position) {
-            $position = (int) $position; // a backend may spell an index 1.0
-        }
+        $position = $this->startOf($cursor, $key !== null);
         $isCallable = !is_iterable($rows);
-        $rows = $isCallable ? $rows($position) : $rows;
-        $isSkipping = $position !== null && !$isCallable;
-        $number = $isCallable && $key === null && is_int($position) ? $position + 1 : 0;
+        $rows = $isCallable ? $rows(self::asSeen($position)) : $rows;
+        $sought = $position === null || $isCallable || $key === null ? null : self::canonical($position);
+        $first = $key === null && $position !== null ? $position + 1 : 0;
+        $number = $isCallable ? $first : 0;
         $lasts = [];
         foreach ($rows as $name => $row) {
-            $here = $key === null ? $number++ : $key($row);
-            if ($isSkipping) {
-                $isSkipping = !self::isSame($here, $position);
-                continue;
+            if ($key === null) {
+                $here = $number++;
+                if ($here < $first) {
+                    continue;
+                }
+            } else {
+                $here = self::position($key($row));
+                if ($sought !== null) {
+                    $sought = self::canonical($here) === $sought ? null : $sought;
+                    continue;
+                }
             }
             $this->stopIfTime($lasts === [] ? 0.0 : max($lasts));
             $start = Clock::now();
@@ -202,30 +308,63 @@ final class Resume
                 $this->save();
             }
         }
-        if ($isSkipping) {
-            throw new StepsChanged('no row is at the saved position ' . Text::clean(Json::encode($position), 200)
+        if ($sought !== null) {
+            throw $this->changed('no row is at the saved position ' . Text::clean($sought, 200)
                 . ': rows come in the same order in each attempt, and none is taken away');
         }
     }
 
-    private static function isSame(mixed $here, mixed $position): bool
+    /** The saved position of a loop: an index, where its rows have no keys. */
+    private function startOf(string $cursor, bool $hasKeys): mixed
     {
-        if ($here === $position) {
-            return true;
+        $position = $this->cursors[$cursor] ?? null;
+        if ($hasKeys || $position === null) {
+            return $position;
         }
-        if (is_int($here) && is_int($position) || is_string($here) && is_string($position)) {
-            return false;
+        $index = self::withWholeNumbers($position);
+        return is_int($index) ? $index : throw $this->changed(
+            'the rows had keys in an earlier attempt, the last was ' . Text::clean(Json::encode($position), 200)
+        );
+    }
+
+    private static function position(mixed $key): mixed
+    {
+        if ($key === null) {
+            throw new Discard('the key of a row is null: it cannot be told from no position', type: 'WrongUse');
         }
-        // A backend may spell 10 as 10.0 or 1e1.
-        if ((is_int($here) || is_float($here)) && (is_int($position) || is_float($position))) {
-            return $here == $position;
+        try {
+            return self::copy($key, self::DEPTH_OF_RESULT);
+        } catch (\Throwable $unfit) {
+            throw new Discard('the key of a row is not JSON: ' . Text::clean($unfit->getMessage(), 500), type: 'WrongUse');
         }
-        return Json::encode(Json::decode(Json::encode($here))) === Json::encode($position);
+    }
+
+    /** A key in one spelling: a backend may spell 10 as 10.0 or 1e1, and give the members of an object another order. */
+    private static function canonical(mixed $key): string
+    {
+        return Json::encode(self::withWholeNumbers(self::asSeen($key)));
+    }
+
+    private static function withWholeNumbers(mixed $value): mixed
+    {
+        if (is_float($value) && abs($value) < 2 ** 63 && (float) (int) $value === $value) {
+            return (int) $value;
+        }
+        if (is_array($value)) {
+            $value = array_map(self::withWholeNumbers(...), $value);
+            if (!array_is_list($value)) {
+                ksort($value, SORT_STRING);
+            }
+        }
+        return $value;
     }
 
     /** Ends the handler where it is if the time that is left is not enough for what comes next. */
     private function stopIfTime(float $longest): void
     {
+        if ($this->ended !== null) {
+            throw $this->ended;
+        }
         $reason = $this->job->cancelReason();
         $left = $reason === null ? $this->job->remaining() : null;
         if ($reason === null && ($left === null || $left >= max(1.5 * $longest, self::LEAST_REMAINING))) {

@@ -48,6 +48,8 @@ final class Runner
     public function run(array $frame, Channel $channel, int $maxFrame): Answer
     {
         $job = new Job($channel, $frame['job'], $frame['checkpoint'] ?? null);
+        // A handler may have a test of another one in it.
+        $outer = CurrentJob::$job;
         CurrentJob::$job = $job;
         $result = null;
         $error = null;
@@ -61,8 +63,10 @@ final class Runner
         }
         try {
             return Answer::to($job, $result, $error, $channel->cancelReason, $maxFrame, $this->log);
+        } catch (\Throwable $unmade) {
+            return Answer::unmade($job, $error, $unmade, $this->log);
         } finally {
-            CurrentJob::$job = null;
+            CurrentJob::$job = $outer;
         }
     }
 
@@ -75,9 +79,24 @@ final class Runner
         );
         $next = static fn (): mixed => $handler(...$arguments->of($job));
         foreach (array_reverse($this->middleware) as $function) {
-            $inner = $next;
+            $inner = self::repeatable($job, $next);
             $next = static fn (): mixed => $function($job, $inner);
         }
         return $next();
+    }
+
+    /** What a middleware is given: it may call it again when it has failed. */
+    private static function repeatable(Job $job, \Closure $next): \Closure
+    {
+        $isFirst = true;
+        $mark = null;
+        return static function () use ($job, $next, &$isFirst, &$mark): mixed {
+            if ($isFirst) {
+                [$isFirst, $mark] = [false, $job->mark()];
+            } else {
+                $job->rewind($mark);
+            }
+            return $next();
+        };
     }
 }

@@ -92,6 +92,57 @@ $worker->job('fixture.steps', static function (Job $job): array {
     }
     return ['ran' => $ran, 'results' => $results];
 });
+$worker->job('fixture.swallow', static function (Job $job, int $count, float $ms): array {
+    $done = [];
+    try {
+        $job->step('load', static function () use ($job, $count, $ms, &$done): string {
+            try {
+                foreach ($job->iterate($count > 0 ? range(0, $count - 1) : []) as $row) {
+                    $job->sleep($ms / 1000);
+                    $done[] = $row;
+                }
+            } catch (Throwable) {
+            }
+            return 'A';
+        });
+    } catch (Throwable) {
+    }
+    return ['rows' => $done];
+});
+$worker->job('fixture.optional', static function (Job $job, string $first, string $second): array {
+    $ran = [];
+    try {
+        $job->step($first, static fn () => throw new RuntimeException("no $first"));
+    } catch (Throwable) {
+    }
+    $job->step($second, static function () use ($second, &$ran): void {
+        $ran[] = $second;
+    });
+    return ['ran' => $ran];
+});
+$worker->middleware(static function (Job $job, callable $next): mixed {
+    if ($job->type !== 'fixture.tried_again') {
+        return $next();
+    }
+    try {
+        return $next();
+    } catch (RuntimeException) {
+        return $next();
+    }
+});
+$worker->job('fixture.tried_again', static function (Job $job): array {
+    $ran = $job->context['ran'] ?? [];
+    $results = [];
+    foreach ($job->args as $at => $name) {
+        $results[] = $job->step($name, static function () use ($job, $name, $at, &$ran): string {
+            $isFailing = $at === count($job->args) - 1 && !in_array($name, $ran, true);
+            $ran[] = $name;
+            $job->context['ran'] = $ran;
+            return $isFailing ? throw new RuntimeException("no $name") : strtoupper($name);
+        });
+    }
+    return ['ran' => $ran, 'results' => $results];
+});
 $worker->job('fixture.stopping', static function (Job $job) use ($release_when_cancelled): array {
     if (!$job->waitStopping()) {
         $release_when_cancelled($job);
