@@ -14,6 +14,8 @@ final class Json
     /** How deep a value inside a frame may be nested. */
     public const DEPTH = 99;
     private const READ_DEPTH = 1024;
+    /** What a text has between its values, and what begins a string. */
+    private const MARKS = '"{}[]:,';
     private const FLAGS = JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES
         | JSON_PRESERVE_ZERO_FRACTION;
 
@@ -127,27 +129,44 @@ final class Json
     {
         $depth = 0;
         $keys = [];
-        $last = null;
-        $at = 0;
-        $token = '/"[^"\\\\]*+(?:\\\\.[^"\\\\]*+)*+"|[{}\[\]:,]/s';
-        while (preg_match($token, $text, $match, PREG_OFFSET_CAPTURE, $at) === 1) {
-            [$found, $start] = $match[0];
-            $at = $start + strlen($found);
-            if ($found === '{' || $found === '[') {
+        $last = '';
+        $size = strlen($text);
+        for ($at = strcspn($text, self::MARKS); $at < $size; $at += strcspn($text, self::MARKS, $at)) {
+            $mark = $text[$at];
+            if ($mark === '"') {
+                $end = self::endOfString($text, $at);
+                if ($depth <= 2) {
+                    $last = substr($text, $at, $end - $at);
+                }
+                if ($depth === 2 && ($keys[1] ?? null) === 'job' && ($keys[2] ?? null) === 'id') {
+                    $id = json_decode($last);
+                    return is_string($id) ? $id : null;
+                }
+                $at = $end;
+                continue;
+            }
+            $at++;
+            if ($mark === '{' || $mark === '[') {
                 $keys[++$depth] = null;
-            } elseif ($found === '}' || $found === ']') {
+            } elseif ($mark === '}' || $mark === ']') {
                 $depth--;
-            } elseif ($found === ',') {
-                $keys[$depth] = null;
-            } elseif ($found === ':') {
-                $keys[$depth] = $depth <= 2 ? json_decode((string) $last) : null;
-            } elseif ($depth === 2 && ($keys[1] ?? null) === 'job' && ($keys[2] ?? null) === 'id') {
-                $id = json_decode($found);
-                return is_string($id) ? $id : null;
             } else {
-                $last = $found;
+                $keys[$depth] = $mark === ':' && $depth <= 2 ? json_decode($last) : null;
             }
         }
         return null;
+    }
+
+    /** Behind the quotation mark that ends it. Without PCRE, which has limits that depend on the text. */
+    private static function endOfString(string $text, int $start): int
+    {
+        $size = strlen($text);
+        for ($at = $start + 1; $at < $size; $at += 2) {
+            $at += strcspn($text, '"\\', $at);
+            if ($at >= $size || $text[$at] === '"') {
+                return min($size, $at + 1);
+            }
+        }
+        return $size;
     }
 }

@@ -105,17 +105,21 @@ final class FakeInit
 
     private function sendTo(int $number, array $frame): void
     {
-        $text = json_encode($frame) . "\n";
+        $this->write($number, json_encode($frame) . "\n", $frame['type']);
+    }
+
+    private function write(int $number, string $text, string $what): void
+    {
         $until = microtime(true) + self::PATIENCE;
         while ($text !== '') {
             $stream = $this->connections[$number]->stream;
             $written = @fwrite($stream, $text);
             if ($written === false) {
-                throw new \AssertionError("the worker has closed its connection before this {$frame['type']}, and said: "
+                throw new \AssertionError("the worker has closed its connection before this $what, and said: "
                     . $this->err());
             }
             if ($written === 0 && microtime(true) > $until) {
-                throw new \AssertionError("the worker does not read this {$frame['type']}. It said: " . $this->err());
+                throw new \AssertionError("the worker does not read this $what. It said: " . $this->err());
             }
             $text = substr($text, $written);
             $write = [$stream];
@@ -138,6 +142,13 @@ final class FakeInit
         $number = $this->idle();
         $this->connections[$number]->held[$frame['job']['id']] = true;
         $this->sendTo($number, $frame);
+    }
+
+    /** A line that is perhaps no frame, for a process that has no job. */
+    public function giveText(string $line): void
+    {
+        $this->until(fn (): bool => $this->idle() !== null, 'no process is ready for a job');
+        $this->write($this->idle(), "$line\n", 'line');
     }
 
     private function idle(): ?int
