@@ -58,7 +58,7 @@ final class Arguments
                 if ($at >= count($job->args)) {
                     if (!$parameter['isOptional']) {
                         throw new Discard("the job has $at arguments, and none for \${$parameter['name']}",
-                            type: 'InvalidArguments');
+                            type: 'InvalidArgs');
                     }
                     return $values;
                 }
@@ -80,7 +80,7 @@ final class Arguments
         };
         if (!$isFit && !($value === null && $parameter['isNullable'])) {
             throw new Discard('argument ' . ($at + 1) . " (\${$parameter['name']}) is " . get_debug_type($value)
-                . " and should be {$parameter['type']}", type: 'InvalidArguments');
+                . " and should be {$parameter['type']}", type: 'InvalidArgs');
         }
         return $parameter['type'] === 'float' && is_int($value) ? (float) $value : $value;
     }

@@ -55,7 +55,7 @@ test('arguments that do not fit the declared parameters fail for good, and are n
     Tests::same(['a', 1.0, null], $worker->perform('t', ['a', 1])->result);
     foreach ([[['a'], '$share'], [[1, 2], '$to'], [['a', 1, 'x'], '$count']] as [$args, $name]) {
         $error = $worker->perform('t', $args)->error;
-        Tests::same([false, 'InvalidArguments'], [$error['retryable'], $error['type']]);
+        Tests::same([false, 'InvalidArgs'], [$error['retryable'], $error['type']]);
         Tests::has($name, $error['message']);
     }
 });
@@ -226,7 +226,7 @@ test('without ojs-init, run says how to start the program', function (): void {
 test('a development server takes jobs, and says so when it is not there', function (): void {
     $named = getenv('OJS_DEVSERVER');
     putenv('OJS_DEVSERVER=/nowhere/ojs-devserver');
-    $error = Tests::throws(\Ojs\Worker\OjsError::class, fn () => new \Ojs\Worker\Testing\DevServer());
+    $error = Tests::throws(\Ojs\Worker\Testing\DevServerMissing::class, fn () => new \Ojs\Worker\Testing\DevServer());
     Tests::has('OJS_DEVSERVER', $error->getMessage());
     putenv($named === false ? 'OJS_DEVSERVER' : "OJS_DEVSERVER=$named");
     if (\Ojs\Worker\Testing\DevServer::program() !== null) {

@@ -23,13 +23,15 @@ final class DevServer
 
     /**
      * @param list<string> $options more options of `ojs-devserver serve`, such as `--dialect go`
-     * @throws OjsError when the program is missing, or does not come up within 10 s
+     * @throws DevServerMissing when there is no such program
+     * @throws OjsError when it does not come up within 10 s
      */
     public function __construct(array $options = [])
     {
         $this->owner = getmypid();
-        $program = self::program() ?? throw new OjsError('ojs-devserver is not there: neither OJS_DEVSERVER names an '
-            . 'executable file nor is it on PATH. It comes with ojs-init; tests of handlers alone need none: $worker->perform');
+        $program = self::program() ?? throw new DevServerMissing('ojs-devserver is not there: neither OJS_DEVSERVER names an '
+            . 'executable file nor is it on PATH. In the sources of ojs-init `cargo build -p ojs-devserver` makes it; tests of '
+            . 'handlers alone need none: $worker->perform');
         $this->folder = sys_get_temp_dir() . '/ojs-devserver-' . bin2hex(random_bytes(8));
         mkdir($this->folder, 0700);
         $out = ['file', $this->folder . '/log', 'a'];
