@@ -16,6 +16,12 @@ abstract class Channel
     public bool $isStopping = false;
     /** By Clock: when what is left is cancelled. */
     public ?float $stopsAt = null;
+    /** What ojs-init has told: running, quiet or terminate. */
+    public string $state = 'running';
+    /** The longest frame that ojs-init takes, in bytes. */
+    public int $maxFrame = 4_194_304;
+    /** Seconds of one wait at most: a signal that comes just before a wait does not end it. */
+    protected const LONGEST_WAIT = 1.0;
 
     /** @param string $kind progress or heartbeat */
     abstract public function send(string $kind, string $frame): void;
@@ -32,6 +38,19 @@ abstract class Channel
     /** Ask for the end of the worker. */
     abstract public function stop(): void;
 
+    /**
+     * A frame that ojs-init will not throw away.
+     *
+     * @throws \LengthException
+     */
+    public function fitting(string $frame): string
+    {
+        if (strlen($frame) > $this->maxFrame) {
+            throw new \LengthException(strlen($frame) . " bytes are more than ojs-init takes at once ({$this->maxFrame})");
+        }
+        return $frame;
+    }
+
     public function remaining(): ?float
     {
         return $this->isStopping && $this->stopsAt !== null ? max(0.0, $this->stopsAt - Clock::now()) : null;
@@ -47,7 +66,7 @@ abstract class Channel
             if ($left <= 0) {
                 return;
             }
-            $this->wait(min($left, 60.0));
+            $this->wait(min($left, self::LONGEST_WAIT));
             $this->poll();
         }
     }

@@ -76,8 +76,9 @@ final class ChildProcess
     /** Bytes of memory that it has now, those that it shares with its parent included; null: not known. */
     public function memory(): ?int
     {
-        $text = @file_get_contents("/proc/{$this->pid}/statm");
-        return $text === false ? null : (int) (explode(' ', $text)[1] ?? 0) * 4096;
+        // In kB, whatever size the pages of this system have.
+        $text = @file_get_contents("/proc/{$this->pid}/status");
+        return $text !== false && preg_match('/^VmRSS:\s*(\d+) kB$/m', $text, $match) === 1 ? (int) $match[1] * 1024 : null;
     }
 
     /** The same, looked at ten times a second at most. */

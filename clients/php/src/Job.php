@@ -78,6 +78,7 @@ final class Job
      * Say how far it is, from 0.0 to 1.0. At most one a second reaches the backend, the newest wins. Waits for nothing.
      *
      * @param mixed $data anything that is JSON
+     * @throws \LengthException when it is longer than ojs-init takes at once
      */
     public function progress(float $fraction, ?string $message = null, mixed $data = null): void
     {
@@ -86,7 +87,7 @@ final class Job
         }
         $text = $message === null ? null : Text::clean($message, Answer::MAX_MESSAGE);
         $fields = ['progress' => min(1.0, max(0.0, $fraction)), 'message' => $text];
-        $this->channel->send('progress', Frame::about('progress', $this->id, $fields, 'data', $data));
+        $this->channel->send('progress', $this->channel->fitting(Frame::about('progress', $this->id, $fields, 'data', $data)));
     }
 
     /**
@@ -94,6 +95,7 @@ final class Job
      * and will deliver it to the backend even if this process crashes.
      *
      * @param mixed $state anything that is JSON
+     * @throws \LengthException when it is longer than ojs-init takes at once
      * @throws Stalled when ojs-init has not read for 10 seconds
      */
     public function checkpoint(mixed $state): void
@@ -226,6 +228,6 @@ final class Job
     /** @internal */
     public function saveCheckpoint(mixed $state): void
     {
-        $this->channel->checkpoint(Frame::about('checkpoint', $this->id, [], 'state', $state, true));
+        $this->channel->checkpoint($this->channel->fitting(Frame::about('checkpoint', $this->id, [], 'state', $state, true)));
     }
 }

@@ -27,7 +27,6 @@ final class ProcessChannel extends Channel
     private const NOBODYS_JOB = 'ojs-worker-nobody';
     /** Seconds that a handler has after its cancel before a SIGTERM ends its process. */
     private const TERM_LEEWAY = 0.5;
-    private const LONGEST_WAIT = 60.0;
 
     private SocketLink $link;
     /** @var array<string, array<string, mixed>> job frames that have come and are not begun, by id */
@@ -42,7 +41,6 @@ final class ProcessChannel extends Channel
     private bool $isTakingIn = false;
     private bool $isNews = false;
     private readonly int $pid;
-    private int $maxFrame = 0;
     /** What PHP warns of here is looked at here, and not to be told to an error handler of the program's. */
     private readonly \Closure $ignore;
 
@@ -85,6 +83,7 @@ final class ProcessChannel extends Channel
                 return false;
             }
             $this->maxFrame = $hello->maxFrame;
+            $this->state = $hello->state;
             array_map($this->obey(...), $this->parent->read());
             if ($this->isLeaving || $this->isHurried) {
                 return false;
@@ -96,11 +95,6 @@ final class ProcessChannel extends Channel
             $this->tell('I');
             return true;
         });
-    }
-
-    public function maxFrame(): int
-    {
-        return $this->maxFrame;
     }
 
     private function awaitHello(): ?Greeting
@@ -455,7 +449,11 @@ final class ProcessChannel extends Channel
     /** @param array<string, mixed> $frame */
     private function takeLifecycle(array $frame): void
     {
-        if (($frame['state'] ?? null) === 'terminate') {
+        $state = $frame['state'] ?? null;
+        if (!$this->isTerminating && in_array($state, ['running', 'quiet', 'terminate'], true)) {
+            $this->state = $state;
+        }
+        if ($state === 'terminate') {
             $left = $frame['remaining_ms'] ?? null;
             $this->isTerminating = true;
             $this->isStopping = true;

@@ -45,7 +45,7 @@ final class Runner
     }
 
     /** @param array<string, mixed> $frame a job frame, decoded; it has an id and a type */
-    public function run(array $frame, Channel $channel, int $maxFrame): Answer
+    public function run(array $frame, Channel $channel): Answer
     {
         $job = new Job($channel, $frame['job'], $frame['checkpoint'] ?? null);
         // A handler may have a test of another one in it.
@@ -62,7 +62,7 @@ final class Runner
             // Whatever it is: it is the job's failure, and the worker lives on.
         }
         try {
-            return Answer::to($job, $result, $error, $channel->cancelReason, $maxFrame, $this->log);
+            return Answer::to($job, $result, $error, $channel->cancelReason, $channel->maxFrame, $this->log);
         } catch (\Throwable $unmade) {
             return Answer::unmade($job, $error, $unmade, $this->log);
         } finally {

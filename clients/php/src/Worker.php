@@ -17,6 +17,7 @@ final class Worker
     private array $starters = [];
     private ?Supervisor $supervisor = null;
     private ?ProcessChannel $channel = null;
+    private bool $isStopWanted = false;
 
     /**
      * @param ?int $concurrency most jobs at once, so many processes; default: what ojs-init says (`OJS_CONCURRENCY`),
@@ -93,12 +94,16 @@ final class Worker
      *
      * @param array<mixed> $args
      * @param array<string, mixed> $meta
-     * @param ?int $timeoutMs the job's timeout; when it is over the job is cancelled
+     * @param ?int $timeoutMs the same as `timeout`, in milliseconds
      * @param mixed $checkpoint what an earlier attempt saved
      * @param ?string $cancel reason of a cancel: shutdown, timeout, cancelled, lost
      * @param float $cancelAfter seconds after which it comes
      * @param ?float $stopping seconds that are left of a shutdown
      * @param float $stoppingAfter seconds after which it begins
+     * @param ?float $timeout the job's timeout in seconds; when it is over the job is cancelled
+     * @param ?float $patience seconds after which a handler that has not ended is given up; null: never. Without pcntl
+     *                         nothing can end it
+     * @throws Testing\HandlerHangs
      */
     public function perform(
         string $type,
@@ -113,7 +118,10 @@ final class Worker
         ?float $stopping = null,
         float $stoppingAfter = 0.0,
         string $id = '01900000-0000-7000-8000-000000000000',
+        ?float $timeout = null,
+        ?float $patience = Testing\Watchdog::PATIENCE,
     ): Outcome {
+        $timeoutMs ??= $timeout === null ? null : $timeout * 1000;
         $now = Clock::now();
         $cancels = $cancel === null ? [] : [$cancel => $now + $cancelAfter];
         $envelope = [
@@ -126,7 +134,8 @@ final class Worker
         }
         $frame = Json::encode(['type' => 'job', 'job' => $envelope, 'checkpoint' => $checkpoint], Json::DEPTH + 1);
         $channel = new MemoryChannel($cancels, $stopping === null ? null : $now + $stoppingAfter, $stopping);
-        $answer = $this->runner->run(Json::decode($frame), $channel, 4_194_304);
+        $run = fn (): Answer => $this->runner->run(Json::decode($frame), $channel);
+        $answer = Testing\Watchdog::during($run, $patience, $type);
         $said = Json::decode($answer->frame);
         return new Outcome($answer->kind, $said['result'] ?? null, $said['error'] ?? null, $said['reason'] ?? null,
             $channel->checkpoints, $channel->progress);
@@ -135,12 +144,22 @@ final class Worker
     /** running, quiet, or terminate. */
     public function state(): string
     {
-        return $this->supervisor?->state ?? 'running';
+        if ($this->channel === null) {
+            return $this->supervisor?->state ?? 'running';
+        }
+        if ($this->channel->isOwnProcess()) {
+            $this->channel->poll();
+        }
+        return $this->channel->state;
     }
 
-    /** Take no more jobs, finish those that are held, and let `run` return. From a handler, or from a signal's handler. */
+    /**
+     * Take no more jobs, finish those that are held, and let `run` return. From a handler, or from a signal's handler; before
+     * `run` it is remembered.
+     */
     public function stop(): void
     {
+        $this->isStopWanted = true;
         $this->channel !== null ? $this->channel->stop() : $this->supervisor?->stop();
     }
 
@@ -181,6 +200,9 @@ final class Worker
             return new Pool($size, $limits, $this->log, $work);
         };
         $this->supervisor = new Supervisor($this->runner, $signals, $this->stopGrace, $makePool);
+        if ($this->isStopWanted) {
+            $this->supervisor->stop();
+        }
         // What PHP warns of in the loop (a signal in a wait, a closed pipe) is looked at there.
         set_error_handler(static fn (): bool => true);
         try {
@@ -229,6 +251,8 @@ final class Worker
         $this->supervisor->forget();
         $this->channel = $channel;
         $signals->installInChild($channel);
+        // The state of the first process's generator, where it was used, is a copy in each.
+        mt_srand();
         try {
             foreach ($this->starters as $starter) {
                 $starter();
@@ -250,7 +274,7 @@ final class Worker
     private function doJobs(ProcessChannel $channel): void
     {
         while (($frame = $channel->nextJob()) !== null) {
-            $answer = $this->runner->run($frame, $channel, $channel->maxFrame());
+            $answer = $this->runner->run($frame, $channel);
             if (!$channel->isOwnProcess()) {
                 // The handler has forked and come back in both: the job is that of the first.
                 return;
