@@ -6,9 +6,10 @@ require __DIR__ . '/../autoload.php';
 
 use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
+use Ojs\Worker\Logger;
 use Ojs\Worker\Worker;
 
-$worker = new Worker();
+$worker = new Worker(log: new Logger('json'));           // one log for all: in the shape of ojs-init's own
 
 $worker->job('email.send', function (Job $job, string $to, string $body): array {
     if (!str_contains($to, '@')) {
