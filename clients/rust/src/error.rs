@@ -110,6 +110,16 @@ impl Error {
         self.inner.is_panic
     }
 
+    /// Whether it says nothing but that the job is cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.inner.kind == std::any::type_name::<Cancelled>()
+    }
+
+    /// Whether it is this very one, or a clone of it.
+    pub(crate) fn is_same(&self, other: &Error) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     pub(crate) fn code(&self) -> &str {
         self.inner.code.as_deref().unwrap_or("handler_error")
     }
@@ -364,6 +374,16 @@ pub enum SayError {
     Stalled,
 }
 
+impl SayError {
+    /// Whether to say it later would not help.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            SayError::NotJson(_) | SayError::TooLong { .. } | SayError::Answered => true,
+            SayError::ConnectionLost | SayError::Stalled => false,
+        }
+    }
+}
+
 impl fmt::Display for SayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -373,7 +393,7 @@ impl fmt::Display for SayError {
             }
             SayError::Answered => f.write_str("the job was answered already"),
             SayError::ConnectionLost => f.write_str("ojs-init has closed the connection: it was not sent"),
-            SayError::Stalled => f.write_str("ojs-init has not read for 10 s: it was not sent"),
+            SayError::Stalled => f.write_str("ojs-init has not read for 10 s: it does not have it yet"),
         }
     }
 }

@@ -158,6 +158,12 @@ impl Job {
 
     /// The whole envelope, byte for byte as the backend sent it.
     #[must_use]
+    pub fn envelope(&self) -> &RawValue {
+        &self.0.raw
+    }
+
+    /// The same as [`Job::envelope`].
+    #[must_use]
     pub fn raw(&self) -> &RawValue {
         &self.0.raw
     }
@@ -280,8 +286,8 @@ impl Job {
     /// # Errors
     /// It was not said; NaN is no number.
     pub fn progress_with(&self, progress: f64, message: &str, data: &impl Serialize) -> Result<(), SayError> {
-        if !progress.is_finite() {
-            return Err(SayError::NotJson(format!("progress is a number from 0 to 1, not {progress}")));
+        if progress.is_nan() {
+            return Err(SayError::NotJson("progress is a number from 0 to 1, not NaN".to_owned()));
         }
         let mut frame =
             format!("{{\"type\":\"progress\",\"job_id\":{},\"progress\":{}", self.raw_id(), progress.clamp(0.0, 1.0));

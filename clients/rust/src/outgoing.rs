@@ -57,6 +57,27 @@ fn fail(raw_id: &str, failure: &Failure) -> Vec<u8> {
     frame("fail", raw_id, Some(("error", &text)))
 }
 
+fn described(error: &Error) -> Failure {
+    let kind = clean(error.kind(), 200);
+    let message = if error.message().is_empty() { kind.clone() } else { error.message().to_owned() };
+    Failure {
+        message,
+        code: error.code().to_owned(),
+        kind,
+        retryable: error.verdict() != Verdict::Discard,
+        details: error.details(),
+        backtrace: error.backtrace().to_vec(),
+    }
+}
+
+/// What a handler ended with when its job had to end anyway: perhaps a mistake, which nobody would hear of.
+fn mention(job: &Job, error: &Error) {
+    if !error.is_cancelled() {
+        let message = "the job had to end; what its handler returned then changes nothing";
+        logging::say(Level::Warn, Some(job), message, Some(&described(error)));
+    }
+}
+
 impl Session {
     /// Runs the handler. The answer is given whatever it does, and not before it has ended.
     pub(crate) fn process(self: &Arc<Session>, job: &Job) {
@@ -90,7 +111,12 @@ impl Session {
         let result = match (job.ended_between(), result) {
             // Between two rows or steps; the handler has made something else of that, but is not through with them.
             (Some(ended), Ok(_)) => Err(ended),
-            (Some(ended), Err(error)) if error.verdict() == Verdict::Failed && !error.is_panic() => Err(ended),
+            (Some(ended), Err(error)) if error.verdict() == Verdict::Failed => {
+                if !error.is_same(&ended) {
+                    mention(job, &error);
+                }
+                Err(ended)
+            }
             (_, result) => result,
         };
         let mut error = match result {
@@ -101,6 +127,9 @@ impl Session {
         let mut verdict = error.verdict();
         let cancelled = job.cancel_reason().filter(|_| verdict == Verdict::Failed && !error.is_panic());
         // It has given up because of the cancel.
+        if cancelled.is_some() {
+            mention(job, &error);
+        }
         match cancelled.as_deref() {
             Some("timeout") => {
                 let message = format!("the job took longer than it may: {error}");
@@ -133,16 +162,7 @@ impl Session {
     }
 
     fn fail(&self, job: &Job, error: &Error) -> Vec<u8> {
-        let kind = clean(error.kind(), 200);
-        let message = if error.message().is_empty() { kind.clone() } else { error.message().to_owned() };
-        let mut failure = Failure {
-            message,
-            code: error.code().to_owned(),
-            kind,
-            retryable: error.verdict() != Verdict::Discard,
-            details: error.details(),
-            backtrace: error.backtrace().to_vec(),
-        };
+        let mut failure = described(error);
         if failure.details.as_ref().is_some_and(|details| json::encode(details, MAX_DEPTH - 2).is_err()) {
             job.log(Level::Warn, "the details of the error are nested too deeply and are left out");
             failure.details = None;

@@ -16,8 +16,8 @@ use crate::worker::Worker;
 
 /// How long a handler may take to end when it is cancelled.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A handler that is neither cancelled nor limited may take as long as it likes; the test looks again after this.
-const LONG: Duration = Duration::from_secs(3600);
+/// How long a handler may take in all, where the test says nothing else.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 impl Worker {
     /// Runs a handler as ojs-init would have it, for tests: the same code serves the socket. Arguments and result go through
@@ -109,6 +109,8 @@ impl Rehearsal<'_> {
         coming.extend(self.delivery.stop.as_ref().map(|stop| (began + stop.remaining, "shutdown".to_owned())));
         coming.extend(self.delivery.cancel.clone().map(|(reason, after)| (began + after, reason)));
         coming.sort();
+        let limit = self.delivery.time_limit.unwrap_or(TIME_LIMIT);
+        let over_at = began + limit;
         let mut given_up_at = None;
         loop {
             let now = Instant::now();
@@ -123,8 +125,14 @@ impl Rehearsal<'_> {
                 let kind = &self.delivery.kind;
                 return Err(PerformError(format!("the handler of {kind} has not ended in time after its cancel")));
             }
-            let next = coming.first().map(|(at, _)| *at).into_iter().chain(given_up_at).min();
-            match self.lines.recv_timeout(next.map_or(LONG, |at| at - now)) {
+            if over_at <= now {
+                let kind = &self.delivery.kind;
+                return Err(PerformError(format!(
+                    "the handler of {kind} has not ended after {limit:?}: Delivery::time_limit"
+                )));
+            }
+            let next = coming.first().map(|(at, _)| *at).into_iter().chain(given_up_at).fold(over_at, Instant::min);
+            match self.lines.recv_timeout(next - now) {
                 Ok(line) => {
                     if matches!(self.take(&line)?.as_str(), "ack" | "fail" | "release") {
                         return Ok(());

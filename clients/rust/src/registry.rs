@@ -1,11 +1,12 @@
 //! The handlers of a worker, and what is around them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::Result;
 use crate::job::Job;
 use crate::output::Output;
+use crate::resume::Mark;
 use crate::worker::Options;
 
 pub(crate) const PROTOCOL: i64 = 1;
@@ -27,16 +28,29 @@ pub(crate) struct Registry {
 pub struct Next<'a> {
     middleware: &'a [Middleware],
     handler: &'a Handler,
+    /// Where the first call began.
+    mark: OnceLock<Mark>,
+}
+
+impl<'a> Next<'a> {
+    fn new(middleware: &'a [Middleware], handler: &'a Handler) -> Next<'a> {
+        Next { middleware, handler, mark: OnceLock::new() }
+    }
 }
 
 impl Next<'_> {
-    /// Runs it, and gives its result.
+    /// Runs it, and gives its result. It may be called again when it has failed: steps and rows that are finished by then are not
+    /// done again.
     ///
     /// # Errors
     /// Those of the handler, and of the middleware further inside.
-    pub fn run(self, job: &Job) -> Result<Output> {
+    pub fn run(&self, job: &Job) -> Result<Output> {
+        match self.mark.get() {
+            Some(mark) => job.rewind(mark),
+            None => drop(self.mark.set(job.mark())),
+        }
         match self.middleware.split_first() {
-            Some((first, rest)) => first(job, Next { middleware: rest, handler: self.handler }),
+            Some((first, rest)) => first(job, Next::new(rest, self.handler)),
             None => (self.handler)(job),
         }
     }
@@ -49,7 +63,7 @@ impl Registry {
 
     pub(crate) fn perform(&self, job: &Job) -> Result<Output> {
         match self.handler(job.kind()) {
-            Some(handler) => Next { middleware: &self.middleware, handler }.run(job),
+            Some(handler) => Next::new(&self.middleware, handler).run(job),
             None => Err(crate::error::Retry::new("this worker has no handler for the job").into()),
         }
     }

@@ -42,8 +42,20 @@ pub(crate) struct Resume {
     is_used: bool,
     is_dirty: bool,
     saved_at: Instant,
-    /// What ended the handler between two rows or steps: its job is given back even if that was swallowed.
+    /// What ended the handler between two rows or steps: its job ends with that even if it was swallowed.
     ended: Option<Error>,
+    /// The step that failed last, and its error: no other one begins.
+    failed: Option<(String, Error)>,
+    /// That step was called again.
+    is_repeated: bool,
+}
+
+/// Where a call of the handler begins, for [`Job::rewind`].
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    begun: usize,
+    loops: HashSet<String>,
+    current: Option<String>,
 }
 
 impl Resume {
@@ -62,6 +74,8 @@ impl Resume {
             is_dirty: false,
             saved_at: Instant::now(),
             ended: None,
+            failed: None,
+            is_repeated: false,
         };
         if let Some((steps, cursors, user)) = checkpoint.and_then(|checkpoint| parts(checkpoint.get())) {
             resume.known = steps.len();
@@ -72,7 +86,7 @@ impl Resume {
     }
 
     /// The checkpoint.
-    fn form(&mut self) -> Result<String> {
+    fn form(&self) -> Result<String> {
         #[derive(Serialize)]
         struct Form<'a> {
             ojs_resume: u8,
@@ -91,27 +105,33 @@ impl Resume {
             );
             return Err(Discard::new(message).kind("CheckpointTooLarge").into());
         }
-        self.is_dirty = false;
-        self.saved_at = Instant::now();
         Ok(text)
     }
 
     /// The result of a step that an earlier attempt has finished, or nothing: it is to be run.
     fn begin_step(&mut self, job: &Job, name: &str) -> Result<Option<Raw>> {
+        if let Some(ended) = &self.ended {
+            return Err(ended.clone());
+        }
         if name.is_empty() {
             return Err(misuse("a step has a name that is not empty"));
         }
         if let Some(current) = &self.current {
             return Err(misuse(&format!("step {name} begins within step {current}: steps come one after the other")));
         }
+        if let Some((failed, error)) = &self.failed {
+            if failed != name || self.is_repeated {
+                return Err(error.clone());
+            }
+        }
+        self.is_repeated = self.failed.is_some();
         if self.begun.iter().any(|begun| begun == name) {
             return Err(misuse(&format!("there are two steps {name} in this job: each has a name of its own")));
         }
         self.is_used = true;
         self.begun.push(name.to_owned());
         let at = self.begun.len() - 1;
-        if at < self.known {
-            let (known, result) = &self.steps[at];
+        if let Some((known, result)) = self.steps.get(at) {
             return if known == name { Ok(Some(result.clone())) } else { Err(self.changed()) };
         }
         // A step in which an earlier attempt stopped has to come before any new one.
@@ -123,8 +143,13 @@ impl Resume {
         Ok(None)
     }
 
+    /// Notes what ends the job, unless something has before.
+    fn end(&mut self, error: Error) -> Error {
+        self.ended.get_or_insert(error).clone()
+    }
+
     /// The error that names both orders.
-    fn changed(&self) -> Error {
+    fn changed(&mut self) -> Error {
         let finished = self.steps[..self.known].iter().map(|(name, _)| name.as_str());
         let open = self.cursors.keys().map(String::as_str).filter(|name| !name.is_empty());
         let before: Vec<&str> = finished.chain(open).collect();
@@ -133,11 +158,14 @@ impl Resume {
             before.join(", "),
             self.begun.join(", ")
         );
-        Discard::new(clean(&message, 2000)).kind("StepsChanged").into()
+        self.end(Discard::new(clean(&message, 2000)).kind("StepsChanged").into())
     }
 
     /// Ends the handler, by a release, when what comes next would be cut off.
     fn may_begin(&mut self, job: &Job, usual: Duration) -> Result<()> {
+        if let Some(ended) = &self.ended {
+            return Err(ended.clone());
+        }
         let ended: Error = match job.cancel_reason().as_deref() {
             None => {
                 let notice = (usual + usual / 2).max(LEAST_NOTICE);
@@ -150,8 +178,7 @@ impl Resume {
             // shutdown, and what a later version has for it
             Some(_) => Release::new(RESUMES).into(),
         };
-        self.ended = Some(ended.clone());
-        Err(ended)
+        Err(self.end(ended))
     }
 }
 
@@ -183,36 +210,57 @@ impl Job {
         self.resume().user_loaded.clone().filter(|state| !json::is_null(Some(state)))
     }
 
-    /// Saves what the program itself keeps.
+    /// Saves what the program itself keeps. What can never be saved is not kept either.
     pub(crate) fn save_user_state(&self, state: Raw) -> Result<()> {
         let mut resume = self.resume();
         let before = resume.user.replace(state);
         let text = if resume.is_used {
-            match resume.form() {
-                Ok(text) => text,
-                Err(error) => {
-                    resume.user = before;
-                    return Err(error);
-                }
-            }
+            resume.form()
         } else {
-            resume.user.as_deref().map_or("null", RawValue::get).to_owned()
+            Ok(resume.user.as_deref().map_or("null", RawValue::get).to_owned())
         };
-        self.send(resume, &text)
+        self.send(resume, text, |resume| resume.user = before)
     }
 
     fn save(&self) -> Result<()> {
-        let mut resume = self.resume();
-        let text = resume.form()?;
-        self.send(resume, &text)
+        let resume = self.resume();
+        let text = resume.form();
+        self.send(resume, text, |_| {})
     }
 
-    /// It is queued before anybody else can make a newer one, so an older one never comes last.
-    fn send(&self, mut resume: MutexGuard<'_, Resume>, text: &str) -> Result<()> {
-        let queued = self.say_checkpoint(text);
-        resume.is_dirty |= queued.is_err() && resume.is_used;
-        drop(resume);
-        Ok(self.await_checkpoint(queued?)?)
+    /// It is queued before anybody else can make a newer one, so an older one never comes last. What can never be saved is taken
+    /// back; what ojs-init does not take now is to be saved later.
+    fn send(
+        &self,
+        mut resume: MutexGuard<'_, Resume>,
+        text: Result<String>,
+        take_back: impl FnOnce(&mut Resume),
+    ) -> Result<()> {
+        let queued = match text {
+            Ok(text) => self.say_checkpoint(&text).map_err(|error| (error.is_final(), error.into())),
+            Err(unfit) => Err((true, unfit)),
+        };
+        let written = match queued {
+            Ok(ticket) => {
+                resume.is_dirty = false;
+                resume.saved_at = Instant::now();
+                drop(resume);
+                self.await_checkpoint(ticket).map_err(Error::from)
+            }
+            Err((true, unfit)) => {
+                take_back(&mut resume);
+                return Err(unfit);
+            }
+            Err((false, lost)) => {
+                drop(resume);
+                Err(lost)
+            }
+        };
+        if written.is_err() {
+            let mut resume = self.resume();
+            resume.is_dirty |= resume.is_used;
+        }
+        written
     }
 
     /// For an answer after which the job may come again.
@@ -230,21 +278,75 @@ impl Job {
         self.resume().ended.clone()
     }
 
-    pub(crate) fn begin_step(&self, name: &str) -> Result<Option<Raw>> {
-        self.resume().begin_step(self, name)
+    /// Where a call of the handler begins.
+    pub(crate) fn mark(&self) -> Mark {
+        let resume = self.resume();
+        Mark { begun: resume.begun.len(), loops: resume.loops.clone(), current: resume.current.clone() }
     }
 
-    /// The step is finished, or has failed where there is no result.
-    pub(crate) fn end_step(&self, name: &str, took: Duration, result: Option<Raw>) -> Result<()> {
-        remember_step(self.kind(), name, took);
+    /// The handler is called again: its steps and loops come again, and those that are finished by now are known.
+    pub(crate) fn rewind(&self, mark: &Mark) {
         let mut resume = self.resume();
-        resume.current = None;
-        let Some(result) = result else { return Ok(()) };
-        resume.steps.push((name.to_owned(), result));
-        resume.cursors.remove(name);
-        resume.is_dirty = true;
+        resume.begun.truncate(mark.begun);
+        (resume.loops, resume.current) = (mark.loops.clone(), mark.current.clone());
+        resume.known = resume.steps.len();
+        (resume.failed, resume.is_repeated) = (None, false);
+    }
+
+    /// Ends the job with this error, whatever the handler makes of it.
+    pub(crate) fn end_with(&self, error: Error) -> Error {
+        self.resume().end(error)
+    }
+
+    pub(crate) fn begin_step(&self, name: &str) -> Result<Option<Raw>> {
+        let mut resume = self.resume();
+        let kept = resume.begin_step(self, name)?;
+        let is_unsaved = kept.is_some() && resume.is_repeated && resume.is_dirty;
         drop(resume);
-        self.save()
+        if is_unsaved {
+            // It is finished, but ojs-init did not take that when it ended.
+            self.save()?;
+        }
+        if kept.is_some() {
+            self.resume().failed = None;
+        }
+        Ok(kept)
+    }
+
+    /// The step's body is over, however it ended.
+    pub(crate) fn leave_step(&self) {
+        self.resume().current = None;
+    }
+
+    /// The step is not finished; it may be called once more, and its loop may come again.
+    pub(crate) fn fail_step(&self, name: &str, error: &Error) {
+        let mut resume = self.resume();
+        if resume.begun.last().is_some_and(|begun| begun == name) {
+            resume.begun.pop();
+        }
+        resume.loops.remove(name);
+        resume.failed = Some((name.to_owned(), error.clone()));
+    }
+
+    /// The step is finished, and saved.
+    pub(crate) fn finish_step(&self, name: &str, took: Duration, result: Raw) -> Result<()> {
+        let mut resume = self.resume();
+        if let Some(ended) = &resume.ended {
+            // It has swallowed the end of its loop.
+            return Err(ended.clone());
+        }
+        remember_step(self.kind(), name, took);
+        resume.steps.push((name.to_owned(), result));
+        let cursor = resume.cursors.remove(name);
+        let was_dirty = std::mem::replace(&mut resume.is_dirty, true);
+        let text = resume.form();
+        self.send(resume, text, |resume| {
+            resume.steps.pop();
+            resume.cursors.extend(cursor.map(|cursor| (name.to_owned(), cursor)));
+            resume.is_dirty = was_dirty;
+        })?;
+        self.resume().failed = None;
+        Ok(())
     }
 
     /// The step that a new loop stands in, and the position that an earlier attempt has saved for it.

@@ -1,5 +1,6 @@
 //! Loops and steps that go on where an earlier attempt stopped.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -8,23 +9,26 @@ use serde_json::value::RawValue;
 use serde_json::Value;
 
 use crate::args::without_value;
-use crate::error::{Discard, Error, Result};
+use crate::error::{Discard, Error, Result, Retry};
 use crate::job::Job;
 use crate::json::{self, MAX_DEPTH};
 use crate::output::invalid_result;
 use crate::resume::misuse;
 use crate::text::clean;
 
-/// A step ends, also when its body panics.
+/// A step's body ends, also when it panics.
 struct Running<'a> {
     job: &'a Job,
     name: &'a str,
-    began: Instant,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let _nothing_to_save = self.job.end_step(self.name, self.began.elapsed(), None);
+        self.job.leave_step();
+        if thread::panicking() {
+            let message = format!("the step {} has panicked", self.name);
+            self.job.fail_step(self.name, &Retry::new(message).kind("panic").into());
+        }
     }
 }
 
@@ -33,21 +37,14 @@ impl Job {
     /// gets it without running the part again. The result is small and JSON: an id, a path, `()` for none.
     ///
     /// # Errors
-    /// Those of the body. Steps have names of their own and come in the same order in each attempt; where they changed, the
+    /// Those of the body. A step that failed is the last one, but for the same step once more: what the job can do without is caught
+    /// in its body. Steps have names of their own and come in the same order in each attempt; where they changed, the
     /// job fails for good (`StepsChanged`). While the worker is being shut down, a step that would not end in time is not begun:
     /// the error then gives the job back. At most 64 KiB of JSON are kept for a job (`CheckpointTooLarge`).
     pub fn step<T: Serialize + DeserializeOwned>(&self, name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
         let kept = match self.begin_step(name)? {
             Some(kept) => kept,
-            None => {
-                let running = Running { job: self, name, began: Instant::now() };
-                let result = body()?;
-                let text = json::encode(&result, MAX_DEPTH - 5)
-                    .map_err(|why| invalid_result(&format!("of step {name}: {why}")))?;
-                let kept = raw(text)?;
-                self.end_step(name, running.began.elapsed(), Some(kept.clone()))?;
-                kept
-            }
+            None => self.run_step(name, body).inspect_err(|error| self.fail_step(name, error))?,
         };
         json::decode(kept.get()).map_err(|error| {
             let message = format!(
@@ -55,8 +52,20 @@ impl Job {
                 std::any::type_name::<T>(),
                 without_value(&error)
             );
-            Discard::new(message).kind("StepsChanged").into()
+            self.end_with(Discard::new(message).kind("StepsChanged").into())
         })
+    }
+
+    fn run_step<T: Serialize>(&self, name: &str, body: impl FnOnce() -> Result<T>) -> Result<Box<RawValue>> {
+        let began = Instant::now();
+        let running = Running { job: self, name };
+        let result = body()?;
+        drop(running);
+        let text =
+            json::encode(&result, MAX_DEPTH - 5).map_err(|why| invalid_result(&format!("of step {name}: {why}")))?;
+        let kept = raw(text)?;
+        self.finish_step(name, began.elapsed(), kept.clone())?;
+        Ok(kept)
     }
 
     /// Goes through rows, and on behind the last finished one when the job comes again. The position is the index, so the
@@ -78,7 +87,7 @@ impl Job {
     ///
     /// # Errors
     /// A second loop, or a position of another kind. A row is an error when the job is to end: while the worker is being shut
-    /// down, one that would not end in time is not begun. Return it.
+    /// down, one that would not end in time is not begun. Return it: the job ends with it in any case.
     pub fn iterate<'a, R: IntoIterator>(&'a self, rows: R) -> Result<Rows<'a, R::Item>>
     where
         R::IntoIter: 'a,
@@ -88,7 +97,7 @@ impl Job {
             None => 0,
             Some(start) => match json::integer_in(Some(&&**start)).and_then(|last| usize::try_from(last).ok()) {
                 Some(last) => last.saturating_add(1),
-                None => return Err(position_is_other(start, "an index")),
+                None => return Err(self.end_with(position_is_other(start, "an index"))),
             },
         };
         let rows = rows.into_iter().enumerate().skip(first);
@@ -151,7 +160,7 @@ impl Job {
         let after = match &start {
             None => None,
             Some(start) => {
-                let other = |_| position_is_other(start, std::any::type_name::<K>());
+                let other = |_| self.end_with(position_is_other(start, std::any::type_name::<K>()));
                 Some(json::decode(start.get()).map_err(other)?)
             }
         };
@@ -202,7 +211,8 @@ impl<T> Iterator for Rows<'_, T> {
         if self.is_over {
             return None;
         }
-        let next = self.advance().transpose();
+        // A loop may swallow its errors; the job ends with them all the same.
+        let next = self.advance().map_err(|error| self.job.end_with(error)).transpose();
         self.is_over = !matches!(next, Some(Ok(_)));
         next
     }

@@ -27,6 +27,7 @@ pub struct Delivery {
     pub(crate) stop: Option<Stop>,
     pub(crate) cancel: Option<(String, Duration)>,
     pub(crate) patience: Option<Duration>,
+    pub(crate) time_limit: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +60,7 @@ impl Delivery {
             stop: None,
             cancel: None,
             patience: None,
+            time_limit: None,
         })
     }
 
@@ -122,6 +124,13 @@ impl Delivery {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Delivery {
         self.patience = Some(patience);
+        self
+    }
+
+    /// How long the handler may take in all before the test gives up; 60 s.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Delivery {
+        self.time_limit = Some(limit);
         self
     }
 }
