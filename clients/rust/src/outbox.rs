@@ -57,6 +57,8 @@ pub(crate) struct Outbox {
     bell: Arc<Bell>,
     /// A test of a handler sees all that is said, however slowly it reads.
     keeps_all: bool,
+    /// How long who waits for a frame waits: [`WRITE_TIMEOUT`], but for our own tests.
+    pub(crate) patience: Duration,
 }
 
 #[derive(Default)]
@@ -109,7 +111,7 @@ impl Waiting {
 impl Outbox {
     pub(crate) fn new(socket: UnixStream, bell: Arc<Bell>, keeps_all: bool) -> Outbox {
         let (waiting, filled, written) = <(Mutex<Waiting>, Condvar, Condvar)>::default();
-        Outbox { socket, waiting, filled, written, bell, keeps_all }
+        Outbox { socket, waiting, filled, written, bell, keeps_all, patience: WRITE_TIMEOUT }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -213,21 +215,19 @@ impl Outbox {
         self.replace(ticket, Vec::new());
     }
 
-    /// Waits until a frame is given to the kernel. One of which nothing was written for that long is taken back.
+    /// Waits until a frame is given to the kernel, for so long as nothing of it is written.
     pub(crate) fn wait_written(&self, ticket: Ticket) -> Result<(), SayError> {
         let Some(number) = ticket.0 else { return Ok(()) };
-        let deadline = Instant::now() + WRITE_TIMEOUT;
+        let deadline = Instant::now() + self.patience;
         let mut waiting = self.lock();
         while waiting.finished <= number {
             if waiting.failure.is_some() {
                 return Err(SayError::ConnectionLost);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                if let Some(at) = waiting.at(ticket) {
-                    waiting.queue[at] = Vec::new();
-                    return Err(SayError::Stalled);
-                }
+            if left.is_zero() && waiting.at(ticket).is_some() {
+                // It stays where it is: a newer one may have taken its place, and somebody waits for that.
+                return Err(SayError::Stalled);
             }
             // What is half written already is waited for: the connection moves, or ends.
             let left = left.max(Duration::from_millis(100));
@@ -339,6 +339,34 @@ mod tests {
         let all = reader.join().unwrap();
         let frames = all.trim_start_matches('x');
         assert!(frames.starts_with("pong\nold\nold\nold\nnew\nold\n"), "{frames}");
+    }
+
+    #[test]
+    fn a_frame_that_nobody_waits_for_any_longer_goes_out_all_the_same() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut out = Outbox::new(ours, Arc::new(Bell::default()), false);
+        out.patience = Duration::from_millis(30);
+        while out.is_flushed() {
+            out.send(vec![b'x'; 10_000], false).unwrap();
+        }
+        let ticket = out.send(b"first\n".to_vec(), false).unwrap();
+        thread::sleep(FULL_AFTER);
+        assert!(out.replace(ticket, b"second\n".to_vec()));
+        assert_eq!(out.wait_written(ticket), Err(SayError::Stalled), "the first one's time is over");
+        out.patience = WRITE_TIMEOUT;
+        let all = thread::scope(|scope| {
+            scope.spawn(|| out.run());
+            let reader = scope.spawn(|| {
+                let mut all = String::new();
+                theirs.read_to_string(&mut all).unwrap();
+                all
+            });
+            out.wait_written(ticket).unwrap();
+            out.close();
+            out.socket.shutdown(std::net::Shutdown::Both).unwrap();
+            reader.join().unwrap()
+        });
+        assert!(all.ends_with("second\n"), "who has sent the second one is told that it is written");
     }
 
     #[test]

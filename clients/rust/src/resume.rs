@@ -402,3 +402,53 @@ fn remember_step(kind: &str, name: &str, took: Duration) {
     }
     times.insert(key, took);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::output::Output;
+    use crate::registry::{Handler, Registry};
+    use crate::session::Session;
+    use crate::worker::Options;
+
+    #[test]
+    fn a_step_whose_save_stalled_is_saved_when_its_job_ends() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let handler = |job: &Job| job.step("pay", || Ok("paid".to_owned())).map(|_| Output::none());
+        let handlers = BTreeMap::from([("t".to_owned(), Arc::new(handler) as Handler)]);
+        let registry = Registry { options: Options::default(), handlers, middleware: Vec::new() };
+        let mut session = Session::new(Arc::new(registry), ours.try_clone().unwrap(), false);
+        Arc::get_mut(&mut session).unwrap().out.patience = Duration::from_millis(30);
+        session.on_line(br#"{"type":"hello","protocol":1,"concurrency":1}"#);
+        while session.out.is_flushed() {
+            session.out.send(b"{}\n".repeat(5000), false).unwrap();
+        }
+        session.on_line(br#"{"type":"job","job":{"id":"j","type":"t"}}"#);
+        while session.lock().held.contains_key("j") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let reader = thread::spawn(move || {
+            let mut all = String::new();
+            theirs.read_to_string(&mut all).unwrap();
+            all
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| session.out.run());
+            while !session.out.is_flushed() {
+                session.bell.wait(Some(Duration::from_secs(20)));
+            }
+            session.out.close();
+            ours.shutdown(Shutdown::Both).unwrap();
+        });
+        let all = reader.join().unwrap();
+        let frames: Vec<&str> = all.lines().filter(|line| line.contains("\"j\"")).collect();
+        assert!(frames[0].contains(r#""steps":[["pay","paid"]]"#), "{frames:?}");
+        assert!(frames.last().unwrap().contains(r#""type":"fail""#), "{frames:?}");
+    }
+}
