@@ -13,7 +13,7 @@ use crate::json::{self, Members};
 use crate::logging;
 use crate::outgoing::{failure, frame};
 use crate::registry::{MOST_CONCURRENCY, PROTOCOL};
-use crate::session::{Lifecycle, Session, State};
+use crate::session::{Lifecycle, Session, State, NOBODYS_JOB};
 use crate::text::clean;
 
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
@@ -130,7 +130,7 @@ impl Session {
         }
         if !self.is_rehearsal {
             let name = format!("{lifecycle:?}").to_lowercase();
-            logging::say(Level::Info, None, &format!("{name} ({reason})"), None);
+            state.say(Level::Info, None, format!("{name} ({reason})"));
         }
         state.lifecycle = lifecycle;
         if lifecycle == Lifecycle::Terminate {
@@ -150,8 +150,8 @@ impl Session {
             }
         };
         let mut state = self.lock();
-        if let Some(held) = state.held.get(job.id()) {
-            held.log(Level::Warn, "the job came again while its handler runs, which goes on");
+        if let Some(held) = state.held.get(job.id()).cloned() {
+            state.say(Level::Warn, Some(&held), "the job came again while its handler runs, which goes on");
             return Ok(());
         }
         if state.is_stopping || state.lifecycle == Lifecycle::Terminate {
@@ -189,9 +189,9 @@ impl Session {
     fn on_cancel(&self, members: &Members<'_>) -> Result<(), String> {
         let (id, reason) = (json::string_in(members.get("job_id")), json::string_in(members.get("reason")));
         let (Some(id), Some(reason)) = (id, reason) else { return Err("it names no job, or no reason".to_owned()) };
-        let job = self.lock().held.get(&id).cloned();
-        if let Some(job) = job {
-            self.cancel(&job, &clean(&reason, 200));
+        let mut state = self.lock();
+        if let Some(job) = state.held.get(&id).cloned() {
+            self.cancel(&mut state, &job, &clean(&reason, 200));
         }
         Ok(())
     }
@@ -211,6 +211,11 @@ impl Session {
         let (code, message) = (text("code", 200), text("message", 1000));
         let id = json::string_in(members.get("job_id"));
         let mut state = self.lock();
+        if id.as_deref() == Some(NOBODYS_JOB) {
+            state.settle();
+            self.bell.ring();
+            return;
+        }
         let job = id.as_ref().and_then(|id| state.held.get(id).cloned());
         let answer = match (&id, &job) {
             (Some(id), None) => state.answers.forget(id),
@@ -220,9 +225,9 @@ impl Session {
         match code.as_str() {
             "lost" | "not_held" => {
                 let level = if job.is_none() && answer != Some(Answer::Ack) { Level::Debug } else { Level::Warn };
-                logging::say(level, None, &said, None);
+                state.say(level, None, said);
                 if let Some(job) = job {
-                    self.cancel(&job, "lost");
+                    self.cancel(&mut state, &job, "lost");
                 }
             }
             "unsupported_protocol" => {
@@ -230,7 +235,7 @@ impl Session {
                 self.set_fatal(&mut state, error);
             }
             "not_json" | "invalid_frame" | "frame_too_long" => {
-                logging::say(Level::Error, None, &format!("ojs-init refuses a frame: {said}"), None);
+                state.say(Level::Error, None, format!("ojs-init refuses a frame: {said}"));
                 if let (Some(id), Some(Answer::Ack | Answer::Release)) = (&id, answer) {
                     let message = format!("the handler's answer was refused: {code}: {message}");
                     let frame = failure(&json::quoted(id), "handler_error", &message, false);
@@ -239,11 +244,13 @@ impl Session {
             }
             "not_offered" => {
                 if state.said.len() < MOST_SAID && state.said.insert(message.clone()) {
-                    warn(&format!("the backend does not offer this (said once): {message}"));
+                    state.say(Level::Warn, None, format!("the backend does not offer this (said once): {message}"));
                 }
             }
-            "refused" if answer == Some(Answer::Ack) => warn(&(said + " (its result; ojs-init reports it without)")),
-            _ => warn(&said),
+            "refused" if answer == Some(Answer::Ack) => {
+                state.say(Level::Warn, None, said + " (its result; ojs-init reports it without)");
+            }
+            _ => state.say(Level::Warn, None, said),
         }
     }
 }

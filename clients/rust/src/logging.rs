@@ -1,6 +1,7 @@
 //! The log: JSON lines in the shape of ojs-init's own, each of a handler's with its job, whoever wrote it.
 
 use std::io::Write;
+use std::panic;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,7 @@ use serde::Serialize;
 use crate::current;
 use crate::job::Job;
 use crate::outgoing::Failure;
+use crate::panics;
 use crate::text::{clean, one_line};
 
 const MOST_CHARS: usize = 10_000;
@@ -90,7 +92,11 @@ pub(crate) fn say(level: Level, job: Option<&Job>, message: &str, failure: Optio
     }
     let text = plain(job, message, failure);
     if log::max_level() != LevelFilter::Off {
-        log::log!(target: TARGET, level, "{text}");
+        // The program's logger: a panic of it, as where nobody reads what it prints, must not end the thread that reads or answers.
+        let logged = panic::catch_unwind(|| log::log!(target: TARGET, level, "{text}"));
+        if let Err(thrown) = logged {
+            panics::drop_quietly(thrown);
+        }
     } else if level <= Level::Info {
         // No logger at all: what failed is not swallowed.
         let _nobody_reads = writeln!(std::io::stderr().lock(), "ojs-worker: {}: {text}", level.as_str().to_lowercase());

@@ -75,6 +75,12 @@ impl Pool {
         self.begun.notify_all();
     }
 
+    /// Whether a job waits for a thread.
+    #[cfg(test)]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.lock().waiting.is_empty()
+    }
+
     /// Whether a handler has begun within that time.
     pub(crate) fn wait_begun(&self, most: Duration) -> bool {
         let waited = self.begun.wait_timeout_while(self.lock(), most, |state| !state.has_begun);
