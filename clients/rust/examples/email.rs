@@ -13,6 +13,10 @@ fn send(job: &Job, _mail: (String, String)) -> Result<Value> {
 }
 
 fn main() -> ExitCode {
+    // One log for all: in the shape of ojs-init's own.
+    if let Err(error) = ojs_worker::install_log() {
+        eprintln!("{error}");
+    }
     let mut worker = Worker::new();
     worker.handle_typed("email.send", send);
     worker.main()
