@@ -64,6 +64,8 @@ class Base(Generic[J]):
         self._is_greeted = False
         self._stop_asked = False
         self._is_stopping = False
+        # It makes place for another process, and ojs-init may not know yet that it takes no more jobs.
+        self._is_replaced = False
         self._is_signalled = False
         self._was_signalled = False
         self._cut_off_at: Optional[float] = None
@@ -254,6 +256,12 @@ class Base(Generic[J]):
     @property
     def _is_ending(self) -> bool:
         return self._is_stopping or self._state == "terminate"
+
+    @property
+    def _gives_back(self) -> bool:
+        """Whether a job that comes goes back. ojs-init fetches nothing for a while after one: who is replaced takes those that
+        were on their way."""
+        return self._is_ending and not (self._is_replaced and self._state != "terminate")
 
     def _ready_frame(self, concurrency: int) -> bytes:
         types = None if "*" in self._handlers else list(self._handlers)

@@ -19,6 +19,7 @@ from ._json import clean, make_frame
 from ._limits import CUT_OFF_STATUS, ENV_SOCKET
 from ._link import Link, signals_wait
 from ._log import log
+from ._parent import REPLACED
 
 
 class Core(Incoming[J]):
@@ -60,6 +61,7 @@ class Core(Incoming[J]):
                 if link.eof:
                     break
         finally:
+            self._is_replaced = False
             if link.before_close is not None:
                 link.before_close()
             if not stays_open or not self._linger(link):
@@ -89,7 +91,9 @@ class Core(Incoming[J]):
         if parent is None:
             return
         parent.look()
-        if parent.lets_go():
+        word = parent.says()
+        if word:
+            self._is_replaced = word == REPLACED and not self._stop_asked
             self._stop_asked = True
         link.watch(parent.fileno())
 
@@ -98,6 +102,7 @@ class Core(Incoming[J]):
             # ojs-init sends SIGTERM to those that are idle, or whose time is over.
             self._is_signalled = False
             self._was_signalled = self._stop_asked = True
+            self._is_replaced = False
             if self._settled_at is not None:
                 self._settled_at = min(self._settled_at, time.monotonic() + _limits.SIGNAL_SETTLE_TIME)
             if self._cut_off_at is None and self._stop_grace is not None:

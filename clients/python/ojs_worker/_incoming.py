@@ -94,7 +94,7 @@ class Incoming(Answers[J]):
         job_id = envelope["id"]
         if not isinstance(job_id, str):
             raise TypeError(f"the id of a job is no string: {job_id!r}")
-        if self._is_ending:
+        if self._gives_back:
             # On its way when we said that we take no more.
             link.send(make_frame("release", job_id, reason="the worker is ending"))
             return
@@ -147,6 +147,7 @@ class Incoming(Answers[J]):
     def _on_error(self, link: Link, code: str, message: Any, job_id: Optional[str]) -> None:
         if job_id == NOBODYS_JOB:
             self._settled_at = time.monotonic()
+            self._is_replaced = False
             return
         text = clean(message, 1000)
         with self._lock:

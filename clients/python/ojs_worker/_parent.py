@@ -9,6 +9,10 @@ import socket
 import time
 from typing import Optional
 
+REPLACED = "replaced"
+"""The replacement is there, and this process may go."""
+STOP = "stop"
+"""All processes finish what they hold and end."""
 MEMORY_JOBS = 10
 MEMORY_AGE = 60.0
 """Before so many jobs, and so many seconds, memory does not count."""
@@ -79,21 +83,22 @@ class Parent:
             waits.append(LOOK_EVERY)
         return max(0.0, min(waits)) if waits else None
 
-    def lets_go(self) -> bool:
-        """Whether the replacement is there and this process may go."""
+    def says(self) -> str:
+        """What it wants of this process: :data:`REPLACED`, :data:`STOP`, or nothing."""
         if self._sock is None:
-            return False
+            return ""
         try:
-            word = self._sock.recv(16)
+            words = self._sock.recv(64)
         except BlockingIOError:
-            return False
+            return ""
         except OSError:
-            word = b""
-        if not word:
+            words = b""
+        if not words:
             # Whoever forked us is gone, and ojs-init sees to that.
             self._sock.close()
             self._sock = None
-        return bool(word)
+            return ""
+        return STOP if STOP.encode() in words else REPLACED
 
     def _tell(self, word: str) -> None:
         if self._sock is not None:

@@ -19,7 +19,7 @@ from ._json import typed
 from ._limits import MAX_CONCURRENCY
 from ._link import SIGNALS, signals_wait
 from ._log import log
-from ._parent import Limits
+from ._parent import REPLACED, STOP, Limits
 
 ENV_CONCURRENCY = "OJS_CONCURRENCY"
 DEFAULT_CONCURRENCY = 10
@@ -89,8 +89,15 @@ class Child:
 
     def may_go(self) -> None:
         """Tell it that another one is in its place."""
+        self._say(REPLACED)
+
+    def may_stop(self) -> None:
+        """Tell it to finish what it holds, and to end."""
+        self._say(STOP)
+
+    def _say(self, word: str) -> None:
         with contextlib.suppress(OSError):
-            self.sock.send(b"go")
+            self.sock.send(f"{word}\n".encode())
 
     def signal(self, number: int) -> None:
         """Send it a signal. It is not reaped yet, so nobody else can have its pid."""
@@ -199,7 +206,7 @@ class Processes:
         if self._is_asked_to_finish and not self._is_stopping:
             self._is_stopping = True
             for child in self._children():
-                child.may_go()
+                child.may_stop()
 
     def _start_what_is_due(self) -> None:
         if self._is_stopping:

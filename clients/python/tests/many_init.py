@@ -34,8 +34,11 @@ class ManyInit:
         self.waiting: Deque[str] = collections.deque(f"j{number}" for number in range(jobs))
         self.acked: Counter[str] = collections.Counter()
         self.lost: List[str] = []
+        self.given_back: List[str] = []
         self.begun: List[str] = []
         self.most_processes = 0
+        self.read_pause = 0.0
+        """Seconds between two looks at what has come in: jobs go out in that time to who takes no more."""
         self.pids: List[int] = []
 
     @property
@@ -56,6 +59,7 @@ class ManyInit:
                     self._accept()
                 else:
                     self._read(next(c for c in self.connections if c.sock is sock))
+            time.sleep(self.read_pause)
             self._hand_out()
             self.most_processes = max(self.most_processes, sum(c.was_ready for c in self.connections))
 
@@ -109,6 +113,7 @@ class ManyInit:
                 if kind == "ack":
                     self.acked[job] += 1
                 else:
+                    self.given_back.append(job)
                     self.waiting.append(job)
 
     def _hand_out(self) -> None:

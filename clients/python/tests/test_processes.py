@@ -118,8 +118,21 @@ class Processes(unittest.TestCase):
         init.work_until("all jobs", lambda: init.is_idle and len(init.acked) == 1500)
         init.work_until("replacements", lambda: len(init.pids) >= 5)
         self.assertEqual((set(init.acked.values()), init.lost), ({1}, []))
+        # ojs-init fetches nothing for a second after a job that was given back.
+        self.assertEqual(init.given_back, [])
         self.assertLessEqual(init.most_processes, 3)
         self.assertEqual(running.end(), 0)
+
+    def test_with_one_job_a_process_no_job_is_given_back_however_late_ojs_init_reads(self) -> None:
+        for kind in ("Worker", "AsyncWorker"):
+            with self.subTest(kind):
+                running = self.start(600, "processes=3, max_jobs=1", kind=kind, body="time.sleep(0.001); return os.getpid()")
+                init = running.init
+                init.read_pause = 0.003
+                init.work_until("all jobs", lambda: init.is_idle and len(init.acked) == 600)
+                init.work_until("replacements", lambda: len(init.pids) >= 6)
+                self.assertEqual((set(init.acked.values()), init.lost, init.given_back), ({1}, [], []))
+                self.assertEqual(running.end(), 0)
 
     def test_a_process_that_is_old_enough_is_replaced_and_capacity_stays(self) -> None:
         running = self.start(0, "processes=2, max_age=0.3")

@@ -16,6 +16,7 @@ from .fake_init import PATIENCE, ClientTest, Running, job, wait_until
 
 import ojs_worker
 from ojs_worker import (
+    AsyncJob,
     Cancelled,
     ConnectionLost,
     Discard,
@@ -26,7 +27,10 @@ from ojs_worker import (
     Release,
     Retry,
     Stalled,
+    Worker,
 )
+from ojs_worker._parent import Limits, Parent
+from ojs_worker._processes import Child
 
 
 class Lines(unittest.TestCase):
@@ -952,6 +956,54 @@ class Lifecycle(ClientTest):
             self.assertTrue(running.thread.is_alive())
             self.init.say_not_held()
             self.assertIsNone(running.join())
+
+    def test_who_makes_place_for_another_process_takes_what_still_comes_until_ojs_init_knows(self) -> None:
+        for make in (self.worker, self.async_worker):
+            with self.subTest(make.__name__):
+                worker = make(2)
+
+                async def on_asyncio(job: AsyncJob) -> str:
+                    return "done"
+
+                handler: Any = (lambda job: "done") if isinstance(worker, Worker) else on_asyncio
+                worker.job("t")(handler)
+                ours, theirs = socket.socketpair()
+                self.addCleanup(ours.close)
+                worker._parent = Parent(theirs, Limits(max_jobs=1))
+                self.init.answers_asks = False
+                asks = self.init.asks
+                running = self.start(worker)
+                self.assertEqual(ours.recv(100), b"ready\n")
+                Child(0, ours).may_go()
+                self.init.expect("ready", concurrency=0)
+                wait_until(lambda: self.init.asks > asks)
+                self.init.send(job("1"), job("2"))
+                self.init.expect("ack", "1", result="done")
+                self.init.expect("ack", "2", result="done")
+                self.init.send(job("3"))
+                self.init.say_not_held()
+                self.init.send(job("4"))
+                self.init.expect("ack", "3")
+                self.init.expect("release", "4")
+                self.assertIsNone(running.join())
+                self.init.hang_up()
+                theirs.close()
+
+    def test_a_stop_of_all_processes_gives_back_what_still_comes(self) -> None:
+        worker = self.worker(2)
+        worker.job("t")(lambda job: "done")
+        ours, theirs = socket.socketpair()
+        self.addCleanup(ours.close)
+        self.addCleanup(theirs.close)
+        worker._parent = Parent(theirs, Limits())
+        self.init.answers_asks = False
+        running = self.start(worker)
+        Child(0, ours).may_stop()
+        self.init.expect("ready", concurrency=0)
+        self.init.send(job("1"))
+        self.init.expect("release", "1")
+        self.init.say_not_held()
+        self.assertIsNone(running.join())
 
     def test_a_stop_does_not_wait_for_ever_for_what_ojs_init_says(self) -> None:
         with mock.patch.object(ojs_worker._limits, "SETTLE_TIME", 0.05):
