@@ -11,11 +11,11 @@ from . import _ending
 from ._base import Base, J
 from ._describe import describe
 from ._errors import Cancelled, ConnectionLost, Discard, Failure, Release, Retry
+from ._jobs import AnyJob
 from ._json import clean, dump, make_frame
 from ._limits import REMEMBERED_ANSWERS
 from ._log import log
 from ._logs import context_of
-from ._resume import RESUMES
 
 
 class Answers(Base[J]):
@@ -28,11 +28,12 @@ class Answers(Base[J]):
         """The handler is done: the one answer that its job gets."""
         if self._link is None or os.getpid() != self._link.pid:
             _ending.end_forked_child(error)
-        if job._has_left and not _is_meant(error):
-            # It caught what was to end it, or made another error of it. Its work is not done, and nothing is wrong with it.
-            if error is not None:
-                log.info("job %s leaves its work to a later attempt; this error is not reported", job.id, exc_info=error)
-            error = Release(RESUMES)
+        ending = job._resume.ending
+        if ending is not None and error is not ending and not _is_meant(error):
+            # It caught what ended it at a row or step, or made something else of it. Its work is not done.
+            with context_of(job):
+                _log_other_end(job, ending, result, error)
+            error = ending
         if error is not None:
             job._save_at_end()
         try:
@@ -97,7 +98,16 @@ class Answers(Base[J]):
 
 
 def _is_meant(error: Optional[BaseException]) -> bool:
-    """Whether a handler that was to leave chose its outcome by itself, or somebody ends it or the process."""
-    if isinstance(error, (Failure, Release, Cancelled)):
+    """Whether a handler that was ended chose its outcome by itself, or ends the process."""
+    if isinstance(error, (Failure, Release)):
         return True
-    return error is not None and not isinstance(error, Exception)
+    return error is not None and not isinstance(error, (Exception, asyncio.CancelledError))
+
+
+def _log_other_end(job: AnyJob, ending: Exception, result: Any, error: Optional[BaseException]) -> None:
+    """What the handler made of its end is not reported. It may be a mistake that shows only then."""
+    what = f"{type(ending).__name__}: {clean(ending, 500)}"
+    if error is not None and not isinstance(error, (Cancelled, asyncio.CancelledError)):
+        log.warning("job %s ends as it was ended at a row or step (%s); this error comes on top", job.id, what, exc_info=error)
+    elif result is not None:
+        log.warning("job %s ends as it was ended at a row or step (%s); its result is dropped", job.id, what)

@@ -99,9 +99,9 @@ class Base(Generic[J]):
 
     def middleware(self, function: H) -> H:
         """Decorate a function that stands around every handler, the first one outermost: it gets the job and ``call_next``,
-        which it calls once without arguments, and returns what that returns, or something else.
+        which it calls without arguments, and returns what that returns, or something else.
 
-        It may raise what a handler may raise. Of an :class:`AsyncWorker` it is an ``async def``.
+        It may call it again after it has failed: finished steps give the results that they had. It may raise what a handler may raise. Of an :class:`AsyncWorker` it is an ``async def``.
         """
         self._check_middleware(function)
         self._middleware.append(function)

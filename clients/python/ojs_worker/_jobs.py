@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import json
 import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from . import _limits
 from ._errors import Cancelled, ConnectionLost, Release, Stalled
-from ._json import clean, dump, make_frame, typed
+from ._json import clean, copy_of, dump, make_frame, typed
 from ._limits import MAX_MESSAGE_CHARS
 from ._log import log
 from ._resumable import AsyncResumable, Resumable
@@ -61,9 +62,8 @@ class AnyJob:
         self.deadline = _deadline_of(envelope)
         self.context = {}
         self._resume = Resume(checkpoint)
-        self.last_checkpoint = self._resume.user
+        self.last_checkpoint = copy_of(self._resume.user)
         self.cancel_reason = None
-        self._has_left = False
         self._core = core
         self._is_over = False
 
@@ -85,14 +85,20 @@ class AnyJob:
     def _set_stopping(self) -> None:
         raise NotImplementedError
 
-    def _leave_if_stopping(self, usual: float) -> None:
+    def _leave_if_stopping(self, usual: float, step: str) -> None:
         """Before a row or step that usually takes so many seconds."""
+        # A handler that caught what ended it may go on, but not with another part: what comes before that is not done.
+        ending = self._resume.ending or self._ending_now(usual)
+        if ending is not None:
+            raise self._resume.end_with(ending, step)
+
+    def _ending_now(self, usual: float) -> Optional[Exception]:
         if self.cancel_reason is not None and self.cancel_reason != "shutdown":
-            raise Cancelled(self.cancel_reason)
+            return Cancelled(self.cancel_reason)
         left = self.remaining()
         if self.cancel_reason is not None or (left is not None and left < max(usual * USUAL_TIMES, LEAST_NOTICE)):
-            self._has_left = True
-            raise Release(RESUMES)
+            return Release(RESUMES)
+        return None
 
     def _save_at_end(self) -> None:
         """The handler ended without a result: what it has done so far must not be done again."""
@@ -110,19 +116,23 @@ class AnyJob:
         return make_frame("heartbeat", self.id)
 
     def _progress_frame(self, progress: float, message: Optional[str], data: Any) -> bytes:
-        if isinstance(progress, bool) or not isinstance(progress, (int, float)) or not 0 <= progress <= 1:
+        if isinstance(progress, bool) or not isinstance(progress, (int, float)) or progress != progress:
             raise ValueError(f"progress is a number from 0 to 1, not {progress!r}")
+        progress = min(max(progress, 0), 1)
         text = None if message is None else clean(message, MAX_MESSAGE_CHARS)
         return make_frame("progress", self.id, progress=progress, message=text, data=data)
 
     def _checkpoint_frame(self, state: Any) -> bytes:
+        text = dump(state)
+        # A copy: what the handler changes later is not saved yet.
+        before, kept = self._resume.user, json.loads(text)
         if not self._resume.is_used:
-            frame = make_frame("checkpoint", self.id, '"state":' + dump(state))
+            frame = make_frame("checkpoint", self.id, '"state":' + text)
             if self._core._fits(frame):
                 # A loop or step that begins later saves it again, beside its own position.
-                self._resume.user = state
+                self._resume.user = kept
             return frame
-        before, self._resume.user = self._resume.user, state
+        self._resume.user = kept
         try:
             return self._saved_frame()
         except Exception:

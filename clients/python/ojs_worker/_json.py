@@ -81,6 +81,16 @@ def dump(value: Any, depth: int = MAX_DEPTH - 1) -> str:
     return text
 
 
+def copy_of(value: Any) -> Any:
+    """Another one of the same JSON, for somebody who may change it."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    try:
+        return json.loads(json.dumps(value))
+    except RecursionError:  # read just so, and nobody's work
+        return value
+
+
 def depth_of(text: str) -> int:
     depth = deepest = 0
     for match in _token.finditer(text):

@@ -18,6 +18,7 @@ from typing import (
     Union,
 )
 
+from ._json import copy_of
 from ._resume import Loop, Resume
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ class _Parts:
     _resume: Resume
     _core: "Base[Any]"
 
-    def _leave_if_stopping(self, usual: float) -> None:
+    def _leave_if_stopping(self, usual: float, step: str) -> None:
         raise NotImplementedError
 
     def _rows(self, rows: Any, loop: Loop) -> Any:
         if callable(rows) and not hasattr(rows, "__iter__") and not hasattr(rows, "__aiter__"):
-            rows = rows(loop.start)
+            rows = rows(copy_of(loop.start))
             loop.rows_begin_behind()
         return rows
 
@@ -72,7 +73,7 @@ class Resumable(_Parts):
         for row in self._rows(rows, loop):
             if loop.is_finished(row):
                 continue
-            self._leave_if_stopping(loop.usual)
+            self._leave_if_stopping(loop.usual, loop.step)
             position = loop.position_of(row)
             began = time.monotonic()
             yield row
@@ -85,19 +86,23 @@ class Resumable(_Parts):
 
         The end of a step is a checkpoint. Steps come in the same order in each attempt, one after the other, none within
         another. The result is JSON, and small. It is a function and no ``with`` block, since Python cannot skip the body of
-        one. Raises :class:`StepsChanged` when an earlier attempt had other steps, or another order.
+        one. Raises :class:`StepsChanged` when an earlier attempt had other steps, or another order. After a step that has
+        failed no other one begins, each raises the same error; the same step may be called again.
         """
         is_finished, result = self._resume.begin(name)
         if is_finished:
             return result
         try:
-            self._leave_if_stopping(self._core.usual_step(self.type, name))
+            self._leave_if_stopping(self._core.usual_step(self.type, name), name)
             began = time.monotonic()
             kept = self._resume.end(function(*args, **kwargs))
             self._note_step(name, began)
+            self._save()
+        except BaseException as error:
+            self._resume.fail(name, error)
+            raise
         finally:
             self._resume.give_up()
-        self._save()
         return kept
 
 
@@ -122,7 +127,7 @@ class AsyncResumable(_Parts):
         async for row in _each(self._rows(rows, loop)):
             if loop.is_finished(row):
                 continue
-            self._leave_if_stopping(loop.usual)
+            self._leave_if_stopping(loop.usual, loop.step)
             position = loop.position_of(row)
             began = time.monotonic()
             yield row
@@ -138,14 +143,17 @@ class AsyncResumable(_Parts):
         if is_finished:
             return result
         try:
-            self._leave_if_stopping(self._core.usual_step(self.type, name))
+            self._leave_if_stopping(self._core.usual_step(self.type, name), name)
             began = time.monotonic()
             made = function(*args, **kwargs)
             kept = self._resume.end(await made if inspect.isawaitable(made) else made)
             self._note_step(name, began)
+            await self._save()
+        except BaseException as error:
+            self._resume.fail(name, error)
+            raise
         finally:
             self._resume.give_up()
-        await self._save()
         return kept
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, TypeVar
 
-from ._errors import CheckpointTooLarge, Discard, StepsChanged
-from ._json import clean, dump
+from ._errors import CheckpointTooLarge, Discard, OjsError, StepsChanged
+from ._json import clean, copy_of, dump
+
+_E = TypeVar("_E", bound=Exception)
 
 VERSION = 1
 MAX_BYTES = 64 * 1024
@@ -23,6 +26,15 @@ RESUMES = "resumes at its checkpoint"
 _ROWS_REMEMBERED = 10
 
 
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """Which steps and loops had begun at some moment."""
+
+    begun: int
+    loops: Set[str]
+    step: str
+
+
 class Resume:
     """What one job keeps. An earlier attempt's part is read from its checkpoint."""
 
@@ -32,9 +44,12 @@ class Resume:
         self.is_dirty = False
         """Something is not saved yet."""
         self.step = ""
+        self.ending: Optional[Exception] = None
+        """What ended the handler at a row or step, and therefore ends the job, whatever the handler makes of it."""
+        self._ended_in: Optional[str] = None
+        self._failed: Optional[Tuple[str, BaseException]] = None
         self._finished: List[Tuple[str, Any]] = []
         self._cursors: Dict[str, Any] = {}
-        self._replayed = 0
         self._begun: List[str] = []
         self._loops: Set[str] = set()
         self._saved_at = time.monotonic()
@@ -63,43 +78,93 @@ class Resume:
         self._saved_at = time.monotonic()
         return text
 
+    def mark(self) -> Mark:
+        """Where the handler is, for :meth:`rewind`."""
+        return Mark(len(self._begun), set(self._loops), self.step)
+
+    def rewind(self, mark: Mark) -> None:
+        """A middleware calls the handler again: steps and loops from there on come once more, and what of them is finished is
+        not done again."""
+        del self._begun[mark.begun :]
+        self._loops = set(mark.loops)
+        self.step = mark.step
+        self._failed = None
+
+    def end_with(self, error: _E, step: str) -> _E:
+        """The handler ends here, in this step, with this error."""
+        if self.ending is None:
+            self.ending = error
+        self._ended_in = step
+        return error
+
     def begin(self, name: str) -> Tuple[bool, Any]:
         """Begin a step: whether it is finished already, and with which result."""
         if not isinstance(name, str) or not name:
             raise TypeError(f"a step's name is a string that is not empty, not {name!r}")
+        if self.ending is not None:
+            raise self.ending  # whoever caught it gets no mistake in place of it
         if self.step:
             raise ValueError(f"step {name!r} begins within step {self.step!r}: steps come one after the other")
+        if self._failed is not None:
+            self._begin_after(name, *self._failed)
         if name in self._begun:
             raise ValueError(f"there are two steps {name!r} in this job: each needs a name of its own")
         self._begun.append(name)
         self.is_used = True
-        if self._replayed < len(self._finished):
-            before, result = self._finished[self._replayed]
+        number = len(self._begun) - 1
+        if number < len(self._finished):
+            before, result = self._finished[number]
             if before != name:
-                was = ", ".join(finished for finished, _ in self._finished)
-                now = ", ".join(self._begun)
-                raise StepsChanged(f"the steps that were finished before are {was}; now they come as {now}")
-            self._replayed += 1
-            return True, result
+                raise self._changed()
+            return True, copy_of(result)
+        self._refuse_to_leave_out(name)
         self.step = name
         return False, None
 
+    def _begin_after(self, name: str, failed: str, error: BaseException) -> None:
+        """After a step that failed only the same one may come: in the next attempt it would stand behind those that came later."""
+        if name == failed:
+            self._failed = None
+            self._begun.pop()
+        elif isinstance(error, Exception):
+            raise error
+        else:
+            raise OjsError(f"step {failed!r} did not finish ({type(error).__name__}), so step {name!r} does not begin")
+
+    def _refuse_to_leave_out(self, name: str) -> None:
+        """A step that an earlier attempt had begun has to come next."""
+        finished = {step for step, _ in self._finished}
+        if any(step not in ("", name) and step not in finished for step in self._cursors):
+            raise self._changed()
+
+    def _changed(self) -> StepsChanged:
+        finished = [step for step, _ in self._finished]
+        begun = [step for step in self._cursors if step and step not in finished]
+        was = ", ".join(finished + begun) + (" (not finished)" if begun else "")
+        message = f"the steps of an earlier attempt are {was}; now they come as {', '.join(self._begun)}"
+        return self.end_with(StepsChanged(clean(message, 1000)), "")
+
     def end(self, result: Any) -> Any:
         """The step is finished. Gives its result as a later attempt would get it."""
+        if self.ending is not None and self._ended_in == self.step:
+            # Its body caught what ended its loop. The other rows are not done.
+            raise self.ending
         try:
-            kept = json.loads(dump(result))
+            text = dump(result)
         except Exception as error:
             message = f"the handler's result is not JSON: of step {self.step!r}: {type(error).__name__}: {error}"
             raise Discard(clean(message, 1000), type="InvalidResult") from error
-        self._finished.append((self.step, kept))
-        self._replayed = len(self._finished)
+        self._finished.append((self.step, json.loads(text)))
         self._cursors.pop(self.step, None)
         self.is_dirty = True
-        self.step = ""
-        return kept
+        return json.loads(text)
+
+    def fail(self, name: str, error: BaseException) -> None:
+        """The step has not finished, or its result is not saved."""
+        self._failed = (name, error)
 
     def give_up(self) -> None:
-        """The step that was begun ends without a result."""
+        """The step is over."""
         self.step = ""
 
     def loop(self, key: Optional[Callable[[Any], Any]]) -> "Loop":
@@ -122,6 +187,21 @@ class Resume:
         return time.monotonic() >= self._saved_at + SAVE_EVERY
 
 
+def may_call_again(resume: Resume, call: Callable[[], Any]) -> Callable[[], Any]:
+    """`call_next` of a middleware, which may try again what has failed."""
+    mark: Optional[Mark] = None
+
+    def call_next() -> Any:
+        nonlocal mark
+        if mark is None:
+            mark = resume.mark()
+        else:
+            resume.rewind(mark)
+        return call()
+
+    return call_next
+
+
 def _is_saved_form(checkpoint: Any) -> bool:
     """Whether it is what :meth:`Resume.saved_form` makes. Anything else is the program's own."""
     if not isinstance(checkpoint, dict) or checkpoint.get("ojs_resume") != VERSION:
@@ -139,7 +219,8 @@ class Loop:
 
     def __init__(self, resume: Resume, step: str, key: Optional[Callable[[Any], Any]]) -> None:
         self._resume = resume
-        self._step = step
+        self.step = step
+        """The step that it stands in."""
         self._key = key
         self._index = -1
         self._times: Deque[float] = collections.deque(maxlen=_ROWS_REMEMBERED)
@@ -149,7 +230,7 @@ class Loop:
             self.start = int(self.start)  # a backend may spell an index 1.0
         self._skips = self.start is not None
         if key is None and self._skips and (isinstance(self.start, bool) or not isinstance(self.start, int)):
-            raise StepsChanged(f"the rows were counted by a key before ({clean(self.start, 100)!r}), and now they are not")
+            self._has_changed(f"the rows were counted by a key before ({clean(self.start, 100)!r}), and now they are not")
 
     @property
     def usual(self) -> float:
@@ -181,14 +262,15 @@ class Loop:
     def finish(self, position: Any, seconds: float) -> bool:
         """The row there is done; whether it is time to save that."""
         self._times.append(seconds)
-        return self._resume.move(self._step, position)
+        return self._resume.move(self.step, position)
 
     def end(self) -> None:
         """No more rows come."""
         if self._skips and self._key is not None:
-            raise StepsChanged(
-                f"the row at which an earlier attempt ended, {clean(self.start, 100)!r}, is not among the rows any more"
-            )
+            self._has_changed(f"the row at which an earlier attempt ended, {clean(self.start, 100)!r}, is not among the rows any more")
+
+    def _has_changed(self, message: str) -> None:
+        raise self._resume.end_with(StepsChanged(message), self.step)
 
 
 def _plain(position: Any) -> Any:

@@ -17,6 +17,7 @@ from ._jobs import AsyncJob, release_if_cancelled
 from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link, signals_wait
 from ._logs import context_of
+from ._resume import may_call_again
 
 
 class AsyncWorker(Core[AsyncJob]):
@@ -173,7 +174,7 @@ class AsyncWorker(Core[AsyncJob]):
 
         call: Callable[[], Any] = of_handler
         for function in reversed(self._middleware):
-            call = functools.partial(function, job, call)
+            call = functools.partial(function, job, may_call_again(job._resume, call))
         return await call()
 
     def _abandon_handlers(self) -> None:

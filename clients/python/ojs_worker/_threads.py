@@ -18,6 +18,7 @@ from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link
 from ._log import log
 from ._logs import context_of
+from ._resume import may_call_again
 
 
 class Pool:
@@ -160,5 +161,5 @@ class Worker(Core[Job]):
         assert handler is not None
         call: Callable[[], Any] = functools.partial(handler, job)
         for function in reversed(self._middleware):
-            call = functools.partial(function, job, call)
+            call = functools.partial(function, job, may_call_again(job._resume, call))
         return call()

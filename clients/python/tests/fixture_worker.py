@@ -148,6 +148,62 @@ def threaded() -> Worker:
         results = [job.step(name, run, name) for name in job.args]
         return {"ran": ran, "results": results}
 
+    @worker.job("fixture.swallow")
+    def swallow(job: Job) -> Any:
+        done: List[int] = []
+
+        def load() -> str:
+            try:
+                for row in job.iterate(range(job.args[0])):
+                    time.sleep(job.args[1] / 1000)
+                    done.append(row)
+            except BaseException:
+                pass
+            return "A"
+
+        try:
+            job.step("load", load)
+        except BaseException:
+            pass
+        return {"rows": done}
+
+    @worker.job("fixture.optional")
+    def optional(job: Job) -> Any:
+        ran: List[str] = []
+
+        def fail(name: str) -> None:
+            ran.append(name)
+            raise RuntimeError(f"no {name}")
+
+        try:
+            job.step(job.args[0], fail, job.args[0])
+        except BaseException:
+            pass
+        job.step(job.args[1], ran.append, job.args[1])
+        return {"ran": ran}
+
+    @worker.job("fixture.tried_again")
+    def tried_again(job: Job) -> Any:
+        ran: List[str] = job.context.setdefault("ran", [])
+
+        def run(name: str) -> str:
+            ran.append(name)
+            if name == job.args[-1] and ran.count(name) == 1:
+                raise RuntimeError(f"no {name} yet")
+            return name.upper()
+
+        results = [job.step(name, run, name) for name in job.args]
+        return {"ran": ran, "results": results}
+
+    @worker.middleware
+    def again(job: Job, call_next: Any) -> Any:
+        try:
+            return call_next()
+        except RuntimeError:
+            if job.type != "fixture.tried_again":
+                raise
+            return call_next()
+
     @worker.job("fixture.stopping")
     def stopping(job: Job) -> Any:
         while not job.stopping.wait(0.01):
@@ -264,6 +320,62 @@ def on_asyncio() -> AsyncWorker:
 
         results = [await job.step(name, run, name) for name in job.args]
         return {"ran": ran, "results": results}
+
+    @worker.job("fixture.swallow")
+    async def swallow(job: AsyncJob) -> Any:
+        done: List[int] = []
+
+        async def load() -> str:
+            try:
+                async for row in job.iterate(range(job.args[0])):
+                    await asyncio.sleep(job.args[1] / 1000)
+                    done.append(row)
+            except BaseException:
+                pass
+            return "A"
+
+        try:
+            await job.step("load", load)
+        except BaseException:
+            pass
+        return {"rows": done}
+
+    @worker.job("fixture.optional")
+    async def optional(job: AsyncJob) -> Any:
+        ran: List[str] = []
+
+        def fail(name: str) -> None:
+            ran.append(name)
+            raise RuntimeError(f"no {name}")
+
+        try:
+            await job.step(job.args[0], fail, job.args[0])
+        except BaseException:
+            pass
+        await job.step(job.args[1], ran.append, job.args[1])
+        return {"ran": ran}
+
+    @worker.job("fixture.tried_again")
+    async def tried_again(job: AsyncJob) -> Any:
+        ran: List[str] = job.context.setdefault("ran", [])
+
+        def run(name: str) -> str:
+            ran.append(name)
+            if name == job.args[-1] and ran.count(name) == 1:
+                raise RuntimeError(f"no {name} yet")
+            return name.upper()
+
+        results = [await job.step(name, run, name) for name in job.args]
+        return {"ran": ran, "results": results}
+
+    @worker.middleware
+    async def again(job: AsyncJob, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except RuntimeError:
+            if job.type != "fixture.tried_again":
+                raise
+            return await call_next()
 
     @worker.job("fixture.stopping")
     async def stopping(job: AsyncJob) -> Any:

@@ -1,9 +1,12 @@
 """Work that goes on where an earlier attempt ended, middleware, and tests of handlers."""
 
 import asyncio
+import contextlib
 import contextvars
 import json
+import logging
 import random
+import sys
 import time
 import unittest
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -169,6 +172,48 @@ class Rows(unittest.TestCase):
         outcome = worker_of(handler).perform("t", stopping=0.1)
         self.assertEqual((outcome.outcome, outcome.reason), ("release", "resumes at its checkpoint"))
 
+    def test_a_handler_ends_as_it_was_ended_and_what_it_made_of_that_is_in_the_log(self) -> None:
+        def handler(job: Job) -> Any:
+            try:
+                list(job.iterate(range(3)))
+            except Exception as error:
+                if job.args[0] == "raises":
+                    raise RuntimeError("a bug of a shutdown") from error
+                if job.args[0] == "looks":
+                    job.raise_if_cancelled()
+                if job.args[0] == "step":
+                    job.step("a", str, 1)
+            return {"rows": 0}
+
+        worker = worker_of(handler)
+        for what, told in (("raises", "a bug of a shutdown"), ("returns", "its result is dropped"), ("looks", ""), ("step", "")):
+            with self.assertLogs("ojs_worker", logging.WARNING) as logs:
+                logging.getLogger("ojs_worker").warning("there is one line")
+                outcome = worker.perform("t", [what], stopping=0.1, cancel="shutdown" if what == "looks" else None)
+            self.assertEqual((outcome.outcome, outcome.reason), ("release", "resumes at its checkpoint"), what)
+            self.assertEqual(len(logs.output), 2 if told else 1, logs.output)
+            self.assertIn(told, logs.output[-1])
+            self.assertEqual(what == "raises", "Traceback" in logs.output[-1])
+
+    def test_a_cancel_that_ends_a_loop_ends_the_job_whatever_the_handler_returns(self) -> None:
+        def handler(job: Job) -> Any:
+            try:
+                for _ in job.iterate(range(1000)):
+                    job.cancelled.wait()
+            except Exception:
+                pass
+            return "all done"
+
+        worker = worker_of(handler)
+        late = worker.perform("t", timeout=0.2)
+        assert late.error is not None
+        self.assertEqual((late.error["code"], late.error["type"], late.error["retryable"]), ("timeout", "Timeout", True))
+        self.assertEqual(worker.perform("t", cancel="cancelled").reason, "cancelled")
+
+    def test_an_index_beyond_the_rows_means_that_none_is_left(self) -> None:
+        worker = worker_of(lambda job: list(job.iterate("abc")))
+        self.assertEqual(worker.perform("t", checkpoint=saved(cursors={"": 7})).result, [])
+
     def test_two_loops_in_one_place_are_an_error(self) -> None:
         outcome = worker_of(lambda job: [list(job.iterate([1])), list(job.iterate([2]))]).perform("t")
         assert outcome.error is not None
@@ -200,6 +245,106 @@ class Steps(unittest.TestCase):
         assert outcome.error is not None
         self.assertEqual((outcome.error["type"], outcome.error["retryable"]), ("StepsChanged", False))
         self.assertIn("a, b", outcome.error["message"])
+
+    def test_a_step_that_had_begun_comes_next(self) -> None:
+        ran: List[str] = []
+        worker = worker_of(lambda job: [job.step(name, ran.append, name) for name in job.args])
+        for args, checkpoint in (
+            (["transform"], saved(cursors={"load": 5})),
+            (["a", "b"], saved((("a", None),), {"": 3, "load": 5})),
+        ):
+            outcome = worker.perform("t", args, checkpoint=checkpoint)
+            assert outcome.error is not None
+            self.assertEqual((outcome.error["type"], outcome.error["retryable"], ran), ("StepsChanged", False, []))
+            self.assertIn("load", outcome.error["message"])
+        self.assertEqual(worker.perform("t", ["load", "b"], checkpoint=saved(cursors={"load": 5})).outcome, "ack")
+
+    def test_that_steps_have_changed_ends_the_job_whatever_the_handler_makes_of_it(self) -> None:
+        def handler(job: Job) -> str:
+            for name in job.args:
+                try:
+                    job.step(name, ran.append, name)
+                except Exception:
+                    pass
+            return "fine"
+
+        ran: List[str] = []
+        outcome = worker_of(handler).perform("t", ["other", "pay"], checkpoint=saved((("thumbnail", 1),)))
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["type"], ran), ("StepsChanged", []))
+
+    def test_a_step_that_failed_is_the_last_one_but_may_be_called_again(self) -> None:
+        ran: List[str] = []
+
+        def run(name: str, *errors: Exception) -> str:
+            ran.append(name)
+            if len(ran) <= len(errors):
+                raise errors[len(ran) - 1]
+            return name
+
+        def handler(job: Job) -> Any:
+            if job.args[0] == "again":
+                for _ in range(2):
+                    self.assertRaises(KeyError, job.step, "thumbnail", run, "thumbnail", KeyError(1), KeyError(2))
+                return [job.step("thumbnail", run, "thumbnail"), job.step("pay", run, "pay")]
+            try:
+                job.step("thumbnail", run, "thumbnail", RuntimeError("no thumbnail"))
+            except RuntimeError:
+                pass
+            return job.step("pay", run, "pay")
+
+        worker = worker_of(handler)
+        outcome = worker.perform("t", ["caught"])
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["message"], outcome.error["retryable"], ran), ("no thumbnail", True, ["thumbnail"]))
+        # So the next attempt begins with it once more.
+        ran[:] = ["the other attempt"]
+        retried = worker.perform("t", ["caught"], checkpoint=outcome.checkpoints[-1] if outcome.checkpoints else None)
+        self.assertEqual((retried.result, ran[1:]), ("pay", ["thumbnail", "pay"]))
+        ran.clear()
+        self.assertEqual(worker.perform("t", ["again"]).result, ["thumbnail", "pay"])
+        self.assertEqual(ran, ["thumbnail"] * 3 + ["pay"])
+
+    def test_a_step_whose_body_catches_the_end_of_its_loop_is_not_finished(self) -> None:
+        def load(job: Job) -> str:
+            try:
+                for _ in job.iterate(range(1000)):
+                    time.sleep(0.01)
+            except:  # noqa: E722
+                pass
+            return "all of them"
+
+        outcome = worker_of(lambda job: job.step("load", load, job)).perform("t", stopping=0.4)
+        self.assertEqual((outcome.outcome, outcome.checkpoints[-1]["steps"]), ("release", []))
+        self.assertIn("load", outcome.checkpoints[-1]["cursors"])
+
+    def test_what_a_handler_does_to_a_result_does_not_change_what_is_saved(self) -> None:
+        def handler(job: Job) -> Any:
+            files = job.step("list", lambda: ["a", "b"])
+            files.pop(0)
+            mine = {"left": [1, 2]}
+            job.checkpoint(mine)
+            mine["left"].pop()
+            if job.last_checkpoint:
+                job.last_checkpoint["mine"].append(3)
+            job.step("next", str, 1)
+            return files
+
+        worker = worker_of(handler)
+        kept = saved((("list", ["a", "b"]), ("next", "1")), state={"left": [1, 2]})
+        first = worker.perform("t")
+        self.assertEqual((first.result, first.checkpoints[-1]), (["b"], kept))
+        before = saved((("list", ["a", "b"]),), state={"mine": [0]})
+        second = worker.perform("t", checkpoint=before)
+        self.assertEqual((second.result, second.checkpoints[-1]), (["b"], kept))
+
+    def test_last_checkpoint_is_a_copy_of_what_is_saved_beside_the_steps(self) -> None:
+        def handler(job: Job) -> Any:
+            job.last_checkpoint["mine"].append(1)
+            job.step("a", str, 1)
+
+        checkpoint = worker_of(handler).perform("t", checkpoint={"mine": [0]}).checkpoints[-1]
+        self.assertEqual(checkpoint["state"], {"mine": [0]})
 
     def test_a_loop_in_a_step_has_a_position_of_its_own(self) -> None:
         def handler(job: Job) -> Any:
@@ -271,6 +416,40 @@ class OnAsyncio(unittest.TestCase):
         assert outcome.error is not None
         self.assertEqual((outcome.error["message"], outcome.checkpoints), ("kaputt", [saved(cursors={"": 1})]))
 
+    def test_what_ended_a_step_or_failed_in_it_ends_the_job_as_well(self) -> None:
+        worker = AsyncWorker()
+
+        async def load(job: AsyncJob) -> str:
+            try:
+                async for _ in job.iterate(range(1000)):
+                    await asyncio.sleep(0.01)
+            except BaseException:
+                pass
+            return "all of them"
+
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> Any:
+            try:
+                await job.step("load", load, job)
+            except BaseException:
+                pass
+            return "fine"
+
+        @worker.job("late")
+        async def late(job: AsyncJob) -> Any:
+            try:
+                await asyncio.wait_for(job.step("a", asyncio.sleep, 600), 0.01)
+            except asyncio.TimeoutError:
+                pass
+            await job.step("b", asyncio.sleep, 0)
+
+        outcome = worker.perform("t", stopping=0.4)
+        self.assertEqual((outcome.outcome, outcome.checkpoints[-1]["steps"]), ("release", []))
+        failed = worker.perform("late")
+        assert failed.error is not None
+        self.assertEqual(failed.error["retryable"], True)
+        self.assertIn("step 'a' did not finish (CancelledError)", failed.error["message"])
+
     def test_a_stop_that_is_near_ends_the_loop(self) -> None:
         worker = AsyncWorker()
 
@@ -322,6 +501,43 @@ class Middleware(unittest.TestCase):
         assert outcome.error is not None
         self.assertEqual((outcome.error["message"], outcome.error["retryable"]), ("not today", False))
 
+    def test_one_that_calls_the_handler_again_repeats_neither_finished_steps_nor_rows(self) -> None:
+        ran: List[Any] = []
+
+        def run(name: str) -> str:
+            ran.append(name)
+            return name.upper()
+
+        def handler(job: Job) -> Any:
+            results = [job.step("pack", run, "pack")]
+            for row in job.iterate(range(3)):
+                if row == 1 and row not in ran:
+                    ran.append(row)
+                    raise RuntimeError("not yet")
+                ran.append(row)
+            if "send" not in ran:
+                job.step("send", lambda: ran.append("send") or 1 / 0)
+            return [*results, job.step("send", run, "send")]
+
+        worker = worker_of(handler)
+
+        @worker.middleware
+        def again(job: Job, call_next: Callable[[], Any]) -> Any:
+            for _ in range(2):
+                try:
+                    return call_next()
+                except Exception:
+                    pass
+            return call_next()
+
+        @worker.middleware
+        def with_a_step(job: Job, call_next: Callable[[], Any]) -> Any:
+            job.step("first", run, "first")
+            return call_next()
+
+        self.assertEqual(worker.perform("t").result, ["PACK", "SEND"])
+        self.assertEqual(ran, ["first", "pack", 0, 1, 1, 2, "send", "send"])
+
     def test_nothing_of_one_job_is_seen_by_the_next(self) -> None:
         worker = worker_of(lambda job: dict(job.context))
 
@@ -363,6 +579,12 @@ class ContextVariables(ClientTest):
 
 
 class Perform(unittest.TestCase):
+    def test_it_is_quiet_where_nothing_is_wrong(self) -> None:
+        worker = worker_of(lambda job: job.cancelled.wait(0.01))
+        with self.assertNoLogs("ojs_worker", logging.INFO) if sys.version_info >= (3, 10) else contextlib.nullcontext():
+            worker.perform("t")
+            worker.perform("t", stopping=5, cancel="cancelled")
+
     def test_arguments_and_result_go_through_json(self) -> None:
         outcome = worker_of(lambda job: (job.args, {1: "one"})).perform("t", [("a", 1)])
         self.assertEqual((outcome.outcome, outcome.result), ("ack", [[["a", 1]], {"1": "one"}]))

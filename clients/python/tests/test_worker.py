@@ -76,6 +76,14 @@ class Handshake(ClientTest):
         self.assertEqual(worker.concurrency, 100)
         self.end(running)
 
+    def test_it_takes_no_more_jobs_than_ojs_init_allows(self) -> None:
+        worker = self.worker(50)
+        worker.job("a")(lambda job: None)
+        running = Running(worker)
+        self.assertEqual(self.init.hello(concurrency=10)["concurrency"], 10)
+        self.assertEqual(worker.concurrency, 10)
+        self.end(running)
+
     def test_with_a_default_handler_every_type_is_taken(self) -> None:
         worker = self.worker()
         worker.job()(lambda job: job.type)
@@ -667,7 +675,7 @@ class Reports(ClientTest):
         @worker.job("t")
         def handler(job: Job) -> None:
             calls = [
-                lambda: job.progress(1.1), lambda: job.progress(-0.1), lambda: job.progress(float("nan")),
+                lambda: job.progress(float("nan")),
                 lambda: job.progress(True), lambda: job.progress("0.5"),  # type: ignore[arg-type]
                 lambda: job.progress(0.5, data=object()), lambda: job.checkpoint(object()),
                 lambda: job.checkpoint(float("nan")), lambda: job.checkpoint("x" * 5000),
@@ -681,8 +689,17 @@ class Reports(ClientTest):
         running = self.start(worker, max_frame=4096)
         self.init.send(job("1"))
         self.init.expect("ack", "1")
-        self.assertEqual(len(problems), 9)
+        self.assertEqual(len(problems), 7)
         self.end(running)
+
+    def test_progress_beyond_its_ends_is_at_them(self) -> None:
+        def handler(job: Job) -> None:
+            for progress in (1.1, -0.1, float("inf"), 2**70):
+                job.progress(progress)
+
+        worker = Worker()
+        worker.job("t")(handler)
+        self.assertEqual([told["progress"] for told in worker.perform("t").progress], [1, 0, 1, 1])
 
     def test_nothing_about_a_job_after_its_answer(self) -> None:
         jobs: List[Job] = []
@@ -960,6 +977,7 @@ class Lifecycle(ClientTest):
     def test_who_makes_place_for_another_process_takes_what_still_comes_until_ojs_init_knows(self) -> None:
         for make in (self.worker, self.async_worker):
             with self.subTest(make.__name__):
+                self.init = self.fake(make.__name__)
                 worker = make(2)
 
                 async def on_asyncio(job: AsyncJob) -> str:
@@ -971,12 +989,11 @@ class Lifecycle(ClientTest):
                 self.addCleanup(ours.close)
                 worker._parent = Parent(theirs, Limits(max_jobs=1))
                 self.init.answers_asks = False
-                asks = self.init.asks
                 running = self.start(worker)
                 self.assertEqual(ours.recv(100), b"ready\n")
                 Child(0, ours).may_go()
                 self.init.expect("ready", concurrency=0)
-                wait_until(lambda: self.init.asks > asks)
+                wait_until(lambda: self.init.asks)
                 self.init.send(job("1"), job("2"))
                 self.init.expect("ack", "1", result="done")
                 self.init.expect("ack", "2", result="done")
@@ -986,7 +1003,6 @@ class Lifecycle(ClientTest):
                 self.init.expect("ack", "3")
                 self.init.expect("release", "4")
                 self.assertIsNone(running.join())
-                self.init.hang_up()
                 theirs.close()
 
     def test_a_stop_of_all_processes_gives_back_what_still_comes(self) -> None:
