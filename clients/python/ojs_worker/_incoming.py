@@ -66,9 +66,8 @@ class Incoming(Answers[J]):
         self.worker_id = typed(frame.get("worker_id"), str, None)
         self._max_frame = typed(frame.get("max_frame"), int, DEFAULT_MAX_FRAME)
         self._on_lifecycle(frame.get("state", "running"), None, None)
-        if not self.concurrency:
-            offered = typed(frame.get("concurrency"), int, 1)
-            self.concurrency = min(max(offered, 1), MAX_CONCURRENCY)
+        offered = min(max(typed(frame.get("concurrency"), int, 1), 1), MAX_CONCURRENCY)
+        self.concurrency = min(self.concurrency or offered, offered)
         if not self._is_ending:
             link.send(self._ready_frame(self.concurrency), done=None if self._parent is None else self._parent.ready)
 
@@ -78,7 +77,8 @@ class Incoming(Answers[J]):
         if self._state == "terminate" and state != "terminate":
             return
         if state != self._state:
-            log.info("%s (%s)", state, reason or "at start")
+            # In a test of a handler it is nobody's news.
+            log.log(logging.INFO if self._before_handler is None else logging.DEBUG, "%s (%s)", state, reason or "at start")
         self._state = state
         if remaining_ms is not None:
             self._deadline = time.monotonic() + remaining_ms / 1000
@@ -135,7 +135,8 @@ class Incoming(Answers[J]):
 
     def _cancel(self, job: J, reason: str) -> None:
         if job.cancel_reason is None:
-            log.info("job %s is cancelled: %s", job.id, reason)
+            level = logging.INFO if self._before_handler is None else logging.DEBUG
+            log.log(level, "job %s is cancelled: %s", job.id, reason)
             job.cancel_reason = reason
             job._set_cancelled()
 
