@@ -12,7 +12,7 @@ from ._base import Base, J
 from ._describe import describe
 from ._errors import Cancelled, ConnectionLost, Discard, Failure, Release, Retry
 from ._jobs import AnyJob
-from ._json import clean, dump, make_frame
+from ._json import clean, dump, make_frame, object_of
 from ._limits import REMEMBERED_ANSWERS
 from ._log import log
 from ._logs import context_of
@@ -63,14 +63,15 @@ class Answers(Base[J]):
         self._link.wake()
 
     def _answer_frame(self, job: J, result: Any, error: Optional[BaseException]) -> Tuple[str, bytes]:
+        cause = error
         if error is None:
             if result is None:
                 return "ack", make_frame("ack", job.id)
             try:
-                data = make_frame("ack", job.id, '"result":' + dump(result))
+                data = make_frame("ack", job.id, '"result":' + dump(result, default=object_of))
             except Exception as unfit:
                 message = f"the handler's result is not JSON: {type(unfit).__name__}: {unfit}"
-                error = Discard(message, type="InvalidResult")
+                error, cause = Discard(message, type="InvalidResult"), unfit
             else:
                 if self._fits(data):
                     return "ack", data
@@ -86,8 +87,7 @@ class Answers(Base[J]):
             reason = None if error.reason is None else clean(error.reason, 1000)
             return "release", make_frame("release", job.id, reason=reason)
         described = describe(error)
-        if not isinstance(error, Failure):
-            log.error("job %s (%s) failed", job.id, job.type, exc_info=error)
+        log.error("job %s (%s) failed: %s", job.id, job.type, clean(described["message"], 200), exc_info=cause)
         data = make_frame("fail", job.id, error=described)
         if not self._fits(data):
             log.error("job %s: details and backtrace are dropped: the report has %d bytes", job.id, len(data))

@@ -19,9 +19,9 @@ from ._log import log
 from ._parent import Limits, Parent
 from ._perform import Outcome, given, in_a_place, perform
 from ._processes import Processes, check, offered
+from ._typed import reader_of_args
 
 J = TypeVar("J", bound=AnyJob)
-H = TypeVar("H", bound=Callable[..., Any])
 
 
 class Base(Generic[J]):
@@ -76,36 +76,30 @@ class Base(Generic[J]):
         self._said: Set[str] = set()
         self._owns_process = True
 
-    # For the program
-
-    def job(self, *types: str) -> Callable[[H], H]:
-        """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type."""
+    def _register(self, types: Tuple[str, ...], shape: Any) -> Callable[[Any], Any]:
         if any(not isinstance(name, str) for name in types):
             raise TypeError('use it as @worker.job("some.type")')
         if any(not 1 <= len(name.encode("utf-8")) <= MAX_NAME_BYTES for name in types):
             raise ValueError(f"a job type has 1 to {MAX_NAME_BYTES} bytes")
         if len(self._handlers) + len(types) > MAX_TYPES:
             raise ValueError(f"more than {MAX_TYPES} job types")
+        read = None if shape is None else reader_of_args(shape)
 
-        def register(handler: H) -> H:
-            self._check_handler(handler)
+        def register(handler: Any) -> Any:
+            self._check_function(handler, "a handler")
             for name in types or ("*",):
                 if name in self._handlers:
                     raise ValueError(f"there are two handlers for {name!r}")
-                self._handlers[name] = handler
+                self._handlers[name] = handler if read is None else _with_args(handler, read)
             return handler
 
         return register
 
-    def middleware(self, function: H) -> H:
-        """Decorate a function that stands around every handler, the first one outermost: it gets the job and ``call_next``,
-        which it calls without arguments, and returns what that returns, or something else.
-
-        It may call it again after it has failed: finished steps give the results that they had. It may raise what a handler may raise. Of an :class:`AsyncWorker` it is an ``async def``.
-        """
-        self._check_middleware(function)
+    def _add_middleware(self, function: Any) -> None:
+        self._check_function(function, "a middleware")
         self._middleware.append(function)
-        return function
+
+    # For the program
 
     def run(
         self,
@@ -269,10 +263,8 @@ class Base(Generic[J]):
 
     # What the two kinds of worker do differently
 
-    def _check_handler(self, handler: Callable[..., Any]) -> None:
-        raise NotImplementedError
-
-    def _check_middleware(self, function: Callable[..., Any]) -> None:
+    def _check_function(self, function: Any, what: str) -> None:
+        """Whether it is of the kind that this worker can call."""
         raise NotImplementedError
 
     def _twin(self, path: str) -> Base[J]:
@@ -291,3 +283,7 @@ class Base(Generic[J]):
 
     def _abandon_handlers(self) -> None:
         """The connection is gone: end the handlers where that is possible."""
+
+
+def _with_args(handler: Callable[[Any, Any], Any], read: Callable[[List[Any]], Any]) -> Callable[[Any], Any]:
+    return lambda job: handler(job, read(job.args))

@@ -87,6 +87,13 @@ class StepsChanged(Discard):
         super().__init__(message, type="StepsChanged")
 
 
+class InvalidArgs(Discard):
+    """The arguments of a job do not fit the type that its handler was registered with."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, type="InvalidArgs")
+
+
 class CheckpointTooLarge(Discard):
     """What a resumable job wants to keep is more than a checkpoint may have."""
 

@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     from ._tasks import AsyncWorker
 
 
+class Event(threading.Event):
+    """An event that is true once it is set."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
+class AsyncEvent(asyncio.Event):
+    """An event that is true once it is set."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
 class AnyJob:
     """What a handler is given."""
 
@@ -70,6 +84,11 @@ class AnyJob:
     def remaining(self) -> Optional[float]:
         """Seconds until the stop phase, when what is not finished is cut off; None while nothing shuts down."""
         return self._core.remaining()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the result any more."""
+        return self.cancel_reason is not None
 
     def raise_if_cancelled(self) -> None:
         """End the handler here if the job is cancelled; the right answer is given."""
@@ -170,8 +189,8 @@ class Job(AnyJob, Resumable):
 
     def __init__(self, core: Base[Any], envelope: Dict[str, Any], raw: str, checkpoint: Any) -> None:
         super().__init__(core, envelope, raw, checkpoint)
-        self.cancelled = threading.Event()
-        self.stopping = threading.Event()
+        self.cancelled = Event()
+        self.stopping = Event()
 
     def heartbeat(self) -> None:
         """Tell the backend now that this job is alive. ojs-init does that by itself at its interval."""
@@ -203,7 +222,7 @@ class Job(AnyJob, Resumable):
             self._send(self._saved_frame())
 
     def _send(self, data: bytes) -> None:
-        written = threading.Event()
+        written = Event()
         link, item = self._core.tell(self, data, written.set)
         if not written.wait(_limits.WRITE_TIMEOUT) and link.withdraw(item):
             raise Stalled(f"ojs-init has not read for {_limits.WRITE_TIMEOUT:g} s")

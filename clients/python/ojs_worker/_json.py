@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Optional, Tuple, Type, TypeVar
 
 from ._limits import MAX_DEPTH
 
@@ -72,13 +73,20 @@ def salvage_job_id(text: str) -> Optional[str]:
     return None
 
 
-def dump(value: Any, depth: int = MAX_DEPTH - 1) -> str:
+def dump(value: Any, depth: int = MAX_DEPTH - 1, default: Optional[Callable[[Any], Any]] = None) -> str:
     """JSON that every parser takes: no NaN, no lone surrogates, not too deep. Raises what :mod:`json` raises."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
     text.encode("utf-8")
     if text.count("[") + text.count("{") > depth and depth_of(text) > depth:
         raise ValueError(f"nested deeper than {depth}")
     return text
+
+
+def object_of(value: Any) -> Dict[str, Any]:
+    """A dataclass as an object, for :func:`dump`."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def copy_of(value: Any) -> Any:

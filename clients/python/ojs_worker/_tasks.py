@@ -8,12 +8,13 @@ import functools
 import inspect
 import signal
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Set
+from typing import Any, Callable, Coroutine, Dict, Iterator, Optional, Sequence, Set, Type, overload
 
 from . import _limits
 from ._core import Core
 from ._executor import Executor
-from ._jobs import AsyncJob, release_if_cancelled
+from ._handlers import A, AH, AM, R, check_async
+from ._jobs import AsyncEvent, AsyncJob, release_if_cancelled
 from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link, signals_wait
 from ._logs import context_of
@@ -41,6 +42,30 @@ class AsyncWorker(Core[AsyncJob]):
         super().__init__(concurrency, socket_path=socket_path, handle_signals=handle_signals, stop_grace=stop_grace)
         self._tasks: Set["asyncio.Task[None]"] = set()
         self._slots: Optional[asyncio.Semaphore] = None
+
+    @overload
+    def job(self, *types: str) -> Callable[[AH], AH]: ...
+
+    @overload
+    def job(self, *types: str, args: Type[A]) -> Callable[[Callable[[AsyncJob, A], Coroutine[Any, Any, R]]], Callable[[AsyncJob, A], Coroutine[Any, Any, R]]]: ...
+
+    def job(self, *types: str, args: Any = None) -> Any:
+        """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type.
+
+        `args` is a dataclass, a NamedTuple or a TypedDict: the handler gets one as its second argument, made of the job's
+        arguments in their order. Those that do not fit fail the job for good (:class:`InvalidArgs`).
+        """
+        return self._register(types, args)
+
+    def middleware(self, function: AM) -> AM:
+        """Decorate a function that stands around every handler, the first one outermost: it gets the job and ``call_next``,
+        which it calls without arguments, and returns what that returns, or something else.
+
+        It may call it again after it has failed: finished steps give the results that they had. It may raise what a
+        handler may raise.
+        """
+        self._add_middleware(function)
+        return function
 
     def _run(self) -> None:
         asyncio.run(self._serve_with_executor())
@@ -113,16 +138,11 @@ class AsyncWorker(Core[AsyncJob]):
                     self.loop.remove_signal_handler(number)
                 self._restore_signals(before)
 
-    def _check_handler(self, handler: Callable[..., Any]) -> None:
-        if not callable(handler):
-            raise TypeError(f"a handler is an async function, not {handler!r}")
+    def _check_function(self, function: Any, what: str) -> None:
+        check_async(function, what)
 
     def _twin(self, path: str) -> "AsyncWorker":
         return AsyncWorker(1, socket_path=path, handle_signals=False, stop_grace=None)
-
-    def _check_middleware(self, function: Callable[..., Any]) -> None:
-        if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(getattr(function, "__call__", None)):
-            raise TypeError(f"the middleware of an AsyncWorker is an async function, not {function!r}")
 
     def _make_job(self, envelope: Dict[str, Any], raw: str, checkpoint: Any) -> AsyncJob:
         return AsyncJob(self, envelope, raw, checkpoint)
@@ -131,8 +151,8 @@ class AsyncWorker(Core[AsyncJob]):
         self.loop.call_soon_threadsafe(self._spawn, job)
 
     def _spawn(self, job: AsyncJob) -> None:
-        job.cancelled = asyncio.Event()
-        job.stopping = asyncio.Event()
+        job.cancelled = AsyncEvent()
+        job.stopping = AsyncEvent()
         if self._state == "terminate":
             job.stopping.set()
         if job.cancel_reason is not None:

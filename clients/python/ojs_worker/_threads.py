@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import inspect
 import queue
 import signal
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Type, overload
 
 from ._core import Core
 from ._errors import Release
+from ._handlers import A, H, M, R, check_sync
 from ._jobs import Job, release_if_cancelled
 from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link
@@ -88,6 +88,30 @@ class Worker(Core[Job]):
         super().__init__(concurrency, socket_path=socket_path, handle_signals=handle_signals, stop_grace=stop_grace)
         self._pool = Pool(lambda: self.concurrency)
 
+    @overload
+    def job(self, *types: str) -> Callable[[H], H]: ...
+
+    @overload
+    def job(self, *types: str, args: Type[A]) -> Callable[[Callable[[Job, A], R]], Callable[[Job, A], R]]: ...
+
+    def job(self, *types: str, args: Any = None) -> Any:
+        """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type.
+
+        `args` is a dataclass, a NamedTuple or a TypedDict: the handler gets one as its second argument, made of the job's
+        arguments in their order. Those that do not fit fail the job for good (:class:`InvalidArgs`).
+        """
+        return self._register(types, args)
+
+    def middleware(self, function: M) -> M:
+        """Decorate a function that stands around every handler, the first one outermost: it gets the job and ``call_next``,
+        which it calls without arguments, and returns what that returns, or something else.
+
+        It may call it again after it has failed: finished steps give the results that they had. It may raise what a
+        handler may raise.
+        """
+        self._add_middleware(function)
+        return function
+
     def _run(self) -> None:
         link, path = self._prepare()
         try:
@@ -123,17 +147,11 @@ class Worker(Core[Job]):
             self._restore_signals(before)
             signal.set_wakeup_fd(wakeup)
 
-    def _check_handler(self, handler: Callable[..., Any]) -> None:
-        if inspect.iscoroutinefunction(handler):
-            raise TypeError(f"{handler!r} is an async function: use AsyncWorker")
-        if not callable(handler):
-            raise TypeError(f"a handler is a function, not {handler!r}")
+    def _check_function(self, function: Any, what: str) -> None:
+        check_sync(function, what)
 
     def _twin(self, path: str) -> "Worker":
         return Worker(1, socket_path=path, handle_signals=False, stop_grace=None)
-
-    def _check_middleware(self, function: Callable[..., Any]) -> None:
-        self._check_handler(function)
 
     def _make_job(self, envelope: Dict[str, Any], raw: str, checkpoint: Any) -> Job:
         return Job(self, envelope, raw, checkpoint)

@@ -27,11 +27,14 @@ class Async(ClientTest):
             await job.heartbeat()
             return [job.args, job.last_checkpoint]
 
-        worker.job("plain")(lambda job: "not awaited")
+        @worker.job("plain")
+        async def plain(job: AsyncJob) -> str:
+            return "plain"
+
         running = self.start(worker)
         self.init.send({**job("1", "t", 2**70), "checkpoint": "c"}, job("2", "plain"))
         self.init.expect("ack", "1", result=[[2**70], "c"])
-        self.init.expect("ack", "2", result="not awaited")
+        self.init.expect("ack", "2", result="plain")
         self.init.expect("progress", "1", progress=0.5, message="half")
         self.init.expect("checkpoint", "1", state={"n": 2**60})
         self.init.expect("heartbeat", "1")
@@ -289,7 +292,10 @@ class Async(ClientTest):
 
     def test_nobody_to_connect_to(self) -> None:
         worker = ojs_worker.AsyncWorker(socket_path=self.directory + "/nobody")
-        worker.job("t")(lambda job: None)
+
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> None: ...
+
         self.assertIsInstance(Running(worker).join(), NotUnderOjsInit)
 
 

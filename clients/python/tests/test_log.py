@@ -61,6 +61,31 @@ class Log(unittest.TestCase):
         self.assertEqual((line["ojs"]["job_id"], line["error"]["type"]), ("j8", "KeyError"))
         self.assertIn("in boom", line["error"]["stack"])
 
+    def test_each_job_that_fails_is_in_one_error_line_with_the_stack_of_what_was_wrong(self) -> None:
+        worker = Worker()
+
+        @worker.job("t")
+        def fail(job: Job) -> object:
+            if job.args[0] == "not json":
+                return object()
+            if job.args[0] == "late":
+                job.cancelled.wait()
+                job.raise_if_cancelled()
+            try:
+                {}["the real cause"]
+            except KeyError as error:
+                raise (Discard if job.args[0] == "discard" else Retry)("in own words") from error
+
+        for what, told in (
+            ("retry", "the real cause"), ("discard", "the real cause"), ("not json", "not JSON"), ("late", "raise_if_cancelled")
+        ):  # fmt: skip
+            self.stream.seek(0)
+            self.stream.truncate()
+            worker.perform("t", [what], timeout=0.05 if what == "late" else None)
+            (line,) = [line for line in self.lines() if line["severity"] == "ERROR"]
+            self.assertIn(told, line["error"]["stack"])
+            self.assertIn("Traceback", line["error"]["stack"])
+
     def test_outside_of_handlers_there_is_no_job(self) -> None:
         logging.info("alone")
         (line,) = self.about("alone")

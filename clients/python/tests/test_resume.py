@@ -472,7 +472,10 @@ class OnAsyncio(unittest.TestCase):
         async def inner(job: AsyncJob, call_next: Callable[[], Any]) -> Any:
             return ["inner", await call_next()]
 
-        worker.job("t")(lambda job: "handler")
+        @worker.job("t")
+        async def handler(job: AsyncJob) -> str:
+            return "handler"
+
         self.assertEqual(worker.perform("t").result, ["outer", ["inner", "handler"]])
 
     def test_middleware_that_is_no_coroutine_is_refused(self) -> None:

@@ -1,0 +1,68 @@
+"""Which functions may be handlers, and what type checkers know about them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, ClassVar, Coroutine, Dict, Mapping, Sequence, TypeVar, Union
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from ._jobs import AsyncJob, Job
+
+    class Dataclass(Protocol):
+        """An instance of a dataclass."""
+
+        __dataclass_fields__: ClassVar[Dict[str, Any]]
+
+    Result = Union[None, bool, int, float, str, Sequence[Any], Mapping[str, Any], Dataclass]
+    """What a handler returns: JSON, or a dataclass, which becomes an object. No coroutine is among it."""
+
+    Handler = Callable[[Job], Result]
+    AsyncHandler = Callable[[AsyncJob], Coroutine[Any, Any, Result]]
+    Middleware = Callable[[Job, Callable[[], Any]], Result]
+    AsyncMiddleware = Callable[[AsyncJob, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Result]]
+
+A = TypeVar("A")
+R = TypeVar("R", bound="Result")
+H = TypeVar("H", bound="Handler")
+AH = TypeVar("AH", bound="AsyncHandler")
+M = TypeVar("M", bound="Middleware")
+AM = TypeVar("AM", bound="AsyncMiddleware")
+
+
+def check_sync(function: Any, what: str) -> None:
+    """For a :class:`Worker`."""
+    inner = _called(function, what)
+    if inspect.iscoroutinefunction(inner):
+        raise TypeError(f"{function!r} is an async function: use AsyncWorker")
+    _check_result(function, inner, what)
+
+
+def check_async(function: Any, what: str) -> None:
+    """For an :class:`AsyncWorker`."""
+    inner = _called(function, what)
+    _check_result(function, inner, what)
+    # A decorator's plain function may give the coroutine of the one that it wraps.
+    if not inspect.iscoroutinefunction(inner) and not inspect.iscoroutinefunction(inspect.unwrap(inner)):
+        raise TypeError(
+            f"{what} of an AsyncWorker is an async function, not {function!r}, which would block its loop: "
+            "call what blocks by asyncio.to_thread in an async def, or use Worker"
+        )
+
+
+def _called(function: Any, what: str) -> Any:
+    """The function that runs when this is called: without functools.partial, of an object its `__call__`."""
+    if not callable(function):
+        raise TypeError(f"{what} is a function, not {function!r}")
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function) or inspect.iscoroutinefunction(function):
+        return function
+    return type(function).__call__
+
+
+def _check_result(function: Any, inner: Any, what: str) -> None:
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise TypeError(f"{what} returns its result; {function!r} is a generator, of which nothing would run")
