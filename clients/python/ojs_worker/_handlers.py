@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, ClassVar, Coroutine, Dict, Mapping, Sequence, TypeVar, Union
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ AM = TypeVar("AM", bound="AsyncMiddleware")
 def check_sync(function: Any, what: str) -> None:
     """For a :class:`Worker`."""
     inner = _called(function, what)
-    if inspect.iscoroutinefunction(inner):
+    if _is_coroutine(inner):
         raise TypeError(f"{function!r} is an async function: use AsyncWorker")
     _check_result(function, inner, what)
 
@@ -45,11 +47,16 @@ def check_async(function: Any, what: str) -> None:
     inner = _called(function, what)
     _check_result(function, inner, what)
     # A decorator's plain function may give the coroutine of the one that it wraps.
-    if not inspect.iscoroutinefunction(inner) and not inspect.iscoroutinefunction(inspect.unwrap(inner)):
+    if not _is_coroutine(inner) and not _is_coroutine(inspect.unwrap(inner)):
         raise TypeError(
             f"{what} of an AsyncWorker is an async function, not {function!r}, which would block its loop: "
             "call what blocks by asyncio.to_thread in an async def, or use Worker"
         )
+
+
+def _is_coroutine(function: Any) -> bool:
+    # Before 3.12 asyncio alone knows the mark that a mock has; from 3.14 on it complains about being asked.
+    return inspect.iscoroutinefunction(function) or (sys.version_info < (3, 12) and asyncio.iscoroutinefunction(function))
 
 
 def _called(function: Any, what: str) -> Any:
@@ -58,7 +65,7 @@ def _called(function: Any, what: str) -> Any:
         raise TypeError(f"{what} is a function, not {function!r}")
     while isinstance(function, functools.partial):
         function = function.func
-    if inspect.isroutine(function) or inspect.isclass(function) or inspect.iscoroutinefunction(function):
+    if inspect.isroutine(function) or inspect.isclass(function) or _is_coroutine(function):
         return function
     return type(function).__call__
 

@@ -1,9 +1,12 @@
 """The development server for tests, and the names of the SDK."""
 
+import asyncio
 import logging
 import os
+import sys
 import unittest
 from typing import Any, List
+from unittest import mock
 
 from .fake_init import ClientTest
 
@@ -73,13 +76,54 @@ class NamesOfTheSdk(unittest.TestCase):
 
         @worker.register("email.send")
         async def send(ctx: ojs.JobContext) -> Any:
-            return [ctx.job_id, ctx.args, ctx.meta, ctx.attempt, ctx.is_cancelled, ctx.job["queue"], ctx.parent_results]
+            return [ctx.job_id, ctx.args, ctx.meta, ctx.attempt, ctx.is_cancelled, ctx.job.queue, ctx.parent_results]
 
         worker.handler("plain", lambda ctx: "plain")
         outcome = worker.perform("email.send", ["a"], id="j1", meta={"m": 1}, attempt=2)
-        self.assertEqual(outcome.result, ["j1", ["a"], {"m": 1}, 2, False, "default", {}])
+        self.assertEqual(outcome.result, ["j1", ["a"], {"m": 1}, 2, False, "default", []])
         self.assertEqual(worker.perform("plain").result, "plain")
         self.assertEqual(told, ["email.send", "plain"])
+
+    def test_the_job_of_the_context_is_as_the_sdk_has_it(self) -> None:
+        worker = ojs.Worker()
+
+        @worker.register("t")
+        async def look(ctx: ojs.JobContext) -> Any:
+            job = ctx.job
+            assert job.state is ojs.JobState.ACTIVE and job.created_at is not None
+            ctx.cancel()
+            return [job.id, job.type, job.args, job.meta, job.attempt, ctx.attempt, job.max_attempts, job.timeout_ms, job.tags,
+                    job.retry, job.created_at.isoformat(), job.started_at, ctx.is_cancelled]  # fmt: skip
+
+        envelope = {"state": "active", "attempt": 0, "tags": ["x"], "retry": {"max_attempts": 5}, "created_at": "2026-01-02T03:04:05Z"}
+        outcome = worker.perform("t", [1], id="j", meta={"m": 1}, envelope={**envelope, "max_attempts": 5, "started_at": "soon"})
+        expected = ["j", "t", [1], {"m": 1}, 0, 1, 5, None, ["x"], {"max_attempts": 5}, "2026-01-02T03:04:05+00:00", None, True]
+        self.assertEqual(outcome.result, expected)
+
+    def test_the_last_handler_of_a_type_counts(self) -> None:
+        worker = ojs.Worker()
+        worker.handler("t", lambda ctx: "first")
+        worker.handler("t", lambda ctx: "second")
+        self.assertEqual(worker.perform("t").result, "second")
+
+    def test_stop_can_be_awaited_and_need_not_be(self) -> None:
+        async def stop(worker: ojs.Worker) -> Any:
+            return await worker.stop()
+
+        for awaited in (True, False):
+            worker = ojs.Worker()
+            self.assertIsNone(asyncio.run(stop(worker)) if awaited else worker.stop() and None)
+            self.assertTrue(worker._stop_asked)
+
+    def test_the_other_side_of_the_sdk_is_the_sdk_itself_or_an_error_that_says_so(self) -> None:
+        with mock.patch.dict(sys.modules, {"ojs": None}):
+            with self.assertRaisesRegex(ImportError, "Client is of the SDK's other side: install the SDK"):
+                from ojs_worker.compat import Client  # noqa: F401
+            with self.assertRaisesRegex(ImportError, "goes on working beside"):
+                ojs.RetryPolicy
+        with mock.patch.dict(sys.modules, {"ojs": mock.Mock(Client="the client")}):
+            self.assertEqual(ojs.Client, "the client")
+        self.assertFalse(hasattr(ojs, "Nonsense"))
 
     def test_what_ojs_init_decides_is_told(self) -> None:
         with self.assertLogs("ojs_worker", logging.WARNING) as logs:
