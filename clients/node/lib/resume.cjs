@@ -37,10 +37,18 @@ function isSaved(checkpoint) {
   return steps.every((/** @type {any} */ step) => Array.isArray(step) && step.length === 2 && typeof step[0] === "string");
 }
 
-/** A key as it is read back from a checkpoint. @param {any} key */
+/** A key as it is read back from a checkpoint: what the handler does with its own changes nothing. @param {any} key */
 function asSaved(key) {
-  if (typeof key !== "object") return key;
-  return parseJson(toJson(key) ?? "null");
+  if (key === null || key === undefined) throw new TypeError("job.iterate(): the key of a row is nothing");
+  if (typeof key === "string" || Number.isFinite(key)) return key;
+  const { json, problem } = checkedJson(key, true);
+  if (json === undefined) throw new TypeError(`job.iterate(): the key of a row is not JSON: it ${problem}`);
+  return parseJson(json);
+}
+
+/** For the handler, which may change it: what is saved stays as it is. @param {any} value as JSON has it */
+function copyOf(value) {
+  return typeof value === "object" && value !== null ? parseJson(/** @type {string} */ (toJson(value))) : value;
 }
 
 /**
@@ -83,6 +91,8 @@ class Resume {
   #ending;
   /** @type {string | undefined} the step that was ended, "" outside of steps */
   #endedIn;
+  /** @type {{ name: string, error: unknown } | undefined} the step that failed: no other one comes after it */
+  #failed;
   #hasNews = false;
   #savedAt = performance.now();
   #breathedAt = performance.now();
@@ -109,20 +119,22 @@ class Resume {
     const begun = this.#begun.length;
     const iterating = [...this.#iterating];
     const current = this.#current;
+    const failed = this.#failed;
     return () => {
       this.#begun.length = begun;
       this.#iterating = new Set(iterating);
       this.#current = current;
+      this.#failed = failed;
       this.#known = this.#steps.length;
     };
   }
 
-  /** What the handler itself saved last. */
+  /** A copy of what the handler itself saved last. */
   get state() {
-    return this.#state;
+    return copyOf(this.#state);
   }
 
-  /** What ended the handler before a row or step; it may have made something else of that. */
+  /** What ended the steps and rows of the handler; it may have made something else of that. */
   get ending() {
     return this.#ending;
   }
@@ -164,6 +176,7 @@ class Resume {
     if (this.#current !== undefined) {
       throw new Error(`job.step(): step ${name} begins inside of step ${this.#current}; steps follow one another`);
     }
+    this.#mayFollow(name);
     if (this.#begun.includes(name)) throw new Error(`job.step(): step ${name} comes twice; each has a name of its own`);
     this.#isUsed = true;
     const at = this.#begun.push(name) - 1;
@@ -179,6 +192,15 @@ class Resume {
     }
   }
 
+  /** Nothing comes after a step that failed, but for the same one again. @param {string} name */
+  #mayFollow(name) {
+    if (this.#failed === undefined) return;
+    if (this.#failed.name !== name) throw this.#failed.error;
+    this.#failed = undefined;
+    this.#begun.pop();
+    this.#iterating.delete(name);
+  }
+
   /** @param {string} name @param {string} key @param {() => any} body */
   async #run(name, key, body) {
     const began = performance.now();
@@ -187,6 +209,9 @@ class Resume {
       // The body caught what ended its loop: the other rows are not done, so the step is not finished.
       if (this.#endedIn === name) throw this.#ending;
       return await this.#finish(name, result);
+    } catch (error) {
+      this.#failed = { name, error };
+      throw error;
     } finally {
       durations.delete(key);
       durations.set(key, performance.now() - began);
@@ -197,20 +222,26 @@ class Resume {
   /** @param {number} at @param {string} name */
   #finished(at, name) {
     const [was, result] = this.#steps[at];
-    if (was !== name) throw this.#changed(this.#steps.map(([each]) => each));
-    return result;
+    if (was !== name) throw this.#stepsChanged(this.#steps.map(([each]) => each));
+    return copyOf(result);
   }
 
   /** A step that an earlier attempt stopped in has to be the next one. @param {string} name */
   #refuseOtherCursors(name) {
     const open = [...this.#cursors.keys()].filter((each) => each !== "" && each !== name);
-    if (open.length > 0) throw this.#changed([...this.#steps.map(([each]) => each), ...open]);
+    if (open.length > 0) throw this.#stepsChanged([...this.#steps.map(([each]) => each), ...open]);
   }
 
   /** @param {string[]} before */
-  #changed(before) {
+  #stepsChanged(before) {
     const orders = `an earlier attempt had ${before.join(", ")}; this one has ${this.#begun.join(", ")}`;
-    return new StepsChanged(`the steps of this job have changed: ${orders}`);
+    return this.#changed("", `the steps of this job have changed: ${orders}`);
+  }
+
+  /** It ends the job, whatever its handler makes of that. @param {string} scope @param {string} message */
+  #changed(scope, message) {
+    this.#endedIn = scope;
+    return (this.#ending ??= new StepsChanged(message));
   }
 
   /** @param {string} name @param {unknown} result */
@@ -219,13 +250,20 @@ class Resume {
     if (json === undefined) {
       throw new Discard(`the result of step ${name} is not JSON: it ${problem}`, { type: "InvalidResult" });
     }
-    // Read again, so that a step gives the same in each attempt.
-    const kept = parseJson(json);
-    this.#steps.push([name, kept]);
+    const cursors = new Map(this.#cursors);
+    this.#steps.push([name, parseJson(json)]);
     this.#cursors.delete(name);
     this.#hasNews = true;
-    await this.#saveNow();
-    return kept;
+    let form;
+    try {
+      form = this.#form();
+    } catch (error) {
+      this.#steps.pop(); // It is not finished: its rows keep their position.
+      this.#cursors = cursors;
+      throw error;
+    }
+    await this.#send(form);
+    return parseJson(json); // As in each later attempt, and not the one that is saved.
   }
 
   /**
@@ -242,9 +280,9 @@ class Resume {
     }
     this.#iterating.add(scope);
     this.#isUsed = true;
-    const after = this.#cursors.get(scope) ?? null;
+    const after = copyOf(this.#cursors.get(scope) ?? null);
     if (key === undefined && after !== null && !Number.isInteger(after)) {
-      throw new StepsChanged("job.iterate(): an earlier attempt knew its rows by a key, and this one knows them by their index");
+      throw this.#changed(scope, "job.iterate(): an earlier attempt knew its rows by a key, and this one knows them by their index");
     }
     const isAsked = typeof rows === "function";
     const came = this.#positioned(isAsked ? await rows(after) : rows, key, isAsked ? after : null);
@@ -260,8 +298,7 @@ class Resume {
   async *#positioned(rows, key, before) {
     let index = typeof before === "number" ? before : -1;
     for await (const row of rows) {
-      const position = key ? await key(row) : ++index;
-      if (position === null || position === undefined) throw new TypeError("job.iterate(): the key of a row is nothing");
+      const position = key ? asSaved(await key(row)) : ++index;
       yield { row, position };
     }
   }
@@ -278,7 +315,7 @@ class Resume {
     const took = [];
     for await (const { row, position } of came) {
       if (isSkipping && (hasKeys || position <= after)) {
-        if (hasKeys && isSame(asSaved(position), after)) isSkipping = false;
+        if (hasKeys && isSame(position, after)) isSkipping = false;
         await this.#breathe();
         continue;
       }
@@ -293,7 +330,7 @@ class Resume {
       if (performance.now() - this.#savedAt >= SAVE_EVERY) await this.#saveNow();
     }
     if (isSkipping && hasKeys) {
-      throw new StepsChanged(`the row with the key ${String(toJson(after)).slice(0, 100)}, the last that an earlier attempt finished, does not come any more`);
+      throw this.#changed(scope, `the row with the key ${String(toJson(after)).slice(0, 100)}, the last that an earlier attempt finished, does not come any more`);
     }
   }
 

@@ -121,6 +121,67 @@ worker.job("fixture.steps", async (job) => {
   return { ran, results };
 });
 
+worker.job("fixture.swallow", async (job) => {
+  const [count, ms] = job.args;
+  const rows = [];
+  try {
+    await job.step("load", async () => {
+      try {
+        for await (const row of job.iterate(Array.from({ length: count }, (_, index) => index))) {
+          await sleep(ms);
+          rows.push(row);
+        }
+      } catch {
+        // It is not finished all the same.
+      }
+      return "A";
+    });
+  } catch {
+    // And neither is the job.
+  }
+  return { rows };
+});
+
+worker.job("fixture.optional", async (job) => {
+  const [optional, next] = job.args;
+  const ran = [];
+  try {
+    await job.step(optional, () => {
+      ran.push(optional);
+      throw new Error(`no ${optional}`);
+    });
+  } catch {
+    // The next one does not run, whatever this is.
+  }
+  await job.step(next, () => ran.push(next));
+  return { ran };
+});
+
+/** Calls the handler a second time, for this type alone. */
+worker.use(async (job, next) => {
+  if (job.type !== "fixture.tried_again") return next();
+  try {
+    return await next();
+  } catch {
+    return next();
+  }
+});
+
+worker.job("fixture.tried_again", async (job) => {
+  const ran = (job.locals.ran ??= []);
+  const results = [];
+  for (const [at, name] of job.args.entries()) {
+    const result = await job.step(name, () => {
+      const isFirst = !ran.includes(name);
+      ran.push(name);
+      if (isFirst && at === job.args.length - 1) throw new Error(`no ${name} yet`);
+      return name.toUpperCase();
+    });
+    results.push(result);
+  }
+  return { ran, results };
+});
+
 worker.job("fixture.stopping", async (job) => {
   if (!job.stopping.aborted && !job.signal.aborted) {
     await Promise.race([once(job.stopping, "abort"), once(job.signal, "abort")]);
