@@ -4,6 +4,9 @@
 const MAX_BACKTRACE = 50;
 const MAX_CAUSES = 10;
 
+/** What the library itself says, by its types. */
+const OF_THIS_LIBRARY = ["InvalidResult", "StepsChanged", "CheckpointTooLarge"];
+
 const JOB_ERROR_OPTIONS = ["code", "type", "details", "cause"];
 
 /**
@@ -120,14 +123,39 @@ class CheckpointTooLarge extends Discard {
  * @param {Error} ending
  */
 function isMeant(thrown, ending) {
-  let isOwn = false;
-  let error = thrown;
-  for (let depth = 0; depth <= MAX_CAUSES && error instanceof Error; depth++) {
-    if (error === ending) return false;
-    isOwn ||= error instanceof JobError || error instanceof Release;
-    error = error.cause;
-  }
-  return isOwn;
+  const causes = causesOf(thrown);
+  return !causes.includes(ending) && causes.some((error) => error instanceof JobError || error instanceof Release);
+}
+
+/**
+ * Whether an error is only the end of the handler on its way out: then there is nothing in it to look at.
+ * @param {unknown} thrown
+ * @param {unknown[]} ends what has ended the handler
+ */
+function isOfEnd(thrown, ends) {
+  return causesOf(thrown).some((error) => ends.includes(error) || error.name === "AbortError");
+}
+
+/**
+ * Whether the handler has said in words of its own why the job failed: then there is no mistake to look for.
+ * @param {JobError} failure
+ */
+function isInOwnWords(failure) {
+  return failure.cause === undefined && !OF_THIS_LIBRARY.includes(failure.type);
+}
+
+/** The error and those behind it, as far as they are looked at. @param {any} thrown @returns {Error[]} */
+function causesOf(thrown) {
+  const causes = [];
+  for (let error = thrown; error instanceof Error && causes.length <= MAX_CAUSES; error = error.cause) causes.push(error);
+  return causes;
+}
+
+/** The stacks of an error and of those behind it. @param {Error} error */
+function stackOf(error) {
+  return causesOf(error)
+    .map((each) => String(each.stack ?? each))
+    .join("\nCaused by: ");
 }
 
 /** @param {any} error @returns {string} */
@@ -193,5 +221,8 @@ module.exports = {
   asFailure,
   checkNames,
   className,
+  isInOwnWords,
   isMeant,
+  isOfEnd,
+  stackOf,
 };

@@ -1,7 +1,7 @@
 // The jobs that a worker holds: from the frame that brings one to the one answer. Worker and perform both use it.
 "use strict";
 
-const { Discard, JobError, Release, asFailure, className, isMeant } = require("./errors.cjs");
+const { Discard, JobError, Release, asFailure, className, isInOwnWords, isMeant, isOfEnd } = require("./errors.cjs");
 const { failLine, fits, frameWith, releaseLine } = require("./frames.cjs");
 const { Job } = require("./job.cjs");
 const { onOneLine, say, showStack, withJob } = require("./log.cjs");
@@ -142,7 +142,8 @@ class Jobs {
       const result = await handler(job);
       // It may have caught what ended it between two rows, and then not all of them are done.
       if (job._ending !== undefined) throw job._ending;
-      [line, isDone] = this.#doneLine(job, result);
+      line = this.#doneLine(job, result);
+      isDone = true;
     } catch (thrown) {
       line = this.#thrownLine(job, thrown);
     }
@@ -161,20 +162,18 @@ class Jobs {
     this.#answered();
   }
 
-  /** @param {Job} job @param {unknown} result @returns {[string, boolean]} the answer, and whether it is an ack */
+  /** @param {Job} job @param {unknown} result @returns {string} the ack */
   #doneLine(job, result) {
     const frame = { type: "ack", job_id: job.id };
     const { line, problem, isTooLarge } = frameWith(frame, "result", result, this.maxFrame, true);
-    if (problem === undefined) return [line, true];
+    if (problem === undefined) return line;
     if (isTooLarge) {
       // The work is done. A failure would do it again, with the same result.
       this.log(`job ${job.id} (${job.type}): done, but its result is dropped: it ${problem}`, "error");
-      return [line, true];
+      return line;
     }
     // A mistake in the handler, which the next attempt would make again.
-    const error = new Discard(`the handler's result is not JSON: it ${problem}`, { type: "InvalidResult" });
-    this.log(`job ${job.id} (${job.type}) failed: ${error.message}`, "error");
-    return [failLine(job.id, asFailure(error), this.maxFrame), false];
+    throw new Discard(`the handler's result is not JSON: it ${problem}`, { type: "InvalidResult" });
   }
 
   /** @param {Job} job */
@@ -190,8 +189,9 @@ class Jobs {
     try {
       const ending = job._ending;
       const end = ending === undefined || isMeant(thrown, ending) ? thrown : ending;
+      if (end !== thrown) this.#noteIfOwn(job, thrown);
       if (end instanceof Release) return releaseLine(job.id, end.reason, this.maxFrame);
-      if (end instanceof JobError) return failLine(job.id, asFailure(end), this.maxFrame);
+      if (end instanceof JobError) return this.#meantLine(job, end);
       if (job.signal.aborted) return this.#gaveUpLine(job, end);
       return this.#unexpectedLine(job, end);
     } catch {
@@ -201,25 +201,48 @@ class Jobs {
     }
   }
 
+  /** An error that does not decide about the job must not vanish: it may be a mistake. @param {Job} job @param {unknown} thrown */
+  #noteIfOwn(job, thrown) {
+    if (isOfEnd(thrown, [job._ending, job.signal.reason])) return;
+    const text = `job ${job.id} (${job.type}): its handler threw ${nameOf(thrown)} after it was ended, which does not count`;
+    this.#logWithStack(text, "warn", thrown);
+  }
+
+  /** @param {Job} job @param {JobError} error */
+  #meantLine(job, error) {
+    const failure = asFailure(error);
+    if (!isInOwnWords(error)) {
+      this.#logWithStack(`job ${job.id} (${job.type}) failed: ${failure.type}: ${failure.message}`, "error", error);
+    }
+    return failLine(job.id, failure, this.maxFrame);
+  }
+
+  /** A `log` of the program's own takes text alone. @param {string} text @param {Severity} severity @param {unknown} error */
+  #logWithStack(text, severity, error) {
+    this.log(text, severity, error);
+    if (this.#options.log) showStack(error);
+  }
+
   /** The handler stopped because of the cancel and left the answer to us. @param {Job} job @param {unknown} thrown */
   #gaveUpLine(job, thrown) {
+    this.#noteIfOwn(job, thrown);
     if (job.cancelReason !== "timeout") return releaseLine(job.id, job.cancelReason, this.maxFrame);
     const message = "the job was stopped after its timeout";
     const { backtrace } = asFailure(thrown);
-    const failure = { message, code: "timeout", type: "TimeoutError", retryable: true, backtrace };
+    const failure = { message, code: "timeout", type: "Timeout", retryable: true, backtrace };
     return failLine(job.id, failure, this.maxFrame);
   }
 
   /** @param {Job} job @param {unknown} thrown */
   #unexpectedLine(job, thrown) {
     const failure = asFailure(thrown);
-    const { log, onError } = this.#options;
+    const { onError } = this.#options;
     const text = `job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`;
-    this.log(text, "error", onError ? undefined : thrown);
     if (onError) {
+      this.log(text, "error");
       const complain = (/** @type {string} */ name) => this.log(`onError threw an error itself: ${name}`, "error");
       guarded(() => onError(thrown, job), complain);
-    } else if (log) showStack(thrown);
+    } else this.#logWithStack(text, "error", thrown);
     return failLine(job.id, failure, this.maxFrame);
   }
 }

@@ -3,7 +3,7 @@
 
 const { AsyncLocalStorage } = require("node:async_hooks");
 const { format } = require("node:util");
-const { checkNames, className } = require("./errors.cjs");
+const { checkNames, className, stackOf } = require("./errors.cjs");
 
 /** @typedef {"trace" | "debug" | "info" | "warn" | "error" | "fatal"} Severity */
 
@@ -117,7 +117,7 @@ function describe(error) {
   return {
     type: cut(className(error), 200),
     message: cut(String(error.message), MAX_MESSAGE),
-    stack: cut(String(error.stack ?? ""), MAX_STACK),
+    stack: cut(stackOf(error), MAX_STACK),
   };
 }
 
@@ -180,7 +180,7 @@ function say(text, severity, error) {
 
 /** Whoever looks for the mistake needs the stack, and the backend's copy of it is elsewhere. @param {unknown} thrown */
 function showStack(thrown) {
-  if (thrown instanceof Error) console.error(String(thrown.stack ?? thrown).replace(CONTROLS_OF_A_STACK, " "));
+  if (thrown instanceof Error) console.error(stackOf(thrown).replace(CONTROLS_OF_A_STACK, " "));
 }
 
 /** @param {string} text @returns {string} on one line */

@@ -1,8 +1,9 @@
 // What ends the steps and rows of a job ends the job: whatever its handler makes of that.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test as nodeTest } from "node:test";
-import { Retry, Worker } from "../ojs-worker.mjs";
+import { Discard, Retry, Worker, patchConsole } from "../ojs-worker.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
 const test = (name, body) => nodeTest(name, { timeout: 60_000 }, body);
@@ -13,6 +14,18 @@ const worker = (handler) => new Worker({ log: () => {}, onError: () => {}, handl
 const saved = (more) => ({ ojs_resume: 1, steps: [], cursors: {}, state: null, ...more });
 
 const numbers = (count) => Array.from({ length: count }, (_, index) => index);
+
+/** What is logged while the body runs. */
+async function logged(body) {
+  const lines = [];
+  const undo = patchConsole({ write: (line) => lines.push(JSON.parse(line)) });
+  try {
+    await body();
+  } finally {
+    undo();
+  }
+  return lines;
+}
 
 const fails = (message) => () => {
   throw new Error(message);
@@ -113,4 +126,88 @@ test("a key that is no JSON is an error", async () => {
     for await (const _ of job.iterate([1], { key: () => NaN }));
   }).perform("a");
   assert.match(error.message, /the key of a row is not JSON: it/);
+});
+
+// --- errors after a cancel
+
+const cancelled = async (job) => {
+  if (!job.signal.aborted) await once(job.signal, "abort");
+};
+
+test("an error after a cancel gives the job back, and is in the log with its stack", async () => {
+  let outcome;
+  const lines = await logged(async () => {
+    outcome = await new Worker()
+      .job("a", async (job) => {
+        await cancelled(job);
+        undefined.x;
+      })
+      .perform("a", [], { cancel: "shutdown" });
+  });
+  assert.deepEqual([outcome.outcome, outcome.reason], ["release", "shutdown"]);
+  assert.deepEqual(lines.map(({ severity, error }) => [severity, error?.type]), [["WARN", "TypeError"]]);
+  assert.match(lines[0].error.stack, /TypeError: .*\n +at /);
+});
+
+test("an error behind the end of a loop gives the job back, and is in the log with its stack", async () => {
+  const lines = await logged(async () => {
+    const { outcome, reason } = await new Worker()
+      .job("a", async (job) => {
+        try {
+          for await (const _ of job.iterate(numbers(3)));
+        } catch {
+          throw new RangeError("a bug");
+        }
+      })
+      .perform("a", [], { stopping: 0.1 });
+    assert.deepEqual([outcome, reason], ["release", "resumes at its checkpoint"]);
+  });
+  assert.deepEqual(lines.map(({ severity, error }) => [severity, error?.type]), [["WARN", "RangeError"]]);
+});
+
+const OF_THE_CANCEL = [
+  ["the signal's reason", (job) => job.signal.throwIfAborted()],
+  ["an AbortError", () => { throw new DOMException("stopped", "AbortError"); }],
+  ["an error with it as its cause", (job) => { throw new Error("no answer", { cause: job.signal.reason }); }],
+];
+
+for (const [what, throws] of OF_THE_CANCEL) {
+  test(`a handler that throws ${what} after a cancel has nothing in the log`, async () => {
+    const lines = await logged(async () => {
+      const handler = async (job) => {
+        await cancelled(job);
+        throws(job);
+      };
+      assert.equal((await new Worker().job("a", handler).perform("a", [], { cancel: "shutdown" })).outcome, "release");
+    });
+    assert.deepEqual(lines, []);
+  });
+}
+
+// --- the log of a failed job
+
+test("what was wrong with a failed job is in the log once, at error", async () => {
+  const cases = [
+    [() => NaN, /InvalidResult: the handler's result is not JSON: it/],
+    [(job) => job.step("s", () => NaN), /InvalidResult: the result of step s is not JSON: it/],
+    [() => { throw new Retry("later", { cause: new RangeError("far") }); }, /RangeError: later/],
+    [() => { throw new TypeError("oh"); }, /TypeError/],
+  ];
+  for (const [handler, wanted] of cases) {
+    const lines = await logged(() => new Worker().job("a", handler).perform("a"));
+    assert.deepEqual(lines.map(({ severity }) => severity), ["ERROR"]);
+    assert.match(lines[0].message, wanted);
+  }
+});
+
+test("a Retry with a cause has the stack of both in the log, and one in words alone is not there", async () => {
+  const caused = () => {
+    throw new Retry("later", { cause: new RangeError("far") });
+  };
+  const [line] = await logged(() => new Worker().job("a", caused).perform("a"));
+  assert.match(line.error.stack, /later\n +at [^]*\nCaused by: RangeError: far\n +at /);
+  const plain = () => {
+    throw new Discard("no address");
+  };
+  assert.deepEqual(await logged(() => new Worker().job("a", plain).perform("a")), []);
 });
