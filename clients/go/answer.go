@@ -1,6 +1,8 @@
 package ojsworker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -32,11 +34,12 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 			kind, line = "fail", failFrame(job.rawID, failed)
 		}
 	}()
-	_, isPanic := err.(*panicError)
-	if ended := job.resume.endedBy(); ended != nil && !isPanic && verdictIn(err) == nil {
+	if ended := job.resume.endedBy(); ended != nil && (verdictIn(err) == nil || errors.Is(err, ended)) {
 		// Between two rows or steps; the handler has made something else of that, but is not through with them.
+		s.noteIfOwn(job, err, ended)
 		err = ended
 	}
+	_, isPanic := err.(*panicError)
 	if err == nil {
 		if line, err = s.ackFrame(job, result); err == nil {
 			return "ack", line
@@ -46,6 +49,7 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 	verdict := verdictIn(err)
 	if reason := job.CancelReason(); reason != "" && verdict == nil && !isPanic {
 		// It has given up because of the cancel.
+		s.noteIfOwn(job, err, nil)
 		if reason == "timeout" {
 			message := "the job took longer than it may: " + messageFrom(err)
 			verdict = &Retry{Message: message, Code: "timeout", Type: "Timeout"}
@@ -61,8 +65,8 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 		return "release", frame("release", job.rawID, field{"reason", quoted(clean(release.Reason, 1000))})
 	}
 	failed := s.describe(job, err, verdict)
-	if verdict == nil {
-		s.log.of(job).failed(failed)
+	if !isInOwnWords(verdict) {
+		s.log.of(job).log(LevelError, "the job failed", failed)
 	}
 	line = failFrame(job.rawID, failed)
 	if !s.fits(line) {
@@ -72,6 +76,32 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 		line = failFrame(job.rawID, failed)
 	}
 	return "fail", line
+}
+
+// noteIfOwn logs an error that does not decide about its job, unless it is the end of the handler on its way out: it may
+// be a mistake, and must not vanish. ended is what ended the steps and rows of the job, or nil.
+func (s *session) noteIfOwn(job *Job, err, ended error) {
+	if err == nil || ended != nil && errors.Is(err, ended) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	s.log.of(job).log(LevelWarn, "the handler was ended, and the error that it returned then does not count",
+		s.describe(job, err, nil))
+}
+
+// ownTypes are those of errors that the library makes itself.
+var ownTypes = map[string]bool{
+	"InvalidResult": true, "InvalidArgs": true, "StepsChanged": true, "CheckpointTooLarge": true, "WrongUse": true}
+
+// isInOwnWords is true where the handler itself has said why the job failed: there is no mistake to look for.
+func isInOwnWords(verdict error) bool {
+	switch e := verdict.(type) {
+	case *Retry:
+		return e.Cause == nil
+	case *Discard:
+		return e.Cause == nil && !ownTypes[e.Type]
+	}
+	return false
 }
 
 func (s *session) ackFrame(job *Job, result any) ([]byte, error) {
@@ -122,11 +152,7 @@ func (s *session) describe(job *Job, err, verdict error) *failure {
 	}
 	if origin != nil {
 		failed.Type = errorName(origin)
-		function := job.origin
-		if verdict != nil {
-			function = nil
-		}
-		failed.Backtrace = backtraceOf(origin, function)
+		failed.Backtrace = backtraceOf(origin, job.origin)
 	}
 	if kind != "" {
 		failed.Type = kind

@@ -82,7 +82,8 @@ func backtraceOf(err error, handler any) []string {
 		if strings.HasPrefix(frame.Function, "ojsworker.(*session).") {
 			break
 		}
-		if len(lines) == 0 && strings.HasPrefix(frame.Function, "runtime.") {
+		isRuntime := len(lines) == 0 && strings.HasPrefix(frame.Function, "runtime.")
+		if isRuntime || strings.HasPrefix(frame.Function, "ojsworker.restarting.") {
 			continue
 		}
 		line := clean(fmt.Sprintf("%s:%d in %s", frame.File, frame.Line, frame.Function), 1000)

@@ -65,8 +65,8 @@ func IterateKeyed[Row, Key any](job *Job, rows []Row, key func(row Row) Key, eac
 		}
 	}
 	if isSkipping {
-		return &Discard{Type: "StepsChanged", Message: fmt.Sprintf("the row with the key %s, the last one that an earlier "+
-			"attempt finished, does not come any more", clean(string(loop.start), 100))}
+		return loop.isChanged(fmt.Sprintf("the row with the key %s, the last one that an earlier attempt finished, does not "+
+			"come any more", clean(string(loop.start), 100)))
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func beginLoop(job *Job) (*loop, error) {
 func (l *loop) do(key any, body func() error) error {
 	r := &l.job.resume
 	r.mu.Lock()
-	err := r.mayBegin(l.job, l.longest())
+	err := r.mayBegin(l.job, l.step, l.longest())
 	r.mu.Unlock()
 	if err != nil {
 		return err
@@ -171,8 +171,12 @@ func (l *loop) longest() time.Duration {
 }
 
 func (l *loop) positionIsOther(wanted string) error {
-	return &Discard{Type: "StepsChanged", Message: fmt.Sprintf(
-		"the rows had another kind of position in an earlier attempt: %s, which is not %s", clean(string(l.start), 100), wanted)}
+	return l.isChanged(fmt.Sprintf("the rows had another kind of position in an earlier attempt: %s, which is not %s",
+		clean(string(l.start), 100), wanted))
+}
+
+func (l *loop) isChanged(message string) error {
+	return l.job.resume.change(l.step, &Discard{Type: "StepsChanged", Message: message})
 }
 
 func positionOf(key any) (json.RawMessage, error) {

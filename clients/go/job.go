@@ -206,7 +206,7 @@ func (j *Job) Heartbeat() error {
 // Progress says how far the job is, from 0 to 1, in words if you like, with data that is JSON or nil. Send as often as
 // you like: it waits for nothing, at most one a second reaches the backend, and the newest wins.
 func (j *Job) Progress(progress float64, message string, data any) error {
-	if math.IsNaN(progress) || math.IsInf(progress, 0) {
+	if math.IsNaN(progress) {
 		return fmt.Errorf("progress is a number from 0 to 1, not %v", progress)
 	}
 	progress = math.Max(0, math.Min(1, progress))

@@ -165,9 +165,6 @@ func (l *Logger) of(job *Job) *Logger {
 // careful is for the worker's own lines: a writer that panics would end the process from a goroutine that is nobody's.
 func (l *Logger) careful() *Logger { return &Logger{sink: l.sink, job: l.job, isCareful: true} }
 
-// failed logs an error that its handler did not ask for, with its stack.
-func (l *Logger) failed(failure *failure) { l.log(LevelError, "the job failed", failure) }
-
 // logLine is a line in the shape of docs/logging.md.
 type logLine struct {
 	Timestamp string    `json:"timestamp"`

@@ -3,8 +3,6 @@ package ojsworker
 import (
 	"encoding/json"
 	"fmt"
-	"sort"
-	"strings"
 	"sync"
 	"time"
 )
@@ -40,8 +38,25 @@ type resume struct {
 	isUsed  bool
 	isDirty bool
 	savedAt time.Time
-	// ended is what ended the handler between two rows or steps; its job is given back even if that was swallowed.
-	ended error
+	// ended is what ended the steps and rows of the handler, in that step; the job ends by it even if that was swallowed.
+	ended   error
+	endedIn string
+	// failed is the step that failed: no other one comes after it.
+	failed *failedStep
+	marks  map[int]mark
+}
+
+type failedStep struct {
+	name string
+	err  error
+}
+
+// mark is where the steps and loops were when a middleware called what is inside of it.
+type mark struct {
+	begun   int
+	loops   map[string]bool
+	current string
+	failed  *failedStep
 }
 
 type savedStep struct {
@@ -123,7 +138,7 @@ func (r *resume) queue(job *Job) (wait func() error, err error) {
 		if err != nil {
 			// What is in it is still to be saved, at the latest before the job ends.
 			r.mu.Lock()
-			r.isDirty = r.isUsed
+			r.isDirty = true
 			r.mu.Unlock()
 		}
 		return err
@@ -180,187 +195,4 @@ func (r *resume) saveBeforeEnd(job *Job) {
 	if err != nil {
 		job.session.log.of(job).Error("its position was not saved: " + messageFrom(err))
 	}
-}
-
-// Steps
-
-// stepTimes is how long each step took last in this process, by job type and name.
-var stepTimes = struct {
-	sync.Mutex
-	took map[string]time.Duration
-}{took: map[string]time.Duration{}}
-
-// Step runs a part of the job once: its result is a checkpoint before the next one begins, and an attempt that comes
-// later gets it without running the part again. The result is small and JSON (an id, a path), None for none; it is
-// given as a later attempt would get it.
-//
-// Steps of a job have names of their own and come in the same order in each attempt; where they changed the error is a
-// *Discard of the type StepsChanged. While the worker is being shut down, a step that would not end in time is not
-// begun: the error is then a *Release, with which the handler has to end. At most 64 KiB of JSON are kept for a job,
-// else the error is a *Discard of the type CheckpointTooLarge.
-//
-//	path, err := ojsworker.Step(job, "resize", func() (string, error) { return resize(picture) })
-//	if err != nil {
-//		return nil, err
-//	}
-func Step[Result any](job *Job, name string, body func() (Result, error)) (Result, error) {
-	var result Result
-	kept, isFinished, err := job.resume.beginStep(job, name)
-	if err != nil {
-		return result, err
-	}
-	if !isFinished {
-		if kept, err = runStep(job, name, body); err != nil {
-			return result, err
-		}
-	}
-	if isNull(kept) {
-		return result, nil
-	}
-	if err := decode(kept, &result); err != nil {
-		return result, &Discard{Type: "StepsChanged", Cause: err, Message: fmt.Sprintf(
-			"the result of step %s %s: an earlier attempt has saved another type", name, withoutValue(err, &result))}
-	}
-	return result, nil
-}
-
-func runStep[Result any](job *Job, name string, body func() (Result, error)) (json.RawMessage, error) {
-	r := &job.resume
-	began := time.Now()
-	defer func() {
-		r.mu.Lock()
-		r.current = ""
-		r.mu.Unlock()
-		rememberStep(job.Type, name, time.Since(began))
-	}()
-	result, err := body()
-	if err != nil {
-		return nil, err
-	}
-	text := json.RawMessage("null")
-	if any(result) != any(None{}) {
-		if text, err = encode(result, maxDepth-5); err != nil {
-			return nil, invalidResult("of step " + name + ": " + messageFrom(err))
-		}
-	}
-	r.mu.Lock()
-	r.steps = append(r.steps, savedStep{name, text})
-	delete(r.cursors, name)
-	r.isDirty = true
-	r.mu.Unlock()
-	return text, r.save(job)
-}
-
-// beginStep gives the result of a step that an earlier attempt has finished.
-func (r *resume) beginStep(job *Job, name string) (result json.RawMessage, isFinished bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case name == "":
-		return nil, false, misuse("a step has a name that is not empty")
-	case r.current != "":
-		return nil, false, misuse("step %s begins within step %s: steps come one after the other", name, r.current)
-	}
-	if r.hasBegun(name) {
-		return nil, false, misuse("there are two steps %s in this job: each has a name of its own", name)
-	}
-	r.isUsed = true
-	r.begun = append(r.begun, name)
-	if at := len(r.begun) - 1; at < r.known {
-		if r.steps[at].name != name {
-			return nil, false, r.changed()
-		}
-		return r.steps[at].result, true, nil
-	}
-	// A step in which an earlier attempt stopped has to come before any new one.
-	for open := range r.cursors {
-		if open != "" && !r.hasBegun(open) {
-			return nil, false, r.changed()
-		}
-	}
-	if err := r.mayBegin(job, usualTime(job.Type, name)); err != nil {
-		return nil, false, err
-	}
-	r.current = name
-	return nil, false, nil
-}
-
-func (r *resume) hasBegun(name string) bool {
-	for _, begun := range r.begun {
-		if begun == name {
-			return true
-		}
-	}
-	return false
-}
-
-// changed names both orders; with the lock held.
-func (r *resume) changed() error {
-	var before, open []string
-	for _, step := range r.steps[:r.known] {
-		before = append(before, step.name)
-	}
-	for name := range r.cursors {
-		if name != "" {
-			open = append(open, name)
-		}
-	}
-	sort.Strings(open)
-	return &Discard{Type: "StepsChanged", Message: clean(fmt.Sprintf("the steps of this job have changed: an earlier "+
-		"attempt had %s; this one has %s", strings.Join(append(before, open...), ", "), strings.Join(r.begun, ", ")), 2000)}
-}
-
-func misuse(format string, values ...any) error {
-	return &Discard{Message: fmt.Sprintf(format, values...), Type: "WrongUse"}
-}
-
-func invalidResult(why string) error {
-	return &Discard{Message: "the handler's result is not JSON: " + why, Type: "InvalidResult"}
-}
-
-func usualTime(kind, name string) time.Duration {
-	stepTimes.Lock()
-	defer stepTimes.Unlock()
-	return stepTimes.took[kind+"\n"+name]
-}
-
-func rememberStep(kind, name string, took time.Duration) {
-	stepTimes.Lock()
-	defer stepTimes.Unlock()
-	key := kind + "\n" + name
-	if _, isKnown := stepTimes.took[key]; !isKnown && len(stepTimes.took) >= rememberedSteps {
-		for other := range stepTimes.took {
-			delete(stepTimes.took, other)
-			break
-		}
-	}
-	stepTimes.took[key] = took
-}
-
-// mayBegin ends the handler, by a *Release, when what comes next would be cut off; with the lock held.
-func (r *resume) mayBegin(job *Job, usual time.Duration) error {
-	switch reason := job.CancelReason(); reason {
-	case "":
-		left, isKnown := job.Remaining()
-		notice := usual + usual/2
-		if notice < leastNotice {
-			notice = leastNotice
-		}
-		if !isKnown || left >= notice {
-			return nil
-		}
-		r.ended = &Release{Reason: resumesReason}
-	case "timeout", "cancelled", "lost":
-		r.ended = &Cancelled{Reason: reason}
-	default: // shutdown, and what a later version has for it
-		r.ended = &Release{Reason: resumesReason}
-	}
-	return r.ended
-}
-
-// endedBy is what ended the handler between two rows or steps; nil if nothing did.
-func (r *resume) endedBy() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ended
 }

@@ -273,24 +273,6 @@ func TestStepsInAnotherOrderFailForGoodAndTheMessageNamesBoth(t *testing.T) {
 	expect(t, ran, []string(nil))
 }
 
-func TestAStepThatFailsDoesNotKeepTheNextOneFromRunning(t *testing.T) {
-	worker := returning(func(_ context.Context, job *ojsworker.Job) (any, error) {
-		_, err := ojsworker.Step(job, "import", func() (ojsworker.None, error) {
-			return ojsworker.None{}, ojsworker.Iterate(job, []int{0, 1}, func(row int) error {
-				if row == 1 {
-					return errors.New("boom")
-				}
-				return nil
-			})
-		})
-		if err == nil {
-			return nil, errors.New("the step did not fail")
-		}
-		return ojsworker.Step(job, "instead", func() (string, error) { return "done", nil })
-	})
-	expect(t, string(perform(t, worker, ojsworker.Delivery{}).Result), `"done"`)
-}
-
 func TestTwoStepsOfOneNameFailForGood(t *testing.T) {
 	var ran []string
 	failed := perform(t, steps(&ran, "a", "a"), ojsworker.Delivery{}).Error

@@ -114,3 +114,43 @@ func TestAStepOrAPositionThatCouldNotBeSavedIsSavedBeforeTheAnswer(t *testing.T)
 		}
 	}
 }
+
+func TestAStateThatStalledIsSentOnceMoreBeforeTheAnswer(t *testing.T) {
+	saved := make(chan error, 1)
+	peer := stall(t, func(_ context.Context, job *Job) (any, error) {
+		if err := untilFull(job); err != nil {
+			return nil, err
+		}
+		saved <- job.Checkpoint("mine")
+		return nil, errors.New("it is not saved")
+	})
+	if err := <-saved; !errors.Is(err, ErrStalled) {
+		t.Fatalf("the saving ended with %v", err)
+	}
+	if state := peer.lastStateBefore("fail"); state != `"mine"` {
+		t.Fatalf("before the fail came %q", state)
+	}
+}
+
+func TestAStepWhoseSavingStalledDoesNotRunAgainWhenItIsCalledAgain(t *testing.T) {
+	ran := 0
+	saved := make(chan error, 2)
+	peer := stall(t, func(_ context.Context, job *Job) (any, error) {
+		pay := func() error {
+			_, err := Step(job, "pay", func() (string, error) { ran++; return "paid", untilFull(job) })
+			return err
+		}
+		saved <- pay()
+		saved <- pay()
+		return nil, errors.New("it is not saved")
+	})
+	for i := 0; i < 2; i++ {
+		if err := <-saved; !errors.Is(err, ErrStalled) {
+			t.Fatalf("the saving ended with %v", err)
+		}
+	}
+	wanted := `{"ojs_resume":1,"steps":[["pay","paid"]],"cursors":{},"state":null}`
+	if state := peer.lastStateBefore("fail"); state != wanted || ran != 1 {
+		t.Fatalf("it ran %d times, and before the fail came %q", ran, state)
+	}
+}

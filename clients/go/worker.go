@@ -131,11 +131,19 @@ func (w *Worker) prepare() {
 	for kind, entry := range w.handlers {
 		chain := entry.handler
 		for i := len(w.middleware) - 1; i >= 0; i-- {
-			if chain = w.middleware[i](chain); chain == nil {
+			if chain = w.middleware[i](restarting(i, chain)); chain == nil {
 				panic("ojsworker: a middleware has made a handler that is nil")
 			}
 		}
 		w.chains[kind] = chain
+	}
+}
+
+// restarting lets a middleware call what is inside of it again after it failed: see resume.enter.
+func restarting(layer int, inside Handler) Handler {
+	return func(ctx context.Context, job *Job) (any, error) {
+		job.resume.enter(layer)
+		return inside(ctx, job)
 	}
 }
 
