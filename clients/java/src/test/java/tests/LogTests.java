@@ -22,7 +22,7 @@ final class LogTests {
     private LogTests() {}
 
     /** What is logged from this level on while the body runs, a line each. */
-    private static String logged(Level level, Check.Body body) throws Throwable {
+    static String logged(Level level, Check.Body body) throws Throwable {
         PrintStream before = System.err;
         Logger root = Logger.getLogger("");
         Handler[] handlers = root.getHandlers();
@@ -47,7 +47,7 @@ final class LogTests {
         return bytes.toString(StandardCharsets.UTF_8);
     }
 
-    private static Map<?, ?> only(String lines) {
+    static Map<?, ?> only(String lines) {
         Check.equal(1L, lines.lines().count());
         return (Map<?, ?>) Json.parse(lines.strip());
     }

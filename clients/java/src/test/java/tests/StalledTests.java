@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** What is saved while ojs-init does not read. Each test waits 10 s for the library to give up: so all run at once. */
 final class StalledTests {
@@ -23,6 +24,7 @@ final class StalledTests {
         tests.put("a call that gives up does not take back the newer checkpoint of another one", StalledTests::newer);
         tests.put("a finished step whose save fails is saved in front of the answer", StalledTests::step);
         tests.put("a checkpoint whose save fails is saved in front of the answer", StalledTests::checkpoint);
+        tests.put("a step whose save fails does not run again when it is called again", StalledTests::again);
         Map<String, CompletableFuture<Throwable>> ends = new LinkedHashMap<>();
         tests.forEach((sentence, body) -> ends.put(sentence, start(body)));
         ends.forEach((sentence, end) -> Check.that(sentence, () -> {
@@ -120,6 +122,15 @@ final class StalledTests {
     private static void step() throws Exception {
         Check.json("{\"ojs_resume\":1,\"steps\":[[\"pay\",\"paid\"]],\"cursors\":{},\"state\":null}",
                 savedLate(job -> job.step("pay", () -> "paid")));
+    }
+
+    private static void again() throws Exception {
+        AtomicInteger ran = new AtomicInteger();
+        Check.json("{\"ojs_resume\":1,\"steps\":[[\"pay\",1]],\"cursors\":{},\"state\":null}", savedLate(job -> {
+            Check.fails(OjsException.Stalled.class, () -> job.step("pay", ran::incrementAndGet));
+            return job.step("pay", ran::incrementAndGet);
+        }));
+        Check.equal(1, ran.get());
     }
 
     private static void checkpoint() throws Exception {

@@ -155,7 +155,7 @@ final class StoppingTests {
                 try {
                     return job.step("a", () -> 1);
                 } catch (RuntimeException caught) {
-                    throw new Discard("no use").cause(caught);
+                    throw new Discard("no use");
                 }
             });
             Check.equal("no use", outcome.error().get("message"));

@@ -14,6 +14,7 @@ public final class Tests {
         PerformTests.run();
         LogTests.run();
         ResumeTests.run();
+        EndingTests.run();
         StoppingTests.run();
         DevServerTests.run();
         SocketTests.run();

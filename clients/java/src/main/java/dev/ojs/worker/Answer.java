@@ -3,11 +3,14 @@ package dev.ojs.worker;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.logging.Level;
 
 /** The one answer that a job gets. */
 record Answer(String kind, byte[] frame) {
     private static final int SHORT_MESSAGE_CHARS = 200;
+    /** Those of failures that the library makes itself. */
+    private static final Set<String> OWN_TYPES = Set.of("InvalidResult", "InvalidArgs");
 
     /** What a handler's end means for its job: see {@link Job#endOf}. */
     static Answer of(Job job, Object result, Throwable error, int maxFrame) {
@@ -44,7 +47,7 @@ record Answer(String kind, byte[] frame) {
     /** Whether the handler itself said what is wrong: then there is nothing to find out. */
     private static boolean isInOwnWords(Throwable end) {
         boolean isPlain = end instanceof Retry || end instanceof Discard;
-        return isPlain && end.getCause() == null && !"InvalidResult".equals(((JobFailure) end).type());
+        return isPlain && end.getCause() == null && !OWN_TYPES.contains(String.valueOf(((JobFailure) end).type()));
     }
 
     /** For when not even the failure can be described. */

@@ -94,7 +94,7 @@ final class Failures {
     }
 
     /** The error and what it was caused by, as far as that is looked at: causes may go round in a circle. */
-    private static List<Throwable> causes(Throwable error) {
+    static List<Throwable> causes(Throwable error) {
         List<Throwable> causes = new ArrayList<>();
         for (Throwable cause = error; cause != null && causes.size() < MAX_CAUSES; cause = cause.getCause()) {
             causes.add(cause);

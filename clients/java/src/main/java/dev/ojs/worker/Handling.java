@@ -1,6 +1,7 @@
 package dev.ojs.worker;
 
 import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.logging.Level;
 
 /** One job on its thread: middleware, handler, answer. */
@@ -44,7 +45,15 @@ final class Handling implements Runnable {
 
     private Object call(List<Middleware> middlewares, int at) throws Exception {
         if (at < middlewares.size()) {
-            return middlewares.get(at).around(job, () -> call(middlewares, at + 1));
+            AtomicReference<Runnable> rewind = new AtomicReference<>();
+            return middlewares.get(at).around(job, () -> {
+                if (rewind.get() == null) {
+                    rewind.set(job.mark());
+                } else {
+                    rewind.get().run();
+                }
+                return call(middlewares, at + 1);
+            });
         }
         return session.worker().handlerOf(job.type()).handle(job);
     }

@@ -14,6 +14,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import java.util.logging.Level;
 
 /** What a handler is given. Its methods may be called from any thread. */
 public final class Job {
@@ -412,14 +413,28 @@ public final class Job {
         return hasBegun;
     }
 
+    /** Before a middleware calls what is inside of it: see {@link Resume#mark}. */
+    Runnable mark() {
+        return resume.mark();
+    }
+
     /**
-     * How its handler ended, whatever became of the error on its way: in its own words; else as it was stopped between two
-     * rows or steps, even if it has caught that and returned; else with the error, null for none.
+     * How its handler ended, whatever became of the error on its way: in its own words; else as its steps and rows were
+     * ended, even if it has caught that and returned; else with the error, null for none.
      */
     Throwable endOf(Throwable error) {
         Throwable said = Failures.ownWords(error);
-        Throwable stopped = said == null ? resume.ended() : null;
-        return said != null ? said : stopped != null ? stopped : error;
+        Throwable ended = resume.ended();
+        boolean isOnItsWay = ended != null && Failures.causes(error).contains(ended);
+        if (ended == null || (said != null && !isOnItsWay)) {
+            return said != null ? said : error;
+        }
+        if (error != null && !isOnItsWay && !Failures.isGivenUp(error)) {
+            // It may be a mistake, and must not vanish.
+            Session.LOG.log(Level.WARNING, "job " + Failures.oneLine(id()) + " (" + Failures.oneLine(type())
+                    + "): its handler was ended, and the error that it threw then does not count", error);
+        }
+        return ended;
     }
 
     /** What of it is worth saving after this end is sent in front of the answer. */

@@ -39,7 +39,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
         boolean isIndex = key == null && saved instanceof Number number && number.doubleValue() == number.longValue();
         this.start = isIndex ? (Object) ((Number) saved).longValue() : saved;
         if (key == null && start != null && !(start instanceof Long)) {
-            throw new StepsChanged("the rows of this job had keys before (" + shown() + "), and now they have none");
+            throw resume.changed(name, "the rows of this job had keys before (" + shown() + "), and now they have none");
         }
     }
 
@@ -88,7 +88,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
                 skip(next);
                 continue;
             }
-            resume.mayBegin(took.stream().mapToLong(Long::longValue).max().orElse(0));
+            resume.mayBegin(name, took.stream().mapToLong(Long::longValue).max().orElse(0));
             row = next;
             // Now, and not when it is done: a row without a key is not begun, and one that the handler changes keeps its own.
             rowKey = key == null ? null : position(next);
@@ -97,7 +97,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
         }
         isOver = true;
         if (isSkipping && key != null) {
-            throw new StepsChanged("the row with the key " + shown()
+            throw resume.changed(name, "the row with the key " + shown()
                     + ", the last one that an earlier attempt finished, does not come any more");
         }
         return false;
@@ -121,7 +121,7 @@ final class Loop<T> implements Iterable<T>, Iterator<T> {
         } else {
             isSkipping = !Json.isSame(position(next), start);
         }
-        resume.mayBegin(0);
+        resume.mayBegin(name, 0);
     }
 
     private void finishRow() {

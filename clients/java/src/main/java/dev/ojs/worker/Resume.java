@@ -50,8 +50,12 @@ final class Resume {
     private boolean isUsed;
     private boolean isDirty;
     private long savedAt = System.nanoTime();
-    /** What stopped the handler between two rows or steps; null as long as nothing did. */
+    /** What ended the steps and rows of the handler, and in which step; null as long as nothing did. */
     private RuntimeException ended;
+    private String endedIn;
+    /** The step that failed, and how: no other one comes after it. */
+    private String failedStep;
+    private Throwable failure;
 
     Resume(Job job, Object checkpoint) {
         this.job = job;
@@ -80,9 +84,15 @@ final class Resume {
         return true;
     }
 
-    /** What an earlier attempt saved of the program's own. */
+    /** What an earlier attempt saved of the program's own. What is saved next is kept apart from it. */
     Object saved() {
         return saved;
+    }
+
+    /** For the handler, which may change it: what is saved stays as it is. */
+    private static Object copy(Object value) {
+        boolean isPlain = !(value instanceof Map) && !(value instanceof List);
+        return isPlain ? value : Json.parse(JsonWriter.writeBack(value, Json.MAX_VALUE_DEPTH));
     }
 
     // Saving
@@ -162,46 +172,68 @@ final class Resume {
     // Steps
 
     Object step(String name, Callable<?> body) throws Exception {
-        if (!begin(name)) {
-            synchronized (this) {
-                return steps.get(name);
-            }
-        }
-        long start = System.nanoTime();
+        boolean isNew = begin(name);
         try {
-            Object result = body.call();
-            finish(name, result);
+            if (isNew) {
+                run(name, body);
+            } else {
+                saveAgain(name);
+            }
+        } catch (Throwable thrown) {
+            synchronized (this) {
+                failedStep = name;
+                failure = thrown;
+            }
+            throw thrown;
+        }
+        synchronized (this) {
+            return copy(steps.get(name));
+        }
+    }
+
+    private void run(String name, Callable<?> body) throws Exception {
+        long start = System.nanoTime();
+        Saving saving;
+        try {
+            saving = finish(name, body.call());
         } finally {
             synchronized (this) {
                 step = "";
             }
         }
         took(name, System.nanoTime() - start);
-        await(sendWith(name));
-        synchronized (this) {
-            return steps.get(name);
-        }
+        await(saving);
     }
 
-    private synchronized Saving sendWith(String name) {
-        try {
-            return send();
-        } catch (CheckpointTooLarge tooLarge) {
-            steps.remove(name);
-            throw tooLarge;
+    /** Saves a step that is finished, and whose saving has failed. */
+    private void saveAgain(String name) {
+        Saving saving;
+        synchronized (this) {
+            if (!name.equals(failedStep)) {
+                return;
+            }
+            saving = send();
+        }
+        await(saving);
+        synchronized (this) {
+            failedStep = null;
         }
     }
 
     /** Whether it has to be done; false if an earlier attempt has finished it. */
-    private boolean begin(String name) {
+    private boolean begin(String name) throws Exception {
         synchronized (this) {
             if (name == null || name.isEmpty()) {
                 throw new IllegalArgumentException("a step has a name that is not empty");
+            }
+            if (ended != null) {
+                throw ended;
             }
             if (!step.isEmpty()) {
                 throw new IllegalStateException(
                         "step " + name + " begins within step " + step + ": steps come one after the other");
             }
+            mayFollowFailure(name);
             if (begun.contains(name)) {
                 throw new IllegalStateException("there are two steps " + name + " in this job: each has its own name");
             }
@@ -213,13 +245,55 @@ final class Resume {
                 }
                 return false;
             }
+            failedStep = null;
             refuseOtherCursors();
         }
-        mayBegin(usual(name));
+        mayBegin(name, usual(name));
         synchronized (this) {
             step = name;
         }
         return true;
+    }
+
+    /** Nothing comes after a step that failed, but for the same one again. */
+    private void mayFollowFailure(String name) throws Exception {
+        if (failedStep == null) {
+            return;
+        }
+        if (failedStep.equals(name)) {
+            begun.remove(begun.size() - 1);
+            loops.remove(name);
+            return;
+        }
+        if (failure instanceof Error error) {
+            throw error;
+        }
+        throw (Exception) failure;
+    }
+
+    /**
+     * Before a middleware calls what is inside of it.
+     *
+     * @return before it does so again, it lets the steps and loops come once more: those that are finished by then are known.
+     */
+    synchronized Runnable mark() {
+        int count = begun.size();
+        Set<String> loopsThen = new HashSet<>(loops);
+        String stepThen = step;
+        String failedThen = failedStep;
+        Throwable failureThen = failure;
+        return () -> {
+            synchronized (this) {
+                begun.subList(count, begun.size()).clear();
+                loops.clear();
+                loops.addAll(loopsThen);
+                step = stepThen;
+                failedStep = failedThen;
+                failure = failureThen;
+                known.clear();
+                known.addAll(steps.keySet());
+            }
+        };
     }
 
     /** A step in which an earlier attempt stopped has to come before any new one. */
@@ -233,12 +307,27 @@ final class Resume {
         }
     }
 
-    private StepsChanged changed(List<String> before) {
-        return new StepsChanged(Failures.clean("the steps of this job have changed: an earlier attempt had "
+    private RuntimeException changed(List<String> before) {
+        return changed("", Failures.clean("the steps of this job have changed: an earlier attempt had "
                 + String.join(", ", before) + "; this one has " + String.join(", ", begun), MAX_SHOWN_CHARS));
     }
 
-    private synchronized void finish(String name, Object result) {
+    /** That the steps, or the rows in this step, have changed ends the job. */
+    synchronized RuntimeException changed(String where, String message) {
+        return endBy(where, new StepsChanged(message));
+    }
+
+    /** Ends the steps and rows: by this, or by what has done so already. */
+    private synchronized RuntimeException endBy(String where, RuntimeException end) {
+        ended = ended == null ? end : ended;
+        endedIn = where;
+        return ended;
+    }
+
+    private synchronized Saving finish(String name, Object result) {
+        if (name.equals(endedIn)) {
+            throw ended; // the body caught it, and the other rows are not done
+        }
         String text;
         try {
             text = JsonWriter.write(result, Json.MAX_KEPT_DEPTH);
@@ -248,8 +337,23 @@ final class Resume {
         }
         // Read again, so that a step gives the same in each attempt.
         steps.put(name, Json.parse(text));
-        cursors.remove(name);
+        boolean hasPosition = cursors.containsKey(name);
+        Object position = cursors.remove(name);
         isDirty = true;
+        boolean isKept = false;
+        try {
+            Saving saving = send();
+            isKept = true;
+            known.add(name); // whoever calls it again after a failed saving gets its result
+            return saving;
+        } finally {
+            if (!isKept) {
+                steps.remove(name); // it is not finished: its rows keep their position
+                if (hasPosition) {
+                    cursors.put(name, position);
+                }
+            }
+        }
     }
 
     private String key(String name) {
@@ -283,7 +387,7 @@ final class Resume {
 
     /** The position of the last row of this loop that is finished; null if there is none. */
     synchronized Object position(String loop) {
-        return cursors.get(loop);
+        return copy(cursors.get(loop));
     }
 
     /** A row is finished. */
@@ -306,17 +410,15 @@ final class Resume {
      * Before each row and step: ends the handler when what comes next would be cut off. What is not saved yet is saved
      * before the job's answer.
      */
-    void mayBegin(long usualNanos) {
-        RuntimeException end = endBefore(usualNanos);
+    void mayBegin(String where, long usualNanos) {
+        // A handler that caught it may go on, but not with something shorter: what comes before that is not done.
+        RuntimeException end = ended() == null ? endBefore(usualNanos) : ended();
         if (end != null) {
-            synchronized (this) {
-                ended = end;
-            }
-            throw end;
+            throw endBy(where, end);
         }
     }
 
-    /** What stopped the handler: it may have caught that, and its work is not finished all the same. */
+    /** What ended the handler: it may have caught that, and its work is not finished all the same. */
     synchronized RuntimeException ended() {
         return ended;
     }
