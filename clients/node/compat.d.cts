@@ -23,17 +23,58 @@ export interface JobContext {
 export type JobHandler = (ctx: JobContext) => unknown;
 export type ExecutionMiddleware = (ctx: JobContext, next: () => Promise<unknown>) => unknown;
 
+/** Middleware by name, outermost first. */
+export interface MiddlewareChain {
+  add(name: string, fn: ExecutionMiddleware): this;
+  prepend(name: string, fn: ExecutionMiddleware): this;
+  insertBefore(existing: string, name: string, fn: ExecutionMiddleware): this;
+  insertAfter(existing: string, name: string, fn: ExecutionMiddleware): this;
+  remove(name: string): this;
+  has(name: string): boolean;
+  entries(): readonly { name: string; fn: (...args: any[]) => unknown }[];
+  get length(): number;
+  clear(): void;
+}
+
+export interface SdkEvent {
+  specversion: string;
+  id: string;
+  type: string;
+  source: string;
+  time: string;
+  /** The job's id. */
+  subject?: string;
+  data: Record<string, any>;
+}
+
+/** Tells who wants to know. What a listener throws is logged, and touches no job. */
+export interface Events {
+  /** Gives a function that takes the listener out again. */
+  on(type: string, listener: (event: SdkEvent) => unknown): () => void;
+  onAny(listener: (event: SdkEvent) => unknown): () => void;
+  removeAllListeners(): void;
+  emit(event: SdkEvent): Promise<void>;
+}
+
 /** A worker with the SDK's names. */
 export class OJSWorker {
   /** `concurrency` counts; ojs-init has its own settings for the rest, and a line in the log says which. */
   constructor(config?: Record<string, any>);
   readonly workerId: string;
+  /** "terminated" before the start and after the end. */
+  get currentState(): "running" | "quiet" | "terminate" | "terminated";
+  /** How many jobs are worked on. */
+  get activeJobCount(): number;
+  /** The middleware by name; what is changed counts from the next job on. */
+  get middleware(): MiddlewareChain;
+  /** Tells of `worker.started`, `job.completed`, `job.failed`, `worker.stopped`. */
+  readonly events: Events;
   register(type: string, handler: JobHandler): this;
   use(name: string, middleware: ExecutionMiddleware): this;
   use(middleware: ExecutionMiddleware): this;
-  /** Works until ojs-init says that it is enough, then ends the process. */
-  start(options?: RunOptions): Promise<never>;
-  /** For programs that call it at a signal: ojs-init ends the worker, and this does nothing. */
+  /** Begins to work, and resolves. When ojs-init says that it is enough, the process ends. */
+  start(options?: RunOptions): Promise<void>;
+  /** Takes no more jobs, and resolves when those that are held are finished. */
   stop(): Promise<void>;
   perform(type: string, args?: any[], options?: PerformOptions): Promise<Outcome>;
 }
@@ -44,5 +85,5 @@ export function register(type: string, fn: JobHandler): void;
 export function handler(type: string, fn: JobHandler): void;
 /** Adds middleware to the program's one worker. */
 export function middleware(fn: ExecutionMiddleware): void;
-/** Runs the program's one worker, and ends the process. */
-export function start(options?: RunOptions): Promise<never>;
+/** Starts the program's one worker. */
+export function start(options?: RunOptions): Promise<void>;

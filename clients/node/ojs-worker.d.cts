@@ -97,9 +97,9 @@ export abstract class Job<Args extends any[] = any[]> {
   get cancelReason(): string | undefined;
   /** Aborted when the worker is being shut down; the job may go on until `signal` is aborted. */
   get stopping(): AbortSignal;
-  /** Milliseconds until what is left is cancelled, while the worker is being shut down; else null. */
+  /** What a shutdown leaves: milliseconds until it aborts `signal`; null while nothing shuts down. */
   remaining(): number | null;
-  /** Milliseconds until the job has to be over as far as is known; Infinity without a limit. */
+  /** What anything at all leaves: until the job's timeout or a shutdown; after `signal`, the time to answer. Or Infinity. */
   remainingMs(): number;
   /** Tells the backend that the job is alive. Not needed: ojs-init keeps the reservation by itself. */
   heartbeat(): void;
@@ -107,7 +107,7 @@ export abstract class Job<Args extends any[] = any[]> {
   progress(progress: number, message?: string, data?: unknown): void;
   /**
    * Saves what the next attempt needs to go on from here. Wait for it: then ojs-init has it, even if this process dies
-   * the next moment. False: it could not be sent, which is logged and does not fail the job.
+   * the next moment. False: ojs-init does not read, or is gone. It rejects when the state is no JSON, or too large.
    */
   checkpoint(state: unknown): Promise<boolean>;
   /** Runs a part of the work once: in a later attempt a finished step is not run again, and gives the result it had. */
@@ -171,12 +171,16 @@ export interface PerformOptions {
   cancel?: string;
   /** When (default: at once). */
   cancelAfterMs?: number;
-  /** The worker is shut down, and so many seconds are left until the job is cancelled. */
+  /** The worker is shut down, and so much is left until the job is cancelled. */
+  stoppingMs?: number;
+  /** The same in seconds, as it was called before. */
   stopping?: number;
   /** When (default: at once). */
   stoppingAfterMs?: number;
   /** How long the handler may take to end after a cancel (default: as ojs-init's). */
   graceMs?: number;
+  /** How long it may take without a cancel (default: 60 s). */
+  giveUpAfterMs?: number;
 }
 
 export interface Outcome {
@@ -205,6 +209,10 @@ export class Worker {
   run(options?: RunOptions): Promise<number>;
   /** Works until the end, and ends the process. */
   start(options?: RunOptions): Promise<never>;
+  /** Takes no more jobs, finishes those that are held, and ends then as always. In any of several processes: all of them. */
+  stop(): void;
+  /** As ojs-init says: "running", "quiet" or "terminate". */
+  get state(): string;
 }
 
 /** Works until ojs-init says that it is enough, then ends the process. */

@@ -1,8 +1,14 @@
 // The names of the OJS SDK for JavaScript, so that its handlers run under ojs-init as they are.
 "use strict";
 
+const { Events, MiddlewareChain, eventOf } = require("./compat-parts.cjs");
+const { Release, asFailure } = require("./errors.cjs");
 const { say } = require("./log.cjs");
+const { around } = require("./registry.cjs");
 const { Worker } = require("./worker.cjs");
+
+/** Milliseconds that a program has for what it does behind its `stop`. */
+const AFTER_STOP = 100;
 
 /** What the SDK's worker knows, and ojs-init does in its place. */
 const OF_OJS_INIT = {
@@ -35,9 +41,23 @@ const OF_OJS_INIT = {
 /** @typedef {(ctx: JobContext) => unknown} JobHandler */
 /** @typedef {(ctx: JobContext, next: () => Promise<unknown>) => unknown} ExecutionMiddleware */
 
+/** @typedef {"running" | "quiet" | "terminate" | "terminated"} WorkerState */
+
 /** A worker with the SDK's names. */
 class OJSWorker {
   #worker;
+  #concurrency;
+  #startedAt = 0;
+  #active = 0;
+  #completed = 0;
+  #isStopped = false;
+  #isStopAsked = false;
+  /** @type {Promise<void> | undefined} while it works; resolves at its end */
+  #over;
+  /** @type {MiddlewareChain<ExecutionMiddleware>} */
+  #middleware = new MiddlewareChain();
+  /** @readonly tells of `worker.started`, `job.completed`, `job.failed`, `worker.stopped` */
+  events = new Events();
   /** @type {WeakMap<import("./job.cjs").Job, JobContext>} */
   #contexts = new WeakMap();
   /** @readonly */
@@ -46,14 +66,28 @@ class OJSWorker {
   /** @param {Record<string, any>} [config] the SDK's; `concurrency` counts, and ojs-init has its own settings for the rest */
   constructor(config = {}) {
     const { concurrency, ...others } = config;
-    const unknown = Object.keys(others).filter((name) => !Object.hasOwn(OF_OJS_INIT, name));
-    if (unknown.length > 0) {
-      throw new TypeError(`${unknown.join(", ")}: no such option; there are concurrency, ${Object.keys(OF_OJS_INIT).join(", ")} (OJSWorker)`);
+    for (const [name] of Object.entries(others)) {
+      const known = Object.hasOwn(OF_OJS_INIT, name) ? OF_OJS_INIT[/** @type {keyof typeof OF_OJS_INIT} */ (name)] : undefined;
+      if (known !== undefined) say(`OJSWorker: the option ${name} does nothing here; see ${known}`, "info");
+      else say(`OJSWorker: ${name}: no such option; there are concurrency, ${Object.keys(OF_OJS_INIT).join(", ")}`, "warn");
     }
-    for (const name of /** @type {(keyof typeof OF_OJS_INIT)[]} */ (Object.keys(others))) {
-      say(`OJSWorker: the option ${name} does nothing here; see ${OF_OJS_INIT[name]}`, "info");
-    }
-    this.#worker = new Worker({ concurrency });
+    this.#concurrency = concurrency;
+    this.#worker = new Worker({ concurrency }).use((job, next) => this.#process(job, next));
+  }
+
+  /** @returns {WorkerState} as the SDK has it: "terminated" before the start and after the end */
+  get currentState() {
+    return this.#over === undefined || this.#isStopped ? "terminated" : /** @type {WorkerState} */ (this.#worker.state);
+  }
+
+  /** How many jobs are worked on. */
+  get activeJobCount() {
+    return this.#active;
+  }
+
+  /** The middleware by name; what is changed counts from the next job on. */
+  get middleware() {
+    return this.#middleware;
   }
 
   /** @param {string} type @param {JobHandler} handler @returns {this} */
@@ -71,21 +105,68 @@ class OJSWorker {
   use(nameOrFunction, named) {
     const middleware = typeof nameOrFunction === "function" ? nameOrFunction : named;
     if (typeof middleware !== "function") throw new TypeError("use: give a function of (ctx, next), or a name and one");
-    this.#worker.use((job, next) => middleware(this.#contextOf(job), next));
+    const name = typeof nameOrFunction === "function" ? `middleware_${this.#middleware.length}` : nameOrFunction;
+    this.#middleware.add(name, middleware);
     return this;
   }
 
   /**
-   * Works until ojs-init says that it is enough, then ends the process.
+   * Begins to work, and resolves. When ojs-init says that it is enough, the process ends.
    * @param {import("./processes.cjs").RunOptions} [options]
-   * @returns {Promise<never>}
+   * @returns {Promise<void>}
    */
-  start(options) {
-    return this.#worker.start(options);
+  async start(options) {
+    if (this.#over !== undefined) throw new Error("OJSWorker.start(): it was started already; a worker runs once");
+    this.#startedAt = Date.now();
+    const status = this.#worker.run(options);
+    this.#over = status.then((code) => this.#ended(code));
+    const data = { worker_id: this.workerId, queues: [], concurrency: this.#concurrency ?? null };
+    await this.events.emit(eventOf("worker.started", this.workerId, data));
   }
 
-  /** For programs that call it at a signal: ojs-init ends the worker, and this does nothing. @returns {Promise<void>} */
-  async stop() {}
+  /** @param {number} status */
+  async #ended(status) {
+    const isAsked = this.#isStopAsked;
+    this.#isStopped = true;
+    const data = { worker_id: this.workerId, reason: "graceful_shutdown", jobs_completed: this.#completed, uptime_ms: Date.now() - this.#startedAt };
+    await this.events.emit(eventOf("worker.stopped", this.workerId, data));
+    if (!isAsked) process.exit(status);
+    // The program has asked for it, and goes on behind its `stop`; but a pool that it forgets must not keep the process.
+    process.exitCode = status;
+    setTimeout(() => process.exit(status), AFTER_STOP).unref();
+  }
+
+  /** Takes no more jobs, and resolves when those that are held are finished. @returns {Promise<void>} */
+  async stop() {
+    this.#isStopAsked = true;
+    this.#worker.stop();
+    await this.#over;
+  }
+
+  /** All middleware, the handler, and what the events tell of them. @param {import("./job.cjs").Job} job @param {() => Promise<unknown>} next */
+  async #process(job, next) {
+    const context = this.#contextOf(job);
+    const layers = this.#middleware.entries().map(({ fn }) => (/** @type {any} */ _job, /** @type {any} */ inner) => fn(context, inner));
+    const data = { job_type: job.type, queue: job.queue, attempt: context.attempt };
+    const began = performance.now();
+    this.#active++;
+    try {
+      const result = await around(layers, next)(job);
+      this.#completed++;
+      this.#tell("job.completed", job, { ...data, duration_ms: performance.now() - began, result });
+      return result;
+    } catch (error) {
+      if (!(error instanceof Release)) this.#tell("job.failed", job, { ...data, error: failureOf(error) });
+      throw error;
+    } finally {
+      this.#active--;
+    }
+  }
+
+  /** @param {string} type @param {import("./job.cjs").Job} job @param {Record<string, any>} data */
+  #tell(type, job, data) {
+    void this.events.emit(eventOf(type, this.workerId, data, job.id));
+  }
 
   /**
    * As {@link Worker.perform}.
@@ -119,6 +200,15 @@ class OJSWorker {
   }
 }
 
+/** @param {unknown} thrown anything, even what throws when it is looked at */
+function failureOf(thrown) {
+  try {
+    return asFailure(thrown);
+  } catch {
+    return { message: "the handler threw something that cannot be read", code: "handler_error", retryable: true };
+  }
+}
+
 /** @type {OJSWorker | undefined} the one behind the functions below, made when it is needed */
 let only;
 
@@ -136,7 +226,7 @@ function middleware(fn) {
   theWorker().use(fn);
 }
 
-/** Runs the program's one worker, and ends the process. @param {import("./processes.cjs").RunOptions} [options] @returns {Promise<never>} */
+/** Starts the program's one worker. @param {import("./processes.cjs").RunOptions} [options] @returns {Promise<void>} */
 function start(options) {
   return theWorker().start(options);
 }

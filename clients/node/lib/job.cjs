@@ -88,15 +88,20 @@ class Job {
   }
 
   /**
-   * @returns {number | null} milliseconds until what is left is cancelled, while the worker is being shut down; null
-   *   before, and where ojs-init does not say
+   * What a shutdown leaves: whether to begin another part.
+   * @returns {number | null} milliseconds until the shutdown aborts `signal`; null while nothing shuts down, and where
+   *   ojs-init does not say
    */
   remaining() {
     const left = this.#port.terminateAt() - performance.now();
     return Number.isFinite(left) ? Math.max(0, left) : null;
   }
 
-  /** @returns {number} milliseconds until the job has to be over as far as is known; Infinity without a limit */
+  /**
+   * What anything at all leaves, for the timeout of a request: the job's own timeout or a shutdown, whichever is first;
+   * once `signal` is aborted, the time to answer.
+   * @returns {number} milliseconds; Infinity without a limit
+   */
   remainingMs() {
     const end = this.signal.aborted ? this.#graceUntil : Math.min(this.#timeoutAt, this.#port.terminateAt());
     return Math.max(0, end - performance.now());
@@ -127,7 +132,8 @@ class Job {
    * Saves what the next attempt needs to go on from here; it finds it in `job.lastCheckpoint`. Wait for it: then
    * ojs-init has it, even if this process dies the next moment.
    * @param {unknown} state JSON, about 1 MiB at most; 64 KiB together with what `step` and `iterate` keep
-   * @returns {Promise<boolean>} whether it was sent; one that cannot be sent is logged, and does not fail the job
+   * @returns {Promise<boolean>} whether it was sent: false when ojs-init does not read, or is gone. It rejects when the
+   *   state is no JSON, or too large
    */
   checkpoint(state) {
     const kept = this.#resume.keep(state ?? null);
@@ -179,8 +185,9 @@ class Job {
   #report(kind, frame, field, value, isStrict) {
     const { line, problem } = frameWith(frame, field, value, this.#port.maxFrame(), isStrict);
     if (problem !== undefined || !fits(line, this.#port.maxFrame())) {
-      this.#port.log(`job ${this.id}: ${kind} was not sent: ${problem ? `its ${field} ${problem}` : "it is too long"}`);
-      return Promise.resolve(false);
+      const why = `${kind} was not sent: ${problem ? `its ${field} ${problem}` : "it is too long"}`;
+      this.#port.log(`job ${this.id}: ${why}`);
+      return kind === "checkpoint" ? Promise.reject(new TypeError(why)) : Promise.resolve(false);
     }
     this.#reports = true;
     return this.#offer(kind, line);
@@ -238,15 +245,12 @@ class Job {
  * @returns {Promise<boolean>}
  */
 function inTime(isOut, complain) {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
       complain();
       resolve(false);
     }, WRITE_TIMEOUT);
-    void isOut.then((value) => {
-      clearTimeout(timer);
-      resolve(value);
-    });
+    void isOut.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
 

@@ -6,10 +6,12 @@ const { checkedJson } = require("./frames.cjs");
 const { Jobs } = require("./jobs.cjs");
 const { parseJson } = require("./json.cjs");
 
-const OPTIONS = ["id", "queue", "attempt", "meta", "timeoutMs", "checkpoint", "cancel", "cancelAfterMs", "stopping", "stoppingAfterMs", "graceMs"];
+const OPTIONS = ["id", "queue", "attempt", "meta", "timeoutMs", "checkpoint", "cancel", "cancelAfterMs", "stoppingMs", "stopping", "stoppingAfterMs", "graceMs", "giveUpAfterMs"];
 /** As ojs-init has them by default, in milliseconds. */
 const SHUTDOWN_GRACE = 1_000;
 const GRACE = 30_000;
+/** Milliseconds that a handler may take without a cancel: one that hangs is a failure of its test. */
+const GIVE_UP_AFTER = 60_000;
 
 let count = 0;
 
@@ -23,9 +25,11 @@ let count = 0;
  * @property {any} [checkpoint] what an earlier attempt saved: the last of its outcome's `checkpoints`
  * @property {string} [cancel] cancels the job, with this reason: shutdown, timeout, cancelled, lost
  * @property {number} [cancelAfterMs] when (default: at once)
- * @property {number} [stopping] the worker is shut down, and so many seconds are left until the job is cancelled
+ * @property {number} [stoppingMs] the worker is shut down, and so much is left until the job is cancelled
+ * @property {number} [stopping] the same in seconds, as it was called before
  * @property {number} [stoppingAfterMs] when (default: at once)
  * @property {number} [graceMs] how long the handler may take to end after a cancel (default: as ojs-init's)
+ * @property {number} [giveUpAfterMs] how long it may take without a cancel (default: 60 s)
  */
 
 /**
@@ -60,21 +64,28 @@ async function perform(registry, workerOptions, type, args, options) {
     return await new Promise((resolve, reject) => {
       const recorder = new Recorder(resolve);
       const jobs = new Jobs(registry, workerOptions, recorder, () => {});
+      const giveUp = (/** @type {string} */ why) => {
+        jobs.isOver = true;
+        jobs.cancelAll("lost", 0);
+        reject(new Error(`the handler of ${type} has not ended ${why}`));
+      };
+      const patience = options.giveUpAfterMs ?? GIVE_UP_AFTER;
+      const hangs = setTimeout(giveUp, patience, `within ${patience} ms; see where it hangs, or give it longer: giveUpAfterMs`);
+      timers.push(hangs);
       const cancel = (/** @type {string} */ reason) => {
+        clearTimeout(hangs);
         const grace = options.graceMs ?? (reason === "shutdown" ? SHUTDOWN_GRACE : GRACE);
         jobs.cancel(id, reason, grace);
-        after(grace, () => {
-          jobs.isOver = true;
-          reject(new Error(`the handler of ${type} has not ended ${grace} ms after its cancel (${reason}); ojs-init would end its process`));
-        });
+        after(grace, () => giveUp(`${grace} ms after its cancel (${reason}); ojs-init would end its process`));
       };
       jobs.take(frame);
       if (options.timeoutMs !== undefined) after(options.timeoutMs, () => cancel("timeout"));
       const { stopping, cancel: reason } = options;
-      if (stopping !== undefined) {
+      const stoppingMs = options.stoppingMs ?? (stopping === undefined ? undefined : stopping * 1000);
+      if (stoppingMs !== undefined) {
         at(options.stoppingAfterMs, after, () => {
-          jobs.terminate(stopping * 1000);
-          after(stopping * 1000, () => cancel("shutdown"));
+          jobs.terminate(stoppingMs);
+          after(stoppingMs, () => cancel("shutdown"));
         });
       }
       if (reason !== undefined) at(options.cancelAfterMs, after, () => cancel(reason));

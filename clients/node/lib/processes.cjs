@@ -35,7 +35,7 @@ const LAST_WORD = 200;
  * @property {number} [maxMemory] the same in bytes of resident memory; counts after 10 jobs or a minute
  */
 
-/** @typedef {"ready" | "worn" | "over"} Word */
+/** @typedef {"ready" | "worn" | "over" | "finish"} Word */
 
 /** A child's line to its parent. */
 class Child {
@@ -57,10 +57,15 @@ class Child {
     self?.on("disconnect", () => void (self.exitedAfterDisconnect = true));
   }
 
-  /** The connection takes jobs. @param {() => void} retire called when another process has taken this one's place */
-  ready(retire) {
+  /**
+   * The connection takes jobs.
+   * @param {() => void} retire called when another process has taken this one's place
+   * @param {() => void} finish called when the worker as a whole is to end
+   */
+  ready(retire, finish) {
     process.on("message", (/** @type {any} */ message) => {
       if (message?.ojs_worker === "retire") retire();
+      if (message?.ojs_worker === "finish") finish();
     });
     const memory = process.memoryUsage.rss();
     // Another one would be no smaller: replacing it would never end.
@@ -69,6 +74,11 @@ class Child {
     tell("ready", isLarge ? memory : undefined);
     if (this.#limits.maxAge === undefined && this.#maxMemory === Infinity) return;
     setInterval(() => this.#look(), LOOK_EVERY).unref();
+  }
+
+  /** The worker as a whole is to end, this process as well. */
+  finish() {
+    tell("finish");
   }
 
   /** A job is answered. */
@@ -217,6 +227,8 @@ class Parent {
         return this.#replaceOne();
       case "over":
         return this.#stop();
+      case "finish":
+        return this.finish();
     }
   }
 
@@ -293,6 +305,15 @@ class Parent {
     this.#log(`process ${slot.number} (pid ${fork.process.pid}) ${how}; ${then}`);
   }
 
+  /** No more jobs, for none of them; those that are held are finished. */
+  finish() {
+    this.#stop();
+    for (const [fork, { isReady }] of this.#alive) {
+      if (isReady && fork.isConnected()) fork.send({ ojs_worker: "finish" });
+      else fork.process.kill("SIGTERM"); // It holds nothing yet.
+    }
+  }
+
   #onSignal = () => {
     this.#stop();
     for (const fork of this.#alive.keys()) fork.process.kill("SIGTERM");
@@ -333,9 +354,9 @@ function thisChild(options) {
  * @param {RunOptions} options
  * @param {number | undefined} concurrency of all together
  * @param {(text: string) => void} log
- * @returns {Promise<number> | undefined} the status; undefined when one process is enough
+ * @returns {Parent | undefined} of them; undefined when one process is enough
  */
-function runProcesses(options, concurrency, log) {
+function parentOf(options, concurrency, log) {
   check(options);
   const { processes } = options;
   if (processes === undefined) return undefined;
@@ -349,7 +370,7 @@ function runProcesses(options, concurrency, log) {
   if (count < processes) log(`${processes} processes, but only ${total} jobs at once: ${count} processes are started`);
   const rest = total % count;
   const shares = Array.from({ length: count }, (_, index) => Math.floor(total / count) + (index < rest ? 1 : 0));
-  return new Parent(shares, options, log).run();
+  return new Parent(shares, options, log);
 }
 
 /** @param {RunOptions} options */
@@ -371,4 +392,4 @@ function checkWhole(name, value, most) {
   throw new RangeError(`${name}: give an integer from 1 to ${most}`);
 }
 
-module.exports = { Child, RUN_OPTIONS, runProcesses, thisChild };
+module.exports = { Child, Parent, RUN_OPTIONS, parentOf, thisChild };

@@ -139,4 +139,4 @@ function checkHandler(type, handler) {
   }
 }
 
-module.exports = { Registry, checkOptions };
+module.exports = { Registry, around, checkOptions };

@@ -77,6 +77,8 @@ class Resume {
   /** @type {Map<string, any>} */
   #cursors = new Map();
   #state;
+  /** How many states the handler has saved. */
+  #kept = 0;
   /** How many of the steps were finished before the handler began. */
   #known = 0;
   /** @type {string[]} the steps of this attempt, in their order */
@@ -145,16 +147,14 @@ class Resume {
     const { json } = checkedJson(state, true);
     if (json === undefined) return this.#save(state);
     const before = this.#state;
+    const number = ++this.#kept;
     this.#state = parseJson(json);
-    if (!this.#isUsed) return this.#save(state);
-    let form;
     try {
-      form = this.#form();
+      return await (this.#isUsed ? this.#send(this.#form()) : this.#save(state));
     } catch (error) {
-      this.#state = before; // At once, and not after a wait: a newer one may have its place by then.
+      if (this.#kept === number) this.#state = before; // A newer one may have its place by now.
       throw error;
     }
-    return this.#send(form);
   }
 
   /** Before an answer after which the job may come again. @param {(text: string) => void} complain */
@@ -254,15 +254,14 @@ class Resume {
     this.#steps.push([name, parseJson(json)]);
     this.#cursors.delete(name);
     this.#hasNews = true;
-    let form;
     try {
-      form = this.#form();
+      await this.#send(this.#form());
     } catch (error) {
       this.#steps.pop(); // It is not finished: its rows keep their position.
       this.#cursors = cursors;
+      this.#hasNews = true;
       throw error;
     }
-    await this.#send(form);
     return parseJson(json); // As in each later attempt, and not the one that is saved.
   }
 

@@ -8,7 +8,7 @@ const { Jobs, asMs } = require("./jobs.cjs");
 const { parseJson, toJson } = require("./json.cjs");
 const { LineReader, LineWriter } = require("./lines.cjs");
 const { perform } = require("./perform.cjs");
-const { RUN_OPTIONS, runProcesses, thisChild } = require("./processes.cjs");
+const { RUN_OPTIONS, parentOf, thisChild } = require("./processes.cjs");
 const { Registry, checkOptions } = require("./registry.cjs");
 const { VERSION } = require("./version.cjs");
 
@@ -41,12 +41,16 @@ class Worker {
   #terminating = false;
   /** Another process has taken this one's place: the same. */
   #retired = false;
+  #isStopAsked = false;
+  #state = "running";
   /** @type {((status: number) => void) | undefined} undefined before run and after the end */
   #resolve;
   /** @type {NodeJS.Timeout | undefined} */
   #deadline;
   /** @type {import("./processes.cjs").Child | undefined} the line to the process that started this one */
   #child;
+  /** @type {import("./processes.cjs").Parent | undefined} of several processes, where this is their parent */
+  #parent;
 
   /** @param {import("./registry.cjs").WorkerOptions} [options] */
   constructor(options = {}) {
@@ -119,10 +123,34 @@ class Worker {
     this.#child = thisChild(options);
     const log = (/** @type {string} */ text) => this.#jobs.log(text, "warn");
     if (this.#child === undefined) {
-      const processes = runProcesses(options, this.#options.concurrency, log);
-      if (processes !== undefined) return processes;
+      this.#parent = parentOf(options, this.#options.concurrency, log);
+      if (this.#parent !== undefined) return this.#runParent(this.#parent);
     }
     return this.#serve();
+  }
+
+  /** @param {import("./processes.cjs").Parent} parent */
+  #runParent(parent) {
+    const status = parent.run();
+    if (this.#isStopAsked) parent.finish();
+    return status;
+  }
+
+  /**
+   * Takes no more jobs, finishes those that are held, and ends then as always: `run` resolves, `start` ends the process.
+   * In any of several processes it is the end of all.
+   */
+  stop() {
+    if (this.#isStopAsked) return;
+    this.#isStopAsked = true;
+    this.#parent?.finish();
+    this.#child?.finish();
+    if (this.#greeted) this.#retire();
+  }
+
+  /** As ojs-init says: "running", "quiet" or "terminate". */
+  get state() {
+    return this.#state;
   }
 
   /**
@@ -219,13 +247,15 @@ class Worker {
     }
     this.#greeted = true;
     if (Number.isSafeInteger(frame.max_frame) && frame.max_frame > 0) this.#jobs.maxFrame = frame.max_frame;
+    this.#state = String(frame.state ?? this.#state);
     if (frame.state === "terminate") return this.#terminate(undefined);
+    if (this.#isStopAsked) return this.#end(0); // Nobody has been told that we take jobs.
     const offered = Number.isSafeInteger(frame.concurrency) && frame.concurrency > 0 ? frame.concurrency : 1;
     this.#concurrency = this.#child?.share ?? Math.min(this.#options.concurrency ?? offered, offered);
     const line = this.#readyLine(this.#concurrency);
     if (fits(line, this.#jobs.maxFrame)) {
       this.#writer.write(line);
-      return this.#child?.ready(() => this.#retire());
+      return this.#child?.ready(() => this.#retire(), () => this.stop());
     }
     const count = this.#registry.types?.length;
     this.#jobs.log(`the names of all ${count} job types do not fit into a frame of ${this.#jobs.maxFrame} bytes`, "error");
@@ -242,6 +272,7 @@ class Worker {
   /** @param {Record<string, any>} frame */
   #onLifecycle(frame) {
     this.#jobs.log(`${frame.state} (${frame.reason})`, "info");
+    this.#state = String(frame.state);
     // Nothing to do for quiet and running: ojs-init decides what it sends.
     if (frame.state === "terminate") this.#terminate(frame.remaining_ms);
   }
@@ -254,7 +285,7 @@ class Worker {
   }
 
   /**
-   * Another process has taken this one's place. Jobs may be on their way here until ojs-init has read that we take no
+   * Another process has taken this one's place, or the program wants no more. Jobs may be on their way here until ojs-init has read that we take no
    * more; its word about a job that nobody has comes behind the last of them.
    */
   #retire() {
@@ -318,7 +349,7 @@ class Worker {
    * @param {boolean} [another] whether another process may do better. After a SIGTERM, too: ojs-init sends it to one
    *   process whose handler outlived its timeout, and the others and their parent go on.
    */
-  #end(status, another = (this.#retired || this.#jobs.isStopping) && !this.#terminating) {
+  #end(status, another = (this.#retired || this.#jobs.isStopping) && !this.#terminating && !this.#isStopAsked) {
     const resolve = this.#resolve;
     if (resolve === undefined) return;
     this.#resolve = undefined;

@@ -44,8 +44,9 @@ npmTest("the tarball installs, and is imported both ways", (t) => {
     assert.equal(run("a.mjs"), "function");
     assert.equal(run("-p", `typeof require("${entry}").${name}`), "function");
   }
-  const { dependencies } = JSON.parse(readFileSync(join(dir, "node_modules/ojs-worker/package.json"), "utf8"));
-  assert.equal(dependencies, undefined);
+  const { dependencies, license } = JSON.parse(readFileSync(join(dir, "node_modules/ojs-worker/package.json"), "utf8"));
+  assert.deepEqual([dependencies, license], [undefined, "Apache-2.0"]);
+  assert.match(readFileSync(join(dir, "node_modules/ojs-worker/LICENSE"), "utf8"), /Apache License/);
 });
 
 test("each entry has the same names in ESM, CommonJS and its declarations", async () => {

@@ -5,7 +5,6 @@ import { test as nodeTest } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Discard, Release, Retry, Worker, currentJob, formatLog, isLogged, logFields, patchConsole } from "../ojs-worker.mjs";
 import { job, startWorker } from "./fake-init.mjs";
-import { OJSWorker } from "../compat.mjs";
 
 /** Nothing here takes long; the limit is for a hang, on the slowest machine. */
 const test = (name, body) => nodeTest(name, { timeout: 60_000 }, body);
@@ -89,7 +88,7 @@ test("a job's timeout fails it with the code timeout, and deadline says when", a
     job.signal.throwIfAborted();
   });
   const { error } = await waits.perform("a", [], { timeoutMs: 30 });
-  assert.deepEqual([error.code, error.retryable], ["timeout", true]);
+  assert.deepEqual([error.code, error.type, error.retryable], ["timeout", "Timeout", true]);
   assert.ok(deadline <= 30);
   assert.equal((await worker((job) => job.deadline).perform("a")).result, null);
 });
@@ -104,6 +103,11 @@ test("a cancel has its reason, and a handler that goes on after it rejects", asy
   await assert.rejects(stays.perform("a", [], { cancel: "lost", graceMs: 10 }), /has not ended 10 ms after its cancel \(lost\)/);
 });
 
+test("perform gives up on a handler that hangs, and says what to do", async () => {
+  const hangs = worker(() => new Promise(() => {}));
+  await assert.rejects(hangs.perform("a", [], { giveUpAfterMs: 10 }), /has not ended within 10 ms; .* giveUpAfterMs/);
+});
+
 test("stopping is told at once, with the time that is left, and the cancel comes when that is over", async () => {
   const steps = worker(async (job) => {
     const before = job.remaining();
@@ -112,7 +116,8 @@ test("stopping is told at once, with the time that is left, and the cancel comes
     await once(job.signal, "abort");
     return [before, left > 0 && left <= 50, job.cancelReason];
   });
-  assert.deepEqual((await steps.perform("a", [], { stopping: 0.05, stoppingAfterMs: 5 })).result, [null, true, "shutdown"]);
+  assert.deepEqual((await steps.perform("a", [], { stoppingMs: 50, stoppingAfterMs: 5 })).result, [null, true, "shutdown"]);
+  assert.equal((await steps.perform("a", [], { stopping: 0.05, stoppingAfterMs: 5 })).result[2], "shutdown"); // In seconds.
 });
 
 test("progress and checkpoints are in the outcome", async () => {
@@ -195,21 +200,6 @@ test("a failed job's stack is in the log", async () => {
     undo();
   }
   assert.match(lines.find((line) => line.error)?.error.stack, /RangeError: far\n +at /);
-});
-
-// --- the SDK's names
-
-test("a handler and middleware of the SDK run with its context", async () => {
-  const undo = patchConsole({ write: () => {} });
-  const sdk = new OJSWorker({ url: "http://localhost", queues: ["a"], concurrency: 2 });
-  undo();
-  sdk.use("count", async (ctx, next) => {
-    ctx.metadata.set("n", 1);
-    return next();
-  });
-  sdk.register("a", async (ctx) => [ctx.job.args, ctx.attempt, ctx.queue, ctx.metadata.get("n"), ctx.signal.aborted, ctx.ojs.id]);
-  assert.deepEqual((await sdk.perform("a", [1], { id: "j" })).result, [[1], 1, "default", 1, false, "j"]);
-  assert.throws(() => new OJSWorker({ colour: 1 }), /colour: no such option/);
 });
 
 test("require and import give the same classes", () => {

@@ -141,9 +141,9 @@ test("a checkpoint that is no JSON, or that is changed later, does not spoil wha
     const says = worker(async (job) => {
       const mine = { n: 1 };
       await job.checkpoint(mine);
-      assert.equal(await job.checkpoint(bad), false);
+      await assert.rejects(job.checkpoint(bad), { name: "TypeError", message: /checkpoint was not sent: its state/ });
       await job.step("one", () => 1);
-      assert.equal(await job.checkpoint(bad), false);
+      await assert.rejects(job.checkpoint(bad), { name: "TypeError", message: /checkpoint was not sent: its state/ });
       mine.n = bad;
       await job.step("two", () => 2);
     });

@@ -390,20 +390,20 @@ test("while ojs-init does not read, only the newest report is kept, and it prece
   assert.deepEqual(frames.at(-2), { type: "checkpoint", job_id: "j1", state: count });
 });
 
-test("progress is put right or refused, a report that cannot be sent does not fail the job", async (t) => {
+test("progress is put right or refused, a checkpoint that cannot be sent rejects and is in the log", async (t) => {
   const handlers = {
     report: async (job) => {
       job.progress(1.0000000000000002, 17);
       assert.throws(() => job.progress("half"), TypeError);
       const sent = [nested(200), () => {}, "x".repeat(5000), undefined].map((state) => job.checkpoint(state));
-      return Promise.all(sent);
+      return (await Promise.allSettled(sent)).map(({ value, reason }) => value ?? reason.name);
     },
   };
   const { init, log } = await startWorker(t, { handlers }, { max_frame: 4096 });
   init.send(job("report"));
   assert.deepEqual(await init.frame(), { type: "progress", job_id: "j1", progress: 1, message: "17" });
   assert.deepEqual(await init.frame(), { type: "checkpoint", job_id: "j1", state: null });
-  assert.deepEqual((await init.frame()).result, [false, false, false, true]);
+  assert.deepEqual((await init.frame()).result, ["TypeError", "TypeError", "TypeError", true]);
   assert.equal(log.length, 3);
 });
 
