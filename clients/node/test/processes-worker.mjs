@@ -27,6 +27,7 @@ worker.job("pid", async ({ args: [ms] }) => {
 });
 worker.job("stoppable", ({ args: [ms], signal }) => sleep(ms, undefined, { signal }));
 worker.job("die", () => process.kill(process.pid, "SIGKILL"));
+worker.job("stop", () => worker.stop());
 worker.job("share", () => process.env.OJS_WORKER_SHARE ?? null);
 const status = await worker.run(JSON.parse(process.env.RUN)); // Not start: nothing may keep a process that is through.
 if (status !== 0) process.exit(status);

@@ -154,6 +154,15 @@ test("no process has a share of none", async (t) => {
   assert.match(log(), /4 processes, but only 2 jobs at once/);
 });
 
+test("stop in one of several processes ends all of them with status 0, when what they hold is finished", async (t) => {
+  const { pool, ended } = await start(t, { processes: 2 });
+  await pool.until(() => pool.shares.join() === "5,5");
+  pool.enqueue("pid", 6, [300]);
+  pool.enqueue("stop", 1);
+  assert.deepEqual(await ended, [0, null]);
+  assert.deepEqual([pool.answers.filter(({ type }) => type === "ack").length, pool.lost, pool.count], [7, [], 2]);
+});
+
 test("a process that dies is replaced", async (t) => {
   const { pool, ended, log } = await start(t, { processes: 2 });
   await pool.until(() => pool.shares.join() === "5,5");
