@@ -18,9 +18,11 @@ mkdir -p "$out"
 work=$(mktemp -d "$out/classes.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-printf 'Automatic-Module-Name: dev.ojs.worker\nImplementation-Title: ojs-worker\nImplementation-Version: 0.2.0\n' > "$work/manifest"
+printf 'Automatic-Module-Name: dev.ojs.worker\nImplementation-Title: ojs-worker\nImplementation-Version: 0.2.0\nBundle-License: Apache-2.0\n' > "$work/manifest"
 find "$here/src/main/java" -name '*.java' > "$work/sources"
 javac -J-XX:TieredStopAtLevel=1 --release 17 -encoding UTF-8 -Xlint:all -Werror -d "$work/main" @"$work/sources"
+mkdir "$work/main/META-INF"
+cp "$here/LICENSE" "$work/main/META-INF/LICENSE"
 jar --create --file "$work/ojs-worker.jar" --manifest "$work/manifest" -C "$work/main" .
 mv "$work/ojs-worker.jar" "$out/ojs-worker.jar"
 

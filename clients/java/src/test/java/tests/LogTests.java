@@ -8,6 +8,7 @@ import dev.ojs.worker.Worker;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.logging.Handler;
@@ -58,6 +59,11 @@ final class LogTests {
     }
 
     private static void lines() {
+        Check.that("the shutdown that a test plays is not in the log at info", () -> {
+            Worker worker = new Worker().job("a", job -> null);
+            Delivery delivery = new Delivery().stopping(Duration.ofSeconds(5));
+            Check.equal("", logged(Level.INFO, () -> worker.perform(delivery, "a")));
+        });
         Check.that("a line that is logged in a handler says which job it is about, and its trace", () -> {
             Worker worker = new Worker().job("a", job -> {
                 LIBRARY.log(Level.WARNING, "two\nlines {0}", 5);

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.PriorityQueue;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Level;
 
 /** Plays ojs-init for one job, without a socket: the frames are the same. */
 final class Rehearsal implements Transport {
@@ -36,7 +37,7 @@ final class Rehearsal implements Transport {
     Rehearsal(Worker worker, Delivery delivery) {
         this.worker = worker;
         this.delivery = delivery;
-        this.session = new Session(worker, this, handlings::add);
+        this.session = new Session(worker, this, handlings::add, Level.FINE);
     }
 
     Outcome perform(String type, List<Object> args) {

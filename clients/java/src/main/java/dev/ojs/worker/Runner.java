@@ -3,6 +3,7 @@ package dev.ojs.worker;
 import java.io.IOException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Level;
 
 /** Serves the connection, and knows when to end. */
 final class Runner {
@@ -28,7 +29,7 @@ final class Runner {
     private Runner(Worker worker, Link link) {
         this.options = worker.options();
         this.link = link;
-        this.session = new Session(worker, link, worker::execute);
+        this.session = new Session(worker, link, worker::execute, Level.INFO);
     }
 
     /** Connects. The signals are taken over before that. */

@@ -32,6 +32,7 @@ final class Session {
     private final Worker worker;
     private final Transport transport;
     private final Consumer<Runnable> threads;
+    private final Level lifecycleLevel;
     private final Object lock = new Object();
     private final Map<String, Job> held = new LinkedHashMap<>();
     private final Map<String, String> answers = new LinkedHashMap<>() {
@@ -48,8 +49,12 @@ final class Session {
     private volatile Long deadlineNanos;
     private Outgoing lastReady;
 
-    /** @param threads where handlers run. */
-    Session(Worker worker, Transport transport, Consumer<Runnable> threads) {
+    /**
+     * @param threads where handlers run.
+     * @param lifecycleLevel at which the states are logged that ojs-init tells.
+     */
+    Session(Worker worker, Transport transport, Consumer<Runnable> threads, Level lifecycleLevel) {
+        this.lifecycleLevel = lifecycleLevel;
         this.worker = worker;
         this.transport = transport;
         this.threads = threads;
@@ -96,7 +101,7 @@ final class Session {
             return;
         }
         if (!newState.equals(state)) {
-            LOG.info(newState + " (" + Failures.oneLine(reason == null ? "at start" : reason) + ")");
+            LOG.log(lifecycleLevel, newState + " (" + Failures.oneLine(reason == null ? "at start" : reason) + ")");
         }
         if (remainingMillis != null) {
             deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(remainingMillis.longValue());
@@ -255,6 +260,7 @@ final class Session {
      * then sends no second one.
      */
     void answer(Job job, Answer answer) {
+        boolean isLost = false;
         synchronized (lock) {
             if (held.get(job.id()) == job) {
                 Outgoing progress = job.waiting.get(Job.News.PROGRESS);
@@ -264,12 +270,15 @@ final class Session {
                 try {
                     transport.send(answer.frame(), false);
                 } catch (OjsException.ConnectionLost lost) {
-                    LOG.fine("nobody takes the answer for job " + Failures.oneLine(job.id()));
+                    isLost = true; // it is not logged under the lock: a logger may do anything
                 }
                 held.remove(job.id());
                 lock.notifyAll();
                 answers.put(job.id(), answer.kind());
             }
+        }
+        if (isLost) {
+            LOG.fine("nobody takes the answer for job " + Failures.oneLine(job.id()));
         }
         transport.wake();
     }

@@ -70,12 +70,13 @@ public final class DevServer implements AutoCloseable {
      *
      * @param options more options of {@code ojs-devserver serve}, such as {@code --dialect go}.
      * @return the server; close it, or let the JVM end.
-     * @throws OjsException if the program is missing, or does not come up within 10 s: the message says what to do.
+     * @throws NoDevServer if the program is missing: the message says what to do.
+     * @throws OjsException if it does not come up within 10 s.
      */
     public static DevServer start(String... options) {
-        Path program = program().orElseThrow(() -> new OjsException(NAME + " is not there: neither " + ENV_PROGRAM
-                + " names an executable file nor is it on PATH. It comes with ojs-init; tests of handlers alone need none: "
-                + "worker.perform"));
+        Path program = program().orElseThrow(() -> new NoDevServer(NAME + " is not there: neither " + ENV_PROGRAM
+                + " names an executable file nor is it on PATH. In the sources of ojs-init \"cargo build -p ojs-devserver\" "
+                + "makes it. Tests of handlers alone need none: worker.perform"));
         Path folder = null;
         try {
             folder = Files.createTempDirectory(NAME);
