@@ -356,7 +356,7 @@ public final class Job {
     /**
      * A part of the job that is done once: a finished step is a checkpoint, and another attempt does not run it again. Steps
      * have names of their own and come in the same order in each attempt. When a shutdown leaves no time for it, the step
-     * ends the handler with a {@link Release} before it begins.
+     * ends the handler with a {@link Release} before it begins. A step that fails is the last one, but it may be called again.
      *
      * @param name how it is called, in the checkpoint and in errors.
      * @param body what it does; its result is JSON, and small: all results, positions and the state have 64 KiB.
