@@ -91,6 +91,17 @@ pub enum Queues {
     Only(Vec<Text>),
 }
 
+impl Queues {
+    /// Whether holders name them, each time that they ask for jobs. Who does that comes and goes as it likes.
+    #[must_use]
+    pub fn are_named_by_holders(&self) -> bool {
+        match self {
+            Self::Configured => false,
+            Self::AsAsked | Self::Only(_) => true,
+        }
+    }
+}
+
 /// Whether the backend's events are listened to (`worker.wake`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wake {

@@ -68,12 +68,14 @@ impl Lifecycle {
     }
 
     /// Notes since when a worker that was ready has no holder left. One that was never ready may still be loading
-    /// what it needs, and one that ended is started again or takes us with it.
+    /// what it needs, and one that ended is started again or takes us with it. Of holders that ask for their jobs none has to be there:
+    /// the process that did may have ended, and another one will.
     pub(in crate::lifecycle) fn watch_holders(&mut self, now: Moment) {
         let is_disconnected = self.phase == Phase::Running
             && self.worker.is_alive()
             && self.worker.has_been_ready()
-            && self.holders.ready() == 0;
+            && self.holders.ready() == 0
+            && !self.options.queues.are_named_by_holders();
         self.health_state.disconnected_since = if is_disconnected {
             self.health_state.disconnected_since.or(Some(now))
         } else {

@@ -7,7 +7,7 @@ use crate::lifecycle::api::Moment;
 pub(in crate::lifecycle) struct HealthState {
     /// When the backend last accepted a heartbeat of the present incarnation.
     pub(super) accepted_at: Option<Moment>,
-    /// Since when, in running, a worker that has been ready has no ready holder. One that pauses has.
+    /// Since when, in running, a worker that has been ready and keeps a connection to us has no ready holder. One that pauses has.
     pub(super) disconnected_since: Option<Moment>,
 }
 
