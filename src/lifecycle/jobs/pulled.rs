@@ -16,8 +16,11 @@ const LONGEST_PULL: Duration = Duration::from_secs(30);
 /// Most pulls that wait at the same time; further ones are told at once that there are no jobs.
 const MOST_PULLS: usize = 10_000;
 
-/// Most queues that a pull, and so a FETCH for pulls, names.
+/// Most queues that a pull, and so a FETCH for pulls, names. Of more than that others come with the next one.
 const MOST_QUEUES: usize = 64;
+
+/// So many of them, those that are named first, are never left out for others.
+const QUEUES_WITHOUT_TURNS: usize = MOST_QUEUES / 2;
 
 impl Lifecycle {
     /// A holder asks for jobs. Outside running there are none, and nobody is asked.
@@ -34,14 +37,14 @@ impl Lifecycle {
         if self.pulls.get(pull).is_some() {
             return;
         }
+        let left = usize::try_from(count).map_or(self.most_active(), |count| count.min(self.most_active()));
         if is_there {
             self.holders.change(id, |holder| holder.has_pulled = true);
             self.timers.cancel(Timer::Ready);
             self.worker.said_ready(now);
         }
-        let queues = self.queues_to_take(queues, now);
+        let queues = self.queues_to_take(id, queues, now);
         let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);
-        let left = usize::try_from(count).map_or(self.most_active(), |count| count.min(self.most_active()));
         let is_in_vain =
             !is_there || is_restricted || !self.is_open_for_jobs() || left == 0 || self.pulls.len() >= MOST_PULLS;
         self.pulls.add(
@@ -63,16 +66,23 @@ impl Lifecycle {
         }
     }
 
-    /// Of the queues that a pull names those that jobs are taken from; they are known from then on.
-    fn queues_to_take(&mut self, named: Option<Vec<Text>>, now: Moment) -> Option<Vec<Text>> {
+    /// Of the queues that a pull names those that jobs are taken from; they are known from then on. Of too many it is other ones with each
+    /// pull of a holder.
+    fn queues_to_take(&mut self, id: HolderId, named: Option<Vec<Text>>, now: Moment) -> Option<Vec<Text>> {
         let mut named = named?;
         match &self.options.queues {
             Queues::Configured => {}
             Queues::Only(taken) => named.retain(|queue| taken.contains(queue)),
             Queues::AsAsked => self.queues_are_asked_for(&named, now),
         }
-        named.truncate(MOST_QUEUES);
-        Some(named)
+        if named.len() <= MOST_QUEUES {
+            return Some(named);
+        }
+        let turn = self.holders.change(id, |holder| {
+            holder.queue_turns = holder.queue_turns.wrapping_add(1);
+            holder.queue_turns
+        });
+        Some(in_turn(named, turn.unwrap_or_default()))
     }
 
     /// What was given out of what a FETCH brought for them is all that they get.
@@ -196,5 +206,42 @@ impl Lifecycle {
 
     pub(super) fn give_back_unasked(&mut self, claim: Claim, now: Moment) {
         self.requeue(claim, "not started: it came when nobody asked for it any more", now);
+    }
+}
+
+/// Of more queues than a FETCH can name the first ones, and of the others as many as there is room for: each has its turn. The order stays.
+fn in_turn(named: Vec<Text>, turn: usize) -> Vec<Text> {
+    let others = named.len().saturating_sub(QUEUES_WITHOUT_TURNS).max(1);
+    let room = MOST_QUEUES - QUEUES_WITHOUT_TURNS;
+    let first = turn.wrapping_mul(room) % others;
+    let is_due = |at: usize| {
+        let among_others = at.checked_sub(QUEUES_WITHOUT_TURNS);
+        among_others.is_none_or(|at| (at + others - first) % others < room)
+    };
+    let due = named.into_iter().enumerate().filter(|(at, _)| is_due(*at));
+    due.map(|(_, queue)| queue).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn of_many_queues_the_first_are_always_asked_for_and_the_others_in_turn_in_the_order_that_they_were_named_in() {
+        for count in [65, 100, 256] {
+            let named: Vec<Text> = (0..count).map(|number| format!("{number:03}").into()).collect();
+            let rounds = count.div_ceil(MOST_QUEUES - QUEUES_WITHOUT_TURNS);
+            let mut seen = BTreeSet::new();
+            for turn in 7..7 + rounds {
+                let due = in_turn(named.clone(), turn);
+                assert_eq!(due.len(), MOST_QUEUES);
+                assert!(due.is_sorted(), "{due:?}");
+                assert!(due.starts_with(&named[..QUEUES_WITHOUT_TURNS]), "{due:?}");
+                seen.extend(due);
+            }
+            assert_eq!(seen.len(), count);
+        }
     }
 }

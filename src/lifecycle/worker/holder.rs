@@ -23,6 +23,8 @@ pub struct Holder {
     pub ready: Option<Ready>,
     /// It has asked for jobs itself: it needs no conditions.
     pub has_pulled: bool,
+    /// How often it has asked for jobs from more queues than are asked for at once.
+    pub queue_turns: usize,
     /// Something that we wrote was not taken yet.
     pub is_busy: bool,
     /// The job that it got last is among that.
@@ -60,6 +62,7 @@ impl Holder {
             manners,
             ready: None,
             has_pulled: false,
+            queue_turns: 0,
             is_busy: false,
             has_unread_job: false,
             is_reading_paused: false,

@@ -3,6 +3,7 @@
 mod connections;
 mod outcomes;
 mod requests;
+mod sizes;
 
 use std::ffi::OsString;
 
