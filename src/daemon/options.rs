@@ -7,7 +7,7 @@ use log::{info, warn};
 
 use crate::config::{self, Config, Mode};
 use crate::lifecycle::api::{
-    LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, TransitionSignals, Wake,
+    LimitSource, MAX_CONCURRENCY, Options, Queues, ShutdownTimes, Surroundings, Text, TransitionSignals, Wake,
 };
 use crate::os::entry::Environ;
 use crate::os::init;
@@ -51,10 +51,7 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
         type_wait: worker.type_wait,
         memory_gate: worker.memory_gate.map(|most| most.0),
         timeout_grace: worker.timeout_grace,
-        listen_to: match worker.wake {
-            Wake::Auto => worker.queues.iter().map(|queue| queue.as_str().into()).collect(),
-            Wake::Off => Vec::new(),
-        },
+        listen_to: listen_to(config),
         poll_interval: worker.poll_interval,
         heartbeat_interval: worker.heartbeat_interval,
         heartbeat_interval_is_fixed: worker.heartbeat_interval_is_explicit,
@@ -90,6 +87,18 @@ fn concurrency(config: &Config) -> u32 {
     } else {
         config.worker.concurrency
     }
+}
+
+/// Events bring the FETCH after a pause forward. A worker behind the gateway makes its pauses itself, and is told nothing unasked.
+fn listen_to(config: &Config) -> Vec<Text> {
+    match config.worker.wake {
+        Wake::Auto if config.mode != Mode::Gateway => texts(&config.worker.queues),
+        Wake::Auto | Wake::Off => Vec::new(),
+    }
+}
+
+fn texts(queues: &[String]) -> Vec<Text> {
+    queues.iter().map(|queue| queue.as_str().into()).collect()
 }
 
 /// The same for its queues.

@@ -34,3 +34,21 @@ while True:
     }
     init.stops();
 }
+
+#[test]
+fn nobody_listens_to_events_where_the_worker_asks_for_its_jobs_itself() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = r#"
+link = Link()
+link.ask(post("ack", job_id=link.job()["id"]))
+rest()
+"#;
+    let mut init = worker(&stage, script).with("OJS_HEARTBEAT_INTERVAL", "100ms").start();
+    stage.wait_for_outcomes();
+    stage.wait_for_more(Endpoint::Heartbeat, 2);
+    let others = stage.backend.records_of(Endpoint::Other);
+    let streams = others.iter().filter(|record| record.request.path.contains("events"));
+    assert_eq!(streams.count(), 0, "{others:?}");
+    init.stops();
+}
