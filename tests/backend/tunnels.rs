@@ -442,6 +442,29 @@ fn there_is_a_bound_and_neither_those_under_way_nor_those_that_wait_hold_up_a_he
 }
 
 #[test]
+fn what_waits_for_its_turn_takes_nothing_of_its_body_and_all_of_it_when_it_has_come() {
+    let server = Server::start(|stream, _| {
+        let mut reader = BufReader::new(stream);
+        while let Some((line, length)) = read_head(&mut reader)? {
+            crate::raw_server::skip(&mut reader, length)?;
+            if line.contains("/hangs") {
+                wait::pause(PATIENCE);
+            }
+            reader.get_mut().write_all(FINE)?;
+        }
+        Ok(())
+    });
+    let mut rig = TunnelRig::of(&server);
+    let hanging: Vec<u64> = (0..MOST_TUNNELS).map(|_| rig.open(get("/hangs"))).collect();
+    let waiting = rig.open(request("POST", "/", TunnelBody::Length(5)));
+    assert_eq!(rig.backend.tunnel_offer(TunnelId(waiting), b"12345"), 0);
+    rig.backend.close_tunnel(TunnelId(hanging[0]));
+    rig.until(|rig| rig.passed[&waiting].has_room);
+    rig.offer_all(waiting, &mut b"12345".as_slice());
+    assert_eq!(rig.end_of(waiting).failure(), None);
+}
+
+#[test]
 fn a_backend_that_is_not_there_has_got_nothing() {
     let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -169,9 +169,13 @@ impl Tunnel {
         self.request.may_come_twice()
     }
 
-    /// Takes as much of the request's body as there is room for; how much that was.
+    /// Takes as much of the request's body as there is room for; how much that was. There is none before its turn: many may wait.
     pub(in crate::daemon) fn offer(&mut self, bytes: &[u8]) -> usize {
         if matches!(self.stage, TunnelStage::Answered) || self.is_body_done {
+            return 0;
+        }
+        if matches!(self.stage, TunnelStage::Waiting) {
+            self.wants_room |= !bytes.is_empty();
             return 0;
         }
         let room = REQUEST_ROOM_BYTES.saturating_sub(self.outgoing.len() - self.sent);

@@ -31,7 +31,7 @@ use crate::wire::http::tunnel::{OwnLines, TunnelRequest};
 pub const MOST_TUNNELS: usize = 64;
 
 /// Most that wait for one of those to end: more than the gateway has connections, each of which has one request at a time. What waits is
-/// the head of a request; its body stays with the client.
+/// the head of a request; its body stays with the client, but for what has come with the head.
 pub const MOST_WAITING_TUNNELS: usize = 2048;
 
 /// How long one waits for that: shorter than clients wait for an answer, which is 30 s.
