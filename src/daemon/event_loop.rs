@@ -126,6 +126,7 @@ impl EventLoop {
             if let Some(exit) = self.dispatch() {
                 return Ok(exit);
             }
+            self.gateway.iter_mut().for_each(Gateway::all_was_heard);
             self.serve_backend();
             self.serve_gateway();
             self.answer_probes();

@@ -81,10 +81,11 @@ impl Gateway {
             let Some(form) = self.form_of(id, job) else { continue };
             if code == ErrorCode::NotHeld {
                 // Nobody here was given that job: the backend knows more.
-                if let Some((head, body)) = self.take_request(id) {
-                    self.open_relay(id, head, Some(body), turn);
-                    self.enqueue(id);
+                match self.take_request(id) {
+                    Some(request) => self.pass_on(id, request, turn),
+                    None => self.answer(id, &wire::refused_by_backend(code, message, form)),
                 }
+                self.enqueue(id);
             } else {
                 self.answer(id, &wire::refused_by_backend(code, message, form));
             }

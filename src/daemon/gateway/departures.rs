@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use crate::daemon::gateway::book::LinkId;
+use crate::daemon::gateway::link::LinkStage;
 use crate::daemon::gateway::{Gateway, GatewayTimer, GatewayTurn};
 use crate::lifecycle::api::{ErrorCode, Event, HolderId, JobId, Moment, WorkerState};
 
 /// How long it may take until what a process that is gone has written is here. Longer only when somebody has inherited its socket.
-const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
+pub(super) const LAST_BYTES_WITHIN: Duration = Duration::from_millis(100);
 
 impl Gateway {
     /// The process of this holder is gone: what is left in its connections is read, then the lifecycle is told that this was all.
@@ -25,6 +27,26 @@ impl Gateway {
             self.deadlines
                 .arm_at_latest(GatewayTimer::Link(id), now.after(LAST_BYTES_WITHIN));
             self.enqueue(id);
+        }
+    }
+
+    /// A connection has had its time: nothing more is read of it.
+    pub(super) fn had_its_time(&mut self, id: LinkId, turn: &mut GatewayTurn<'_>) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        match &link.stage {
+            // What is whole in its socket counts. It waits for us, and gets its time when there is room.
+            LinkStage::Gathering(request) if request.waits_for_place => {}
+            // It waits for the backend to take more.
+            LinkStage::Relaying(relay) if !relay.is_body_done => self.hang_up(id, turn),
+            LinkStage::Head
+            | LinkStage::Gathering(_)
+            | LinkStage::Asked(_)
+            | LinkStage::Relaying(_)
+            | LinkStage::Answering(_)
+            | LinkStage::Closing => {
+                link.end();
+                self.enqueue(id);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use socket2::SockRef;
 
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::places::LargePlace;
-use crate::lifecycle::api::{HolderId, JobId, ProcessId, PullId};
+use crate::lifecycle::api::{HolderId, JobId, Moment, ProcessId, PullId};
 use crate::os::tcp;
 use crate::wire::gateway::{AnswerForm, Route};
 use crate::wire::http::message::MessageHead;
@@ -52,6 +52,8 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
     /// The room that it has, when it is a large one.
     pub(super) place: Option<LargePlace>,
+    /// It is a large one, and there is no room yet.
+    pub(super) waits_for_place: bool,
 }
 
 /// What was asked of the lifecycle.
@@ -59,8 +61,8 @@ pub(super) struct Request {
 pub(super) enum Asked {
     /// Jobs.
     Jobs(Pulling),
-    /// To take an outcome; the request is passed on where nobody here knows the job.
-    Outcome(JobId, Box<Request>),
+    /// To take an outcome; the request is passed on where nobody here knows the job, which turns out at once.
+    Outcome(JobId, Option<Box<Request>>),
     /// To hear a heartbeat.
     Beat,
 }
@@ -69,14 +71,25 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Relay {
     pub(super) tunnel: TunnelId,
-    /// A body that was gathered before, and how much of it the tunnel took.
-    pub(super) gathered: Option<(Vec<u8>, usize)>,
+    /// A body that was gathered before.
+    pub(super) gathered: Option<Gathered>,
     /// The tunnel has all of the request's body.
     pub(super) is_body_done: bool,
     /// How the body of the answer goes out; none: there was no head yet.
     pub(super) answer: Option<AnswerBody>,
     /// The tunnel has all of the answer.
     pub(super) is_done: bool,
+}
+
+/// A body that is here as a whole and goes on to the backend.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) body: Vec<u8>,
+    /// So much of it the tunnel has taken.
+    pub(super) taken: usize,
+    /// The room that it has.
+    #[expect(dead_code, reason = "it is held, not read")]
+    pub(super) place: LargePlace,
 }
 
 /// How the body of an answer goes out.
@@ -110,6 +123,8 @@ pub(super) struct GatewayLink {
     /// How the answer to the request that is on it is given.
     pub(super) form: AnswerForm,
     pub(super) reader: RequestReader,
+    /// When its client has sent something last.
+    pub(super) heard_at: Moment,
     /// Bytes that wait for the client, from `sent` on.
     outbound: Vec<u8>,
     sent: usize,
@@ -135,7 +150,7 @@ pub(super) struct GatewayLink {
 
 impl GatewayLink {
     /// A connection that was just accepted.
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: TcpStream, now: Moment) -> Self {
         Self {
             stream,
             process: None,
@@ -147,6 +162,7 @@ impl GatewayLink {
                 is_kept_by_itself: true,
             },
             reader: RequestReader::default(),
+            heard_at: now,
             outbound: Vec::new(),
             sent: 0,
             may_read: true,

@@ -11,6 +11,7 @@ pub(super) mod listener;
 mod places;
 mod relay;
 mod requests;
+mod stalls;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -95,6 +96,8 @@ enum GatewayTimer {
     Link(LinkId),
     /// The next attempt to accept, where there was no room.
     Accept,
+    /// Somebody holds a place for a large body, and sends nothing while others wait for it.
+    Places,
 }
 
 /// What a turn of the gateway acts on.
@@ -122,8 +125,8 @@ pub struct Gateway {
     /// Where we listen.
     address: SocketAddr,
     bounds: BodyBounds,
-    /// Connections that wait for room for a large body.
-    waiting_for_place: VecDeque<LinkId>,
+    /// Connections whose outcome the lifecycle has not heard yet.
+    just_told: Vec<LinkId>,
     /// Longest time that a request for jobs waits for some.
     pull_within: Duration,
     many: usize,
@@ -168,7 +171,7 @@ impl Gateway {
             callers,
             address,
             bounds: BodyBounds::new(most_body),
-            waiting_for_place: VecDeque::new(),
+            just_told: Vec::new(),
             pull_within: pull_within.min(LONGEST_PULL),
             many: many_connections(process::open_files_limit()),
             links: BTreeMap::new(),
@@ -222,6 +225,8 @@ impl Gateway {
             match due {
                 GatewayTimer::Accept => self.acceptor.try_again(),
                 GatewayTimer::Link(id) => overdue.push(id),
+                // At the end of the turn.
+                GatewayTimer::Places => {}
             }
         }
         self.hear_tunnels(turn);
@@ -238,9 +243,9 @@ impl Gateway {
             }
         }
         // After what has come: who was held up for as long finds it all the same.
-        overdue.into_iter().for_each(|id| self.had_its_time(id));
+        overdue.into_iter().for_each(|id| self.had_its_time(id, turn));
         self.let_go_of_the_dead(turn);
-        self.give_places();
+        self.give_places(turn.now);
     }
 
     /// A panic costs this one connection.
@@ -304,7 +309,7 @@ impl Gateway {
             let message = format_args!("cannot watch a connection of the worker: {error}");
             return self.acceptor.warn(message);
         }
-        let mut link = GatewayLink::new(stream);
+        let mut link = GatewayLink::new(stream, turn.now);
         match admission {
             Admission::Taken(None) => {}
             Admission::Taken(Some(watch)) => {
@@ -346,7 +351,10 @@ impl Gateway {
                 | LinkStage::Answering(_) => link.fill(&mut self.buffer),
             };
             match filled {
-                Filled::Bytes(count) => bytes += count,
+                Filled::Bytes(count) => {
+                    link.heard_at = turn.now;
+                    bytes += count;
+                }
                 Filled::Nothing => return bytes,
                 Filled::End => {
                     if !self.step(id, turn) {
@@ -459,13 +467,6 @@ impl Gateway {
             | LinkStage::Gathering(_)
             | LinkStage::Head
             | LinkStage::Closing => {}
-        }
-    }
-
-    fn had_its_time(&mut self, id: LinkId) {
-        if let Some(link) = self.links.get_mut(&id) {
-            link.end();
-            self.enqueue(id);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::daemon::backend::tunnel::{TunnelFailure, TunnelFailureKind, TunnelId, TunnelNews};
 use crate::daemon::gateway::book::LinkId;
-use crate::daemon::gateway::link::{AnswerBody, GatewayLink, LinkStage, Relay};
+use crate::daemon::gateway::link::{AnswerBody, GatewayLink, Gathered, LinkStage, Relay, Request};
 use crate::daemon::gateway::{Gateway, GatewayTurn, Step};
 use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head};
 use crate::wire::http::body::{BadChunk, BodyStep};
@@ -16,19 +16,25 @@ const CLIENT_ROOM_BYTES: usize = 64 << 10;
 /// Bytes of an answer taken at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
+const NO_ROOM: GatewayError<'static> = GatewayError {
+    status: Status::Unavailable,
+    code: "gateway_overloaded",
+    message: "the body is large, and so are others that wait for the backend to take them",
+};
+
 impl Gateway {
     /// Opens a way to the backend for this request; `gathered` is its body where that is here as a whole.
     pub(super) fn open_relay(
         &mut self,
         id: LinkId,
         head: MessageHead,
-        gathered: Option<Vec<u8>>,
+        gathered: Option<Gathered>,
         turn: &mut GatewayTurn<'_>,
     ) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let length = |bytes: usize| TunnelBody::Length(bytes as u64);
         let body = match (&gathered, head.body) {
-            (Some(body), _) => length(body.len()),
+            (Some(gathered), _) => length(gathered.body.len()),
             (None, BodyLength::Bytes(0)) => TunnelBody::None,
             (None, BodyLength::Bytes(count)) => TunnelBody::Length(count),
             (None, BodyLength::Chunked) => TunnelBody::Chunked,
@@ -48,11 +54,21 @@ impl Gateway {
         self.tunnels.insert(tunnel, Some(id));
         link.stage = LinkStage::Relaying(Relay {
             tunnel,
-            gathered: gathered.map(|body| (body, 0)),
+            gathered,
             is_body_done: false,
             answer: None,
             is_done: false,
         });
+    }
+
+    /// A request that was gathered for us goes on to the backend.
+    pub(super) fn pass_on(&mut self, id: LinkId, request: Request, turn: &mut GatewayTurn<'_>) {
+        let Request { head, body, .. } = request;
+        let Some(place) = self.bounds.place_onward(body.len()) else {
+            return self.fail(id, &NO_ROOM);
+        };
+        let gathered = Gathered { body, taken: 0, place };
+        self.open_relay(id, head, Some(gathered), turn);
     }
 
     /// Moves what can be moved, in both directions.
@@ -77,9 +93,10 @@ impl Gateway {
         if let Some(ended) = downward(link, turn) {
             self.tunnels.remove(&ended);
         }
-        if let LinkStage::Relaying(relay) = &link.stage
-            && relay.is_done
-        {
+        let LinkStage::Relaying(relay) = &link.stage else {
+            return Step::Again;
+        };
+        if relay.is_done {
             if relay.answer == Some(AnswerBody::Chunked) {
                 link.say(LAST_CHUNK);
             }
@@ -178,7 +195,7 @@ fn upward(link: &mut GatewayLink, turn: &mut GatewayTurn<'_>) -> Result<Step, Ba
     };
     let tunnel = relay.tunnel;
     while !relay.is_body_done && !relay.is_done {
-        if let Some((body, taken)) = &mut relay.gathered {
+        if let Some(Gathered { body, taken, .. }) = &mut relay.gathered {
             *taken += turn
                 .backend
                 .tunnel_offer(tunnel, body.get(*taken..).unwrap_or_default());

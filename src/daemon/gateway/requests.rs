@@ -2,6 +2,7 @@
 
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
+use crate::daemon::gateway::places::SMALL_BODY_BYTES;
 use crate::daemon::gateway::{CLOSING_PATIENCE, FORBIDDEN, Gateway, GatewayTimer, GatewayTurn, Step, release};
 use crate::lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use crate::os::clock;
@@ -10,10 +11,7 @@ use crate::wire::gateway::{
     read_worker, route,
 };
 use crate::wire::http::body::{BadChunk, BodyStep};
-use crate::wire::http::message::{BadMessage, BodyLength, MessageHead};
-
-/// A body of up to so many bytes is taken in any case.
-const SMALL_BODY_BYTES: usize = 32 << 10;
+use crate::wire::http::message::{BadMessage, BodyLength};
 
 const TOO_LARGE: GatewayError<'static> = GatewayError {
     status: Status::ContentTooLarge,
@@ -58,6 +56,7 @@ impl Gateway {
             head,
             body: Vec::new(),
             place: None,
+            waits_for_place: false,
         });
         Step::Again
     }
@@ -76,6 +75,9 @@ impl Gateway {
         let LinkStage::Gathering(request) = &mut link.stage else {
             return Step::Again;
         };
+        if request.waits_for_place {
+            return Step::Waits;
+        }
         loop {
             let payload = match link.reader.payload() {
                 Ok(BodyStep::Payload(payload)) => payload,
@@ -88,9 +90,10 @@ impl Gateway {
                 return self.refuse(id, &TOO_LARGE);
             }
             if length > SMALL_BODY_BYTES && request.place.is_none() {
-                request.place = self.bounds.place();
+                request.place = self.bounds.place(request.head.body);
                 if request.place.is_none() {
-                    self.waiting_for_place.push_back(id);
+                    request.waits_for_place = true;
+                    self.bounds.wait(id);
                     return Step::Waits;
                 }
             }
@@ -111,15 +114,6 @@ impl Gateway {
         Step::Again
     }
 
-    /// A large body may be here no more: others wait for that.
-    pub(super) fn give_places(&mut self) {
-        while self.bounds.has_place()
-            && let Some(id) = self.waiting_for_place.pop_front()
-        {
-            self.enqueue(id);
-        }
-    }
-
     fn ask(&mut self, id: LinkId, request: Request, turn: &mut GatewayTurn<'_>) -> Result<(), BadBody> {
         match request.route {
             Route::Fetch => self.ask_for_jobs(id, &request, turn),
@@ -138,8 +132,7 @@ impl Gateway {
                 Ok(())
             }
             Route::Other => {
-                let Request { head, body, .. } = request;
-                self.open_relay(id, head, Some(body), turn);
+                self.pass_on(id, request, turn);
                 Ok(())
             }
         }
@@ -179,7 +172,8 @@ impl Gateway {
         let process = link.process;
         // Of a process that is gone the next request is looked at at once: nobody waits for this answer.
         if !link.is_deaf {
-            link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone(), Box::new(request)));
+            link.stage = LinkStage::Asked(Asked::Outcome(outcome.job.clone(), Some(Box::new(request))));
+            self.just_told.push(id);
         }
         let holder = self.some_holder(process, None, turn);
         if self.book.wait_for_outcome(&outcome.job, outcome.state, holder, id) {
@@ -282,13 +276,13 @@ impl Gateway {
     }
 
     /// For requests that are passed on after all.
-    pub(super) fn take_request(&mut self, id: LinkId) -> Option<(MessageHead, Vec<u8>)> {
+    pub(super) fn take_request(&mut self, id: LinkId) -> Option<Request> {
         let link = self.links.get_mut(&id)?;
         if !matches!(link.stage, LinkStage::Asked(Asked::Outcome(..))) {
             return None;
         }
         match std::mem::replace(&mut link.stage, LinkStage::Head) {
-            LinkStage::Asked(Asked::Outcome(_, request)) => Some((request.head, request.body)),
+            LinkStage::Asked(Asked::Outcome(_, request)) => request.map(|request| *request),
             LinkStage::Asked(_)
             | LinkStage::Head
             | LinkStage::Gathering(_)

@@ -20,6 +20,7 @@ pub enum Status {
     Ok,
     BadRequest,
     Forbidden,
+    RequestTimeout,
     Conflict,
     ContentTooLarge,
     ExpectationFailed,
@@ -39,6 +40,7 @@ impl Status {
             Self::Ok => "200 OK",
             Self::BadRequest => "400 Bad Request",
             Self::Forbidden => "403 Forbidden",
+            Self::RequestTimeout => "408 Request Timeout",
             Self::Conflict => "409 Conflict",
             Self::ContentTooLarge => "413 Content Too Large",
             Self::ExpectationFailed => "417 Expectation Failed",
@@ -53,7 +55,10 @@ impl Status {
 
     /// Whether the same request may be taken later.
     fn is_retryable(self) -> bool {
-        matches!(self, Self::BadGateway | Self::Unavailable | Self::GatewayTimeout)
+        matches!(
+            self,
+            Self::RequestTimeout | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! Workers that speak HTTP with us as if we were the backend: what is on the wire, and what becomes of their jobs.
 
+mod bounds;
 mod connections;
 mod outcomes;
 mod requests;

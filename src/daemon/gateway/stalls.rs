@@ -1,0 +1,109 @@
+//! Who gets room for a large body, and when: what the lifecycle has heard of is dropped, and nobody waits for longer than others leave
+//! a place unused.
+
+use std::time::Duration;
+
+use crate::daemon::gateway::book::LinkId;
+use crate::daemon::gateway::departures::LAST_BYTES_WITHIN;
+use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage};
+use crate::daemon::gateway::{Gateway, GatewayTimer};
+use crate::lifecycle::api::Moment;
+use crate::wire::gateway::{GatewayError, Status};
+
+/// How long a client may send nothing while others wait for its place. An outcome is answered after 25 s at the latest from when it
+/// is whole, and SDKs wait for 30 s: this fits in between.
+const LONGEST_STALL: Duration = Duration::from_secs(3);
+
+const STALLED: GatewayError<'static> = GatewayError {
+    status: Status::RequestTimeout,
+    code: "gateway_stalled",
+    message: "the rest of the body did not come, and others wait for its place",
+};
+
+impl Gateway {
+    /// The lifecycle has heard all that it was told, and has refused what it does not know: nobody needs the bodies any more.
+    pub fn all_was_heard(&mut self) {
+        for id in self.just_told.drain(..) {
+            if let Some(LinkStage::Asked(Asked::Outcome(_, request))) =
+                self.links.get_mut(&id).map(|link| &mut link.stage)
+            {
+                *request = None;
+            }
+        }
+    }
+
+    /// Those who wait for room get what there is. Who holds some and sends nothing loses it to them.
+    pub(super) fn give_places(&mut self, now: Moment) {
+        loop {
+            self.give_what_is_left(now);
+            if self.bounds.first().is_none() {
+                return self.deadlines.cancel(GatewayTimer::Places);
+            }
+            if self.deadlines.deadline_of(GatewayTimer::Places).is_some() {
+                return;
+            }
+            let Some((id, ends)) = self.longest_silent() else {
+                return;
+            };
+            if ends > now {
+                return self.deadlines.arm(GatewayTimer::Places, ends);
+            }
+            self.end_stall(id, now);
+        }
+    }
+
+    fn give_what_is_left(&mut self, now: Moment) {
+        while let Some(id) = self.bounds.first() {
+            let request = match self.links.get_mut(&id).map(|link| &mut link.stage) {
+                Some(LinkStage::Gathering(request)) => request,
+                // It has gone meanwhile.
+                Some(
+                    LinkStage::Head
+                    | LinkStage::Asked(_)
+                    | LinkStage::Relaying(_)
+                    | LinkStage::Answering(_)
+                    | LinkStage::Closing,
+                )
+                | None => {
+                    self.bounds.first_is_served();
+                    continue;
+                }
+            };
+            let Some(place) = self.bounds.place_of_first(request.head.body) else {
+                return;
+            };
+            request.place = Some(place);
+            request.waits_for_place = false;
+            self.bounds.first_is_served();
+            if self.links.get(&id).is_some_and(|link| link.is_left_behind) {
+                self.deadlines
+                    .arm_at_latest(GatewayTimer::Link(id), now.after(LAST_BYTES_WITHIN));
+            }
+            self.enqueue(id);
+        }
+    }
+
+    /// Of those that have a place and have nothing to do here, the one that has sent nothing for longest; when its time is over.
+    fn longest_silent(&self) -> Option<(LinkId, Moment)> {
+        let has_place =
+            |link: &GatewayLink| matches!(&link.stage, LinkStage::Gathering(request) if request.place.is_some());
+        let holders = self.links.iter().filter(|(_, link)| has_place(link) && !link.is_queued);
+        let silent = holders.map(|(id, link)| (*id, link.heard_at.after(LONGEST_STALL)));
+        silent.min_by_key(|(_, ends)| *ends)
+    }
+
+    fn end_stall(&mut self, id: LinkId, now: Moment) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        // Its bytes may have come while we were held up.
+        link.look_again();
+        match link.fill(&mut self.buffer) {
+            Filled::Nothing => {
+                self.refuse(id, &STALLED);
+            }
+            Filled::Bytes(_) | Filled::End => {
+                link.heard_at = now;
+                self.enqueue(id);
+            }
+        }
+    }
+}

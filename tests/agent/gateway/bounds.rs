@@ -1,0 +1,104 @@
+//! Large outcomes: there is room for some on their way, and who finds none does not wait for long.
+
+use std::collections::BTreeSet;
+
+use crate::backend::{Behaviour, Endpoint, Outcome};
+use crate::gateway::worker;
+use crate::stage::{PATIENCE, Stage};
+use crate::support::wait::wait_until;
+
+/// More than is taken in any case.
+const LARGE: &str = r#"
+large = "x" * 40000
+def large_ack(job):
+    return post("ack", job_id=job, result=large)
+def stalls(job):
+    """An outcome as long as there may be one, most of which does not come."""
+    link = Link()
+    head = b"POST /ojs/v1/workers/ack HTTP/1.1\r\nContent-Length: 4000000\r\n\r\n"
+    link.send(head + b'{"job_id":"%s","result":"' % job.encode() + b"x" * 40000)
+    return link
+"#;
+
+fn acked(stage: &Stage, job: &str) -> bool {
+    matches!(stage.outcomes(job).as_slice(), [Outcome::Acked(Some(_))])
+}
+
+#[test]
+fn large_outcomes_are_taken_over_in_an_outage_however_many_there_are_and_all_answered() {
+    let stage = Stage::new();
+    stage.enqueue(1..=40);
+    stage.backend.always(Endpoint::Ack, Behaviour::Hang);
+    let script = format!(
+        r#"{LARGE}
+jobs, links = set(), []
+while len(jobs) < 40:
+    jobs.update(job["id"] for job in json.loads(Link().ask(fetch(count=40))[2])["jobs"])
+for job in sorted(jobs):
+    links.append(Link())
+    links[-1].send(large_ack(job))
+note("sent", "all")
+note("answers", *sorted({{link.answer()[0] for link in links}}))
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    init.noted("sent");
+    let told = || -> BTreeSet<_> {
+        let acks = stage.backend.records_of(Endpoint::Ack);
+        acks.iter().filter_map(crate::backend::Record::job).collect()
+    };
+    assert!(wait_until(PATIENCE, || told().len() == 40), "{}", told().len());
+    init.signal(libc::SIGTERM);
+    assert_eq!(init.noted("answers"), "200");
+}
+
+#[test]
+fn uploads_that_stall_give_way_to_others_and_lose_no_job() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let script = format!(
+        r#"{LARGE}
+link = Link()
+jobs = [link.job()["id"], link.job()["id"]]
+stalled = [stalls("j1") for _ in range(17)]
+status = link.ask(large_ack("j2"))[0]
+note("other", status)
+status, headers, body = stalled[0].answer()
+note("stalled", status, headers["connection"], json.loads(body)["error"]["code"])
+note("again", link.ask(large_ack("j1"))[0])
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    assert_eq!(init.noted("other"), "200");
+    assert!(wait_until(PATIENCE, || acked(&stage, "j2")));
+    assert_eq!(init.noted("stalled"), "408 close gateway_stalled");
+    assert_eq!(init.noted("again"), "200");
+    assert!(wait_until(PATIENCE, || acked(&stage, "j1")));
+    stage.backend.assert_one_outcome_each();
+    init.stops();
+}
+
+#[test]
+fn a_large_outcome_that_was_whole_when_its_process_died_counts_also_where_it_has_to_wait_for_room() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let script = format!(
+        r#"{LARGE}
+stalled = [stalls("none") for _ in range(17)]
+def takes():
+    link = Link()
+    link.send(large_ack(link.job()["id"]))
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(child(takes), 0)
+note("dead", "yes")
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    init.noted("dead");
+    assert!(wait_until(PATIENCE, || !stage.outcomes("j1").is_empty()));
+    assert!(acked(&stage, "j1"), "{}", init.story());
+    init.stops();
+}
