@@ -79,6 +79,8 @@ pub(super) struct Relay {
     pub(super) answer: Option<AnswerBody>,
     /// The tunnel has all of the answer.
     pub(super) is_done: bool,
+    /// The answer tells of events as they happen: it has no end by itself.
+    pub(super) is_event_stream: bool,
 }
 
 /// A body that is here as a whole and goes on to the backend.
@@ -207,6 +209,11 @@ impl GatewayLink {
     /// The kernel may know more by now than it has told.
     pub(super) fn look_again(&mut self) {
         self.may_read = true;
+    }
+
+    /// Whether it is known that the client says no more, however much of what it has said is still to be read.
+    pub(super) fn says_no_more(&self) -> bool {
+        self.is_ended || self.may_end
     }
 
     /// Bytes that wait for the client.

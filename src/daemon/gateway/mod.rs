@@ -418,6 +418,12 @@ impl Gateway {
         match &link.stage {
             // Half a request is none.
             LinkStage::Head | LinkStage::Gathering(_) | LinkStage::Closing => self.hang_up(id, turn),
+            LinkStage::Relaying(relay) if !relay.is_body_done => {
+                if relay.answer.is_some() {
+                    link.reset_at_close();
+                }
+                self.hang_up(id, turn);
+            }
             // Whoever asks for jobs and closes its side is not waiting for them.
             LinkStage::Asked(Asked::Jobs(_)) if !link.is_deaf => self.hang_up(id, turn),
             // Nobody hears the answer, but another request may be here that is whole.

@@ -58,6 +58,7 @@ impl Gateway {
             is_body_done: false,
             answer: None,
             is_done: false,
+            is_event_stream: false,
         });
     }
 
@@ -96,12 +97,19 @@ impl Gateway {
         let LinkStage::Relaying(relay) = &link.stage else {
             return Step::Again;
         };
+        let is_event_stream = relay.is_event_stream;
         if relay.is_done {
             if relay.answer == Some(AnswerBody::Chunked) {
                 link.say(LAST_CHUNK);
             }
             link.stage = LinkStage::Answering(None);
             return Step::Again;
+        }
+        if is_event_stream && link.says_no_more() {
+            // Nothing may happen for long, and only then would be seen that nobody reads it.
+            link.reset_at_close();
+            self.hang_up(id, turn);
+            return Step::Waits;
         }
         link.flush();
         upward
@@ -273,6 +281,7 @@ fn begin_answer(link: &mut GatewayLink, head: &TunnelHead) {
         TunnelBody::None | TunnelBody::Length(_) | TunnelBody::Chunked => AnswerBody::Plain,
     };
     relay.answer = Some(body);
+    relay.is_event_stream = head.is_event_stream() && head.body == TunnelBody::Chunked;
     // Only the end of the connection tells the end of the body; and a request that nobody reads to its end is in the way of the next.
     let ends = head.body == TunnelBody::Chunked && !takes_chunks;
     link.form.is_kept &= relay.is_body_done && !ends;

@@ -2,9 +2,11 @@
 
 mod bounds;
 mod connections;
+mod front;
 mod outcomes;
 mod requests;
 mod sizes;
+mod streams;
 
 use std::ffi::OsString;
 

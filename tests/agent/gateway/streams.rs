@@ -1,0 +1,237 @@
+//! What passes through holds no more than it needs: neither memory, nor a way to the backend for a client that is gone.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use crate::backend::{Behaviour, Endpoint};
+use crate::gateway::front::{Front, Head};
+use crate::gateway::worker;
+use crate::stage::{Init, Stage};
+use crate::support::wait::{now, pause};
+
+/// As many requests pass through at once.
+const WAYS: usize = 64;
+
+/// What passes through in each direction, in MiB, where nobody asks for another number. A GiB takes a debug build ten seconds; what it
+/// costs in memory is the same.
+const MUCH_MIB: u64 = 256;
+
+/// That variable asks for another number.
+const ASKED: &str = "GATEWAY_MIB";
+
+/// Whoever gets it takes nothing of it for so long: then it is elsewhere that it has to wait.
+const SLOW_AT_FIRST: Duration = Duration::from_millis(300);
+
+/// What that may cost, in KiB.
+const MOST_MORE_KIB: u64 = 1024;
+
+/// From here on its peak counts from what it has now.
+fn forget_peak(init: &Init) -> u64 {
+    std::fs::write(format!("/proc/{}/clear_refs", init.pid), "5").unwrap();
+    init.memory_kib("VmHWM")
+}
+
+#[test]
+fn half_a_request_whose_client_is_gone_takes_the_way_to_the_backend_from_nobody() {
+    let stage = Stage::new();
+    stage.backend.always(Endpoint::Other, Behaviour::body("{}"));
+    let script = format!(
+        r#"
+whole = request("POST", "/ojs/v1/jobs", {{"type": "t" * 2000}})
+for number in range({WAYS}):
+    gone = Link()
+    gone.send(whole[:-1000])
+    if number % 2:
+        gone.socket.shutdown(socket.SHUT_WR)
+        assert gone.is_closed()
+    gone.socket.close()
+note("status", Link().ask(whole)[0])
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    assert_eq!(init.noted("status"), "200");
+    let posts = stage.backend.records_of(Endpoint::Other);
+    let posts = posts.iter().filter(|record| record.request.method == "POST");
+    assert_eq!(posts.count(), 1, "half of a request is none");
+    init.stops();
+}
+
+#[test]
+fn a_stream_of_events_whose_client_is_gone_takes_the_way_to_the_backend_from_nobody() {
+    let stage = Stage::new();
+    let front = Front::start(&stage, |mut reader, _| {
+        while let Some(head) = Head::read(&mut reader)? {
+            let answer = if head.line.contains("events") {
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:\n\n\r\n"
+            } else {
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+            };
+            reader.get_mut().write_all(answer.as_bytes())?;
+        }
+        Ok(())
+    });
+    let script = format!(
+        r#"
+streams = [Link() for _ in range({WAYS})]
+for stream in streams:
+    stream.send(request("GET", "/front/events"))
+for number, stream in enumerate(streams):
+    assert stream.until(b":\n\n")
+    if number % 2:
+        # Nobody reads of it what was said ahead.
+        stream.send(b"x" * 100000)
+for stream in streams:
+    stream.socket.close()
+early = Link()
+early.send(request("GET", "/front/events"))
+early.socket.shutdown(socket.SHUT_WR)
+try:
+    early.answer()
+except ConnectionResetError:
+    pass
+note("status", Link().ask(request("GET", "/front/else"))[0])
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).with("OJS_URL", front.url()).start();
+    assert_eq!(init.noted("status"), "200");
+    init.stops();
+}
+
+#[test]
+fn a_client_that_says_no_more_gets_the_answer_to_what_it_has_said() {
+    let stage = Stage::new();
+    let front = Front::start(&stage, |mut reader, _| {
+        while let Some(head) = Head::read(&mut reader)? {
+            io::copy(&mut (&mut reader).take(head.length()), &mut io::sink())?;
+            let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+            reader.get_mut().write_all(answer.as_bytes())?;
+            pause(Duration::from_millis(300));
+            reader.get_mut().write_all(b"2\r\nde\r\n0\r\n\r\n")?;
+        }
+        Ok(())
+    });
+    let script = r#"
+link = Link()
+link.send(request("POST", "/front/else", {"a": 1}))
+link.socket.shutdown(socket.SHUT_WR)
+status, _, body = link.answer()
+note("answer", status, body.decode())
+rest()
+"#;
+    let mut init = worker(&stage, script).with("OJS_URL", front.url()).start();
+    assert_eq!(init.noted("answer"), "200 abcde");
+    init.stops();
+}
+
+#[test]
+fn those_that_wait_for_their_way_to_the_backend_keep_their_bodies_and_are_passed_on_in_the_end() {
+    let stage = Stage::new();
+    stage.backend.always(Endpoint::Other, Behaviour::Held);
+    let script = format!(
+        r#"
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))
+whole = request("POST", "/ojs/v1/jobs", {{"type": "t" * 70000}})
+assert Link().ask(post("heartbeat", worker_id="w"))[0] == 200
+note("ready", "yes")
+orders("go on")
+links = [Link() for _ in range({WAYS} + 300)]
+for link in links:
+    link.send(whole)
+# Who comes last is served last.
+assert Link().ask(post("heartbeat", worker_id="w"))[0] == 200
+note("sent", "all")
+note("answers", *sorted({{link.answer()[0] for link in links}}))
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    init.noted("ready");
+    let before = forget_peak(&init);
+    init.order("go on");
+    init.noted("sent");
+    stage
+        .backend
+        .wait_for_count(Endpoint::Other, WAYS, crate::stage::PATIENCE);
+    let more = init.memory_kib("VmHWM") - before;
+    stage.backend.always(Endpoint::Other, Behaviour::body("{}"));
+    stage.backend.answer_held();
+    assert_eq!(init.noted("answers"), "200 404");
+    assert!(more < 16 * 1024, "{more} KiB");
+    let others = stage.backend.records_of(Endpoint::Other);
+    let posts = others.iter().filter(|record| record.request.method == "POST");
+    assert!(posts.clone().all(|record| record.request.body.len() > 70_000));
+    assert_eq!(posts.count(), WAYS + 300);
+    init.stops();
+}
+
+/// `GATEWAY_MIB=1024` is a GiB each way. The file that is sent has no blocks, so that nothing but the way costs.
+#[test]
+fn a_body_of_any_size_passes_in_either_direction_in_a_mebibyte() {
+    let stage = Stage::new();
+    let front = Front::start(&stage, |mut reader, _| {
+        let zeros = vec![0; 1 << 20];
+        while let Some(head) = Head::read(&mut reader)? {
+            pause(SLOW_AT_FIRST);
+            let got = io::copy(&mut (&mut reader).take(head.length()), &mut io::sink())?;
+            let wanted = head.line.split(['/', ' ']).nth(3).unwrap().parse().unwrap();
+            let answer = format!("HTTP/1.1 200 OK\r\nX-Got: {got}\r\nContent-Length: {wanted}\r\n\r\n");
+            reader.get_mut().write_all(answer.as_bytes())?;
+            let mut left: usize = wanted;
+            while left > 0 {
+                left -= reader.get_mut().write(&zeros[..left.min(zeros.len())])?;
+            }
+        }
+        Ok(())
+    });
+    let script = r#"
+import tempfile
+def passes(up, down):
+    link = Link()
+    link.send(f"POST /front/{down} HTTP/1.1\r\nContent-Length: {up}\r\n\r\n".encode())
+    with tempfile.TemporaryFile() as file:
+        file.truncate(up)
+        sent = 0
+        while sent < up:
+            sent += os.sendfile(link.socket.fileno(), file.fileno(), sent, up - sent)
+    head = link.until(b"\r\n\r\n").decode()
+    assert f"X-Got: {up}\r\n" in head, head
+    time.sleep(SLOW_AT_FIRST)
+    room, got = bytearray(1 << 20), len(link.buffer)
+    while got < down:
+        count = link.socket.recv_into(room)
+        assert count
+        got += count
+    assert got == down
+# What is done for the first time costs something.
+passes(1 << 20, 1 << 20)
+note("ready", "yes")
+orders("up")
+passes(MUCH, 0)
+note("up", "done")
+orders("down")
+passes(0, MUCH)
+note("down", "done")
+rest()
+"#;
+    let much: u64 = std::env::var(ASKED).map_or(MUCH_MIB, |number| number.parse().unwrap());
+    let script = script.replace("SLOW_AT_FIRST", &SLOW_AT_FIRST.as_secs_f64().to_string());
+    let script = script.replace("MUCH", &(much << 20).to_string());
+    let mut init = worker(&stage, &script).with("OJS_URL", front.url()).start();
+    init.noted("ready");
+    for direction in ["up", "down"] {
+        let before = forget_peak(&init);
+        let began = now();
+        init.order(direction);
+        init.noted(direction);
+        let more = init.memory_kib("VmHWM") - before;
+        println!(
+            "{much} MiB {direction} in {:?}, {more} KiB more than {before}",
+            began.elapsed()
+        );
+        assert!(more <= MOST_MORE_KIB, "{direction}: {more} KiB more than {before}");
+    }
+    init.stops();
+}
