@@ -4,6 +4,7 @@ mod bounds;
 mod connections;
 mod front;
 mod outcomes;
+mod pauses;
 mod requests;
 mod sizes;
 mod streams;
