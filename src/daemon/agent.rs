@@ -47,6 +47,7 @@ use crate::os::clock;
 use crate::os::entry::Environ;
 use crate::os::file_watch::FileWatch;
 use crate::os::init::{self, Inherited};
+use crate::os::open_files::{OpenFiles, raise_open_files_limit};
 use crate::os::signal_fd::SignalFd;
 use crate::os::signals::{self, SignalSet};
 use crate::wire::backend::request::Identity;
@@ -148,6 +149,7 @@ fn set_up(
 
     // The secrets were read by the configuration; from here on only the requests to the backend have them.
     let plan = plan(config, command, environ, &way.variables)?.run_as(credentials);
+    let plan = plan.with_open_files(way.open_files);
     blank_secrets(environ);
     if let Err(error) = init::forbid_dumps() {
         warn!("cannot keep our memory from processes of the same user: {error}");
@@ -200,6 +202,8 @@ struct Way {
     gateway: Option<Gateway>,
     /// For the worker's environment.
     variables: Vec<(&'static str, OsString)>,
+    /// What the worker had without us; none: it is ours.
+    open_files: Option<OpenFiles>,
 }
 
 fn way(
@@ -233,6 +237,7 @@ fn socket_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &
         workers,
         gateway: None,
         variables,
+        open_files: None,
     })
 }
 
@@ -245,6 +250,11 @@ fn exec_way(config: &Config, allowed: Allowed, directory: &RuntimeDir, poll: &Po
 
 /// They speak HTTP, as if we were the backend.
 fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Poll) -> Result<Way, StartFailure> {
+    // Connections and processes take a descriptor each, and the usual limit is made for much smaller programs.
+    let raised = raise_open_files_limit();
+    let open_files = raised
+        .inspect_err(|error| warn!("gateway: cannot raise the limit of open files: {error}"))
+        .ok();
     let listening = listen_for_gateway(config)?;
     let uid = allowed.other_child().map_or(allowed.own(), |child| child.uid);
     let callers = Callers::new(config.gateway.allow, uid)
@@ -259,6 +269,7 @@ fn gateway_way(config: &Config, allowed: &Allowed, environ: &Environ, poll: &Pol
         workers: Workers::without_socket(),
         gateway: Some(gateway),
         variables,
+        open_files,
     })
 }
 

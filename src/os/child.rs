@@ -14,6 +14,7 @@ use std::ptr;
 use crate::os::entry::{Environ, value_of};
 use crate::os::errno::errno;
 use crate::os::job_child::{JobTraits, Refused};
+use crate::os::open_files::OpenFiles;
 use crate::os::process::Pid;
 use crate::os::signals;
 use crate::os::user::Credentials;
@@ -38,6 +39,7 @@ pub struct ChildPlan {
     credentials: Option<Credentials>,
     terminal: Option<OwnedFd>,
     job: Option<JobTraits>,
+    open_files: Option<OpenFiles>,
 }
 
 /// The environment that the child gets.
@@ -94,7 +96,15 @@ impl ChildPlan {
             credentials: None,
             terminal: None,
             job: None,
+            open_files: None,
         })
+    }
+
+    /// Gives it this limit of open files, where ours is another one.
+    #[must_use]
+    pub fn with_open_files(mut self, limit: Option<OpenFiles>) -> Self {
+        self.open_files = limit;
+        self
     }
 
     /// Executes this file, whatever its first argument and the search path say.
@@ -293,6 +303,10 @@ extern "C" fn child_main(argument: *mut c_void) -> c_int {
         }
         // SAFETY: ends this process without running anything of the parent's.
         unsafe { libc::_exit(0) }
+    }
+    if let Some(limit) = &plan.open_files {
+        // Never fatal: it is no higher than ours.
+        let _ = limit.take_effect();
     }
     signals::restore_inherited();
     let errno = exec(job);

@@ -270,20 +270,6 @@ impl Stat {
     }
 }
 
-/// How many descriptors we may have: the soft limit. Zero when the kernel does not say.
-#[must_use]
-pub fn open_files_limit() -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure is valid to write to.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
-        return 0;
-    }
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -37,8 +37,9 @@ use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::{Event, FromWorker, Moment};
 use crate::lifecycle::timers::Timers;
 use crate::os::clock;
+use crate::os::open_files::open_files_limit;
 use crate::os::pidfd::ProcessWatch;
-use crate::os::process::{self, Pid};
+use crate::os::process::Pid;
 use crate::wire::gateway::{self as wire, GatewayError, Status};
 
 /// Connections above which an answer says that its connection is closed behind it.
@@ -173,7 +174,7 @@ impl Gateway {
             bounds: BodyBounds::new(most_body),
             just_told: Vec::new(),
             pull_within: pull_within.min(LONGEST_PULL),
-            many: many_connections(process::open_files_limit()),
+            many: many_connections(open_files_limit()),
             links: BTreeMap::new(),
             newest_link: 0,
             ready: VecDeque::new(),

@@ -16,7 +16,7 @@ use crate::daemon::workers::link::{Link, READ_BYTES, ReadBudget, WorkerLink};
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::ids::HolderId;
 use crate::lifecycle::api::{Event, Manners, ToWorker};
-use crate::os::process;
+use crate::os::open_files::open_files_limit;
 use crate::os::socket::{Accepted, Listener};
 use crate::wire::worker::HelloContext;
 
@@ -58,7 +58,7 @@ impl WorkerSocket {
             acceptor: Acceptor::new(listener, TokenOwner::WorkerSocket, ACCEPTS_PER_TURN, "", registry)?,
             allowed,
             hello,
-            most: most_connections(process::open_files_limit()),
+            most: most_connections(open_files_limit()),
             links: BTreeMap::new(),
             next_connection: 0,
             last_read: HolderId(0),
