@@ -80,7 +80,7 @@ impl EventLoop {
                 self.worker = Some(Worker { pid, process });
                 self.metrics.worker_started();
                 if let Some(gateway) = &mut self.gateway {
-                    gateway.worker_started(pid, self.workers.watch_of(process));
+                    gateway.worker_started(pid, self.workers.watch_of(process).as_ref());
                     self.facts.caller_proof = Some(gateway.caller_proof());
                 }
                 if let Some(act) = self.on_first_start.take() {

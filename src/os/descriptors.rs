@@ -1,183 +1,159 @@
 //! What other processes have open, as far as we may look.
 
-use std::fs::{self, File};
+use std::fs::{self, ReadDir};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
 
 use crate::os::process::{Pid, check_proc};
 
-/// Bytes of the longest number of a descriptor, and a zero.
-const LONGEST_NUMBER: usize = 12;
+/// Bytes of the longest path of a descriptor, and a zero.
+const LONGEST_PATH: usize = "/proc/2147483647/fd/2147483647".len() + 1;
 
 /// Bytes of the longest name of a socket, and one more: a longer name is another one.
 const LONGEST_SOCKET_NAME: usize = "socket:[18446744073709551615]".len() + 1;
 
-/// Whether we may see what this process has open. Another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one that
-/// keeps its memory to itself.
-///
-/// # Errors
-///
-/// EACCES: we may not. ENOENT: there is no such process. Others: `/proc` is not there, or not ours.
-pub fn may_look_into(pid: Pid) -> io::Result<()> {
-    check_proc()?;
+/// Whether we may see what a process has open.
+#[derive(Debug)]
+pub enum Sight {
+    /// We may.
+    Open,
+    /// We may not: another user's process is closed to us without `CAP_SYS_PTRACE`, and so is one that keeps its memory to itself.
+    /// Or there is no `/proc` that shows it.
+    Closed(io::Error),
+    /// It could not be found out: there was no descriptor left, for example, or there is no such process.
+    Unknown(io::Error),
+}
+
+/// Whether we may see what this process has open.
+#[must_use]
+pub fn sight_of(pid: Pid) -> Sight {
+    if let Err(error) = check_proc() {
+        return Sight::Closed(error);
+    }
     // The kernel asks the same before it shows where a descriptor leads, and each process has a working directory.
-    fs::read_link(format!("/proc/{pid}/cwd"))?;
-    fs::read_dir(format!("/proc/{pid}/fd")).map(drop)
-}
-
-/// A bounded number of looks at descriptors.
-#[derive(Debug)]
-pub struct Looks(usize);
-
-impl Looks {
-    /// So many.
-    #[must_use]
-    pub fn new(most: usize) -> Self {
-        Self(most)
-    }
-
-    /// The descriptor by which this process has the socket with this number, as far as the looks reach.
-    ///
-    /// # Errors
-    ///
-    /// As for [`may_look_into`].
-    pub fn descriptor_of(&mut self, pid: Pid, inode: u64) -> io::Result<Option<i32>> {
-        check_proc()?;
-        let wanted = socket_name(inode);
-        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-            let Some(left) = self.0.checked_sub(1) else {
-                return Ok(None);
-            };
-            self.0 = left;
-            let entry = entry?;
-            if leads_to(&entry.path(), &wanted)? {
-                return Ok(entry.file_name().to_str().and_then(|number| number.parse().ok()));
-            }
-        }
-        Ok(None)
+    let looked = fs::read_link(format!("/proc/{pid}/cwd")).and_then(|_| fs::read_dir(format!("/proc/{pid}/fd")));
+    match looked {
+        Ok(_) => Sight::Open,
+        Err(error) if is_refusal(&error) => Sight::Closed(error),
+        Err(error) => Sight::Unknown(error),
     }
 }
 
-/// The descriptors of one process, at hand: a look at one costs less than by its path. Of a process that has ended, and of the next one
-/// with its pid, they show nothing.
-#[derive(Debug)]
-pub struct DescriptorsOf(OwnedFd);
+/// Whether we may not look.
+#[must_use]
+pub fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
 
-impl DescriptorsOf {
+/// Whether there is no such process any more.
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// The numbers of the descriptors that a process has, one after the other.
+#[derive(Debug)]
+pub struct DescriptorList(ReadDir);
+
+impl DescriptorList {
     /// Those of this process.
     ///
     /// # Errors
     ///
-    /// As for [`may_look_into`], or no descriptor is left.
+    /// EACCES: we may not look. ENOENT: there is no such process. Or no descriptor is left.
     pub fn open(pid: Pid) -> io::Result<Self> {
-        File::open(format!("/proc/{pid}/fd")).map(|folder| Self(folder.into()))
-    }
-
-    /// Whether this one is one of the socket with this number; not where we may not look.
-    #[must_use]
-    pub fn is_socket(&self, descriptor: i32, inode: u64) -> bool {
-        let mut name = [0_u8; LONGEST_NUMBER];
-        // The zero behind it has to stay.
-        let mut room = name.split_last_mut().map_or(&mut [][..], |(_, room)| room);
-        if write!(room, "{descriptor}").is_err() {
-            return false;
-        }
-        let mut found = [0_u8; LONGEST_SOCKET_NAME];
-        // SAFETY: the name ends with a zero, and no more is written than the buffer has room for.
-        let length = unsafe {
-            libc::readlinkat(
-                self.0.as_raw_fd(),
-                name.as_ptr().cast(),
-                found.as_mut_ptr().cast(),
-                found.len(),
-            )
-        };
-        let found = usize::try_from(length).ok().and_then(|length| found.get(..length));
-        found.and_then(number_of_socket) == Some(inode)
+        fs::read_dir(format!("/proc/{pid}/fd")).map(Self)
     }
 }
 
-/// Whether this descriptor of this process is one of the socket with this number. A single look, where [`Looks`] go through all.
+impl Iterator for DescriptorList {
+    type Item = io::Result<i32>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let name = match self.0.next()? {
+                Ok(entry) => entry.file_name(),
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(number) = name.to_str().and_then(|name| name.parse().ok()) {
+                return Some(Ok(number));
+            }
+        }
+    }
+}
+
+/// The number of the socket that this descriptor of this process is one of; `None`: of none, or there is no such descriptor.
 ///
 /// # Errors
 ///
-/// As for [`may_look_into`].
-pub fn is_socket(pid: Pid, descriptor: i32, inode: u64) -> io::Result<bool> {
-    leads_to(Path::new(&format!("/proc/{pid}/fd/{descriptor}")), &socket_name(inode))
+/// EACCES: we may not look.
+pub fn socket_at(pid: Pid, descriptor: i32) -> io::Result<Option<u64>> {
+    let mut path = [0_u8; LONGEST_PATH];
+    // The zero behind it has to stay.
+    let mut room = path.split_last_mut().map_or(&mut [][..], |(_, room)| room);
+    write!(room, "/proc/{pid}/fd/{descriptor}")?;
+    let mut found = [0_u8; LONGEST_SOCKET_NAME];
+    // SAFETY: the path ends with a zero, and no more is written than the buffer has room for.
+    let length = unsafe { libc::readlink(path.as_ptr().cast(), found.as_mut_ptr().cast(), found.len()) };
+    let Ok(length) = usize::try_from(length) else {
+        let error = io::Error::last_os_error();
+        return if is_gone(&error) { Ok(None) } else { Err(error) };
+    };
+    Ok(found.get(..length).and_then(number_of_socket))
 }
 
-fn socket_name(inode: u64) -> String {
-    format!("socket:[{inode}]")
-}
-
-/// The other way round.
 fn number_of_socket(name: &[u8]) -> Option<u64> {
     let number = name.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-fn leads_to(link: &Path, wanted: &str) -> io::Result<bool> {
-    match fs::read_link(link) {
-        Ok(target) => Ok(target.as_os_str() == wanted),
-        // Closed meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot look has failed")]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::net::UnixStream;
 
     use super::*;
 
+    fn socket() -> (UnixStream, u64) {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let path = format!("/proc/self/fd/{}", one.as_raw_fd());
+        let inode = fs::metadata(path).unwrap().ino();
+        (one, inode)
+    }
+
     #[test]
     fn a_process_has_the_sockets_that_it_has_and_no_others() {
-        let (one, _other) = UnixStream::pair().unwrap();
-        let inode = fs::metadata(format!("/proc/self/fd/{}", one.as_raw_fd()))
-            .unwrap()
-            .ino();
-        may_look_into(Pid::own()).unwrap();
-        let looks = || Looks::new(10_000);
-        let found = looks().descriptor_of(Pid::own(), inode).unwrap();
-        assert_eq!(found, Some(one.as_raw_fd()));
-        assert_eq!(looks().descriptor_of(Pid::own(), 1).unwrap(), None);
-        let too_few = Looks::new(1).descriptor_of(Pid::own(), inode).unwrap();
-        assert_eq!(too_few, None, "one look is not enough");
-        assert!(is_socket(Pid::own(), one.as_raw_fd(), inode).unwrap());
-        assert!(!is_socket(Pid::own(), one.as_raw_fd(), inode + 1).unwrap());
-        assert!(!is_socket(Pid::own(), 1_000_000, inode).unwrap());
-        let at_hand = DescriptorsOf::open(Pid::own()).unwrap();
-        assert!(at_hand.is_socket(one.as_raw_fd(), inode));
-        for (descriptor, other) in [
-            (one.as_raw_fd(), inode + 1),
-            (one.as_raw_fd(), inode / 10),
-            (1_000_000, inode),
-        ] {
-            assert!(!at_hand.is_socket(descriptor, other), "{descriptor} {other}");
-        }
+        let (one, inode) = socket();
+        assert!(matches!(sight_of(Pid::own()), Sight::Open));
+        let list = DescriptorList::open(Pid::own()).unwrap().map(Result::unwrap);
+        let of_it: Vec<i32> = list
+            .filter(|number| socket_at(Pid::own(), *number).unwrap() == Some(inode))
+            .collect();
+        assert_eq!(of_it, [one.as_raw_fd()]);
+        assert_eq!(socket_at(Pid::own(), 1_000_000).unwrap(), None);
+        assert_eq!(
+            socket_at(Pid::new(i32::MAX), i32::MAX).unwrap(),
+            None,
+            "the longest path"
+        );
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a child of the test, which has no reaper")]
     fn of_a_process_that_has_ended_nothing_is_shown() {
-        let (one, _other) = UnixStream::pair().unwrap();
-        let inode = fs::metadata(format!("/proc/self/fd/{}", one.as_raw_fd()))
-            .unwrap()
-            .ino();
+        let (one, inode) = socket();
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .stdin(OwnedFd::from(one))
             .spawn()
             .unwrap();
-        let at_hand = DescriptorsOf::open(Pid::new(child.id().cast_signed())).unwrap();
-        assert!(at_hand.is_socket(0, inode));
+        let pid = Pid::new(child.id().cast_signed());
+        assert_eq!(socket_at(pid, 0).unwrap(), Some(inode));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!at_hand.is_socket(0, inode));
+        assert_eq!(socket_at(pid, 0).unwrap(), None);
+        assert!(matches!(sight_of(pid), Sight::Unknown(_)));
+        assert!(is_gone(&DescriptorList::open(pid).unwrap_err()));
     }
 }

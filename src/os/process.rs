@@ -139,19 +139,74 @@ pub fn descendants(most: usize) -> io::Result<Vec<Pid>> {
 /// As for [`children`].
 pub fn is_descendant(pid: Pid) -> io::Result<bool> {
     check_proc()?;
-    let mut pid = pid.0;
+    let mut pid = pid;
     for _ in 0..MOST_GENERATIONS {
-        // Gone meanwhile: of nobody.
-        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
-            return Ok(false);
-        };
-        match Stat::parse(&stat).map(|stat| stat.parent) {
-            Some(parent) if parent == Pid::own().0 => return Ok(true),
-            Some(parent @ 1..) => pid = parent,
-            Some(_) | None => return Ok(false),
+        match parent_of(pid)? {
+            Parent::Is(parent) if parent == Pid::own() => return Ok(true),
+            Parent::Is(parent) => pid = parent,
+            // Gone meanwhile: of nobody.
+            Parent::NotHere | Parent::Gone => return Ok(false),
         }
     }
     Ok(false)
+}
+
+/// Whose child a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parent {
+    Is(Pid),
+    /// Nobody whom we see.
+    NotHere,
+    /// There is no such process.
+    Gone,
+}
+
+/// Whose child this process is.
+///
+/// # Errors
+///
+/// No descriptor is left to read `/proc`, for example.
+pub fn parent_of(pid: Pid) -> io::Result<Parent> {
+    let stat = match fs::read(format!("/proc/{pid}/stat")) {
+        Err(error) if is_gone(&error) => return Ok(Parent::Gone),
+        stat => stat?,
+    };
+    Ok(match Stat::parse(&stat).map(|stat| stat.parent) {
+        Some(parent @ 1..) => Parent::Is(Pid::new(parent)),
+        Some(_) | None => Parent::NotHere,
+    })
+}
+
+/// The user to whom belongs what this process opens (`fsuid`). `None`: there is no such process.
+///
+/// # Errors
+///
+/// No descriptor is left to read `/proc`, for example.
+pub fn user_of(pid: Pid) -> io::Result<Option<u32>> {
+    let status = match fs::read_to_string(format!("/proc/{pid}/status")) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        status => status?,
+    };
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    Ok(users.and_then(|users| users.split_ascii_whitespace().last()?.parse().ok()))
+}
+
+/// It ended before it was opened, or before it was read.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// Everybody whom we see, but for ourselves.
+///
+/// # Errors
+///
+/// As for [`children`], or no descriptor is left.
+pub fn everybody_else() -> io::Result<Vec<Pid>> {
+    check_proc()?;
+    let names = fs::read_dir("/proc")?.flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let others = numbers.filter(|pid| *pid > 0).map(Pid::new);
+    Ok(others.filter(|pid| *pid != Pid::own()).collect())
 }
 
 /// Everybody whom we see, with the number of the parent; zombies where they are wanted.

@@ -67,21 +67,58 @@ fn asks() {
     let mut worker = worker.spawn().unwrap();
     let mut callers = Callers::new(allow, uid).unwrap();
     let pid = process::children().unwrap().into_iter().next().unwrap();
-    callers.worker_started(pid, None);
+    if said("STARTED") != "no" {
+        let _short = (said("SHORT") == "at the start").then(Shortage::begin);
+        callers.worker_started(pid, None);
+    }
     println!("\nPROOF {}", callers.proof().words());
     println!("PORT {}", here.port());
     let (server, peer) = listener.accept().unwrap();
-    match callers.admit(peer, server.local_addr().unwrap()) {
+    let _short = (said("SHORT") == "at the look-up").then(Shortage::begin);
+    let mut admission = callers.admit(peer, server.local_addr().unwrap());
+    while let Admission::Sought(_) = admission {
+        if let Some((_, found)) = callers.search().pop() {
+            admission = found;
+        }
+    }
+    match admission {
         Admission::Taken(Some(watch)) if watch.pid() == pid => println!("SAYS the worker"),
         Admission::Taken(Some(_)) => println!("SAYS another process of the worker"),
         Admission::Taken(None) => println!("SAYS somebody"),
         Admission::AsksForBearer => println!("SAYS who knows the bearer"),
+        Admission::Sought(_) => println!("SAYS nothing"),
         Admission::Refused(refusal) => println!("SAYS no: {refusal}"),
     }
     for descendant in process::descendants(100).unwrap() {
         let _ = process::signal(descendant, Signal::KILL);
     }
     worker.wait().unwrap();
+}
+
+/// There is no descriptor to be had as long as this lives.
+struct Shortage(libc::rlimit);
+
+impl Shortage {
+    fn begin() -> Self {
+        let mut usual = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the structures are valid to write to and to read.
+        unsafe {
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut usual);
+            let none = libc::rlimit { rlim_cur: 0, ..usual };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none), 0);
+        }
+        Self(usual)
+    }
+}
+
+impl Drop for Shortage {
+    fn drop(&mut self) {
+        // SAFETY: the structure is valid to read.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.0) };
+    }
 }
 
 /// A process that asks.
@@ -293,4 +330,20 @@ fn who_allows_more_gets_more_and_the_process_where_it_can_be_found() {
     assert_eq!(says, ["none", "somebody"]);
     let says = Asker::start(itself(), CONNECTS, &[("ALLOW", "any")]).says();
     assert_eq!(says, ["none", "the worker"]);
+}
+
+#[test]
+fn a_look_that_fails_for_want_of_descriptors_does_not_say_that_we_may_not_look() {
+    let says = Asker::start(itself(), CONNECTS, &[("SHORT", "at the start")]).says();
+    assert_eq!(says, ["process", "the worker"]);
+    let says = Asker::start(itself(), CONNECTS, &[("SHORT", "at the look-up")]).says();
+    assert_eq!(says, ["process", "who knows the bearer"]);
+}
+
+#[test]
+fn before_a_worker_runs_everybody_is_refused() {
+    for command in [itself, without_ptrace] {
+        let says = Asker::start(command(), CONNECTS, &[("STARTED", "no")]).says();
+        assert_eq!(says[1], "no: no worker runs yet");
+    }
 }

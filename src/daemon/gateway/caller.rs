@@ -5,18 +5,22 @@
 //! descendant of it. Where we may not, another container with the same uid looks the same, and what only the worker was told
 //! is the second proof.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use log::{info, warn};
 use subtle::ConstantTimeEq;
 
 use crate::config::GatewayAllow;
+use crate::daemon::gateway::known::KnownProcesses;
+use crate::daemon::gateway::search::{Blind, Search, Sighting};
 use crate::daemon::log::throttle::Throttle;
-use crate::os::descriptors::{self, DescriptorsOf, Looks};
+use crate::os::clock;
+use crate::os::descriptors::{self, Sight};
 use crate::os::pidfd::ProcessWatch;
 use crate::os::process::{self, Pid};
 use crate::os::random;
@@ -25,17 +29,8 @@ use crate::os::socket_owner::SocketQuestions;
 /// Random bytes of the bearer.
 const BEARER_BYTES: usize = 32;
 
-/// Most processes of the worker that are looked into for one connection.
-const MOST_PROCESSES: usize = 1024;
-
-/// Most descriptors that are looked at for one connection: some ten milliseconds.
-const MOST_DESCRIPTORS: usize = 16 * 1024;
-
-/// Processes that had connections lately, and are looked into first.
-const RECENT_PROCESSES: usize = 16;
-
-/// Descriptors of each that are looked at first: what goes through all of a process's costs a hundred microseconds.
-const RECENT_DESCRIPTORS: usize = 16;
+/// Between two warnings that we could not look.
+const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// By what a caller is known, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +65,8 @@ pub enum Admission {
     Taken(Option<Rc<ProcessWatch>>),
     /// Its uid is right; each request on it has to pass [`Callers::shows_bearer`] as well.
     AsksForBearer,
+    /// Its process is searched for: [`Callers::search`] tells what became of this socket.
+    Sought(u64),
     /// Everything on it is answered 403; for the log, not for the caller.
     Refused(Refusal),
 }
@@ -83,6 +80,8 @@ pub enum Refusal {
     OtherProcess,
     /// Nobody has it any more.
     Nobody,
+    /// There is nobody yet whose it could be.
+    NoWorker,
     /// The kernel does not say whose it is.
     Unknown(String),
 }
@@ -93,41 +92,21 @@ impl fmt::Display for Refusal {
             Self::OtherUser(uid) => write!(f, "it belongs to user {uid}"),
             Self::OtherProcess => f.write_str("its process is not the worker's"),
             Self::Nobody => f.write_str("nobody has it any more"),
+            Self::NoWorker => f.write_str("no worker runs yet"),
             Self::Unknown(error) => write!(f, "the kernel does not say whose it is: {error}"),
         }
     }
 }
 
-/// A process of the worker that had a connection.
-struct KnownProcess {
-    watch: Rc<ProcessWatch>,
-    /// Its descriptors; none: there was no descriptor left for them.
-    at_hand: Option<DescriptorsOf>,
-    /// Where its connections were lately: a number is used again as soon as it is free.
-    descriptors: VecDeque<i32>,
-}
-
-impl KnownProcess {
-    fn new(watch: Rc<ProcessWatch>) -> Self {
-        Self {
-            at_hand: DescriptorsOf::open(watch.pid()).ok(),
-            watch,
-            descriptors: VecDeque::new(),
-        }
-    }
-
-    /// Which of those it is.
-    fn recent_descriptor(&self, inode: u64) -> Option<i32> {
-        let at_hand = self.at_hand.as_ref()?;
-        let is_it = |descriptor: &i32| at_hand.is_socket(*descriptor, inode);
-        self.descriptors.iter().copied().find(is_it)
-    }
-
-    fn had(&mut self, descriptor: i32) {
-        self.descriptors.retain(|known| *known != descriptor);
-        self.descriptors.push_front(descriptor);
-        self.descriptors.truncate(RECENT_DESCRIPTORS);
-    }
+/// What we may see of the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Insight {
+    /// None was started yet.
+    NoWorker,
+    /// What each of its processes has open.
+    Processes,
+    /// Its uid.
+    UidAlone,
 }
 
 /// Tells the worker's connections from others.
@@ -136,10 +115,14 @@ pub struct Callers {
     uid: u32,
     bearer: String,
     questions: SocketQuestions,
-    may_look: bool,
-    recent: VecDeque<KnownProcess>,
+    insight: Insight,
+    known: KnownProcesses,
+    /// Sockets that the next search is for.
+    sought: BTreeSet<u64>,
+    search: Option<Search>,
     was_without_bearer: bool,
     refusals: Throttle,
+    blindness: Throttle,
 }
 
 impl fmt::Debug for Callers {
@@ -162,10 +145,13 @@ impl Callers {
             uid,
             bearer: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             questions: SocketQuestions::open(),
-            may_look: false,
-            recent: VecDeque::new(),
+            insight: Insight::NoWorker,
+            known: KnownProcesses::default(),
+            sought: BTreeSet::new(),
+            search: None,
             was_without_bearer: false,
             refusals: Throttle::default(),
+            blindness: Throttle::every(BLIND_AGAIN_AFTER),
         })
     }
 
@@ -176,15 +162,20 @@ impl Callers {
     }
 
     /// The worker was started, as this process: whether we may look into it decides by what callers are known from now on.
-    /// `watch`, the hold that others have on it, is the one that is given to those who ask for the process of a connection.
-    pub fn worker_started(&mut self, worker: Pid, watch: Option<Rc<ProcessWatch>>) {
-        self.recent.clear();
-        self.recent.extend(watch.map(KnownProcess::new));
-        let looked = descriptors::may_look_into(worker);
-        self.may_look = looked.is_ok();
+    /// `watch` is the hold that others have on it.
+    pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>) {
+        if let Some(watch) = watch {
+            self.known.add(watch, None);
+        }
+        let sight = descriptors::sight_of(worker);
+        self.insight = match sight {
+            Sight::Closed(_) => Insight::UidAlone,
+            // Looks at single connections find out.
+            Sight::Open | Sight::Unknown(_) => Insight::Processes,
+        };
         let proof = self.proof();
-        match (proof, looked) {
-            (CallerProof::UidAndBearer, Err(error)) => warn!(
+        match (proof, sight) {
+            (CallerProof::UidAndBearer, Sight::Closed(error)) => warn!(
                 "gateway: we may not look into the worker's processes ({error}), so a caller is known by its uid and by \
                  the bearer in OJS_AUTH_TOKEN and OJS_API_KEY; a container of this pod that runs as the same user and \
                  sends no bearer is not told from the worker: give each its own uid, or ojs-init CAP_SYS_PTRACE"
@@ -202,8 +193,10 @@ impl Callers {
     #[must_use]
     pub fn proof(&self) -> CallerProof {
         match self.allow {
-            GatewayAllow::Worker if self.may_look => CallerProof::Process,
-            GatewayAllow::Worker => CallerProof::UidAndBearer,
+            GatewayAllow::Worker => match self.insight {
+                Insight::NoWorker | Insight::Processes => CallerProof::Process,
+                Insight::UidAlone => CallerProof::UidAndBearer,
+            },
             GatewayAllow::Uid => CallerProof::Uid,
             GatewayAllow::Any => CallerProof::Nothing,
         }
@@ -211,10 +204,13 @@ impl Callers {
 
     /// Looks up whose a new connection is, from `client` to us at `server`. Never waits.
     pub fn admit(&mut self, client: SocketAddr, server: SocketAddr) -> Admission {
-        let refusal = match self.look_up(client, server) {
-            Ok(admission) => return admission,
-            Err(refusal) => refusal,
-        };
+        match self.look_up(client, server) {
+            Ok(admission) => admission,
+            Err(refusal) => self.refuse(refusal),
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Admission {
         if self.allow == GatewayAllow::Any {
             return Admission::Taken(None);
         }
@@ -231,70 +227,89 @@ impl Callers {
         if owner.uid != self.uid {
             return Err(Refusal::OtherUser(owner.uid));
         }
-        if !self.may_look {
-            let asks = self.allow == GatewayAllow::Worker;
-            return Ok(if asks {
-                Admission::AsksForBearer
-            } else {
-                Admission::Taken(None)
-            });
-        }
-        match self.holder(owner.inode) {
-            Some(watch) => Ok(Admission::Taken(Some(watch))),
-            None if self.allow == GatewayAllow::Uid => Ok(Admission::Taken(None)),
-            None => Err(Refusal::OtherProcess),
+        match (self.insight, self.allow) {
+            (Insight::NoWorker, GatewayAllow::Worker) => Err(Refusal::NoWorker),
+            (Insight::UidAlone, GatewayAllow::Worker) => Ok(Admission::AsksForBearer),
+            (Insight::NoWorker | Insight::UidAlone, GatewayAllow::Uid | GatewayAllow::Any) => {
+                Ok(Admission::Taken(None))
+            }
+            (Insight::Processes, _) => Ok(self.known.holder(owner.inode).map_or_else(
+                || {
+                    self.sought.insert(owner.inode);
+                    Admission::Sought(owner.inode)
+                },
+                |watch| Admission::Taken(Some(watch)),
+            )),
         }
     }
 
-    /// The process of the worker that has this socket.
-    fn holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
-        self.recent_holder(inode).or_else(|| self.search_holder(inode))
+    /// Whether some sockets are searched for.
+    #[must_use]
+    pub fn is_searching(&self) -> bool {
+        self.search.is_some() || !self.sought.is_empty()
     }
 
-    /// The same among those that had connections lately, and were found to be the worker's then.
-    fn recent_holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
-        let all = || self.recent.iter().enumerate();
-        let among_recent = || all().find_map(|(at, known)| Some((at, known.recent_descriptor(inode)?)));
-        let mut looks = Looks::new(MOST_DESCRIPTORS);
-        let mut among_all = || {
-            all().find_map(|(at, known)| {
-                let found = looks.descriptor_of(known.watch.pid(), inode).ok().flatten();
-                Some((at, found?))
-            })
+    /// Goes on for one turn with the search for the sockets of [`Admission::Sought`]. What became of those for which it is over.
+    pub fn search(&mut self) -> Vec<(u64, Admission)> {
+        if !self.is_searching() {
+            return Vec::new();
+        }
+        let now = clock::monotonic();
+        let mut search = self.search.take().unwrap_or_else(|| {
+            let sought = std::mem::take(&mut self.sought);
+            Search::begin(self.uid, sought, self.known.pids(), now)
+        });
+        let sightings = search.go_on();
+        let mut done: Vec<(u64, Admission)> = sightings
+            .into_iter()
+            .map(|sighting| (sighting.inode, self.found(sighting)))
+            .collect();
+        match search.end(now) {
+            None => self.search = Some(search),
+            Some((missing, blind)) => {
+                let blind = blind.as_ref();
+                done.extend(missing.into_iter().map(|inode| (inode, self.not_found(blind))));
+            }
+        }
+        done
+    }
+
+    /// A search has seen the socket in a process.
+    fn found(&mut self, Sighting { inode, pid, descriptor }: Sighting) -> Admission {
+        // The one that others have as well, where there is one.
+        let known = self.known.hold_on(pid);
+        let watch = match known.map_or_else(|| ProcessWatch::of(pid).map(Rc::new), Ok) {
+            Ok(watch) => watch,
+            Err(error) => return self.not_found(Some(&Blind::Failed(error.to_string()))),
         };
-        // Who has it open at hand has not ended. By its pid that is only known as long as it has not: then it is nobody else's.
-        let lives = |at: usize| self.recent.get(at).is_some_and(|known| !known.watch.has_ended());
-        let (at, descriptor) = among_recent().or_else(|| among_all().filter(|(at, _)| lives(*at)))?;
-        let mut known = self.recent.remove(at)?;
-        known.had(descriptor);
-        let watch = Rc::clone(&known.watch);
-        self.recent.push_front(known);
-        Some(watch)
+        // Its pid may have changed hands until we took hold; from here on it cannot.
+        let is_it = descriptors::socket_at(pid, descriptor).and_then(|found| {
+            let is_it = found == Some(inode) && process::is_descendant(pid)?;
+            Ok(is_it && !watch.has_ended())
+        });
+        match is_it {
+            Ok(true) => {
+                self.known.add(&watch, Some(descriptor));
+                Admission::Taken(Some(watch))
+            }
+            Ok(false) => self.not_found(None),
+            Err(error) => self.not_found(Some(&Blind::Failed(error.to_string()))),
+        }
     }
 
-    /// The same among all of the worker's processes.
-    fn search_holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
-        let mut looks = Looks::new(MOST_DESCRIPTORS);
-        let descendants = process::descendants(MOST_PROCESSES).unwrap_or_default();
-        let (pid, descriptor) = descendants.into_iter().find_map(|pid| {
-            let found = looks.descriptor_of(pid, inode).ok().flatten();
-            found.map(|descriptor| (pid, descriptor))
-        })?;
-        let watch = Rc::new(ProcessWatch::of(pid).ok()?);
-        // Its pid may have changed hands until we took hold; from here on it cannot.
-        let is_it = descriptors::is_socket(pid, descriptor, inode).unwrap_or(false)
-            && process::is_descendant(pid).unwrap_or(false)
-            && !watch.has_ended();
-        if !is_it {
-            return None;
+    /// A search is over without the socket. Where it could not see everything, it may be the worker's all the same.
+    fn not_found(&mut self, blind: Option<&Blind>) -> Admission {
+        if self.allow != GatewayAllow::Worker {
+            return Admission::Taken(None);
         }
-        self.recent
-            .retain(|known| known.watch.pid() != pid && !known.watch.has_ended());
-        let mut known = KnownProcess::new(Rc::clone(&watch));
-        known.had(descriptor);
-        self.recent.push_front(known);
-        self.recent.truncate(RECENT_PROCESSES);
-        Some(watch)
+        let Some(blind) = blind else {
+            return self.refuse(Refusal::OtherProcess);
+        };
+        self.blindness.warn(format_args!(
+            "gateway: the process of a connection cannot be found ({blind}), so it is known by its uid and by the bearer in \
+             OJS_AUTH_TOKEN and OJS_API_KEY"
+        ));
+        Admission::AsksForBearer
     }
 
     /// Whether a request may pass whose connection was taken with [`Admission::AsksForBearer`]: its header Authorization names our

@@ -121,6 +121,8 @@ pub(super) struct GatewayLink {
     pub(super) process: Option<ProcessId>,
     /// Each request has to show the worker's bearer, or none.
     pub(super) needs_bearer: bool,
+    /// It may not be here, and is about to be told so.
+    pub(super) is_refused: bool,
     pub(super) stage: LinkStage,
     /// How the answer to the request that is on it is given.
     pub(super) form: AnswerForm,
@@ -157,6 +159,7 @@ impl GatewayLink {
             stream,
             process: None,
             needs_bearer: false,
+            is_refused: false,
             stage: LinkStage::Head,
             form: AnswerForm {
                 wants_body: true,

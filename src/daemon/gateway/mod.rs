@@ -2,15 +2,19 @@
 //! the lifecycle's; everything else passes through.
 
 mod answers;
+mod arrivals;
 mod book;
 pub mod caller;
 mod departures;
 pub mod environment;
+mod known;
 mod link;
 pub(super) mod listener;
 mod places;
 mod relay;
 mod requests;
+mod room;
+mod search;
 mod stalls;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,45 +26,24 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use log::{debug, error};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Interest, Registry};
 
 use crate::daemon::acceptor::Acceptor;
 use crate::daemon::backend::client::Backend;
 use crate::daemon::backend::tunnel::TunnelId;
 use crate::daemon::gateway::book::{Book, LinkId};
-use crate::daemon::gateway::caller::{Admission, Callers};
+use crate::daemon::gateway::caller::Callers;
 use crate::daemon::gateway::link::{Asked, Filled, GatewayLink, LinkStage, Pulling};
 use crate::daemon::gateway::places::BodyBounds;
+use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival, Room};
 use crate::daemon::tokens::TokenOwner;
 use crate::daemon::workers::processes::Processes;
 use crate::lifecycle::api::{Event, FromWorker, Moment};
 use crate::lifecycle::timers::Timers;
-use crate::os::clock;
 use crate::os::open_files::open_files_limit;
 use crate::os::pidfd::ProcessWatch;
 use crate::os::process::Pid;
-use crate::wire::gateway::{self as wire, GatewayError, Status};
-
-/// Connections above which an answer says that its connection is closed behind it.
-const MANY_CONNECTIONS: usize = 1024;
-
-/// How many more there may be: the next ones wait in the socket's queue.
-const MORE_CONNECTIONS: usize = 128;
-
-/// Connections that may be there in any case, however few descriptors there are.
-const MIN_CONNECTIONS: usize = 16;
-
-/// Descriptors that are not for connections and their processes: those to the backend, the health endpoints, the control socket,
-/// the log, what we have inherited.
-const OTHER_DESCRIPTORS: usize = 512;
-
-/// Connections accepted in one turn; then the others get theirs.
-const ACCEPTS_PER_TURN: usize = 64;
-
-/// How long those of one turn may take to be told from others. Where there is no sock_diag each one costs a look through all
-/// connections of this machine: 60 ms where there are 30,000.
-const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
 
 /// Connections that get a turn before the loop has its own.
 const LINKS_PER_TURN: usize = 256;
@@ -79,16 +62,6 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest time that a request for jobs waits for some: SDKs wait for 30 s.
 const LONGEST_PULL: Duration = Duration::from_secs(20);
-
-/// Pause before the next attempt when there were no descriptors or was no memory for a connection.
-const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// What everybody is told who is not the worker.
-const FORBIDDEN: GatewayError<'static> = GatewayError {
-    status: Status::Forbidden,
-    code: "gateway_forbidden",
-    message: "only the worker may use this gateway (gateway.allow)",
-};
 
 /// What has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,6 +96,8 @@ pub struct Gateway {
     /// Some were taken, and whether others wait is still to be asked.
     is_to_ask: bool,
     callers: Callers,
+    /// Those whose process is searched for.
+    arrivals: Vec<Arrival>,
     /// Where we listen.
     address: SocketAddr,
     bounds: BodyBounds,
@@ -130,10 +105,12 @@ pub struct Gateway {
     just_told: Vec<LinkId>,
     /// Longest time that a request for jobs waits for some.
     pull_within: Duration,
-    many: usize,
+    room: Room,
     /// Boxed: a connection is large, and a map moves what is in it.
     links: BTreeMap<LinkId, Box<GatewayLink>>,
     newest_link: LinkId,
+    /// Connections that were refused and are not closed yet.
+    refused: usize,
     /// Connections that have their turn.
     ready: VecDeque<LinkId>,
     book: Book,
@@ -170,13 +147,15 @@ impl Gateway {
             accepts: 1,
             is_to_ask: false,
             callers,
+            arrivals: Vec::new(),
             address,
             bounds: BodyBounds::new(most_body),
             just_told: Vec::new(),
             pull_within: pull_within.min(LONGEST_PULL),
-            many: many_connections(open_files_limit()),
+            room: Room::of(open_files_limit()),
             links: BTreeMap::new(),
             newest_link: 0,
+            refused: 0,
             ready: VecDeque::new(),
             book: Book::default(),
             tunnels: BTreeMap::new(),
@@ -187,7 +166,7 @@ impl Gateway {
     }
 
     /// The worker was started, as this process. `watch` is the hold that others have on it, where there is one.
-    pub fn worker_started(&mut self, worker: Pid, watch: Option<Rc<ProcessWatch>>) {
+    pub fn worker_started(&mut self, worker: Pid, watch: Option<&Rc<ProcessWatch>>) {
         self.callers.worker_started(worker, watch);
     }
 
@@ -211,7 +190,7 @@ impl Gateway {
 
     /// Whether there is something to do for another turn at once.
     pub fn has_more(&self) -> bool {
-        !self.ready.is_empty() || (self.acceptor.has_more() && self.has_room())
+        !self.ready.is_empty() || self.callers.is_searching() || (self.acceptor.has_more() && self.has_room())
     }
 
     /// When the next thing is due.
@@ -232,6 +211,7 @@ impl Gateway {
         }
         self.hear_tunnels(turn);
         self.accept(turn);
+        self.search(turn);
         let mut bytes = BYTES_PER_TURN;
         for _ in 0..LINKS_PER_TURN.min(self.ready.len()) {
             let Some(id) = self.ready.pop_front() else { break };
@@ -257,10 +237,6 @@ impl Gateway {
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.links.len() < self.many + MORE_CONNECTIONS
-    }
-
     /// The connection has its turn soon.
     fn enqueue(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id)
@@ -268,66 +244,6 @@ impl Gateway {
         {
             self.ready.push_back(id);
         }
-    }
-
-    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the request has gone on its way. While
-    /// some do, each turn takes twice as many.
-    fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
-        if std::mem::take(&mut self.is_to_ask) && self.acceptor.has_more() && self.has_room() {
-            return self.acceptor.ask(turn.registry);
-        }
-        self.acceptor.begin_turn();
-        let end = clock::monotonic() + ACCEPT_TIME_PER_TURN;
-        let mut taken = 0;
-        while taken < self.accepts && self.acceptor.can_take() && self.has_room() {
-            let Some((stream, peer)) = self.acceptor.next() else {
-                break;
-            };
-            taken += 1;
-            self.admit(stream, peer, turn);
-            if clock::monotonic() >= end {
-                break;
-            }
-        }
-        self.is_to_ask = taken > 0;
-        self.accepts = match taken {
-            0 => 1,
-            _ if taken < self.accepts => self.accepts,
-            _ => (2 * taken).min(ACCEPTS_PER_TURN),
-        };
-        if self.acceptor.is_short() {
-            let again = turn.now.after(ACCEPT_AGAIN_AFTER);
-            self.deadlines.arm_at_latest(GatewayTimer::Accept, again);
-        }
-    }
-
-    fn admit(&mut self, mut stream: TcpStream, client: SocketAddr, turn: &mut GatewayTurn<'_>) {
-        let admission = self.callers.admit(client, self.address);
-        self.newest_link += 1;
-        let id = self.newest_link;
-        let token = TokenOwner::GatewayLink(id).token();
-        if let Err(error) = turn.registry.register(&mut stream, token, Interest::READABLE) {
-            let message = format_args!("cannot watch a connection of the worker: {error}");
-            return self.acceptor.warn(message);
-        }
-        let mut link = GatewayLink::new(stream, turn.now);
-        match admission {
-            Admission::Taken(None) => {}
-            Admission::Taken(Some(watch)) => {
-                let process = turn.processes.id_of(watch, turn.registry);
-                turn.processes.connected(process);
-                link.process = Some(process);
-                turn.processes.look_at_new(process, turn.events);
-            }
-            Admission::AsksForBearer => link.needs_bearer = true,
-            Admission::Refused(_) => {
-                link.refuse(&wire::failed(&FORBIDDEN, link.form));
-                let closes = turn.now.after(CLOSING_PATIENCE);
-                self.deadlines.arm(GatewayTimer::Link(id), closes);
-            }
-        }
-        self.links.insert(id, Box::new(link));
-        self.enqueue(id);
     }
 
     /// Goes as far as it can with one connection in one turn; how many bytes were read.
@@ -453,6 +369,7 @@ impl Gateway {
         // The kernel takes it out of the poll when it is closed: nobody else has its descriptor.
         let Some(mut link) = self.links.remove(&id) else { return };
         self.deadlines.cancel(GatewayTimer::Link(id));
+        self.refused -= usize::from(link.is_refused);
         self.drop_work(&mut link, turn);
         self.acceptor.try_again();
         if let Some(process) = link.process {
@@ -494,10 +411,4 @@ enum Step {
     WantsBytes,
     /// Something else: room to write, the lifecycle, the backend.
     Waits,
-}
-
-/// Each connection may take two descriptors: its own and its process's.
-fn many_connections(open_files: usize) -> usize {
-    let room = open_files.saturating_sub(OTHER_DESCRIPTORS + MORE_CONNECTIONS) / 2;
-    room.clamp(MIN_CONNECTIONS, MANY_CONNECTIONS)
 }

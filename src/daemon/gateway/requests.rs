@@ -1,9 +1,10 @@
 //! Requests as they come: what each is, its body where it is for us, and what the lifecycle is asked.
 
+use crate::daemon::gateway::arrivals::FORBIDDEN;
 use crate::daemon::gateway::book::LinkId;
 use crate::daemon::gateway::link::{Asked, LinkStage, Pulling, Request};
 use crate::daemon::gateway::places::SMALL_BODY_BYTES;
-use crate::daemon::gateway::{CLOSING_PATIENCE, FORBIDDEN, Gateway, GatewayTimer, GatewayTurn, Step, release};
+use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, GatewayTurn, Step, release};
 use crate::lifecycle::api::{Event, FromWorker, HolderId, ProcessId, Wants};
 use crate::os::clock;
 use crate::wire::gateway::{
@@ -64,7 +65,7 @@ impl Gateway {
     /// Whether there are more connections than shall stay. Those that end anyway are not counted.
     fn is_crowded(&self) -> bool {
         let stays = || self.links.values().filter(|link| !link.is_leaving);
-        self.links.len() > self.many && stays().count() > self.many
+        self.links.len() > self.room.many && stays().count() > self.room.many
     }
 
     /// Takes what is here of a body.

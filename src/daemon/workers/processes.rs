@@ -115,6 +115,15 @@ impl Processes {
         id
     }
 
+    /// Whether this process is known, or may be as well where there are at most so many. Others are let go for that.
+    pub fn has_room_for(&mut self, watch: &ProcessWatch, most: usize) -> bool {
+        let is_known = || {
+            let mut of_pid = self.processes.values().filter(|watched| watched.pid == watch.pid());
+            of_pid.any(|watched| !watched.is_gone)
+        };
+        self.processes.len() < most || is_known() || self.let_go(1)
+    }
+
     /// A new name, for a process that nobody watches yet.
     pub(super) fn name(&mut self, pid: Pid, is_worker: bool) -> ProcessId {
         self.next += 1;

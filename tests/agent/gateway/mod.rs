@@ -1,6 +1,7 @@
 //! Workers that speak HTTP with us as if we were the backend: what is on the wire, and what becomes of their jobs.
 
 mod bounds;
+mod callers;
 mod connections;
 mod front;
 mod outcomes;

@@ -1,0 +1,143 @@
+//! Who connects: a bounded number in each turn, each one looked up, and room for those who may stay.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use log::warn;
+use mio::Interest;
+use mio::net::TcpStream;
+
+use crate::daemon::gateway::caller::Admission;
+use crate::daemon::gateway::link::GatewayLink;
+use crate::daemon::gateway::room::{ACCEPTS_PER_TURN, Arrival};
+use crate::daemon::gateway::{CLOSING_PATIENCE, Gateway, GatewayTimer, GatewayTurn};
+use crate::daemon::tokens::TokenOwner;
+use crate::lifecycle::api::ProcessId;
+use crate::os::clock;
+use crate::os::pidfd::ProcessWatch;
+use crate::wire::gateway::{self as wire, GatewayError, Status};
+
+/// Refused connections that are told so. They take no room from the worker's, and what comes beyond them is closed without a word.
+const MOST_REFUSED: usize = 16;
+
+/// How long those of one turn may take to be told from others. Where there is no sock_diag each one costs a look through all
+/// connections of this machine: 60 ms where there are 30,000.
+const ACCEPT_TIME_PER_TURN: Duration = Duration::from_millis(10);
+
+/// Pause before the next attempt when there were no descriptors or was no memory for a connection.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What everybody is told who is not the worker.
+pub(super) const FORBIDDEN: GatewayError<'static> = GatewayError {
+    status: Status::Forbidden,
+    code: "gateway_forbidden",
+    message: "only the worker may use this gateway (gateway.allow)",
+};
+
+impl Gateway {
+    pub(super) fn has_room(&self) -> bool {
+        let taken = self.links.len() - self.refused + self.arrivals.len();
+        taken < self.room.most
+    }
+
+    /// Mostly somebody comes alone. Whether anybody else waits is asked in the next turn, when the request has gone on its way. While
+    /// some do, each turn takes twice as many.
+    pub(super) fn accept(&mut self, turn: &mut GatewayTurn<'_>) {
+        if std::mem::take(&mut self.is_to_ask) && self.acceptor.has_more() && self.has_room() {
+            return self.acceptor.ask(turn.registry);
+        }
+        self.acceptor.begin_turn();
+        let end = clock::monotonic() + ACCEPT_TIME_PER_TURN;
+        let mut taken = 0;
+        while taken < self.accepts && self.acceptor.can_take() && self.has_room() {
+            let Some((stream, peer)) = self.acceptor.next() else {
+                break;
+            };
+            taken += 1;
+            self.admit(stream, peer, turn);
+            if clock::monotonic() >= end {
+                break;
+            }
+        }
+        self.is_to_ask = taken > 0;
+        self.accepts = match taken {
+            0 => 1,
+            _ if taken < self.accepts => self.accepts,
+            _ => (2 * taken).min(ACCEPTS_PER_TURN),
+        };
+        if self.acceptor.is_short() {
+            let again = turn.now.after(ACCEPT_AGAIN_AFTER);
+            self.deadlines.arm_at_latest(GatewayTimer::Accept, again);
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, client: SocketAddr, turn: &mut GatewayTurn<'_>) {
+        let admission = self.callers.admit(client, self.address);
+        if let Admission::Sought(inode) = admission {
+            self.arrivals.push(Arrival { inode, stream });
+        } else {
+            self.settle(stream, admission, turn);
+        }
+    }
+
+    /// Goes on with the search for the processes of those who have come.
+    pub(super) fn search(&mut self, turn: &mut GatewayTurn<'_>) {
+        for (inode, admission) in self.callers.search() {
+            if let Some(at) = self.arrivals.iter().position(|arrival| arrival.inode == inode) {
+                let Arrival { stream, .. } = self.arrivals.swap_remove(at);
+                self.settle(stream, admission, turn);
+            }
+        }
+    }
+
+    /// It is known who has come.
+    fn settle(&mut self, mut stream: TcpStream, admission: Admission, turn: &mut GatewayTurn<'_>) {
+        let is_refused = matches!(admission, Admission::Refused(_));
+        if is_refused && self.refused >= MOST_REFUSED {
+            return;
+        }
+        self.newest_link += 1;
+        let id = self.newest_link;
+        let token = TokenOwner::GatewayLink(id).token();
+        if let Err(error) = turn.registry.register(&mut stream, token, Interest::READABLE) {
+            let message = format_args!("cannot watch a connection of the worker: {error}");
+            return self.acceptor.warn(message);
+        }
+        let mut link = GatewayLink::new(stream, turn.now);
+        match admission {
+            Admission::Taken(None) => {}
+            Admission::Taken(Some(watch)) => link.process = self.hold(watch, turn),
+            Admission::AsksForBearer => link.needs_bearer = true,
+            // A socket is searched for once; what is not known then may not stay.
+            Admission::Refused(_) | Admission::Sought(_) => {
+                self.refused += 1;
+                link.is_refused = true;
+                link.is_leaving = true;
+                link.refuse(&wire::failed(&FORBIDDEN, link.form));
+                let closes = turn.now.after(CLOSING_PATIENCE);
+                self.deadlines.arm(GatewayTimer::Link(id), closes);
+            }
+        }
+        self.links.insert(id, Box::new(link));
+        self.enqueue(id);
+    }
+
+    /// The name of the process of a new connection; none where there are too many.
+    fn hold(&mut self, watch: Rc<ProcessWatch>, turn: &mut GatewayTurn<'_>) -> Option<ProcessId> {
+        if !turn.processes.has_room_for(&watch, self.room.processes) {
+            if !std::mem::replace(&mut self.room.has_warned, true) {
+                warn!(
+                    "gateway: more than {} processes of the worker have come, and with this limit of open files no more of them are \
+                     held on to: the end of further ones is not noticed; raise the hard limit",
+                    self.room.processes
+                );
+            }
+            return None;
+        }
+        let process = turn.processes.id_of(watch, turn.registry);
+        turn.processes.connected(process);
+        turn.processes.look_at_new(process, turn.events);
+        Some(process)
+    }
+}

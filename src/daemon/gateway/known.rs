@@ -1,0 +1,103 @@
+//! The processes of the worker that had connections, and where each had them: what connects again is found by a look or two.
+
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use crate::os::descriptors;
+use crate::os::pidfd::ProcessWatch;
+use crate::os::process::Pid;
+
+/// Most processes that are known.
+const MOST_KNOWN: usize = 4096;
+
+/// Descriptors that are remembered of each.
+const MOST_NUMBERS: usize = 16;
+
+/// Descriptors that come after the highest of these, and are looked at as well: those of a client that opens more connections.
+const NUMBERS_BEYOND: usize = 2;
+
+/// Most looks for one connection: a millisecond or two.
+const MOST_LOOKS: usize = 1024;
+
+/// A process that had a connection.
+#[derive(Debug)]
+struct KnownProcess {
+    pid: Pid,
+    /// Whoever else holds on to it decides for how long it is known.
+    watch: Weak<ProcessWatch>,
+    /// Where its connections were, the last one first: a number is used again as soon as it is free.
+    numbers: VecDeque<i32>,
+}
+
+impl KnownProcess {
+    /// Where a new connection of it may be. The first guess is the best.
+    fn guess(&self, round: usize) -> Option<i32> {
+        let Some(beyond) = round.checked_sub(self.numbers.len()) else {
+            return self.numbers.get(round).copied();
+        };
+        let highest = self.numbers.iter().max()?;
+        let beyond = i32::try_from(beyond).ok().filter(|_| beyond < NUMBERS_BEYOND)?;
+        highest.checked_add(1 + beyond)
+    }
+
+    fn had(&mut self, number: i32) {
+        self.numbers.retain(|known| *known != number);
+        self.numbers.push_front(number);
+        self.numbers.truncate(MOST_NUMBERS);
+    }
+}
+
+/// Them all, whoever had a connection last first.
+#[derive(Debug, Default)]
+pub(super) struct KnownProcesses(VecDeque<KnownProcess>);
+
+impl KnownProcesses {
+    /// This process is one of the worker's; where its connection is, if it has one.
+    pub(super) fn add(&mut self, watch: &Rc<ProcessWatch>, number: Option<i32>) {
+        let pid = watch.pid();
+        let of_pid = self.0.iter().position(|known| known.pid == pid);
+        let former = of_pid.and_then(|at| self.0.remove(at));
+        let mut known = former
+            .filter(|known| known.watch.as_ptr() == Rc::as_ptr(watch))
+            .unwrap_or_else(|| KnownProcess {
+                pid,
+                watch: Rc::downgrade(watch),
+                numbers: VecDeque::new(),
+            });
+        number.into_iter().for_each(|number| known.had(number));
+        self.0.push_front(known);
+        self.0.truncate(MOST_KNOWN);
+    }
+
+    /// The hold on the process that has this pid now, if it is one of these.
+    pub(super) fn hold_on(&self, pid: Pid) -> Option<Rc<ProcessWatch>> {
+        let mut of_pid = self.0.iter().filter(|known| known.pid == pid);
+        of_pid.find_map(|known| known.watch.upgrade().filter(|watch| !watch.has_ended()))
+    }
+
+    /// The pids of those that live, as far as it is known.
+    pub(super) fn pids(&self) -> Vec<Pid> {
+        let living = self.0.iter().filter(|known| known.watch.strong_count() > 0);
+        living.map(|known| known.pid).collect()
+    }
+
+    /// The one that has this socket, if it is where one of them would have it. One look at each before the second look at any.
+    pub(super) fn holder(&mut self, inode: u64) -> Option<Rc<ProcessWatch>> {
+        self.0.retain(|known| known.watch.strong_count() > 0);
+        let guesses = (0..MOST_NUMBERS + NUMBERS_BEYOND).flat_map(|round| {
+            let all = self.0.iter().enumerate();
+            all.filter_map(move |(at, known)| Some((at, known.pid, known.guess(round)?)))
+        });
+        let has_it = |(_, pid, number): &(usize, Pid, i32)| {
+            let seen = descriptors::socket_at(*pid, *number);
+            seen.is_ok_and(|seen| seen == Some(inode))
+        };
+        let (at, _, number) = guesses.take(MOST_LOOKS).find(has_it)?;
+        let mut known = self.0.remove(at)?;
+        // As long as it has not ended its pid is nobody else's.
+        let watch = known.watch.upgrade().filter(|watch| !watch.has_ended())?;
+        known.had(number);
+        self.0.push_front(known);
+        Some(watch)
+    }
+}
