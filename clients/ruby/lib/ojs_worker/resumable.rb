@@ -19,7 +19,8 @@ module OjsWorker
     # @raise [StepsChanged] when the row at which an earlier attempt ended does not come
     def iterate(rows, key: nil)
       unless block_given?
-        raise ArgumentError, "job.iterate has a block, at whose end a row is done; for several rows at once: job.iterate(rows.each_slice(100)) { |slice| ... }"
+        raise ArgumentError, "job.iterate has a block, at whose end a row is done; for several rows at once: " \
+                             "job.iterate(rows.each_slice(100)) { |slice| ... }"
       end
       place = @resume.loop_over(key)
       each_row(rows, place) do |row|
