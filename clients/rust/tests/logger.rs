@@ -160,7 +160,9 @@ fn what_a_handler_returns_after_its_end_is_logged_with_its_place() {
         let outcome = worker.perform_delivery(&Delivery::new(kind, ()).unwrap().cancel("shutdown", now)).unwrap();
         assert_eq!(outcome.reason, "shutdown");
     }
-    let lines = LINES.lock().unwrap();
+    let mut lines = LINES.lock().unwrap().clone();
+    // A worker of another test may still log its end.
+    lines.retain(|(_, line)| line.contains("changes nothing"));
     assert_eq!(lines.len(), 2, "{lines:?}");
     for ((level, line), bug) in lines.iter().zip(["a bug in a loop", "a bug after a cancel"]) {
         assert_eq!(*level, log::Level::Warn);
