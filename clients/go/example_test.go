@@ -127,6 +127,52 @@ func ExampleIterateKeyed() {
 	// hello cy
 }
 
+func ExampleIterateFrom() {
+	type User struct {
+		ID   int
+		Name string
+	}
+	table := []User{{10, "ann"}, {20, "bob"}, {30, "cy"}}
+	// As a database would: the users behind an id, one by one.
+	open := func(after *int) (next func() (User, bool, error), err error) {
+		at := 0
+		for after != nil && at < len(table) && table[at].ID <= *after {
+			at++
+		}
+		return func() (user User, ok bool, err error) {
+			if at == len(table) {
+				return user, false, nil
+			}
+			at++
+			return table[at-1], true, nil
+		}, nil
+	}
+	worker := ojsworker.New(ojsworker.Options{})
+	worker.Handle("users.greet", func(ctx context.Context, job *ojsworker.Job) (any, error) {
+		return nil, ojsworker.IterateFrom(job, open, func(user User) int { return user.ID }, func(user User) error {
+			if user.Name == "cy" && job.Attempt == 1 {
+				return &ojsworker.Retry{Message: "cy is out"}
+			}
+			fmt.Println("hello", user.Name)
+			return nil
+		})
+	})
+	first, err := worker.Perform("users.greet")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("again, behind the last one")
+	if _, err = worker.PerformDelivery(ojsworker.Delivery{
+		Type: "users.greet", Attempt: 2, Checkpoint: first.LastCheckpoint()}); err != nil {
+		panic(err)
+	}
+	// Output:
+	// hello ann
+	// hello bob
+	// again, behind the last one
+	// hello cy
+}
+
 func ExampleWorker_Use() {
 	worker := ojsworker.New(ojsworker.Options{})
 	worker.Use(func(next ojsworker.Handler) ojsworker.Handler {

@@ -21,7 +21,8 @@ var stepTimes = struct {
 //
 // Steps of a job have names of their own and come in the same order in each attempt; where they changed the error is a
 // *Discard of the type StepsChanged. While the worker is being shut down, a step that would not end in time is not
-// begun: the error is then a *Release, with which the handler has to end. At most 64 KiB of JSON are kept for a job,
+// begun: the error is then a *Release, with which the handler has to end. A step that fails is the last one, but for the
+// same one again: others return its error. At most 64 KiB of JSON are kept for a job,
 // else the error is a *Discard of the type CheckpointTooLarge.
 //
 //	path, err := ojsworker.Step(job, "resize", func() (string, error) { return resize(picture) })
