@@ -17,7 +17,7 @@ const ANSWER_WITHIN = 10_000;
 class DevserverMissing extends Error {
   /** @param {string} program */
   constructor(program) {
-    super(`${program} is not there: it comes with ojs-init; put it on PATH, or name it in OJS_DEVSERVER`);
+    super(`${program} is not there: "cargo build -p ojs-devserver" in the sources of ojs-init makes it; put it on PATH, or name it in OJS_DEVSERVER`);
     this.name = "DevserverMissing";
   }
 }

@@ -42,7 +42,7 @@ const traced: Middleware = async (job, next) => {
 };
 worker.use(traced);
 
-const { outcome } = await worker.perform("email.send", ["a@b.c", "hello"], { stopping: 5 });
+const { outcome } = await worker.perform("email.send", ["a@b.c", "hello"], { stoppingMs: 5000, giveUpAfterMs: 1000 });
 // @ts-expect-error: an outcome is one of three
 if (outcome === "done") throw new Error();
 
@@ -51,8 +51,14 @@ const id: string = (await server.enqueue("email.send", ["a@b.c"])).id;
 await server.job(id);
 
 new OJSWorker({ url: server.url }).register("a", async (ctx) => ctx.job.args).use("log", async (ctx, next) => next());
+const sdk = new OJSWorker();
+const off: () => void = sdk.events.on("job.failed", ({ data }) => void data.error);
+sdk.middleware.insertBefore("log", "auth", async (ctx, next) => (ctx.attempt > 1 ? null : next()));
+void [off, sdk.currentState === "terminated", sdk.activeJobCount + 1];
+await sdk.start().then(() => sdk.stop());
 register("b", (ctx) => ctx.signal.aborted);
 
 const status: number = await worker.run({ processes: 4, maxJobs: 1000 });
 const end: Promise<never> = work({ handlers: { a: () => status } });
 void end;
+worker.stop();
