@@ -130,7 +130,7 @@ class OJSWorker {
     this.#isStopped = true;
     const data = { worker_id: this.workerId, reason: "graceful_shutdown", jobs_completed: this.#completed, uptime_ms: Date.now() - this.#startedAt };
     await this.events.emit(eventOf("worker.stopped", this.workerId, data));
-    if (!isAsked) process.exit(status);
+    if (!isAsked || status !== 0) process.exit(status);
     // The program has asked for it, and goes on behind its `stop`; but a pool that it forgets must not keep the process.
     process.exitCode = status;
     setTimeout(() => process.exit(status), AFTER_STOP).unref();

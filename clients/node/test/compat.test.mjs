@@ -93,6 +93,7 @@ const PROGRAM = `
   const said = [worker.currentState];
   worker.events.on("worker.started", ({ data }) => said.push("started " + data.concurrency));
   worker.register("a", async () => [...said, worker.currentState, worker.activeJobCount]);
+  worker.register("hang", () => new Promise(() => {}));
   worker.events.on("worker.stopped", () => console.log("stopped"));
   await worker.start();
   said.push("behind start");
@@ -100,26 +101,42 @@ const PROGRAM = `
     await worker.stop();
     console.log("behind stop, " + worker.currentState);
   });
+  process.on("SIGTERM", async () => {
+    await worker.stop();
+    process.exit(0);
+  });
 `;
 
-test("start resolves when the worker works, stop when it has ended, and the process ends by itself", async (t) => {
+async function started(t) {
   const { path, accept } = await listen(t);
   const env = { ...process.env, OJS_SOCKET: path, NODE_TEST_CONTEXT: "" };
   const accepted = accept();
   const child = spawn(process.execPath, ["--input-type=module", "-e", PROGRAM], { env });
   t.after(() => child.kill("SIGKILL"));
-  let out = "";
-  child.stdout.setEncoding("utf8").on("data", (text) => (out += text));
+  const out = [];
+  child.stdout.setEncoding("utf8").on("data", (text) => out.push(text));
   const init = await accepted;
   init.send(HELLO);
   assert.equal((await init.frame()).type, "ready");
   init.send(job("a"));
   assert.deepEqual((await init.frame()).result, ["terminated", "started 2", "behind start", "running", 1]);
+  return { init, child, ended: once(child, "close"), said: () => out.join("") };
+}
+
+test("start resolves when the worker works, stop when it has ended, and the process ends by itself", async (t) => {
+  const { init, child, ended, said } = await started(t);
   child.kill("SIGUSR2");
-  const { concurrency } = await init.frame();
-  assert.equal(concurrency, 0);
+  assert.equal((await init.frame()).concurrency, 0);
   const { job_id } = await init.frame();
   init.send({ type: "error", code: "not_held", message: "no", job_id });
-  const [status] = await once(child, "close");
-  assert.deepEqual([status, out], [0, "stopped\nbehind stop, terminated\n"]);
+  const [status] = await ended;
+  assert.deepEqual([status, said()], [0, "stopped\nbehind stop, terminated\n"]);
+});
+
+test("a SIGTERM that leaves a job ends the process with 143, also where the program stops the worker and exits with 0", async (t) => {
+  const { init, child, ended } = await started(t);
+  init.send(job("hang"));
+  await init.framesUntilPong();
+  child.kill("SIGTERM");
+  assert.deepEqual(await ended, [143, null]);
 });
