@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "the one folder that may; every block says why it is sound")]
 
 pub mod allocator;
+mod arena;
 pub mod cgroup;
 pub mod cgroup_memory;
 pub mod child;

@@ -43,7 +43,7 @@ const HEAD: &str = "\
 
 #[test]
 fn a_job_costs_the_system_calls_that_are_written_down() {
-    let kind = if is_static() { "static" } else { "dynamic" };
+    let kind = if under_test::is_static() { "static" } else { "dynamic" };
     let mut known = written_down();
     let is_renewed = std::env::var_os("UPDATE_GOLDEN").is_some();
     for at_once in AT_ONCE {
@@ -95,12 +95,6 @@ fn written_down() -> BTreeMap<String, f64> {
     pairs
         .map(|(key, each)| (key.to_owned(), each.parse().unwrap()))
         .collect()
-}
-
-/// Whether the binary has no interpreter, which a dynamic one names near its start.
-fn is_static() -> bool {
-    let head = std::fs::read(under_test::init()).unwrap();
-    !head[..4096].windows(4).any(|window| window == b"/ld-")
 }
 
 /// An init that has done its first jobs, for the stage's backend as it is reached there.

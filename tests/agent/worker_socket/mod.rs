@@ -13,6 +13,7 @@ mod floods;
 mod frames;
 mod hangs;
 mod inheritance;
+mod memory;
 mod redelivery;
 mod secrets;
 mod short_limits;
