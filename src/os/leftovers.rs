@@ -10,7 +10,7 @@ use crate::exit::Ended;
 use crate::os::clock;
 use crate::os::errno::errno;
 use crate::os::pidfd::ProcessWatch;
-use crate::os::process::{self, Pid};
+use crate::os::process::{self, Ending, Pid};
 use crate::os::reaper;
 use crate::signal::Signal;
 
@@ -19,6 +19,9 @@ const MOST_ENVIRONMENT: u64 = 8 << 20;
 
 /// Bytes of an environment that are read at once: as many as the standard library asks for at the most.
 const ENVIRONMENT_AT_ONCE: usize = 8 << 10;
+
+/// Most threads that are asked for their environment, where the first one has ended. All of a process have the same.
+const MOST_THREADS: usize = 16;
 
 /// Longest life of the process that signals as another user. Two system calls take it a fraction of a millisecond, unless somebody has
 /// stopped it.
@@ -47,25 +50,56 @@ pub enum MarkSeen {
 /// Whether this process was started with this entry (`NAME=value`) in its environment.
 #[must_use]
 pub fn mark(pid: Pid, mark: &[u8]) -> MarkSeen {
-    let hidden = || {
-        if process::is_ending(pid) {
-            MarkSeen::Ending
-        } else {
-            MarkSeen::Hidden
+    match mark_of_thread(pid, mark) {
+        (seen, Ending::No | Ending::Whole) => seen,
+        (MarkSeen::Yes, Ending::FirstThread) => MarkSeen::Yes,
+        // The first thread shows no environment any more. The others do, and all have the same.
+        (MarkSeen::No | MarkSeen::Hidden | MarkSeen::Ending, Ending::FirstThread) => {
+            let seen = process::threads(pid, MOST_THREADS)
+                .into_iter()
+                .map(|thread| mark_of_thread(thread, mark))
+                .find(|(seen, ending)| *seen == MarkSeen::Yes || *seen == MarkSeen::No && *ending == Ending::No);
+            seen.map_or(MarkSeen::Hidden, |(seen, _)| seen)
         }
+    }
+}
+
+/// What the environment of one thread says, and then how much of its process is on its way out.
+fn mark_of_thread(thread: Pid, mark: &[u8]) -> (MarkSeen, Ending) {
+    let environment = environment(thread);
+    let ending = process::ending(thread);
+    let hidden = match ending {
+        Ending::No | Ending::FirstThread => MarkSeen::Hidden,
+        Ending::Whole => MarkSeen::Ending,
     };
+    let seen = match environment {
+        Ok(environment) => match has_mark(&environment, mark) {
+            Some(true) => MarkSeen::Yes,
+            Some(false) if ending == Ending::No => MarkSeen::No,
+            // Who has written its title over it, to the last byte, shows the whole of it all the same.
+            None if ending == Ending::No && is_whole(thread, &environment) => MarkSeen::No,
+            Some(false) | None => hidden,
+        },
+        // Newer kernels say so of one that is ending, too.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => hidden,
+        Err(_) => MarkSeen::No,
+    };
+    (seen, ending)
+}
+
+/// Whether these are as many bytes as the kernel has of its environment. It says so of most processes.
+fn is_whole(pid: Pid, environment: &[u8]) -> bool {
+    let bytes = process::environment_bytes(pid).and_then(|bytes| usize::try_from(bytes).ok());
+    !environment.is_empty() && bytes == Some(environment.len())
+}
+
+/// What the kernel shows of an environment.
+fn environment(pid: Pid) -> io::Result<Vec<u8>> {
     // What is read at once is read as a whole, or not at all.
     let mut environment = Vec::with_capacity(ENVIRONMENT_AT_ONCE);
-    let read = File::open(format!("/proc/{pid}/environ"))
-        .and_then(|file| file.take(MOST_ENVIRONMENT).read_to_end(&mut environment));
-    match read.map(|_| has_mark(&environment, mark)) {
-        Ok(Some(true)) => MarkSeen::Yes,
-        Ok(Some(false)) if !process::is_ending(pid) => MarkSeen::No,
-        Ok(_) => hidden(),
-        // Newer kernels say so of one that is ending, too.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => hidden(),
-        Err(_) => MarkSeen::No,
-    }
+    let file = File::open(format!("/proc/{pid}/environ"))?;
+    file.take(MOST_ENVIRONMENT).read_to_end(&mut environment)?;
+    Ok(environment)
 }
 
 /// Whether the mark is in this environment. None: it is not the whole one, whose last byte is zero. Of a process that executes
@@ -143,7 +177,7 @@ fn kill_all(user: u32) -> ! {
 )]
 mod tests {
     use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
@@ -197,6 +231,52 @@ mod tests {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// A process that does this, once it has said that it is done.
+    fn python(script: &str, mark: &str) -> Child {
+        let mut command = Command::new("python3");
+        command.args(["-S", "-E", "-c", script]).env_clear();
+        let mut child = command
+            .env("PATH", "/usr/bin:/bin")
+            .env("OJS_JOB_ID", mark)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        child
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_known_by_its_other_threads() {
+        let script = "import ctypes, os, threading, time
+def other():
+    while open('/proc/self/stat').read().rsplit(')', 1)[1].split()[0] != 'Z': time.sleep(0.001)
+    os.write(1, b'.')
+    time.sleep(60)
+threading.Thread(target=other).start()
+# The system call that ends one thread.
+ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)";
+        let mut child = python(script, "a");
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a"), MarkSeen::Yes);
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=b"), MarkSeen::No);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn who_has_written_a_title_over_its_environment_hides_nothing() {
+        let script = "import ctypes, os, time
+fields = open('/proc/self/stat').read().rsplit(')', 1)[1].split()
+start, end = int(fields[47]), int(fields[48])
+ctypes.memset(start, ord('t'), end - start)
+os.write(1, b'.')
+time.sleep(60)";
+        let mut child = python(script, "a");
+        assert_eq!(mark(pid(&child), b"OJS_JOB_ID=a"), MarkSeen::No);
         child.kill().unwrap();
         child.wait().unwrap();
     }

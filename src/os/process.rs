@@ -262,15 +262,51 @@ pub fn start_time(pid: Pid) -> io::Result<Option<u64>> {
     }
 }
 
-/// Whether this process is on its way out, or is gone. It may have started others before; it starts none any more.
+/// How much of a process is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It lives, or that cannot be told.
+    No,
+    /// Its first thread has ended or is ending. Others are there, and may be for long.
+    FirstThread,
+    /// All of it, or it is gone. It may have started others before; it starts none any more.
+    Whole,
+}
+
+/// Whether this process is on its way out, or is gone.
 #[must_use]
-pub fn is_ending(pid: Pid) -> bool {
+pub fn ending(pid: Pid) -> Ending {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok();
     match stat.as_deref().and_then(Stat::parse) {
-        Some(stat) => stat.has_ended || stat.is_ending,
+        Some(stat) => stat.ending,
         // Where /proc hides processes of other users, it may well live.
-        None => !exists(pid),
+        None if exists(pid) => Ending::No,
+        None => Ending::Whole,
     }
+}
+
+/// The threads of a process but for the first one, by numbers under which `/proc` shows them as it shows processes. At most so many.
+pub(in crate::os) fn threads(pid: Pid, most: usize) -> Vec<Pid> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = numbers.filter(|number| *number > 0 && *number != pid.0);
+    others.map(Pid::new).take(most).collect()
+}
+
+/// Bytes of the environment with which this process was started. `None`: the kernel does not say.
+pub(in crate::os) fn environment_bytes(pid: Pid) -> Option<u64> {
+    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = std::str::from_utf8(line.get(end_of_name + 1..)?)
+        .ok()?
+        .split_ascii_whitespace();
+    // The 50th and the 51st field of the whole line; the first one here is the third.
+    let start: u64 = fields.nth(47)?.parse().ok()?;
+    let end: u64 = fields.next()?.parse().ok()?;
+    end.checked_sub(start).filter(|bytes| *bytes > 0)
 }
 
 /// Whether there is a process, a zombie included, with this pid.
@@ -293,8 +329,7 @@ pub(in crate::os) fn check_proc() -> io::Result<()> {
 struct Stat {
     /// A zombie, unless only its first thread has ended.
     has_ended: bool,
-    /// Its first thread, at least, has begun to end.
-    is_ending: bool,
+    ending: Ending,
     parent: i32,
     started: Option<u64>,
 }
@@ -315,10 +350,17 @@ impl Stat {
         let flags = fields.nth(4).and_then(|flags| flags.parse::<u32>().ok());
         let threads = fields.nth(10).and_then(|threads| threads.parse::<u32>().ok());
         let started = fields.nth(1).and_then(|ticks| ticks.parse().ok());
-        let has_ended = ["Z", "X"].contains(&state) && threads.unwrap_or(0) <= 1;
+        let is_alone = threads.unwrap_or(0) <= 1;
+        let has_ended = ["Z", "X"].contains(&state) && is_alone;
+        let ending = match flags.is_some_and(|flags| flags & EXITING != 0) {
+            true if is_alone => Ending::Whole,
+            true => Ending::FirstThread,
+            false if has_ended => Ending::Whole,
+            false => Ending::No,
+        };
         Some(Self {
             has_ended,
-            is_ending: flags.is_some_and(|flags| flags & EXITING != 0),
+            ending,
             parent,
             started,
         })
@@ -357,14 +399,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_gives_its_memory_back_is_ending() {
-        let is_ending = |line: &[u8]| Stat::parse(line).is_some_and(|stat| stat.is_ending);
-        assert!(is_ending(b"12 (sleep) R 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 1 0"));
-        assert!(!is_ending(
-            b"12 (sleep) R 5 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0"
-        ));
-        assert!(super::is_ending(Pid::new(1 << 23)), "it is gone");
-        assert!(!super::is_ending(Pid::own()));
+    fn a_process_that_gives_its_memory_back_is_ending_unless_another_thread_of_it_lives() {
+        let ending = |line: &[u8]| Stat::parse(line).map(|stat| stat.ending);
+        let line = b"12 (sleep) R 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 1 0";
+        assert_eq!(ending(line), Some(Ending::Whole));
+        let line = b"12 (sleep) R 5 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0";
+        assert_eq!(ending(line), Some(Ending::No));
+        let line = b"12 (sleep) Z 5 12 12 0 -1 4228100 0 0 0 0 0 0 0 0 20 0 2 0";
+        assert_eq!(ending(line), Some(Ending::FirstThread));
+        assert_eq!(super::ending(Pid::new(1 << 23)), Ending::Whole, "it is gone");
+        assert_eq!(super::ending(Pid::own()), Ending::No);
     }
 
     #[test]
