@@ -34,12 +34,17 @@ impl OwnChildren {
         }
     }
 
-    /// Our children that have not ended, but for those that are known; of the others those that have ended are reaped.
+    /// Our children that have not ended, but for those that are known; of the others those that have ended are reaped, and named: their
+    /// numbers are free from then on.
     ///
     /// # Errors
     ///
     /// `/proc` is missing, or shows another PID namespace.
-    pub fn living_but(&mut self, is_known: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
+    pub fn living_but(
+        &mut self,
+        is_known: impl Fn(Pid) -> bool,
+        mut is_reaped: impl FnMut(Pid),
+    ) -> io::Result<Vec<Pid>> {
         let mut living = Vec::new();
         for _ in 0..MOST_LOOKS {
             let children = self.children()?;
@@ -47,7 +52,13 @@ impl OwnChildren {
             // A child stays one until it is reaped, which only we do.
             living = strangers()
                 .copied()
-                .filter(|pid| matches!(reaper::reap(*pid), Ok(None)))
+                .filter(|pid| {
+                    let lives = matches!(reaper::reap(*pid), Ok(None));
+                    if !lives {
+                        is_reaped(*pid);
+                    }
+                    lives
+                })
                 .collect();
             // Who has ended since the list was read has left us children that are not on it.
             if living.len() == strangers().count() {
@@ -91,13 +102,19 @@ mod tests {
         let mut children = OwnChildren::open();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::new(child.id().cast_signed());
-        assert_eq!(children.living_but(|_| false).unwrap(), [pid], "of this thread");
-        assert_eq!(children.living_but(|known| known == pid).unwrap(), []);
+        assert_eq!(children.living_but(|_| false, |_| {}).unwrap(), [pid], "of this thread");
+        assert_eq!(children.living_but(|known| known == pid, |_| {}).unwrap(), []);
         child.kill().unwrap();
-        while !children.living_but(|_| false).unwrap().is_empty() {
+        let mut reaped = Vec::new();
+        while !children
+            .living_but(|_| false, |pid| reaped.push(pid))
+            .unwrap()
+            .is_empty()
+        {
             std::thread::yield_now();
         }
         assert!(child.wait().is_err(), "it was reaped");
+        assert_eq!(reaped, [pid], "nobody else was");
     }
 
     #[test]
@@ -109,12 +126,19 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::new(child.id().cast_signed());
         // Other tests of this program have children, too.
-        let mut is_there = || children.living_but(|known| known != pid).unwrap() == [pid];
+        let mut named = None;
+        let mut is_there = || {
+            children
+                .living_but(|known| known != pid, |reaped| named = Some(reaped))
+                .unwrap()
+                == [pid]
+        };
         assert!(is_there());
         child.kill().unwrap();
         while is_there() {
             std::thread::yield_now();
         }
         assert!(child.wait().is_err(), "it was reaped");
+        assert_eq!(named, Some(pid));
     }
 }

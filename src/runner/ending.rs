@@ -31,6 +31,9 @@ const LONGEST_PASS_PAUSE: Duration = Duration::from_millis(50);
 /// has none.
 const DOUBTFUL_PASSES: u32 = 4;
 
+/// How long one that is on its way out is waited for by a job that it may belong to. Whoever it has started becomes ours when it is gone.
+const ENDING_LIMIT: Duration = Duration::from_millis(100);
+
 /// Most looks for processes that no job is known to have left, as long as none is started.
 const MOST_STRAY_LOOKS: u32 = 20;
 
@@ -75,7 +78,11 @@ impl Runner {
         self.killed.extend(found.marked.iter().map(|pid| (*pid, number)));
         let left = self.killed.values().filter(|of| **of == number).count();
         let is_doubtful = found.has_doubts && passes < DOUBTFUL_PASSES;
-        if left == 0 && !is_doubtful && !found.has_ending {
+        let is_awaited = self.is_awaited(&found.ending, now);
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        if left == 0 && !is_doubtful && !is_awaited {
             return self.finish(number, now);
         }
         let limit = since.after(CLEARING_LIMIT);
@@ -98,6 +105,16 @@ impl Runner {
         let factor = 1_u32.checked_shl(passes).unwrap_or(u32::MAX);
         let pause = FIRST_PASS_PAUSE.saturating_mul(factor).min(LONGEST_PASS_PAUSE);
         self.timers.arm(RunnerTimer::Pass(number), now.after(pause));
+    }
+
+    /// Whether one of these is on its way out for less than [`ENDING_LIMIT`].
+    fn is_awaited(&mut self, ending: &[Pid], now: Moment) -> bool {
+        let mut is_awaited = false;
+        for pid in ending {
+            let since = *self.ending.entry(*pid).or_insert(now);
+            is_awaited |= now < since.after(ENDING_LIMIT);
+        }
+        is_awaited
     }
 
     fn finish(&mut self, number: JobNumber, now: Moment) {
@@ -163,15 +180,19 @@ impl Runner {
 
     /// Our children that are no jobs' processes. Those of them that have ended are reaped.
     pub fn strangers(&mut self) -> Vec<Pid> {
-        let leaders = &self.leaders;
         self.has_looked = true;
-        let strangers = self
-            .children
-            .living_but(|pid| leaders.contains(&pid))
-            .unwrap_or_default();
-        if !self.killed.is_empty() {
+        let (leaders, killed, ending) = (&self.leaders, &mut self.killed, &mut self.ending);
+        // From then on the number may be that of somebody else.
+        let is_reaped = |pid| {
+            killed.remove(&pid);
+            ending.remove(&pid);
+        };
+        let strangers = self.children.living_but(|pid| leaders.contains(&pid), is_reaped);
+        let strangers = strangers.unwrap_or_default();
+        if !self.killed.is_empty() || !self.ending.is_empty() {
             let living: BTreeSet<Pid> = strangers.iter().copied().collect();
             self.killed.retain(|pid, _| living.contains(pid));
+            self.ending.retain(|pid, _| living.contains(pid));
         }
         strangers
     }

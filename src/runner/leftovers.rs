@@ -60,8 +60,8 @@ pub struct Found {
     pub marked: Vec<Pid>,
     /// Somebody may belong to it, and shows that in a moment.
     pub has_doubts: bool,
-    /// Somebody who may belong to it is on its way out: whom it has left behind is seen once it is gone.
-    pub has_ending: bool,
+    /// Those who may belong to it and are on their way out: whom they have left behind is seen once they are gone.
+    pub ending: Vec<Pid>,
 }
 
 /// Ends those who belong to a job: whoever of these strangers among our children has its marks, all of its group, and all who
@@ -79,7 +79,7 @@ pub fn end_marked(strangers: &[Pid], marks: &Marks) -> Found {
         match marks.on(pid) {
             Belongs::Yes => found.marked.push(pid),
             Belongs::Perhaps => found.has_doubts = true,
-            Belongs::Ending => found.has_ending = true,
+            Belongs::Ending => found.ending.push(pid),
             Belongs::No => {}
         }
     }

@@ -156,6 +156,7 @@ fn assemble(
         has_unwatched: false,
         stray_looks: 0,
         killed: BTreeMap::new(),
+        ending: BTreeMap::new(),
         children: OwnChildren::open(),
         has_looked: false,
         oom_kills: OomKills::find(),

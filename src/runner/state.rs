@@ -64,6 +64,8 @@ pub struct Runner {
     /// Those who belonged to a job and got their SIGKILL, until they are reaped. One that is ending shows its marks no more, and its
     /// children are not ours yet.
     pub killed: BTreeMap<Pid, JobNumber>,
+    /// Those who may belong to a job and show no marks since they are on their way out: when that was first seen. Until they are reaped.
+    pub ending: BTreeMap<Pid, Moment>,
     pub children: OwnChildren,
     /// The children were looked at in this turn, and those reaped that had ended.
     pub has_looked: bool,

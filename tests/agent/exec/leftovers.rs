@@ -11,7 +11,7 @@ use crate::support::proc;
 use crate::support::wait::wait_until;
 
 /// Puts a process into a session of its own, its parent gone, with everything closed, which lives for five minutes.
-const DAEMON: &str = "import os, signal, sys, time
+pub const DAEMON: &str = "import os, signal, sys, time
 def daemon(body):
     if os.fork() == 0:
         os.setsid()

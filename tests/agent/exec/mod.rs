@@ -5,6 +5,7 @@ mod conversation;
 mod ends;
 mod environment;
 mod examples;
+mod held_up;
 mod hostile;
 mod leftovers;
 mod outcomes;
