@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn of_many_queues_the_first_are_always_asked_for_and_the_others_in_turn_in_the_order_that_they_were_named_in() {
-        for count in [65, 100, 256] {
+        for count in [65_usize, 100, 256] {
             let named: Vec<Text> = (0..count).map(|number| format!("{number:03}").into()).collect();
             let rounds = count.div_ceil(MOST_QUEUES - QUEUES_WITHOUT_TURNS);
             let mut seen = BTreeSet::new();
