@@ -27,7 +27,7 @@ use crate::daemon::log::report::report;
 use crate::daemon::log::sink::LogHandle;
 use crate::daemon::log::termination::TerminationLog;
 use crate::daemon::memory_watch::MemoryWatch;
-use crate::daemon::options::{announce, options, surroundings};
+use crate::daemon::options::{self, announce, surroundings};
 use crate::daemon::prepare::{become_init, install_log};
 use crate::daemon::probes::links::ProbeLinks;
 use crate::daemon::probes::listener;
@@ -124,7 +124,7 @@ fn set_up(
     become_init(config, environ);
     exec::check(config, command, environ, credentials.as_ref())?;
     let inherited = Inherited::look();
-    let mut options = options(config, surroundings(environ), seed());
+    let mut options = options::options(config, surroundings(environ), seed());
     let memory = MemoryWatch::of(config);
     options.memory_gate = options.memory_gate.filter(|_| memory.is_some());
     announce(&options.times, config.shutdown.limits.grace_period_is_explicit);
@@ -170,7 +170,7 @@ fn set_up(
         token_file,
         plan,
         program: started_program(config, &facts),
-        narrator: Narrator::new(&config.worker, &facts.url),
+        narrator: narrator(config, &facts),
         facts,
         started_at: now(),
         log,
@@ -403,6 +403,12 @@ fn facts(config: &Config, command: &[OsString]) -> InstanceInfo {
     }
 }
 
+/// What is not set is not told either.
+fn narrator(config: &Config, facts: &InstanceInfo) -> Narrator {
+    let (concurrency, queues) = (options::set_concurrency(config), options::set_queues(config));
+    Narrator::new(concurrency, queues, &facts.url)
+}
+
 /// What our child is called in a message that it could not be started.
 fn started_program(config: &Config, facts: &InstanceInfo) -> String {
     match config.mode {
@@ -418,7 +424,7 @@ fn identity(config: &Config) -> Identity {
             .unwrap_or_default(),
         pid: std::process::id(),
         queues: config.worker.queues.clone(),
-        concurrency: config.worker.concurrency,
+        concurrency: options::concurrency(config),
         labels: config.worker.labels.clone(),
         started_at: clock::wall().to_string(),
     }

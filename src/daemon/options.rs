@@ -80,13 +80,21 @@ pub fn options(config: &Config, surroundings: Surroundings, seed: u64) -> Option
     }
 }
 
-/// A worker behind the gateway asks for as much as it likes, unless somebody has set a bound.
-fn concurrency(config: &Config) -> u32 {
-    if config.mode == Mode::Gateway && !config.worker.concurrency_is_explicit {
-        MAX_CONCURRENCY
-    } else {
-        config.worker.concurrency
-    }
+/// Most jobs that the worker may have at once.
+pub(super) fn concurrency(config: &Config) -> u32 {
+    set_concurrency(config).unwrap_or(MAX_CONCURRENCY)
+}
+
+/// The same as far as somebody has set it: a worker behind the gateway asks for as much as it likes.
+pub(super) fn set_concurrency(config: &Config) -> Option<u32> {
+    let is_bound = config.mode != Mode::Gateway || config.worker.concurrency_is_explicit;
+    is_bound.then_some(config.worker.concurrency)
+}
+
+/// The queues that jobs are taken from as far as somebody has set them: the same.
+pub(super) fn set_queues(config: &Config) -> Option<&[String]> {
+    let are_bound = config.mode != Mode::Gateway || config.worker.queues_are_explicit;
+    are_bound.then_some(&config.worker.queues)
 }
 
 /// Events bring the FETCH after a pause forward. A worker behind the gateway makes its pauses itself, and is told nothing unasked.
@@ -101,14 +109,10 @@ fn texts(queues: &[String]) -> Vec<Text> {
     queues.iter().map(|queue| queue.as_str().into()).collect()
 }
 
-/// The same for its queues.
+/// Who says which they are.
 fn queues(config: &Config) -> Queues {
-    let worker = &config.worker;
     match config.mode {
-        Mode::Gateway if worker.queues_are_explicit => {
-            Queues::Only(worker.queues.iter().map(|queue| queue.as_str().into()).collect())
-        }
-        Mode::Gateway => Queues::AsAsked,
+        Mode::Gateway => set_queues(config).map_or(Queues::AsAsked, |queues| Queues::Only(texts(queues))),
         Mode::Socket | Mode::Exec | Mode::None => Queues::Configured,
     }
 }

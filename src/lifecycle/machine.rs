@@ -198,7 +198,7 @@ impl Lifecycle {
         Snapshot {
             phase: self.phase,
             state: self.state(),
-            concurrency: self.options.concurrency,
+            concurrency: self.shown_concurrency(),
             active: self.jobs.active(),
             waiting: self.jobs.waiting().len(),
             held: count(|place| matches!(place, Place::Held(_))) - self.jobs.lost(),
@@ -219,6 +219,13 @@ impl Lifecycle {
             exit_by: self.shutdown.exit_by(),
             deadlines: self.timers.iter().count(),
         }
+    }
+
+    /// What nobody has set is what the worker asks for.
+    fn shown_concurrency(&self) -> u32 {
+        let asked_for = self.takes().concurrency;
+        let active = u32::try_from(self.jobs.active()).unwrap_or(u32::MAX);
+        asked_for.map_or(self.options.concurrency, |most| most.max(active))
     }
 
     fn fire(&mut self, timer: Timer, now: Moment) {

@@ -281,7 +281,7 @@ fn worst() -> Metrics {
         &|| Call::Manifest,
         &|| Call::Register {
             worker: worker(),
-            queues: None,
+            takes: crate::lifecycle::api::Takes::default(),
         },
         &|| Call::GetJob { job: id() },
         &|| Call::Fetch {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, WorkerId, WorkerState,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, Reply, Takes, WorkerId, WorkerState,
 };
 use crate::wire::backend::request::{Answered, Identity, read};
 
@@ -82,6 +82,7 @@ pub(super) fn beat() -> Call {
         state: WorkerState::Quiet,
         active: vec![job("a"), job("b")],
         visibility: Duration::from_secs(120),
+        takes: Takes::default(),
         form: HeartbeatForm::Full,
     }
 }
@@ -89,7 +90,7 @@ pub(super) fn beat() -> Call {
 pub(super) fn register() -> Call {
     Call::Register {
         worker: worker(),
-        queues: None,
+        takes: Takes::default(),
     }
 }
 

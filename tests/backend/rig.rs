@@ -17,7 +17,7 @@ use ojs_init::daemon::backend::settings::BackendSettings;
 use ojs_init::daemon::tokens::TokenOwner;
 use ojs_init::lifecycle::api::{
     Call, CallId, Failure, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Moment, Outcome, Progress, Reply,
-    StreamNews, WorkerId, WorkerState,
+    StreamNews, Takes, WorkerId, WorkerState,
 };
 use ojs_init::os::clock;
 use ojs_init::os::file_watch::FileWatch;
@@ -310,6 +310,7 @@ pub fn beat() -> Call {
         state: WorkerState::Running,
         active: vec![job("a")],
         visibility: Duration::from_secs(120),
+        takes: Takes::default(),
         form: HeartbeatForm::Full,
     }
 }
@@ -391,7 +392,7 @@ pub fn checkpoint(id: &str) -> Call {
 pub fn register() -> Call {
     Call::Register {
         worker: worker(),
-        queues: None,
+        takes: Takes::default(),
     }
 }
 

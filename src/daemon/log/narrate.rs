@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::config::Worker;
 use crate::daemon::log::last_words::{self, LastWords};
 use crate::daemon::log::narrate_answers::Answers;
 use crate::daemon::log::narrate_jobs::JobNarrator;
@@ -30,8 +29,9 @@ const CLIENT_CHARS: usize = 100;
 pub struct Narrator {
     /// When ojs-init began, on the monotonic clock.
     began: Duration,
-    concurrency: u32,
-    queues: String,
+    /// As far as they are set.
+    concurrency: Option<u32>,
+    queues: Option<String>,
     jobs: JobNarrator,
     /// What ended the worker, if the lifecycle has said so.
     ended_by: Option<Reason>,
@@ -42,12 +42,12 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// For a worker that is configured like this, and the backend at this address.
-    pub fn new(worker: &Worker, url: &str) -> Self {
+    /// For a worker that may have so many jobs at once, from these queues, where that is set, and the backend at this address.
+    pub fn new(concurrency: Option<u32>, queues: Option<&[String]>, url: &str) -> Self {
         Self {
             began: clock::monotonic(),
-            concurrency: worker.concurrency,
-            queues: worker.queues.join(","),
+            concurrency,
+            queues: queues.map(|queues| queues.join(",")),
             jobs: JobNarrator::default(),
             ended_by: None,
             last_words: LastWords::default(),
@@ -94,13 +94,13 @@ impl Narrator {
     fn started(&self, pid: u64, worker: &WorkerId) -> LogRecord {
         let fields = RecordFields::default()
             .with("pid", pid)
-            .with("concurrency", u64::from(self.concurrency))
-            .with("queues", self.queues.as_str());
-        let most = jobs(self.concurrency);
-        info(format_args!(
-            "Worker started with pid {pid}, for up to {most} at once, as {worker}"
-        ))
-        .about(fields)
+            .with_any("concurrency", self.concurrency.map(u64::from))
+            .with_any("queues", self.queues.as_deref());
+        let most = match self.concurrency {
+            Some(most) => format!("up to {} at once", jobs(most)),
+            None => "as many jobs as it asks for".to_owned(),
+        };
+        info(format_args!("Worker started with pid {pid}, for {most}, as {worker}")).about(fields)
     }
 
     /// The record about it, unless there was one like it a moment ago.

@@ -1,7 +1,7 @@
-//! Ends, for the tests of what is said of them.
+//! Ends and a heartbeat, for the tests of what is said of them.
 
 use super::*;
-use crate::lifecycle::api::{Force, StillThere};
+use crate::lifecycle::api::{Force, StillThere, Takes};
 
 /// Why a worker was ended.
 pub fn hung() -> EndCause {
@@ -120,4 +120,16 @@ pub fn stops() -> Vec<Notice> {
         Notice::KillGaveUp(StillThere::NoTime(soon)),
         Notice::KillGaveUp(StillThere::Overdue(soon)),
     ]
+}
+
+/// One that names no job.
+pub fn heartbeat() -> Call {
+    Call::Heartbeat {
+        worker: WorkerId("w1".into()),
+        state: WorkerState::Running,
+        active: Vec::new(),
+        visibility: Duration::from_secs(5),
+        takes: Takes::default(),
+        form: HeartbeatForm::Full,
+    }
 }

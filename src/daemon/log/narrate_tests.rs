@@ -23,7 +23,7 @@ use super::*;
 
 #[path = "narrate_samples.rs"]
 mod samples;
-use samples::{hung, last_words, lost, memory_gate, out_of_memory, stops};
+use samples::{heartbeat, hung, last_words, lost, memory_gate, out_of_memory, stops};
 
 const PAGE: &str = include_str!("../../../docs/logging.md");
 
@@ -101,8 +101,8 @@ fn read(note: &LogRecord) -> Value {
 fn narrator() -> Narrator {
     Narrator {
         began: Duration::ZERO,
-        concurrency: 1,
-        queues: String::new(),
+        concurrency: Some(1),
+        queues: Some(String::new()),
         jobs: JobNarrator::default(),
         ended_by: None,
         last_words: LastWords::default(),
@@ -392,14 +392,7 @@ fn what_is_said_of_the_worker_is_on_the_page_of_the_log() {
         let is_error = record.get("error").is_some();
         assert_eq!(record["category"] == "error", is_error, "{record}");
     }
-    let heartbeat = Call::Heartbeat {
-        worker: WorkerId("w1".into()),
-        state: WorkerState::Running,
-        active: Vec::new(),
-        visibility: now,
-        form: HeartbeatForm::Full,
-    };
-    records.extend(calling_note(&heartbeat).as_ref().map(read));
+    records.extend(calling_note(&heartbeat()).as_ref().map(read));
     records.push(read(&narrator.started(1, &WorkerId("w1".into()))));
     assert_in_step(&Row::below("The worker"), &records);
 }

@@ -14,11 +14,7 @@ use crate::lifecycle::api::words::WorkerState;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Worker protocol 3.1.
-    Register {
-        worker: WorkerId,
-        /// The queues that it takes jobs from; none: those that are configured.
-        queues: Option<Vec<Text>>,
-    },
+    Register { worker: WorkerId, takes: Takes },
     /// Worker protocol 4.2.
     Heartbeat {
         worker: WorkerId,
@@ -27,6 +23,7 @@ pub enum Call {
         active: Vec<JobId>,
         /// By how much, from now.
         visibility: Duration,
+        takes: Takes,
         form: HeartbeatForm,
     },
     /// Worker protocol 6.2.
@@ -65,6 +62,15 @@ pub enum Call {
     Listen { topic: StreamTopic },
     /// Worker protocol 3.4.
     Deregister { worker: WorkerId, way: Farewell },
+}
+
+/// Which jobs a worker takes, and how many, as the backend is told it. What is none is as it was configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Takes {
+    /// From these queues.
+    pub queues: Option<Vec<Text>>,
+    /// So many at once.
+    pub concurrency: Option<u32>,
 }
 
 /// What became of a request to the backend.

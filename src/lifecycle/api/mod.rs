@@ -37,7 +37,7 @@ pub use budget::{
     ASSUMED_DISTANCE, Budget, LEAST_LIMIT, LimitSource, Limits, ShutdownTimes, Surroundings, cancel_grace, slack,
     stop_margin,
 };
-pub use call::{BackendTraits, Call, Directive, Failure, FailureClass, Reply};
+pub use call::{BackendTraits, Call, Directive, Failure, FailureClass, Reply, Takes};
 pub use capacity::CapacityNews;
 pub use effect::{Effect, JOB_FRAME_BYTES, MOST_JOB_ID_BYTES};
 pub use end_cause::EndCause;

@@ -8,7 +8,8 @@ use crate::lifecycle::api::budget::ShutdownTimes;
 use crate::lifecycle::api::ids::Text;
 use crate::signal::Signal;
 
-/// Most jobs that one worker may hold at once. As a concurrency it means that nobody has set one: each holder gets what it asks for.
+/// Most jobs that one worker may hold at once. Where holders ask for their jobs, as a concurrency it means that nobody has set one: each
+/// holder gets what it asks for.
 pub const MAX_CONCURRENCY: u32 = 10_000;
 
 /// The configuration of one lifecycle.

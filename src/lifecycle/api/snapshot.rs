@@ -13,7 +13,7 @@ pub struct Snapshot {
     pub phase: Phase,
     /// What the worker and the backend are told about that.
     pub state: WorkerState,
-    /// Most jobs that may be active.
+    /// Most jobs that may be active; where holders get whatever they ask for, the most that was until now.
     pub concurrency: u32,
     /// Jobs that count against the concurrency: claimed, not yet settled; not those that go straight back,
     /// and not those that were cancelled or lost.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exit::Ended;
-use crate::lifecycle::api::ids::{HolderId, ProcessId, WorkerId};
+use crate::lifecycle::api::ids::{HolderId, ProcessId, Text, WorkerId};
 use crate::lifecycle::api::job::Subject;
 use crate::lifecycle::api::snapshot::Snapshot;
 use crate::lifecycle::api::words::Reason;
@@ -26,6 +26,8 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
     /// Jobs that are not among these: with those that go straight back, which do not count as active.
     pub not_shown: usize,
+    /// The queues that jobs are taken from, where holders say that; none: those that are configured.
+    pub queues: Option<Vec<Text>>,
     /// What comes right after this, when that is the end.
     pub ending: Option<Ending>,
     pub worker: WorkerStatus,

@@ -57,6 +57,8 @@ pub(in crate::lifecycle) struct Agent {
     queues: Vec<Text>,
     /// How many of them the last registration named.
     registered_queues: usize,
+    /// Most jobs that holders had and asked for at one time.
+    most_at_once: u32,
     /// The backend has no registration.
     has_no_registration: bool,
     /// Former incarnations that still have outcomes to deliver or requests to be answered, and whether the backend
@@ -87,6 +89,7 @@ impl Agent {
             has_left: false,
             queues: Vec::new(),
             registered_queues: 0,
+            most_at_once: 0,
             has_no_registration: false,
             retired: BTreeMap::new(),
         }
@@ -124,10 +127,24 @@ impl Agent {
         }
     }
 
-    /// The queues that a registration names now.
-    pub(super) fn queues_to_register(&mut self) -> Vec<Text> {
+    /// The queues that holders have asked for.
+    pub(super) fn queues(&self) -> &[Text] {
+        &self.queues
+    }
+
+    /// A registration names all of them.
+    pub(super) fn registers_queues(&mut self) {
         self.registered_queues = self.queues.len();
-        self.queues.clone()
+    }
+
+    /// Holders have, and ask for, so many jobs at one time.
+    pub(super) fn wanted_at_once(&mut self, count: u32) {
+        self.most_at_once = self.most_at_once.max(count);
+    }
+
+    /// The most of that until now.
+    pub(super) fn most_at_once(&self) -> u32 {
+        self.most_at_once
     }
 
     /// Whether any is known.

@@ -80,6 +80,7 @@ impl Lifecycle {
             state,
             active: ids.filter(|id| seen.insert(id.clone())).collect(),
             visibility: self.visibility(named, now),
+            takes: self.takes(),
             form: self.agent.heartbeats.form(),
         }
     }

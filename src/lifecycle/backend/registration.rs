@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lifecycle::api::{Call, Failure, Farewell, Moment, Notice, Queues, Reply, Text, Timer, WorkerId};
+use crate::lifecycle::api::{
+    Call, Failure, Farewell, MAX_CONCURRENCY, Moment, Notice, Queues, Reply, Takes, Text, Timer, WorkerId,
+};
 use crate::lifecycle::backend::heartbeat_state::SentHeartbeat;
 use crate::lifecycle::backend::purpose::{Purpose, SentFetch};
 use crate::lifecycle::backend::retry_state::is_of_an_outage;
@@ -33,15 +35,32 @@ impl Lifecycle {
         if self.phase.is_terminating() {
             return;
         }
-        let queues = match self.options.queues {
-            Queues::Configured | Queues::Only(_) => None,
-            // The first request for jobs names some.
-            Queues::AsAsked if !self.agent.knows_queues() => return,
-            Queues::AsAsked => Some(self.agent.queues_to_register()),
-        };
+        // The first request for jobs names some.
+        if self.options.queues == Queues::AsAsked && !self.agent.knows_queues() {
+            return;
+        }
+        self.agent.registers_queues();
         let purpose = Purpose::Register(worker.clone());
-        let call = Call::Register { worker, queues };
+        let takes = self.takes();
+        let call = Call::Register { worker, takes };
         self.call(call, purpose, self.options.request_timeout, now);
+    }
+
+    /// What the backend is told that the worker takes. What nobody has configured is what its holders have asked for until now.
+    pub(in crate::lifecycle) fn takes(&self) -> Takes {
+        let is_asked_for = self.options.queues == Queues::AsAsked;
+        let is_unbounded = self.options.queues.are_named_by_holders() && self.options.concurrency == MAX_CONCURRENCY;
+        Takes {
+            queues: is_asked_for.then(|| self.agent.queues().to_vec()),
+            concurrency: is_unbounded.then(|| self.agent.most_at_once().max(1)),
+        }
+    }
+
+    /// A holder asks for so many jobs, beside those that all of them have and have asked for.
+    pub(in crate::lifecycle) fn jobs_are_asked_for(&mut self, count: usize) {
+        let at_once = count + self.jobs.held() + self.pulls.wanted();
+        let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
+        self.agent.wanted_at_once(at_once.min(MAX_CONCURRENCY));
     }
 
     fn is_registering(&self) -> bool {

@@ -42,6 +42,7 @@ impl Lifecycle {
             self.holders.change(id, |holder| holder.has_pulled = true);
             self.timers.cancel(Timer::Ready);
             self.worker.said_ready(now);
+            self.jobs_are_asked_for(left);
         }
         let queues = self.queues_to_take(id, queues, now);
         let is_restricted = queues.as_ref().is_some_and(Vec::is_empty);

@@ -246,6 +246,7 @@ fn the_age_of_a_heartbeat_counts_from_the_last_accepted_one_and_before_it_from_t
         state: crate::lifecycle::api::WorkerState::Running,
         active: Vec::new(),
         visibility: Duration::from_secs(30),
+        takes: crate::lifecycle::api::Takes::default(),
         form: crate::lifecycle::api::HeartbeatForm::Full,
     };
     let accepted = Reply::HeartbeatOk {

@@ -29,6 +29,7 @@ impl Lifecycle {
             left_of: left.and(self.whole_time()),
             not_shown: self.jobs.iter().count().saturating_sub(MOST_JOBS_SHOWN),
             jobs: self.shown_jobs(now),
+            queues: self.takes().queues,
             ending: self.ending(),
             worker: self.shown_worker(now),
             backend: BackendStatus {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::lifecycle::api::{
-    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, StreamTopic, Text, WorkerId,
+    Call, Farewell, FetchForm, HeartbeatForm, JobError, JobId, Outcome, Progress, StreamTopic, Takes, Text, WorkerId,
     WorkerState,
 };
 
@@ -44,6 +44,7 @@ pub struct Identity {
     pub pid: u32,
     /// Highest priority first; never empty.
     pub queues: Vec<String>,
+    /// Most jobs that the worker may have at once.
     pub concurrency: u32,
     pub labels: Vec<String>,
     /// When we started, in the form of RFC 3339.
@@ -88,16 +89,13 @@ pub struct HttpRequest {
 #[must_use]
 pub fn request(call: &Call, us: &Identity) -> HttpRequest {
     match call {
-        Call::Register { worker, queues } => {
-            let registration = registration(worker, us);
-            let queues = names(queues.as_deref(), us);
-            post("workers/register", &Registration { queues, ..registration })
-        }
+        Call::Register { worker, takes } => post("workers/register", &registration(worker, takes, us)),
         Call::Heartbeat {
             worker,
             state,
             active,
             visibility,
+            takes,
             form,
         } => {
             let says = Heartbeat {
@@ -105,6 +103,7 @@ pub fn request(call: &Call, us: &Identity) -> HttpRequest {
                 state: *state,
                 active,
                 visibility: *visibility,
+                takes,
             };
             post("workers/heartbeat", &says.spelled(*form, us))
         }
@@ -281,13 +280,13 @@ struct Registration<'a> {
     started_at: &'a str,
 }
 
-fn registration<'a>(worker: &'a WorkerId, us: &'a Identity) -> Registration<'a> {
+fn registration<'a>(worker: &'a WorkerId, takes: &'a Takes, us: &'a Identity) -> Registration<'a> {
     Registration {
         worker_id: &worker.0,
         hostname: &us.hostname,
         pid: us.pid,
-        queues: names(None, us),
-        concurrency: us.concurrency,
+        queues: names(takes.queues.as_deref(), us),
+        concurrency: takes.concurrency.unwrap_or(us.concurrency),
         labels: &us.labels,
         started_at: &us.started_at,
     }
@@ -299,6 +298,7 @@ struct Heartbeat<'a> {
     state: WorkerState,
     active: &'a [JobId],
     visibility: Duration,
+    takes: &'a Takes,
 }
 
 /// The fields of a heartbeat; the bare form has no `detail`.
@@ -346,7 +346,7 @@ impl<'a> Heartbeat<'a> {
                 let everything = Who::Everything {
                     state: worker_state(self.state),
                     active_job_ids: ids,
-                    who: registration(self.worker, us),
+                    who: registration(self.worker, self.takes, us),
                 };
                 let visibility = Some(self.visibility).filter(|_| form != HeartbeatForm::Protocol);
                 (visibility, everything)

@@ -102,6 +102,7 @@ fn an_idle_heartbeat_names_its_active_jobs_with_two_empty_arrays() {
         state: WorkerState::Terminate,
         active: Vec::new(),
         visibility: Duration::from_secs(120),
+        takes: Takes::default(),
         form: HeartbeatForm::Full,
     };
     let (_, body) = sent(&idle);
@@ -191,6 +192,7 @@ fn spelled(form: HeartbeatForm, visibility: Duration) -> Call {
         state: WorkerState::Running,
         active: vec![job("a"), job("b")],
         visibility,
+        takes: Takes::default(),
         form,
     }
 }

@@ -34,6 +34,7 @@ pub struct InstanceInfo {
     pub program: String,
     /// The backend, without user and password.
     pub url: String,
+    /// Those that are configured.
     pub queues: Vec<String>,
     /// What we told the backend of ourselves.
     pub labels: Vec<String>,
@@ -174,7 +175,7 @@ fn report(status: &Status, facts: &InstanceInfo) -> StatusReply {
         cut_off: count(snapshot.cut_off),
         jobs: status.jobs.iter().map(job).collect(),
         jobs_not_shown: count(status.not_shown),
-        queues: names(&facts.queues),
+        queues: status.queues.as_deref().map_or_else(|| names(&facts.queues), names),
         labels: names(&facts.labels),
         memory_taken_percent: snapshot.memory_taken,
         memory_gate: memory_gate(snapshot).map(str::to_owned),
@@ -252,9 +253,9 @@ fn health_line(probe: Probe, health: &Health) -> HealthReport {
     }
 }
 
-fn names(names: &[String]) -> Vec<String> {
+fn names<T: AsRef<str>>(names: &[T]) -> Vec<String> {
     let names = names.iter().take(MOST_NAMES);
-    names.map(|name| shortened(name, LONGEST_NAME)).collect()
+    names.map(|name| shortened(name.as_ref(), LONGEST_NAME)).collect()
 }
 
 fn line(object: &impl Serialize) -> Vec<u8> {

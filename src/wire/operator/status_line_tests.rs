@@ -62,6 +62,7 @@ fn everything() -> Status {
         terminating_for: Some(ms(26_000)),
         left: Some(ms(4_000)),
         left_of: Some(ms(5_000)),
+        queues: None,
         jobs: vec![shown_job("secret-id", "secret.type", "secret-queue")],
         not_shown: 2,
         ending: Some(Ending::Exit(75)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ojs_init::lifecycle::api::{
     About, Call, CancelReason, CapacityNews, Disposition, Effect, EndReport, EndedBy, ErrorCode, Failure, Farewell,
     FetchForm, Force, HeartbeatForm, JobError, JobId, JobPlace, Manner, Notice, OperatorAnswer, Outage, Outcome,
-    ShownToOperator, Status, StillThere, StreamTopic, ToWorker, WorkerState,
+    ShownToOperator, Status, StillThere, StreamTopic, Takes, ToWorker, WorkerState,
 };
 use ojs_init::wire::termination_log;
 
@@ -219,15 +219,13 @@ fn code(code: ErrorCode) -> &'static str {
 /// A request to the backend.
 pub fn call(call: &Call) -> String {
     match call {
-        Call::Register { worker, queues } => {
-            let queues = queues.as_deref().map(|queues| format!(" for {}", queues.join(" ")));
-            format!("register {worker}{}", queues.unwrap_or_default())
-        }
+        Call::Register { worker, takes } => format!("register {worker}{}", taken(takes)),
         Call::Heartbeat {
             worker,
             state: now,
             active,
             visibility,
+            takes,
             form,
         } => {
             let form = match form {
@@ -240,7 +238,8 @@ pub fn call(call: &Call) -> String {
                 120.0 => String::new(),
                 other => format!(", for {other} s"),
             };
-            format!("heartbeat {worker} {} {}{visibility}{form}", state(*now), list(active))
+            let (what, takes) = (format!("{} {}", state(*now), list(active)), taken(takes));
+            format!("heartbeat {worker} {what}{visibility}{takes}{form}")
         }
         Call::Fetch {
             worker,
@@ -288,6 +287,12 @@ pub fn call(call: &Call) -> String {
             format!("deregister {worker}{how}")
         }
     }
+}
+
+fn taken(takes: &Takes) -> String {
+    let queues = takes.queues.iter().map(|queues| format!(" for {}", queues.join(" ")));
+    let most = takes.concurrency.iter().map(|most| format!(", up to {most} at once"));
+    queues.chain(most).collect()
 }
 
 fn listen(topic: &StreamTopic) -> String {
