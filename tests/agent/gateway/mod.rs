@@ -3,12 +3,15 @@
 mod bounds;
 mod callers;
 mod connections;
+mod ends;
 mod front;
 mod outcomes;
 mod pauses;
 mod requests;
 mod sizes;
 mod streams;
+mod view;
+mod words;
 
 use std::ffi::OsString;
 

@@ -1,0 +1,111 @@
+//! What operators, orchestrators and Prometheus are shown.
+
+use crate::gateway::worker;
+use crate::operator::run;
+use crate::probe_client::Probes;
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::wait::wait_for;
+
+/// A free port.
+const ANY_PORT: (&str, &str) = ("OJS_HEALTH_LISTEN", "127.0.0.1:0");
+
+/// Waits until `status --json` says something.
+fn shows(stage: &Stage, init: &Init, is_it: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let shown = || {
+        let came = run(stage, init, &["status", "--json"]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+        serde_json::from_str::<serde_json::Value>(&came.stdout).unwrap()
+    };
+    let seen = wait_for(PATIENCE, || Some(shown()).filter(&is_it));
+    seen.unwrap_or_else(|| panic!("{:#}", shown()))
+}
+
+#[test]
+fn it_is_not_ready_before_the_worker_has_asked_for_jobs() {
+    let stage = Stage::new();
+    let script = r#"
+note("runs", "yes")
+Link().ask(post("heartbeat", worker_id="w", active_jobs=[]))
+note("beaten", "yes")
+orders("fetch")
+link = Link()
+while True:
+    link.ask(fetch())
+    time.sleep(0.02)
+"#;
+    let mut init = worker(&stage, script).with_all(&[ANY_PORT]).start();
+    let probes = Probes::of(&mut init);
+    init.noted("beaten");
+    let answer = probes.get("/readyz");
+    assert_eq!(answer.status, 503);
+    assert!(answer.reasons().contains(&"worker_not_ready".to_owned()), "{answer:?}");
+    probes.become_([200, 503, 200]);
+    init.order("fetch");
+    probes.become_([200, 200, 200]);
+    init.stops();
+}
+
+#[test]
+fn the_status_shows_which_program_has_which_job_and_the_queues_that_were_asked_for() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let script = r#"
+def takes(name):
+    link = Link()
+    while not (jobs := json.loads(link.ask(fetch(worker_id=name))[2])["jobs"]):
+        time.sleep(0.02)
+    note(name, jobs[0]["id"])
+    orders("ack")
+    link.ask(post("ack", job_id=jobs[0]["id"], worker_id=name))
+one = child(lambda: takes("one"))
+two = child(lambda: takes("two"))
+os.waitpid(one, 0)
+os.waitpid(two, 0)
+note("both", "done")
+rest()
+"#;
+    let mut init = worker(&stage, script)
+        .with_all(&[ANY_PORT, ("OJS_QUEUES", "default,mail")])
+        .start();
+    let probes = Probes::of(&mut init);
+    init.noted("one");
+    init.noted("two");
+    let status = shows(&stage, &init, |status| status["held"] == 2);
+    assert_eq!(
+        (&status["mode"], &status["caller_proof"]),
+        (&"gateway".into(), &"process".into())
+    );
+    assert_eq!(status["worker"]["connections"], 2);
+    assert_eq!(status["worker"]["ready"], 2);
+    let jobs = status["jobs"].as_array().unwrap();
+    let places: Vec<_> = jobs.iter().map(|job| job["place"].as_str().unwrap()).collect();
+    assert_eq!(places, ["held", "held"]);
+    assert_ne!(jobs[0]["connection"], jobs[1]["connection"]);
+    probes.counts("ojs_worker_active_jobs", 2.0);
+    probes.counts("ojs_init_connections_ready", 2.0);
+    init.order("ack");
+    init.noted("both");
+    shows(&stage, &init, |status| {
+        status["active"] == 0 && status["worker"]["connections"] == 0
+    });
+    probes.counts("ojs_worker_active_jobs", 0.0);
+    probes.counts("ojs_job_completed_total{queue=\"default\",type=\"t\"}", 2.0);
+    init.stops();
+}
+
+#[test]
+fn the_status_names_the_queues_and_the_number_of_jobs_that_the_worker_asks_for() {
+    let stage = Stage::new();
+    let script = r#"
+link = Link()
+while True:
+    link.ask(fetch(queues=["mail"], count=3))
+    time.sleep(0.02)
+"#;
+    let mut init = worker(&stage, script).with_all(&[ANY_PORT]).start();
+    let probes = Probes::of(&mut init);
+    let status = shows(&stage, &init, |status| status["queues"] == serde_json::json!(["mail"]));
+    assert_eq!(status["concurrency"], 3);
+    probes.counts("ojs_init_concurrency", 3.0);
+    init.stops();
+}

@@ -1,0 +1,147 @@
+//! What the worker is told, and what its words tell us.
+
+use crate::backend::{Endpoint, Outcome};
+use crate::gateway::worker;
+use crate::probe_client::Probes;
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::wait::wait_until;
+
+/// Takes a job and notes each state that it is told, until it is ordered to answer.
+const LISTENS: &str = r#"
+link = Link()
+job = link.job()["id"]
+note("took", job)
+def listens():
+    beats, told, last = Link(), 0, None
+    while True:
+        answer = json.loads(beats.ask(post("heartbeat", worker_id="w", active_jobs=[job]))[2])
+        told += 1
+        if answer["state"] != last:
+            last = answer["state"]
+            note("told", last, answer["directive"])
+        if told % 20 == 0:
+            note("still", last)
+        time.sleep(0.01)
+threading.Thread(target=listens, daemon=True).start()
+orders("answer")
+link.ask(post("ack", job_id=job))
+rest()
+"#;
+
+/// Waits for so many further notes that twenty more heartbeats were answered.
+fn is_told_more(init: &mut Init) {
+    let count = |init: &Init| init.notes().iter().filter(|line| line.starts_with("still ")).count();
+    let before = count(init);
+    assert!(wait_until(PATIENCE, || count(init) > before + 1), "{}", init.story());
+}
+
+fn told(init: &Init) -> Vec<String> {
+    let notes = init.notes();
+    let told = notes.iter().filter_map(|line| line.strip_prefix("told "));
+    told.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_worker_that_is_to_be_told_hears_quiet_running_and_terminate_in_the_answers_to_its_heartbeats() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = worker(&stage, LISTENS).with("OJS_GATEWAY_TELL_WORKER", "true").start();
+    init.notes_line("told running continue");
+    init.signal(libc::SIGTSTP);
+    init.notes_line("told quiet quiet");
+    init.signal(libc::SIGCONT);
+    init.notes_times("told running continue", 2);
+    init.signal(libc::SIGTERM);
+    init.notes_line("told terminate terminate");
+    init.order("answer");
+    init.ends_with(0);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+}
+
+#[test]
+fn a_worker_that_is_not_to_be_told_hears_running_until_its_end() {
+    let stage = Stage::new();
+    stage.enqueue([1]);
+    let mut init = worker(&stage, LISTENS).with("OJS_HEARTBEAT_INTERVAL", "100ms").start();
+    init.notes_line("told running continue");
+    init.signal(libc::SIGTSTP);
+    stage.states_become(&["running", "quiet"]);
+    is_told_more(&mut init);
+    init.signal(libc::SIGTERM);
+    stage.states_become(&["running", "quiet", "terminate"]);
+    is_told_more(&mut init);
+    assert_eq!(told(&init), ["running continue"]);
+    init.order("answer");
+    init.ends_with(0);
+    stage.becomes("j1", &[Outcome::Acked(None)]);
+}
+
+/// Takes two jobs, of which its heartbeats name the first alone.
+const DROPS: &str = r#"
+link = Link()
+has = []
+while len(has) < 2:
+    has += [job["id"] for job in json.loads(link.ask(fetch(count=2 - len(has)))[2])["jobs"]]
+note("took", *has)
+orders("drop")
+while True:
+    link.ask(post("heartbeat", worker_id="w", active_jobs=has[:1]))
+    note("beaten", "yes")
+    time.sleep(0.05)
+"#;
+
+/// The jobs that the last of our heartbeats named.
+fn named(stage: &Stage) -> serde_json::Value {
+    let beats = stage.backend.records_of(Endpoint::Heartbeat);
+    beats
+        .last()
+        .map(|beat| beat.json()["active_jobs"].clone())
+        .unwrap_or_default()
+}
+
+#[test]
+fn a_job_that_heartbeats_no_longer_name_is_let_go_where_no_process_is_known() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    // Who may not look into the processes of another user finds none.
+    let mut init = worker(&stage, DROPS)
+        .through(&["setpriv", "--bounding-set=-sys_ptrace"])
+        .with_all(&[
+            ("OJS_GATEWAY_ALLOW", "uid"),
+            ("OJS_USER", "12345:12345"),
+            ("OJS_HEARTBEAT_INTERVAL", "100ms"),
+            ("OJS_HEALTH_LISTEN", "127.0.0.1:0"),
+        ])
+        .start();
+    let probes = Probes::of(&mut init);
+    init.noted("took");
+    assert!(wait_until(PATIENCE, || named(&stage) == serde_json::json!(["j1", "j2"])));
+    init.order("drop");
+    assert!(
+        wait_until(PATIENCE, || named(&stage) == serde_json::json!(["j1"])),
+        "{}",
+        init.story()
+    );
+    probes.counts("ojs_init_jobs_dropped_total", 1.0);
+    let complaints = init.complaints();
+    assert!(complaints.iter().any(|line| line.contains("j2")), "{complaints:?}");
+    assert!(stage.outcomes("j2").is_empty());
+    init.signal(libc::SIGTERM);
+    init.signal_again(libc::SIGTERM);
+    init.ends_with(0);
+}
+
+#[test]
+fn a_job_that_heartbeats_no_longer_name_is_kept_where_its_process_lives() {
+    let stage = Stage::new();
+    stage.enqueue([1, 2]);
+    let mut init = worker(&stage, DROPS).with("OJS_HEARTBEAT_INTERVAL", "100ms").start();
+    init.noted("took");
+    init.order("drop");
+    init.notes_times("beaten yes", 6);
+    stage.wait_for_more(Endpoint::Heartbeat, 2);
+    assert_eq!(named(&stage), serde_json::json!(["j1", "j2"]));
+    init.signal(libc::SIGTERM);
+    init.signal_again(libc::SIGTERM);
+    init.ends_with(0);
+}
