@@ -132,10 +132,8 @@ mod tests {
         let mut pages = vec![0_u8; ARENA_BYTES / 4096];
         let base = block.with_addr(block.addr() - arena::offset(block));
         // SAFETY: the range is mapped, and there is a byte for each of its pages.
-        assert_eq!(
-            unsafe { libc::mincore(base.cast(), ARENA_BYTES, pages.as_mut_ptr()) },
-            0
-        );
+        let result = unsafe { libc::mincore(base.cast(), ARENA_BYTES, pages.as_mut_ptr()) };
+        assert_eq!(result, 0);
         pages.iter().filter(|page| **page & 1 == 1).count()
     }
 
