@@ -116,7 +116,10 @@ impl Backend {
                 let head = match Head::read(&mut reader) {
                     Ok(Some(head)) => head,
                     Ok(None) => return Ok(()),
-                    Err(_) => return Ok(pause(ON_ITS_WAY)),
+                    Err(error) => {
+                        pause(ON_ITS_WAY);
+                        return Err(error);
+                    }
                 };
                 io::copy(&mut (&mut reader).take(head.length()), &mut io::sink())?;
                 counter.fetch_add(1, Ordering::Relaxed);
