@@ -8,6 +8,7 @@ use crate::daemon::gateway::{Gateway, GatewayTurn, Step};
 use crate::wire::gateway::{CONTINUE, GatewayError, Status, passed_head};
 use crate::wire::http::body::{BadChunk, BodyStep};
 use crate::wire::http::message::{BodyLength, MessageHead};
+use crate::wire::http::request_reader::RequestReader;
 use crate::wire::http::tunnel::{LAST_CHUNK, TunnelBody, TunnelHead, TunnelRequest, push_chunk};
 
 /// With so many bytes that wait for the client, no more is taken of an answer.
@@ -184,14 +185,27 @@ impl Gateway {
             TunnelNews::Failed(failure) => {
                 self.tunnels.remove(&tunnel);
                 relay.is_done = true;
-                let (has_begun, is_body_done) = (relay.answer.is_some(), relay.is_body_done);
-                if has_begun {
+                if relay.answer.is_some() {
                     link.reset_at_close();
                     return self.hang_up(id, turn);
                 }
-                link.form.is_kept &= is_body_done;
+                link.form.is_kept &= drop_body(&mut link.reader);
                 self.fail(id, &error_of(&failure));
             }
+        }
+    }
+}
+
+/// Drops what is here of a body that nobody wants. Whether that is the rest of it, so that the next request can come.
+fn drop_body(reader: &mut RequestReader) -> bool {
+    loop {
+        match reader.payload() {
+            Ok(BodyStep::Payload(payload)) => {
+                let count = payload.len();
+                reader.took(count);
+            }
+            Ok(BodyStep::Over) => return true,
+            Ok(BodyStep::Unfinished) | Err(BadChunk) => return false,
         }
     }
 }

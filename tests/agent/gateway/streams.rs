@@ -6,11 +6,14 @@ use std::time::Duration;
 use crate::backend::{Behaviour, Endpoint};
 use crate::gateway::front::{Front, Head};
 use crate::gateway::worker;
-use crate::stage::{Init, Stage};
-use crate::support::wait::{now, pause};
+use crate::stage::{Init, PATIENCE, Stage};
+use crate::support::wait::{now, pause, wait_until};
 
 /// As many requests pass through at once.
 const WAYS: usize = 64;
+
+/// How long others wait for one of them.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// What passes through in each direction, in MiB, where nobody asks for another number. A GiB takes a debug build ten seconds; what it
 /// costs in memory is the same.
@@ -152,9 +155,7 @@ rest()
     let before = forget_peak(&init);
     init.order("go on");
     init.noted("sent");
-    stage
-        .backend
-        .wait_for_count(Endpoint::Other, WAYS, crate::stage::PATIENCE);
+    stage.backend.wait_for_count(Endpoint::Other, WAYS, PATIENCE);
     let more = init.memory_kib("VmHWM") - before;
     stage.backend.always(Endpoint::Other, Behaviour::body("{}"));
     stage.backend.answer_held();
@@ -165,6 +166,36 @@ rest()
     assert!(posts.clone().all(|record| record.request.body.len() > 70_000));
     assert_eq!(posts.count(), WAYS + 300);
     init.stops();
+}
+
+#[test]
+fn who_waits_too_long_for_its_way_to_the_backend_is_told_so_and_keeps_its_connection() {
+    let stage = Stage::new();
+    stage.backend.always(Endpoint::Other, Behaviour::Hang);
+    let script = format!(
+        r#"
+whole = request("POST", "/ojs/v1/jobs", {{"type": "t"}})
+links = [Link() for _ in range({WAYS})]
+for link in links:
+    link.send(whole)
+note("sent", "all")
+orders("go on")
+last = Link()
+last.send(whole + post("heartbeat", worker_id="w"))
+note("last", "sent")
+status, headers, body = last.answer()
+note("told", status, json.loads(body)["error"]["code"], headers.get("connection"), last.answer()[0])
+rest()
+"#
+    );
+    let mut init = worker(&stage, &script).start();
+    init.noted("sent");
+    stage.backend.wait_for_count(Endpoint::Other, WAYS, PATIENCE);
+    init.order("go on");
+    init.noted("last");
+    let is_told = || init.notes().iter().any(|line| line.starts_with("told"));
+    wait_until(LONGEST_WAIT + PATIENCE, is_told);
+    assert_eq!(init.noted("told"), "503 gateway_overloaded None 200");
 }
 
 /// `GATEWAY_MIB=1024` is a GiB each way. The file that is sent has no blocks, so that nothing but the way costs.
