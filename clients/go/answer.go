@@ -45,7 +45,10 @@ func (s *session) answerTo(job *Job, result any, err error) (kind string, line [
 			return "ack", line
 		}
 	}
-	job.resume.saveBeforeEnd(job)
+	if job.CancelReason() != "lost" {
+		// Of a lost job the checkpoint is another worker's by now.
+		job.resume.saveBeforeEnd(job)
+	}
 	verdict := verdictIn(err)
 	if reason := job.CancelReason(); reason != "" && verdict == nil && !isPanic {
 		// It has given up because of the cancel.

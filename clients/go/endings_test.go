@@ -186,6 +186,12 @@ func TestWhatAHandlerMeansAfterTheEndOfItsLoopCountsButNotWhatItMakesOfThat(t *t
 	}
 }
 
+func TestALostJobSavesNothingMore(t *testing.T) {
+	untilCancelled := func(job *ojsworker.Job, _ int) error { <-job.Context().Done(); return nil }
+	outcome := perform(t, rows(5, untilCancelled), ojsworker.Delivery{Cancel: "lost"})
+	expect(t, outcome, &ojsworker.Outcome{Outcome: "release", Reason: "lost"})
+}
+
 // linesOf is the log of a job whose handler that is.
 func linesOf(t *testing.T, handler ojsworker.Handler, delivery ojsworker.Delivery) (lines []map[string]any, outcome *ojsworker.Outcome) {
 	t.Helper()
