@@ -30,7 +30,7 @@ final class Answer
         $ended = $job->endedBetween();
         if ($ended !== null && !$error instanceof Failure && !$error instanceof Release) {
             // Between two rows or steps; the handler has made something else of that, but is not through with them.
-            if ($error !== null && !$error instanceof Cancelled) {
+            if ($error !== null && $error !== $ended && !$error instanceof Cancelled) {
                 $log->warning('job {id} ({type}) had to end; what its handler raised then changes nothing', [
                     'id' => $job->id, 'type' => $job->type, 'exception' => $error, 'ojs_job' => $job,
                 ]);

@@ -264,9 +264,15 @@ final class Resume
         return self::asSeen($kept);
     }
 
-    private function changed(string $message): StepsChanged
+    private function changed(string $message): \Throwable
     {
-        return $this->ended = new StepsChanged($message);
+        return $this->end(new StepsChanged($message));
+    }
+
+    /** The job ends with that, whatever the handler makes of it: its loop or its steps cannot go on. */
+    private function end(\Throwable $error): \Throwable
+    {
+        return $this->ended ??= $error;
     }
 
     public function iterate(iterable|callable $rows, ?callable $key): \Generator
@@ -291,7 +297,7 @@ final class Resume
                     continue;
                 }
             } else {
-                $here = self::position($key($row));
+                $here = $this->position($key($row));
                 if ($sought !== null) {
                     $sought = self::canonical($here) === $sought ? null : $sought;
                     continue;
@@ -305,7 +311,11 @@ final class Resume
             $this->cursors[$cursor] = $here;
             $this->isDirty = true;
             if ($now - $this->savedAt >= self::SAVE_EVERY) {
-                $this->save();
+                try {
+                    $this->save();
+                } catch (\Throwable $unsaved) {
+                    throw $this->end($unsaved);
+                }
             }
         }
         if ($sought !== null) {
@@ -327,15 +337,17 @@ final class Resume
         );
     }
 
-    private static function position(mixed $key): mixed
+    private function position(mixed $key): mixed
     {
         if ($key === null) {
-            throw new Discard('the key of a row is null: it cannot be told from no position', type: 'WrongUse');
+            throw $this->end(new Discard('the key of a row is null: it cannot be told from no position', type: 'WrongUse'));
         }
         try {
             return self::copy($key, self::DEPTH_OF_RESULT);
         } catch (\Throwable $unfit) {
-            throw new Discard('the key of a row is not JSON: ' . Text::clean($unfit->getMessage(), 500), type: 'WrongUse');
+            throw $this->end(
+                new Discard('the key of a row is not JSON: ' . Text::clean($unfit->getMessage(), 500), type: 'WrongUse')
+            );
         }
     }
 
@@ -371,9 +383,8 @@ final class Resume
             return;
         }
         // The position is saved before the answer.
-        $this->ended = in_array($reason, ['timeout', 'cancelled', 'lost'], true)
+        throw $this->end(in_array($reason, ['timeout', 'cancelled', 'lost'], true)
             ? new Cancelled($reason)
-            : new Release('resumes at its checkpoint');
-        throw $this->ended;
+            : new Release('resumes at its checkpoint'));
     }
 }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Ojs\Worker\Tests;
 
+use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
 use Ojs\Worker\Logger;
 use Ojs\Worker\Release;
@@ -228,6 +229,18 @@ test('a key of several fields is the same in another spelling, and another one i
     $numbers = workerWith(fn (Job $job) => iterator_to_array($job->iterate([1, true, 9007199254740993, 4], fn ($key) => $key), false));
     Tests::same([9007199254740993, 4], $numbers->perform('t', checkpoint: saved(['' => true]))->result);
     Tests::same('StepsChanged', $numbers->perform('t', checkpoint: saved(['' => 9007199254740992.0]))->error['type']);
+});
+test('a loop that ended with an error of the library has not done all rows, also where the handler catches that', function (): void {
+    $outcome = workerWith(function (Job $job): string {
+        try {
+            foreach ($job->iterate([1, 2], fn (int $row) => $row === 2 ? NAN : $row) as $row) {
+            }
+        } catch (Discard) {
+        }
+        return 'all rows';
+    })->perform('t');
+    Tests::same(['fail', 'WrongUse', ['' => 1]],
+        [$outcome->outcome, $outcome->error['type'] ?? null, $outcome->checkpoints[0]['cursors'] ?? null]);
 });
 test('a key that is null or no JSON is an error before its row is done', function (): void {
     foreach ([null, NAN, "\xff", fopen('php://memory', 'r')] as $key) {
