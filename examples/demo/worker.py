@@ -15,7 +15,7 @@ worker = Worker(concurrency=3)
 
 
 @worker.job("email.send")
-def send(job: Job) -> object:
+def send(job: Job) -> dict[str, str]:
     seconds, to = job.args
     threading.Event().wait(seconds)
     return {"sent_to": to}

@@ -11,7 +11,7 @@ worker = Worker()
 
 
 @worker.job("email.send")
-def send(job: Job) -> object:
+def send(job: Job) -> dict[str, str]:
     to, seconds = [*job.args, 0.1][:2]
     job.progress(0.0, "connecting")
     job.cancelled.wait(seconds)  # pretends to send

@@ -1,7 +1,5 @@
 """Sends e-mails, or would: email.send [to, body]. Start it with: ojs-init -- python3 worker.py"""
 
-from typing import Dict
-
 from ojs_worker import Discard, Job, Worker, install_logging
 
 install_logging()
@@ -9,7 +7,7 @@ worker = Worker()
 
 
 @worker.job("email.send")
-def send(job: Job) -> Dict[str, bool]:
+def send(job: Job) -> dict[str, bool]:
     to, _body = job.args
     if "@" not in to:
         raise Discard(f"{to} is no address")

@@ -3,14 +3,12 @@
 Standard library only, Python 3.9 or later. ojs-init talks to the backend: it fetches, heartbeats, acknowledges and
 shuts down. This package takes jobs from it over the Unix socket ``$OJS_SOCKET`` and runs a function of yours for each::
 
-    from typing import Dict
-
     from ojs_worker import Job, Worker
 
     worker = Worker()
 
     @worker.job("email.send")
-    def send(job: Job) -> Dict[str, str]:
+    def send(job: Job) -> dict[str, str]:
         return {"sent_to": job.args[0]}
 
     if __name__ == "__main__":

@@ -116,7 +116,7 @@ class Person:
 
 class Everything(NamedTuple):
     text: str
-    count: int
+    amount: int
     ratio: float
     flag: bool
     people: List[Person]
@@ -150,11 +150,11 @@ class Typed(unittest.TestCase):
             return [*GOOD[:number], value, *GOOD[number + 1 :]]
 
         for args, told in (
-            (GOOD[:-1], "7 arguments, and Everything takes 8 to 11: text, count"),
+            (GOOD[:-1], "7 arguments, and Everything takes 8 to 11: text, amount"),
             ([*GOOD, 1, [], 1, 1], "12 arguments"),
             (other(0, 5), "argument text is a string, and a int came"),
-            (other(1, True), "argument count is an integer"),
-            (other(1, 1.5), "argument count is an integer"),
+            (other(1, True), "argument amount is an integer"),
+            (other(1, 1.5), "argument amount is an integer"),
             (other(2, "2"), "argument ratio is a number"),
             (other(3, 1), "argument flag is a boolean"),
             (other(4, {}), "argument people is an array"),
@@ -204,7 +204,7 @@ class Typed(unittest.TestCase):
 
         for shape in (Unknown, str, List[str], 7):
             with self.assertRaises(TypeError):
-                Worker().job("t", args=shape)  # type: ignore[call-overload]
+                Worker().job("t", args=shape)  # type: ignore[arg-type]
 
     @unittest.skipIf(sys.version_info < (3, 10), "int | None is of Python 3.10")
     def test_new_unions_are_unions(self) -> None:

@@ -147,7 +147,7 @@ class Handshake(ClientTest):
         with self.assertRaisesRegex(ValueError, "two handlers for 't'"):
             worker.job("t")(lambda job: None)
         with self.assertRaises(TypeError):
-            worker.job(lambda job: None)  # type: ignore[arg-type]
+            worker.job(lambda job: None)  # type: ignore[call-overload]
         with self.assertRaises(ValueError):
             worker.job("")
         with self.assertRaises(ValueError):

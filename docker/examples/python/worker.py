@@ -8,7 +8,7 @@ worker = Worker()
 
 
 @worker.job("email.send")
-def send(job: Job) -> object:
+def send(job: Job) -> dict[str, str]:
     address, seconds = [*job.args, 0.1][:2]
     if "@" not in address:
         raise Discard(f"{address} is no address")
