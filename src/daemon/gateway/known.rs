@@ -101,3 +101,48 @@ impl KnownProcesses {
         Some(watch)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test without its socket has failed")]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_where_it_had_a_connection_for_as_long_as_somebody_holds_on_to_it() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let number = one.as_raw_fd();
+        let inode = fs::metadata(format!("/proc/self/fd/{number}")).unwrap().ino();
+        let watch = Rc::new(ProcessWatch::of(Pid::own()).unwrap());
+        let mut known = KnownProcesses::default();
+        known.add(&watch, None);
+        assert!(known.holder(inode).is_none(), "it had none yet");
+        known.add(&watch, Some(number));
+        known.add(&watch, None);
+        let is_it = |found: Option<Rc<ProcessWatch>>| found.is_some_and(|found| Rc::ptr_eq(&found, &watch));
+        assert!(is_it(known.holder(inode)));
+        assert!(is_it(known.hold_on(Pid::own())));
+        assert!(known.holder(u64::MAX).is_none());
+        assert_eq!(known.pids(), [Pid::own()]);
+        drop(watch);
+        assert!(known.holder(inode).is_none());
+        assert!(known.pids().is_empty());
+    }
+
+    #[test]
+    fn the_last_number_is_the_first_guess_and_those_beyond_the_highest_are_the_last_ones() {
+        let mut known = KnownProcess {
+            pid: Pid::own(),
+            watch: Weak::new(),
+            numbers: VecDeque::new(),
+        };
+        assert_eq!(known.guess(0), None);
+        [9, 5, 7].into_iter().for_each(|number| known.had(number));
+        let guesses: Vec<_> = (0..6).map(|round| known.guess(round)).collect();
+        assert_eq!(guesses, [Some(7), Some(5), Some(9), Some(10), Some(11), None]);
+    }
+}

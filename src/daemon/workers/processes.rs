@@ -280,4 +280,21 @@ mod tests {
         assert_eq!(processes.id_of(watch, poll.registry()), worker);
         assert!(processes.processes.values().all(|watched| watched.watch.is_some()));
     }
+
+    #[test]
+    fn where_there_is_no_room_for_another_process_one_is_let_go_that_nothing_is_lost_with() {
+        let poll = mio::Poll::new().unwrap();
+        let mut processes = Processes::default();
+        let watch_of = |pid| Rc::new(ProcessWatch::of(pid).unwrap());
+        let [own, init] = [Pid::own(), Pid::INIT].map(watch_of);
+        assert!(!processes.has_room_for(&own, 0));
+        let id = processes.id_of(Rc::clone(&own), poll.registry());
+        assert!(processes.has_room_for(&own, 1), "it is there already");
+        processes.connected(id);
+        assert!(!processes.has_room_for(&init, 1), "the other one has a connection");
+        assert!(processes.has_room_for(&init, 2));
+        processes.disconnected(id);
+        assert!(processes.has_room_for(&init, 1));
+        assert_eq!(processes.len(), 0);
+    }
 }
