@@ -48,7 +48,8 @@ final class Resume
     public function __construct(private readonly Job $job, mixed $checkpoint)
     {
         $this->savedAt = Clock::now();
-        if (!is_array($checkpoint) || ($checkpoint['ojs_resume'] ?? null) !== 1) {
+        // A backend may spell it 1.0.
+        if (!is_array($checkpoint) || !in_array($checkpoint['ojs_resume'] ?? null, [1, 1.0], true)) {
             $this->state = $checkpoint;
             return;
         }

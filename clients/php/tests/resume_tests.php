@@ -218,6 +218,11 @@ test('where there are fewer rows than an attempt had finished, none is left', fu
     }
     Tests::same('StepsChanged', $worker->perform('t', checkpoint: saved(['' => 'k7']))->error['type']);
 });
+test('what an earlier attempt saved counts also where a backend spells its version 1.0', function (): void {
+    $worker = workerWith(fn (Job $job) => $job->step('a', fn () => 'ran again'));
+    $form = ['ojs_resume' => 1.0] + saved([], [['a', 'kept']]);
+    Tests::same('kept', $worker->perform('t', checkpoint: $form)->result);
+});
 test('a key of several fields is the same in another spelling, and another one is not', function (): void {
     $rows = [['tenant' => 1, 'id' => 7], ['tenant' => 1, 'id' => 8]];
     $worker = workerWith(fn (Job $job, array $rows) => array_column(

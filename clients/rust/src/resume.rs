@@ -190,7 +190,8 @@ fn parts(text: &str) -> Option<Parts> {
         return None;
     }
     let members: Members<'_> = serde_json::from_str(text).ok()?;
-    if members.get("ojs_resume")?.get() != "1" {
+    // A backend may spell it 1.0.
+    if json::integer_in(members.get("ojs_resume")) != Some(1) {
         return None;
     }
     let steps = json::decode(members.get("steps")?.get()).ok()?;

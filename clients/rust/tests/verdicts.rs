@@ -249,6 +249,14 @@ fn where_there_are_fewer_rows_than_an_attempt_had_finished_none_is_left() {
 }
 
 #[test]
+fn what_an_earlier_attempt_saved_counts_also_where_a_backend_spells_its_version_otherwise() {
+    let worker = worker(|job| job.step("a", || Ok("ran again".to_owned())));
+    let saved = json!({"ojs_resume": 1.0, "steps": [["a", "kept"]], "cursors": {}, "state": null});
+    let outcome = worker.perform_delivery(&Delivery::new("t", ()).unwrap().checkpoint(Some(&saved))).unwrap();
+    assert_eq!(outcome.result::<String>().unwrap(), "kept");
+}
+
+#[test]
 fn progress_beyond_its_range_is_clamped_and_nan_is_an_error() {
     let outcome = worker(|job| {
         for value in [f64::INFINITY, 7.0, f64::NEG_INFINITY, -1.0] {
