@@ -49,15 +49,22 @@ impl Lifecycle {
     /// What the backend is told that the worker takes. What nobody has configured is what its holders have asked for until now.
     pub(in crate::lifecycle) fn takes(&self) -> Takes {
         let is_asked_for = self.options.queues == Queues::AsAsked;
-        let is_unbounded = self.options.queues.are_named_by_holders() && self.options.concurrency == MAX_CONCURRENCY;
         Takes {
             queues: is_asked_for.then(|| self.agent.queues().to_vec()),
-            concurrency: is_unbounded.then(|| self.agent.most_at_once().max(1)),
+            concurrency: self.is_unbounded().then(|| self.agent.most_at_once().max(1)),
         }
     }
 
-    /// A holder asks for so many jobs, beside those that all of them have and have asked for.
+    /// Whether nobody has set how many jobs the worker may have at once.
+    fn is_unbounded(&self) -> bool {
+        self.options.queues.are_named_by_holders() && self.options.concurrency == MAX_CONCURRENCY
+    }
+
+    /// A holder asks for so many jobs, beside those that all of them have and have asked for. Where a bound is set nobody has to know.
     pub(in crate::lifecycle) fn jobs_are_asked_for(&mut self, count: usize) {
+        if !self.is_unbounded() {
+            return;
+        }
         let at_once = count + self.jobs.held() + self.pulls.wanted();
         let at_once = u32::try_from(at_once).unwrap_or(MAX_CONCURRENCY);
         self.agent.wanted_at_once(at_once.min(MAX_CONCURRENCY));
