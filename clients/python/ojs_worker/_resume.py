@@ -169,6 +169,8 @@ class Resume:
 
     def loop(self, key: Optional[Callable[[Any], Any]]) -> "Loop":
         """Begin a loop over rows."""
+        if self.ending is not None:
+            raise self.ending
         if self.step in self._loops:
             place = f"in step {self.step!r}" if self.step else "outside of a step"
             raise ValueError(f"there are two loops of job.iterate {place}: put each into a step of its own")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import types
 import typing
 from typing import Any, Callable, Dict, List, Set, Tuple, Union
 
@@ -14,7 +15,7 @@ from ._json import clean
 Reader = Callable[[Any, str], Any]
 """Makes of a JSON value what a type asks for. The text says where the value stands; it is for the error."""
 _Plain = {str: "a string", bool: "a boolean", int: "an integer", float: "a number", type(None): "null"}
-_UNION_TYPES = (Union, getattr(__import__("types"), "UnionType", Union))
+_UNION_TYPES = (Union, getattr(types, "UnionType", Union))
 
 
 def reader_of_args(shape: Any) -> Callable[[List[Any]], Any]:
