@@ -47,7 +47,9 @@ class AsyncWorker(Core[AsyncJob]):
     def job(self, *types: str) -> Callable[[AH], AH]: ...
 
     @overload
-    def job(self, *types: str, args: Type[A]) -> Callable[[Callable[[AsyncJob, A], Coroutine[Any, Any, R]]], Callable[[AsyncJob, A], Coroutine[Any, Any, R]]]: ...
+    def job(
+        self, *types: str, args: Type[A]
+    ) -> Callable[[Callable[[AsyncJob, A], Coroutine[Any, Any, R]]], Callable[[AsyncJob, A], Coroutine[Any, Any, R]]]: ...
 
     def job(self, *types: str, args: Any = None) -> Any:
         """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type.

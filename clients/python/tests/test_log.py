@@ -7,7 +7,7 @@ import threading
 import unittest
 from typing import Any, Dict, List
 
-from ojs_worker import Job, Worker, current_job, install_logging
+from ojs_worker import Discard, Job, Retry, Worker, current_job, install_logging
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
