@@ -321,17 +321,13 @@ impl Shared {
         let mut channel = http::Channel::new(stream);
         while let Some(request) = channel.read()? {
             let endpoint = endpoint(&request);
-            let behaviour = self.record(endpoint, connection, &request);
+            let (behaviour, before) = self.record(endpoint, connection, &request);
             match behaviour {
                 Behaviour::Normal => channel.write(&self.answer(endpoint, &request))?,
                 Behaviour::Held => {
                     let answer = self.answer(endpoint, &request);
-                    let state = self.lock();
-                    let before = state.let_go;
-                    drop(
-                        self.changed
-                            .wait_while(state, |state| !state.is_over && state.let_go == before),
-                    );
+                    let is_held = |state: &mut State| !state.is_over && state.let_go == before;
+                    drop(self.changed.wait_while(self.lock(), is_held));
                     channel.write(&answer)?;
                 }
                 Behaviour::Delay(delay) => {
@@ -355,7 +351,8 @@ impl Shared {
         Ok(())
     }
 
-    fn record(&self, endpoint: Endpoint, connection: u64, request: &Request) -> Behaviour {
+    /// What becomes of the request, and how often held answers were let go before it: whoever has seen it may let it go at once.
+    fn record(&self, endpoint: Endpoint, connection: u64, request: &Request) -> (Behaviour, u64) {
         let mut state = self.lock();
         state.records.push(Record {
             at: wait::now(),
@@ -366,7 +363,7 @@ impl Shared {
         let once = state.once.get_mut(&endpoint).and_then(VecDeque::pop_front);
         let behaviour = once.or_else(|| state.always.get(&endpoint).cloned());
         self.changed.notify_all();
-        behaviour.unwrap_or(Behaviour::Normal)
+        (behaviour.unwrap_or(Behaviour::Normal), state.let_go)
     }
 
     fn answer(&self, endpoint: Endpoint, request: &Request) -> Response {
