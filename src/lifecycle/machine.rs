@@ -223,9 +223,9 @@ impl Lifecycle {
 
     /// What nobody has set is what the worker asks for.
     fn shown_concurrency(&self) -> u32 {
-        let asked_for = self.takes().concurrency;
         let active = u32::try_from(self.jobs.active()).unwrap_or(u32::MAX);
-        asked_for.map_or(self.options.concurrency, |most| most.max(active))
+        self.concurrency_asked_for()
+            .map_or(self.options.concurrency, |most| most.max(active))
     }
 
     fn fire(&mut self, timer: Timer, now: Moment) {

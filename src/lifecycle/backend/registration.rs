@@ -51,8 +51,13 @@ impl Lifecycle {
         let is_asked_for = self.options.queues == Queues::AsAsked;
         Takes {
             queues: is_asked_for.then(|| self.agent.queues().to_vec()),
-            concurrency: self.is_unbounded().then(|| self.agent.most_at_once().max(1)),
+            concurrency: self.concurrency_asked_for(),
         }
+    }
+
+    /// The most jobs that its holders had and asked for at the same time, at least 1; none where somebody has set a bound.
+    pub(in crate::lifecycle) fn concurrency_asked_for(&self) -> Option<u32> {
+        self.is_unbounded().then(|| self.agent.most_at_once().max(1))
     }
 
     /// Whether nobody has set how many jobs the worker may have at once.
