@@ -147,7 +147,11 @@ impl EventLoop {
             {
                 told += 1;
                 self.narrator.answers.telling(Some(&event));
-                self.machine.handle(event, now());
+                if self.inbox.is_empty() {
+                    self.machine.handle(event, now());
+                } else {
+                    self.machine.handle_not_last(event, now());
+                }
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.narrator.answers.telling(None);
                 self.machine.handle_timeout(now());

@@ -133,11 +133,24 @@ impl Lifecycle {
         machine
     }
 
-    /// Takes in one fact.
+    /// Takes in one fact, and draws every consequence.
     pub fn handle(&mut self, event: Event, now: Moment) {
-        if self.phase == Phase::Exited {
-            return;
+        if self.phase != Phase::Exited {
+            self.take_in(event, now);
+            self.converge(now, true);
         }
+    }
+
+    /// Takes in one of several facts that came at once, and not the last of them: `handle` has to follow, without a wait. Only the
+    /// FETCH is left to it, so that one FETCH asks for what all of them have made room for.
+    pub fn handle_not_last(&mut self, event: Event, now: Moment) {
+        if self.phase != Phase::Exited {
+            self.take_in(event, now);
+            self.converge(now, false);
+        }
+    }
+
+    fn take_in(&mut self, event: Event, now: Moment) {
         match event {
             Event::SignalArrived(signal) => self.signal_arrived(signal, now),
             Event::OperatorConnected(client) => self.operator_connected(client, now),
@@ -166,7 +179,6 @@ impl Lifecycle {
             Event::CredentialsChanged => self.credentials_changed(now),
             Event::MemoryTaken(percent) => self.memory_is_taken(percent, now),
         }
-        self.converge(now);
     }
 
     /// Acts on the timer that was due first, if one is. What it orders can be done before the next one, of which there may be
@@ -176,7 +188,7 @@ impl Lifecycle {
             && let Some(timer) = self.timers.take_due(now)
         {
             self.fire(timer, now);
-            self.converge(now);
+            self.converge(now, true);
         }
     }
 
@@ -279,7 +291,7 @@ impl Lifecycle {
 
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
-    fn converge(&mut self, now: Moment) {
+    fn converge(&mut self, now: Moment, may_fetch: bool) {
         while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
@@ -291,7 +303,9 @@ impl Lifecycle {
             self.send_reports(now);
             self.retire_workers(now);
             self.watch_streams(now);
-            self.fetch(now);
+            if may_fetch {
+                self.fetch(now);
+            }
             self.answer_waits(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {

@@ -135,10 +135,19 @@ impl Crowd {
 
     /// The machine is told this, and of what follows at once from its orders.
     pub fn tell(&mut self, event: Event) {
-        self.inbox.push_back(event);
+        self.tell_all([event]);
+    }
+
+    /// The same of several that come at once.
+    fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.inbox.extend(events);
         while let Some(event) = self.inbox.pop_front() {
             self.events += 1;
-            self.machine.handle(event, self.now);
+            if self.inbox.is_empty() {
+                self.machine.handle(event, self.now);
+            } else {
+                self.machine.handle_not_last(event, self.now);
+            }
             self.obey();
         }
     }
@@ -186,16 +195,24 @@ impl Crowd {
         let Some((id, call)) = self.asked.pop_front() else {
             return false;
         };
-        let reply = match self.weather {
-            Weather::Away => Reply::Failed(Failure::Unanswered),
-            Weather::Fair => self.reply(&call),
-        };
+        let reply = self.reply(&call);
         self.tell(Event::BackendReplied(id, reply));
         true
     }
 
+    /// Answers every request that is on its way, all in the same moment.
+    pub fn answer_all_at_once(&mut self) {
+        let asked = std::mem::take(&mut self.asked);
+        let replies: Vec<Event> = asked
+            .into_iter()
+            .map(|(id, call)| Event::BackendReplied(id, self.reply(&call)))
+            .collect();
+        self.tell_all(replies);
+    }
+
     fn reply(&mut self, call: &Call) -> Reply {
         match call {
+            _ if self.weather == Weather::Away => Reply::Failed(Failure::Unanswered),
             Call::Register { .. } => Reply::Registered {
                 heartbeat_interval: None,
                 longest_interval: None,

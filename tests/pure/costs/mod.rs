@@ -11,7 +11,7 @@ use std::time::Duration;
 use crowd::{Crowd, Weather};
 use nix::time::{ClockId, clock_gettime};
 use ojs_init::lifecycle::api::ids::HolderId;
-use ojs_init::lifecycle::api::{Event, FromWorker};
+use ojs_init::lifecycle::api::{Call, Event, FromWorker};
 use ojs_init::signal::Signal;
 
 /// So many times as much an event may cost with 100 times as many jobs.
@@ -81,6 +81,20 @@ fn a_job_that_is_finished_and_the_next_one_cost_the_same_beside_ten_thousand() {
 #[test]
 fn the_same_where_each_job_has_a_holder_of_its_own() {
     costs_the_same("the next job of a holder", |jobs| Crowd::full(jobs, 1), a_thousand_jobs);
+}
+
+#[test]
+fn jobs_that_are_through_in_one_moment_are_followed_by_one_fetch_for_all_of_them() {
+    let mut crowd = Crowd::full(10, 1);
+    for _ in 0..10 {
+        crowd.ack_oldest();
+    }
+    crowd.answer_all_at_once();
+    let fetches = crowd.asked.iter().filter_map(|(_, call)| match call {
+        Call::Fetch { count, .. } => Some(*count),
+        _ => None,
+    });
+    assert_eq!(fetches.collect::<Vec<_>>(), [10]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod plan;
 mod promise;
 mod scene;
 mod shell;
+mod steps;
 mod streams;
 mod stuck;
 mod talk;

@@ -22,6 +22,7 @@ use super::memory::{self, Memory};
 use super::plan::{Answer, Fate, Fault, JobPlan, Plan, Twist};
 use super::promise::{Broken, Kept, promise};
 use super::scene::{Proc, Scene, ms};
+use super::steps::Several;
 use super::streams::Streams;
 use super::stuck::Stuck;
 use super::talk::Talk;
@@ -86,7 +87,7 @@ pub struct Exchange {
 pub struct World {
     pub plan: Plan,
     pub now: Duration,
-    queue: BTreeMap<(Duration, u64), Item>,
+    pub queue: BTreeMap<(Duration, u64), Item>,
     queued: u64,
     pub machine: Lifecycle,
     pub backend: Backend,
@@ -110,6 +111,7 @@ pub struct World {
     figures: Metrics,
     pub ledger: Ledger,
     pub talk: Talk,
+    pub several: Several,
     hasher: DefaultHasher,
     /// What happened, for a person; only kept for a run that is to be shown.
     pub script: Option<Vec<String>>,
@@ -140,6 +142,7 @@ impl World {
             course: Course::new(plan.options.clone()),
             ledger: Ledger::default(),
             talk: Talk::new(plan.options.clone()),
+            several: Several::default(),
             hasher: DefaultHasher::new(),
             script: is_recorded.then(Vec::new),
             plan,
@@ -206,60 +209,6 @@ impl World {
         })
     }
 
-    fn step(&mut self) -> Kept {
-        let deadline = self.machine.poll_timeout().map(|(due, _)| since_start(due));
-        let first = self.queue.keys().next().map(|(at, _)| *at);
-        let is_timer = match (deadline, first) {
-            (Some(due), Some(at)) if self.plan.timers_first => due <= at,
-            (Some(due), Some(at)) => due < at,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => {
-                return Err(Broken {
-                    promise: "gone in time",
-                    detail: "nothing will ever happen again".to_owned(),
-                });
-            }
-        };
-        if is_timer {
-            self.now = self.now.max(deadline.unwrap_or_default());
-            self.timeout()
-        } else if let Some(((at, _), item)) = self.queue.pop_first() {
-            self.now = self.now.max(at);
-            self.happen(item)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn timeout(&mut self) -> Kept {
-        let moment = Moment::new(self.now);
-        if self.script.is_some() {
-            let timers: Vec<String> = self
-                .machine
-                .poll_timeout()
-                .iter()
-                .map(|due| format!("{:?}", due.1))
-                .collect();
-            self.note(&format!("   due: {}", timers.join(", ")));
-        }
-        let state = self.course.state;
-        self.talk.expire(state, &mut self.ledger, self.now);
-        while self.machine.poll_timeout().is_some_and(|(due, _)| due <= moment) {
-            self.machine.handle_timeout(moment);
-            self.drain()?;
-        }
-        self.course.time_passed(self.now)?;
-        let next = self.machine.poll_timeout().map(|(due, _)| since_start(due));
-        promise!(
-            "no livelock",
-            next.is_none_or(|next| next > self.now),
-            "due at {next:?} after the timeouts of {:?}",
-            self.now
-        );
-        self.after()
-    }
-
     /// Tells the machine a fact.
     pub fn tell(&mut self, event: Event) -> Kept {
         if self.course.exit.is_some() {
@@ -289,12 +238,12 @@ impl World {
         if let Event::WorkerEnded(_) = event {
             self.course.own_status = self.blame.own_status().unwrap_or(self.course.own_status);
         }
-        self.machine.handle(event, Moment::new(self.now));
+        self.several.tell(&mut self.machine, event, Moment::new(self.now));
         self.drain()?;
         self.after()
     }
 
-    fn drain(&mut self) -> Kept {
+    pub fn drain(&mut self) -> Kept {
         let state = self.machine.invariants();
         promise!("the machine agrees with itself", state.is_ok(), "{state:?}");
         for _ in 0..MOST_EFFECTS {
@@ -384,7 +333,7 @@ impl World {
     }
 
     /// After each fact and deadline.
-    fn after(&mut self) -> Kept {
+    pub fn after(&mut self) -> Kept {
         let snapshot = self.machine.snapshot();
         if self.course.exit.is_some() {
             return Ok(());
