@@ -4,6 +4,14 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_key_last;
+use function array_pop;
+use function count;
+use function explode;
+use function preg_replace;
+use function str_starts_with;
+use function strlen;
+
 /**
  * The one answer that a job gets: what its handler's end means as a frame.
  *

@@ -4,6 +4,14 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function count;
+use function get_debug_type;
+use function is_array;
+use function is_bool;
+use function is_float;
+use function is_int;
+use function is_string;
+
 /**
  * What a handler declares as its parameters: the job, and the job's arguments one by one.
  *

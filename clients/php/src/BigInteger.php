@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function preg_match;
+
 /**
  * A whole number beyond PHP's int (64 bits), as it came in a job: exact, digit by digit.
  *

@@ -4,6 +4,10 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function max;
+use function min;
+use function strlen;
+
 /**
  * What a job's process hears from who gave it the job, and says to it.
  *

@@ -4,6 +4,13 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function file_get_contents;
+use function pcntl_wexitstatus;
+use function pcntl_wifsignaled;
+use function pcntl_wtermsig;
+use function posix_kill;
+use function preg_match;
+
 /**
  * One process that does jobs, as its parent sees it.
  *

@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function hrtime;
+
 /**
  * Time that never jumps.
  *

@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_is_list;
+
 /** What a handler throws to fail its job in its own words; use Retry or Discard. */
 abstract class Failure extends \Exception
 {

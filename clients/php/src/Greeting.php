@@ -4,6 +4,14 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_shift;
+use function in_array;
+use function is_array;
+use function is_int;
+use function is_string;
+use function json_decode;
+use function json_encode;
+
 /**
  * What ojs-init says first.
  *

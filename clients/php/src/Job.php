@@ -4,6 +4,17 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function is_array;
+use function is_float;
+use function is_int;
+use function is_nan;
+use function is_numeric;
+use function is_string;
+use function max;
+use function microtime;
+use function min;
+use function sprintf;
+
 /**
  * A job, as its handler gets it.
  *

@@ -4,6 +4,23 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function bin2hex;
+use function get_object_vars;
+use function is_array;
+use function is_float;
+use function is_int;
+use function is_object;
+use function is_string;
+use function json_decode;
+use function json_encode;
+use function min;
+use function preg_match;
+use function preg_replace;
+use function random_bytes;
+use function strcspn;
+use function strlen;
+use function substr;
+
 /**
  * JSON as it goes over the worker socket.
  *
@@ -68,6 +85,8 @@ final class Json
     {
         if (is_array($value) || is_object($value)) {
             self::check($value, $depth);
+        } else {
+            return json_encode($value, self::FLAGS, $depth);
         }
         self::$isEncoding = true;
         self::$hasBigIntegers = false;

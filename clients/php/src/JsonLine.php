@@ -4,6 +4,18 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_pop;
+use function intdiv;
+use function is_bool;
+use function is_scalar;
+use function is_string;
+use function json_encode;
+use function preg_match;
+use function str_contains;
+use function strlen;
+use function strtolower;
+use function strtr;
+
 /** A record of a log as one line of JSON, in the shape of ojs-init's own. Use it in whatever log you have. */
 final class JsonLine
 {

@@ -4,6 +4,10 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function is_string;
+use function preg_match;
+use function strtoupper;
+
 /**
  * When a process is replaced by a fresh one.
  *

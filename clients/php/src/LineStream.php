@@ -4,6 +4,21 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function explode;
+use function fclose;
+use function feof;
+use function fread;
+use function fwrite;
+use function is_resource;
+use function stream_set_blocking;
+use function stream_set_chunk_size;
+use function stream_set_read_buffer;
+use function stream_set_write_buffer;
+use function strlen;
+use function strpos;
+use function strrpos;
+use function substr;
+
 /**
  * Lines over a stream that never waits: what cannot be written yet is kept until it can.
  *
@@ -20,7 +35,8 @@ final class LineStream
     private string $in = '';
     private int $searched = 0;
     private string $out = '';
-    private bool $isClosed = false;
+    /** Set here alone. A field: it is looked at several times on each job's way, and a call costs more than the look. */
+    public bool $isClosed = false;
 
     /** @param resource $stream */
     public function __construct(public readonly mixed $stream)
@@ -29,11 +45,6 @@ final class LineStream
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
         stream_set_chunk_size($stream, self::CHUNK);
-    }
-
-    public function isClosed(): bool
-    {
-        return $this->isClosed;
     }
 
     /** Whether something waits to be written. */

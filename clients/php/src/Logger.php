@@ -4,6 +4,18 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_keys;
+use function array_map;
+use function defined;
+use function error_reporting;
+use function fopen;
+use function fwrite;
+use function implode;
+use function in_array;
+use function is_string;
+use function set_error_handler;
+use function strtolower;
+
 /**
  * A log on standard error, one record a line, with the job whose handler runs on each of them.
  *

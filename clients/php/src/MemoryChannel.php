@@ -4,6 +4,13 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_key_first;
+use function array_values;
+use function asort;
+use function max;
+use function min;
+use function usleep;
+
 /**
  * Plays ojs-init for a test of a handler: keeps what is said, and stops and cancels by the clock.
  *

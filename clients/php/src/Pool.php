@@ -4,6 +4,19 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_filter;
+use function count;
+use function fclose;
+use function min;
+use function pcntl_fork;
+use function pcntl_get_last_error;
+use function pcntl_strerror;
+use function pcntl_waitpid;
+use function pcntl_wexitstatus;
+use function pcntl_wifexited;
+use function stream_socket_pair;
+use function usleep;
+
 /**
  * The processes that do the jobs: as many as jobs at once, replaced when they die or have done enough.
  *

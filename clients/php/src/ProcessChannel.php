@@ -4,6 +4,20 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_key_first;
+use function array_keys;
+use function array_map;
+use function getmypid;
+use function in_array;
+use function is_array;
+use function is_numeric;
+use function is_string;
+use function min;
+use function restore_error_handler;
+use function set_error_handler;
+use function stream_select;
+use function strlen;
+
 /**
  * What a process that does jobs hears and says: its own connection to ojs-init, and its pipe to the first process.
  *
@@ -99,7 +113,7 @@ final class ProcessChannel extends Channel
 
     private function awaitHello(): ?Greeting
     {
-        while (!$this->link->lines->isClosed() && !$this->isLeaving && !$this->isHurried && !$this->parent->isClosed()) {
+        while (!$this->link->lines->isClosed && !$this->isLeaving && !$this->isHurried && !$this->parent->isClosed) {
             $this->select(self::LONGEST_WAIT);
             $lines = $this->link->lines->read();
             $hello = Greeting::among($lines);
@@ -113,16 +127,21 @@ final class ProcessChannel extends Channel
     }
 
     /**
-     * The next job frame; null: end.
+     * Give the answer to the job before, and wait for the next job frame; null: end.
+     *
+     * The answer is that of the process's own job: `isOwnProcess` was asked before.
      *
      * @return ?array<string, mixed>
      */
-    public function nextJob(): ?array
+    public function nextJob(?string $answer = null): ?array
     {
-        $this->cancelReason = null;
-        $this->cancelledAt = null;
         set_error_handler($this->ignore);
         try {
+            if ($answer !== null) {
+                $this->answer($answer);
+            }
+            $this->cancelReason = null;
+            $this->cancelledAt = null;
             while (($frame = $this->begin()) === null) {
                 if ($this->mayEnd()) {
                     return null;
@@ -152,7 +171,7 @@ final class ProcessChannel extends Channel
      */
     private function begin(): ?array
     {
-        if ($this->isHurried || $this->link->lines->isClosed()) {
+        if ($this->isHurried || $this->link->lines->isClosed) {
             foreach (array_keys($this->jobs) as $id) {
                 $this->link->send(Frame::about('release', (string) $id, ['reason' => 'shutdown']));
             }
@@ -175,19 +194,19 @@ final class ProcessChannel extends Channel
     /** How this process ends once there is no next job. */
     public function status(): int
     {
-        return $this->link->lines->isClosed() && !$this->isTerminating ? 1 : 0;
+        return $this->link->lines->isClosed && !$this->isTerminating ? 1 : 0;
     }
 
     private function mayEnd(): bool
     {
         if ($this->isTerminating) {
             $this->tell('T');
-            return $this->link->isFlushed() || $this->link->lines->isClosed();
+            return $this->link->isFlushed() || $this->link->lines->isClosed;
         }
-        if ($this->link->lines->isClosed()) {
+        if ($this->link->lines->isClosed) {
             return true;
         }
-        if (!$this->isLeaving && !$this->isHurried && !$this->parent->isClosed()) {
+        if (!$this->isLeaving && !$this->isHurried && !$this->parent->isClosed) {
             return false;
         }
         $settle = $this->isLeaving && !$this->isHurried ? self::SETTLE_TIME : self::HURRIED_SETTLE_TIME;
@@ -218,19 +237,14 @@ final class ProcessChannel extends Channel
         return getmypid() === $this->pid;
     }
 
-    /** Of the process's own job: `isOwnProcess` was asked before. Returns when the kernel has it, or the connection is closed. */
-    public function answer(string $frame): void
+    /** Returns when the kernel has it, or the connection is closed. */
+    private function answer(string $frame): void
     {
         $this->link->answer($frame);
         $this->jobId = null;
         $this->cancelledAt = null;
         $this->jobsDone++;
-        set_error_handler($this->ignore);
-        try {
-            $this->writeUntil(INF);
-        } finally {
-            restore_error_handler();
-        }
+        $this->writeUntil(INF);
         if ($this->limits->isTold($this->jobsDone)) {
             $this->tell("D{$this->jobsDone}");
         }
@@ -249,7 +263,7 @@ final class ProcessChannel extends Channel
         $this->link->send($frame, 'checkpoint');
         $this->quietly(fn () => $this->writeUntil(Clock::now() + self::WRITE_TIMEOUT));
         if (!$this->link->isFlushed()) {
-            throw $this->link->lines->isClosed()
+            throw $this->link->lines->isClosed
                 ? new ConnectionLost('the connection to ojs-init is closed')
                 : new Stalled('ojs-init has not read for 10 seconds; the checkpoint is not with it yet');
         }
@@ -258,7 +272,7 @@ final class ProcessChannel extends Channel
     private function writeUntil(float $end): void
     {
         $this->link->flush();
-        while (!$this->link->isFlushed() && !$this->link->lines->isClosed() && Clock::now() < $end) {
+        while (!$this->link->isFlushed() && !$this->link->lines->isClosed && Clock::now() < $end) {
             // It is read meanwhile: ojs-init waits with its reading for who leaves too much of it unread.
             $this->select(min(self::LONGEST_WAIT, $end - Clock::now()));
             $this->link->flush();
@@ -319,7 +333,7 @@ final class ProcessChannel extends Channel
     private function select(float $seconds): array
     {
         $read = ['link' => $this->link->lines->stream];
-        if (!$this->parent->isClosed()) {
+        if (!$this->parent->isClosed) {
             $read['parent'] = $this->parent->stream;
         }
         $write = $this->link->isFlushed() ? null : [$this->link->lines->stream];
@@ -350,7 +364,7 @@ final class ProcessChannel extends Channel
         } finally {
             $this->isTakingIn = false;
         }
-        if ($this->link->lines->isClosed()) {
+        if ($this->link->lines->isClosed) {
             $this->cancel('lost');
         }
     }

@@ -4,6 +4,28 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function abs;
+use function array_column;
+use function array_is_list;
+use function array_keys;
+use function array_map;
+use function array_pop;
+use function array_slice;
+use function count;
+use function implode;
+use function in_array;
+use function is_array;
+use function is_bool;
+use function is_float;
+use function is_int;
+use function is_iterable;
+use function is_scalar;
+use function is_string;
+use function ksort;
+use function max;
+use function strlen;
+use function strval;
+
 /**
  * Where a job was when it was given up: its finished steps, the positions of its rows, and the program's own state.
  *

@@ -4,6 +4,9 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function is_finite;
+use function round;
+
 /** Throw it to fail the job; the backend's retry policy decides about the next attempt, and when it comes. */
 class Retry extends Failure
 {

@@ -4,6 +4,11 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_keys;
+use function array_map;
+use function array_reverse;
+use function strval;
+
 /**
  * Does one job: from its frame to its answer. The processes of a worker and `perform` both do it here.
  *
@@ -77,6 +82,9 @@ final class Runner
             code: 'handler_not_found',
             type: 'HandlerNotFound',
         );
+        if ($this->middleware === []) {
+            return $handler(...$arguments->of($job));
+        }
         $next = static fn (): mixed => $handler(...$arguments->of($job));
         foreach (array_reverse($this->middleware) as $function) {
             $inner = self::repeatable($job, $next);

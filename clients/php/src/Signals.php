@@ -4,6 +4,11 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function getmypid;
+use function pcntl_async_signals;
+use function pcntl_signal;
+use function pcntl_signal_get_handler;
+
 /**
  * The signals of the worker's processes. A handler of a signal only notes it.
  *

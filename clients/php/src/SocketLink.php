@@ -4,6 +4,10 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_key_first;
+use function stream_socket_client;
+use function strlen;
+
 /**
  * A connection to ojs-init. What cannot be written yet waits; a newer progress or checkpoint takes the place of one that waits.
  *

@@ -4,6 +4,18 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_map;
+use function in_array;
+use function is_array;
+use function is_string;
+use function json_decode;
+use function max;
+use function min;
+use function stream_select;
+use function strlen;
+use function substr;
+use function usleep;
+
 /**
  * The worker's first process: it runs no handler, and keeps as many processes at work as jobs may run at once. Each of those
  * has its own connection to ojs-init. The one of this process is never ready for jobs: it brings the number of jobs, the state, and the
@@ -56,7 +68,7 @@ final class Supervisor
             if ($this->signals->isTermAsked) {
                 return $this->giveUp();
             }
-            if ($this->link->lines->isClosed()) {
+            if ($this->link->lines->isClosed) {
                 return $this->lose();
             }
             $this->tellStop();
@@ -109,7 +121,7 @@ final class Supervisor
             if ($hello !== null) {
                 return $hello;
             }
-            if ($this->link->lines->isClosed()) {
+            if ($this->link->lines->isClosed) {
                 throw new ConnectionLost('ojs-init has closed the connection before its hello');
             }
             if ($this->signals->isTermAsked) {
@@ -135,10 +147,10 @@ final class Supervisor
     private function round(float $timeout): void
     {
         // No process has the number 0. A stream at its end would end each wait.
-        $read = $this->link->lines->isClosed() ? [] : [$this->link->lines->stream];
+        $read = $this->link->lines->isClosed ? [] : [$this->link->lines->stream];
         $full = $this->link->isFlushed() ? [] : [$this->link->lines->stream];
         foreach ($this->pool->children as $pid => $child) {
-            if (!$child->lines->isClosed()) {
+            if (!$child->lines->isClosed) {
                 $read[$pid] = $child->lines->stream;
             }
         }
@@ -172,7 +184,7 @@ final class Supervisor
         foreach ($ended as $child) {
             $this->hear($child);
             $child->lines->close();
-            if (!$this->link->lines->isClosed()) {
+            if (!$this->link->lines->isClosed) {
                 $this->pool->noteEnd($child);
             }
         }
@@ -260,7 +272,7 @@ final class Supervisor
     private function giveUp(): int
     {
         $isLeft = !$this->cut('S', max(self::END_PATIENCE, $this->stopGrace ?? INF));
-        if ($isLeft && $this->link->lines->isClosed()) {
+        if ($isLeft && $this->link->lines->isClosed) {
             return $this->lose();
         }
         $this->pool->end($isLeft ? 0.0 : self::END_PATIENCE);
@@ -284,8 +296,8 @@ final class Supervisor
             $child->cut($word);
         }
         $until = Clock::now() + $seconds;
-        $wasClosed = $this->link->lines->isClosed();
-        while ($this->pool->hasConnected() && Clock::now() < $until && $this->link->lines->isClosed() === $wasClosed) {
+        $wasClosed = $this->link->lines->isClosed;
+        while ($this->pool->hasConnected() && Clock::now() < $until && $this->link->lines->isClosed === $wasClosed) {
             $this->round(min(0.05, max(0.0, $until - Clock::now())));
         }
         return !$this->pool->hasConnected();

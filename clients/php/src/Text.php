@@ -4,6 +4,14 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function explode;
+use function json_decode;
+use function json_encode;
+use function preg_match;
+use function preg_replace;
+use function strlen;
+use function substr;
+
 /**
  * Strings that fit into a frame or onto a line of the log.
  *

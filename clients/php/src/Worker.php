@@ -4,6 +4,17 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
+use function array_keys;
+use function function_exists;
+use function getenv;
+use function implode;
+use function is_string;
+use function min;
+use function mt_srand;
+use function restore_error_handler;
+use function set_error_handler;
+use function strlen;
+
 /**
  * Takes jobs from ojs-init and has its handlers do them, one job at a time in each of its processes.
  */
@@ -273,13 +284,14 @@ final class Worker
 
     private function doJobs(ProcessChannel $channel): void
     {
-        while (($frame = $channel->nextJob()) !== null) {
-            $answer = $this->runner->run($frame, $channel);
+        $frame = $channel->nextJob();
+        while ($frame !== null) {
+            $answer = $this->runner->run($frame, $channel)->frame;
             if (!$channel->isOwnProcess()) {
                 // The handler has forked and come back in both: the job is that of the first.
                 return;
             }
-            $channel->answer($answer->frame);
+            $frame = $channel->nextJob($answer);
         }
     }
 }

@@ -4,6 +4,32 @@ declare(strict_types=1);
 
 namespace Ojs\Worker\Testing;
 
+use function bin2hex;
+use function explode;
+use function file_get_contents;
+use function getenv;
+use function getmypid;
+use function intdiv;
+use function is_executable;
+use function is_file;
+use function json_decode;
+use function json_encode;
+use function microtime;
+use function mkdir;
+use function proc_close;
+use function proc_get_status;
+use function proc_open;
+use function proc_terminate;
+use function random_bytes;
+use function rawurlencode;
+use function rmdir;
+use function stream_context_create;
+use function substr;
+use function sys_get_temp_dir;
+use function trim;
+use function unlink;
+use function usleep;
+
 use Ojs\Worker\OjsError;
 
 /**

@@ -4,6 +4,14 @@ declare(strict_types=1);
 
 namespace Ojs\Worker\Testing;
 
+use function ceil;
+use function function_exists;
+use function max;
+use function pcntl_alarm;
+use function pcntl_async_signals;
+use function pcntl_signal;
+use function pcntl_signal_get_handler;
+
 use Ojs\Worker\Clock;
 
 /**
