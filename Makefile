@@ -12,7 +12,7 @@
 # make containers    what orchestrators do to containers, in full length: 20 rounds of a rolling restart, limits of 90 s, and the
 #                    image built twice from the sources (a quarter of an hour, network); make test has the short form
 # make conformance   the same behaviours of ojs-init, tini, dumb-init and catatonit, side by side, and their figures
-# make bench         what a job costs, latencies, idling, memory, and the inits side by side: docs/benchmarks.md; ten minutes.
+# make bench         what a job costs, latencies, idling, memory, and the inits side by side: docs/benchmarks.md; a quarter of an hour.
 #                    ARGS='--only cpu --jobs 1,10' for a part; bench/bench.py
 # make lint          format, boundaries, clippy; of the development server as well
 # make deny          licences, sources and banned crates (needs cargo-deny)

@@ -1,6 +1,6 @@
 """Measures ojs-init: what a job costs, how long it is on its way, what idling and memory cost, and what it is as an init.
 
-    make bench                                      # everything, about ten minutes; keeps the run and renews docs/benchmarks.md
+    make bench                                      # everything, about a quarter of an hour; keeps the run and renews docs/benchmarks.md
     make bench ARGS='--only cpu --jobs 1,10'        # a part of it; only shown
     make bench ARGS='--only idle,end'               # whole parts; kept, and the page shows them
     make bench ARGS='--only cpu --init /path/old'   # another binary; only shown, unless --keep
