@@ -90,9 +90,12 @@ fn jobs_that_are_through_in_one_moment_are_followed_by_one_fetch_for_all_of_them
         crowd.ack_oldest();
     }
     crowd.answer_all_at_once();
-    let fetches = crowd.asked.iter().filter_map(|(_, call)| match call {
-        Call::Fetch { count, .. } => Some(*count),
-        _ => None,
+    let fetches = crowd.asked.iter().filter_map(|(_, call)| {
+        if let Call::Fetch { count, .. } = call {
+            Some(*count)
+        } else {
+            None
+        }
     });
     assert_eq!(fetches.collect::<Vec<_>>(), [10]);
 }
