@@ -141,8 +141,8 @@ impl Lifecycle {
         }
     }
 
-    /// Takes in one of several facts that came at once, and not the last of them: `handle` has to follow, without a wait. Only the
-    /// FETCH is left to it, so that one FETCH asks for what all of them have made room for.
+    /// Takes in one of several facts that came at once, and not the last of them: `handle` has to follow, without a wait. The FETCH
+    /// is left to it, so that one FETCH asks for what all of them have made room for, and so is what operators wait for.
     pub fn handle_not_last(&mut self, event: Event, now: Moment) {
         if self.phase != Phase::Exited {
             self.take_in(event, now);
@@ -291,7 +291,7 @@ impl Lifecycle {
 
     /// Draws every consequence of what was just taken in. Each step looks at the whole state, so none can be forgotten
     /// at one of the many places that could cause it.
-    fn converge(&mut self, now: Moment, may_fetch: bool) {
+    fn converge(&mut self, now: Moment, is_last: bool) {
         while self.phase != Phase::Exited {
             self.resolve_gone_processes(now);
             self.start_next_worker(now);
@@ -303,10 +303,11 @@ impl Lifecycle {
             self.send_reports(now);
             self.retire_workers(now);
             self.watch_streams(now);
-            if may_fetch {
+            if is_last {
                 self.fetch(now);
+                // Who waits until nothing is left looks whether a FETCH is on its way.
+                self.answer_waits(now);
             }
-            self.answer_waits(now);
             // Each round moves a shutdown one step on, and there are only a few.
             if !self.advance(now) {
                 self.watch_holders(now);

@@ -88,14 +88,17 @@ final class Json
         } else {
             return json_encode($value, self::FLAGS, $depth);
         }
+        // A jsonSerialize of the program's may encode something itself, and the handler of a signal writes frames.
+        $outer = [self::$isEncoding, self::$hasBigIntegers];
         self::$isEncoding = true;
         self::$hasBigIntegers = false;
         try {
             $text = json_encode($value, self::FLAGS, $depth);
         } finally {
-            self::$isEncoding = false;
+            $hasBigIntegers = self::$hasBigIntegers;
+            [self::$isEncoding, self::$hasBigIntegers] = $outer;
         }
-        if (self::$hasBigIntegers) {
+        if ($hasBigIntegers) {
             $text = preg_replace('/"' . self::$mark . '(-?\d+)"/', '$1', $text);
         }
         return $text;

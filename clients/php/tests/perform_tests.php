@@ -5,8 +5,10 @@ declare(strict_types=1);
 namespace Ojs\Worker\Tests;
 
 use Ojs\Worker\CheckpointTooLarge;
+use Ojs\Worker\BigInteger;
 use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
+use Ojs\Worker\Json;
 use Ojs\Worker\JsonLine;
 use Ojs\Worker\Logger;
 use Ojs\Worker\Release;
@@ -235,4 +237,15 @@ test('a development server takes jobs, and says so when it is not there', functi
         Tests::same(['available', [1]], [$server->job($id)['state'], $server->job($id)['args']]);
         $server->close();
     }
+});
+
+test('a whole number of any size stays one beside an object that encodes a result of its own', function (): void {
+    $inner = new class implements \JsonSerializable {
+        public function jsonSerialize(): string
+        {
+            return Json::encode(['n' => new BigInteger('98765432109876543210')]);
+        }
+    };
+    $text = Json::encode([new BigInteger('12345678901234567890'), $inner, new BigInteger('-12345678901234567890')]);
+    Tests::same('[12345678901234567890,"{\\"n\\":98765432109876543210}",-12345678901234567890]', $text);
 });

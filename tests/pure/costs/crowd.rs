@@ -37,6 +37,8 @@ pub struct Crowd {
     pub events: usize,
     /// Outcomes that the backend was told.
     pub told: usize,
+    /// Operators that were answered.
+    pub answered: usize,
     inbox: VecDeque<Event>,
     next_job: usize,
 }
@@ -64,6 +66,7 @@ impl Crowd {
             asked: VecDeque::new(),
             events: 0,
             told: 0,
+            answered: 0,
             inbox: VecDeque::new(),
             next_job: 0,
         };
@@ -139,7 +142,7 @@ impl Crowd {
     }
 
     /// The same of several that come at once.
-    fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
+    pub fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
         self.inbox.extend(events);
         while let Some(event) = self.inbox.pop_front() {
             self.events += 1;
@@ -160,6 +163,7 @@ impl Crowd {
                     self.held.push_back((holder, JobId(envelope)));
                     self.inbox.push_back(Event::OutboundEmptied(holder));
                 }
+                Effect::Answer(..) => self.answered += 1,
                 Effect::StartWorker
                 | Effect::SignalWorker(_)
                 | Effect::SignalProcess(..)
@@ -169,7 +173,6 @@ impl Crowd {
                 | Effect::Tell(..)
                 | Effect::ReadToEnd(_)
                 | Effect::Close(..)
-                | Effect::Answer(..)
                 | Effect::Show(..)
                 | Effect::AbandonCall(_)
                 | Effect::AnswerPull { .. }
@@ -200,14 +203,13 @@ impl Crowd {
         true
     }
 
-    /// Answers every request that is on its way, all in the same moment.
-    pub fn answer_all_at_once(&mut self) {
+    /// What answers every request that is on its way.
+    pub fn replies_of_all(&mut self) -> Vec<Event> {
         let asked = std::mem::take(&mut self.asked);
-        let replies: Vec<Event> = asked
+        let replies = asked
             .into_iter()
-            .map(|(id, call)| Event::BackendReplied(id, self.reply(&call)))
-            .collect();
-        self.tell_all(replies);
+            .map(|(id, call)| Event::BackendReplied(id, self.reply(&call)));
+        replies.collect()
     }
 
     fn reply(&mut self, call: &Call) -> Reply {

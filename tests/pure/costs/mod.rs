@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crowd::{Crowd, Weather};
 use nix::time::{ClockId, clock_gettime};
-use ojs_init::lifecycle::api::ids::HolderId;
-use ojs_init::lifecycle::api::{Call, Event, FromWorker};
+use ojs_init::lifecycle::api::ids::{ClientId, HolderId};
+use ojs_init::lifecycle::api::{Call, Event, FromWorker, OperatorRequest};
 use ojs_init::signal::Signal;
 
 /// So many times as much an event may cost with 100 times as many jobs.
@@ -89,7 +89,8 @@ fn jobs_that_are_through_in_one_moment_are_followed_by_one_fetch_for_all_of_them
     for _ in 0..10 {
         crowd.ack_oldest();
     }
-    crowd.answer_all_at_once();
+    let replies = crowd.replies_of_all();
+    crowd.tell_all(replies);
     let fetches = crowd.asked.iter().filter_map(|(_, call)| {
         if let Call::Fetch { count, .. } = call {
             Some(*count)
@@ -98,6 +99,25 @@ fn jobs_that_are_through_in_one_moment_are_followed_by_one_fetch_for_all_of_them
         }
     });
     assert_eq!(fetches.collect::<Vec<_>>(), [10]);
+}
+
+#[test]
+fn who_waits_until_no_job_is_left_waits_for_the_fetch_that_the_last_ones_bring() {
+    let mut crowd = Crowd::full(10, 1);
+    crowd.tell(Event::OperatorConnected(ClientId(1)));
+    let most = Duration::from_secs(60);
+    crowd.tell(Event::OperatorAsked(
+        ClientId(1),
+        OperatorRequest::Wait { until_idle: true, most },
+    ));
+    for _ in 0..10 {
+        crowd.ack_oldest();
+    }
+    // The last one leaves none, and others of the same moment follow.
+    let mut replies = crowd.replies_of_all();
+    replies.push(Event::OperatorLeft(ClientId(2)));
+    crowd.tell_all(replies);
+    assert_eq!((crowd.asked.len(), crowd.answered), (1, 0));
 }
 
 #[test]
