@@ -58,11 +58,12 @@ fn a_job_that_comes_again_before_its_fail_is_answered_goes_back_at_the_end() {
     stage.backend.answer_held();
     init.ends_with(0);
     let outcomes = stage.outcomes("j1");
-    assert!(
-        matches!(outcomes.as_slice(), [Outcome::Failed(_), Outcome::Requeued]),
-        "{outcomes:?}: {}",
-        init.story()
+    // The FETCH that was on its way as the signal came may bring it once more, after it was given back.
+    let is_right = matches!(
+        outcomes.as_slice(),
+        [Outcome::Failed(_), Outcome::Requeued] | [Outcome::Failed(_), Outcome::Requeued, Outcome::Requeued]
     );
+    assert!(is_right, "{outcomes:?}: {}", init.story());
 }
 
 #[test]
