@@ -147,11 +147,7 @@ impl EventLoop {
             {
                 told += 1;
                 self.narrator.answers.telling(Some(&event));
-                if self.inbox.is_empty() {
-                    self.machine.handle(event, now());
-                } else {
-                    self.machine.handle_not_last(event, now());
-                }
+                self.machine.handle_one_of_several(event, now(), self.inbox.is_empty());
             } else if self.machine.poll_timeout().is_some_and(|(due, _)| due <= now()) {
                 self.narrator.answers.telling(None);
                 self.machine.handle_timeout(now());

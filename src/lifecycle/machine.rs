@@ -135,18 +135,16 @@ impl Lifecycle {
 
     /// Takes in one fact, and draws every consequence.
     pub fn handle(&mut self, event: Event, now: Moment) {
-        if self.phase != Phase::Exited {
-            self.take_in(event, now);
-            self.converge(now, true);
-        }
+        self.handle_one_of_several(event, now, true);
     }
 
-    /// Takes in one of several facts that came at once, and not the last of them: `handle` has to follow, without a wait. The FETCH
-    /// is left to it, so that one FETCH asks for what all of them have made room for, and so is what operators wait for.
-    pub fn handle_not_last(&mut self, event: Event, now: Moment) {
+    /// Takes in one of several facts that came at once. Where it is not the last of them the next one has to follow, without a wait:
+    /// the FETCH is left to the last, so that one FETCH asks for what all of them have made room for, and so is what operators
+    /// wait for.
+    pub fn handle_one_of_several(&mut self, event: Event, now: Moment, is_last: bool) {
         if self.phase != Phase::Exited {
             self.take_in(event, now);
-            self.converge(now, false);
+            self.converge(now, is_last);
         }
     }
 

@@ -83,11 +83,10 @@ final class Json
      */
     public static function encode(mixed $value, int $depth = self::DEPTH): string
     {
-        if (is_array($value) || is_object($value)) {
-            self::check($value, $depth);
-        } else {
+        if (!is_array($value) && !is_object($value)) {
             return json_encode($value, self::FLAGS, $depth);
         }
+        self::check($value, $depth);
         // A jsonSerialize of the program's may encode something itself, and the handler of a signal writes frames.
         $outer = [self::$isEncoding, self::$hasBigIntegers];
         self::$isEncoding = true;

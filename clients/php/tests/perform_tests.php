@@ -4,8 +4,8 @@ declare(strict_types=1);
 
 namespace Ojs\Worker\Tests;
 
-use Ojs\Worker\CheckpointTooLarge;
 use Ojs\Worker\BigInteger;
+use Ojs\Worker\CheckpointTooLarge;
 use Ojs\Worker\Discard;
 use Ojs\Worker\Job;
 use Ojs\Worker\Json;
