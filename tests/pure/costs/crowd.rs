@@ -146,11 +146,8 @@ impl Crowd {
         self.inbox.extend(events);
         while let Some(event) = self.inbox.pop_front() {
             self.events += 1;
-            if self.inbox.is_empty() {
-                self.machine.handle(event, self.now);
-            } else {
-                self.machine.handle_not_last(event, self.now);
-            }
+            self.machine
+                .handle_one_of_several(event, self.now, self.inbox.is_empty());
             self.obey();
         }
     }

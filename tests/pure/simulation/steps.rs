@@ -25,11 +25,7 @@ impl Several {
     pub fn tell(&mut self, machine: &mut Lifecycle, event: Event, now: Moment) {
         self.told += 1;
         self.is_last_due = !self.told.is_multiple_of(LAST_IN);
-        if self.is_last_due {
-            machine.handle_not_last(event, now);
-        } else {
-            machine.handle(event, now);
-        }
+        machine.handle_one_of_several(event, now, !self.is_last_due);
     }
 
     /// Tells the last one, which means nothing by itself, where others were said to follow. Says whether it did.
