@@ -98,6 +98,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::os::test_support::wait_until_the_other_end_is_closed;
 
     const SHORT: Duration = Duration::from_millis(20);
 
@@ -128,12 +129,13 @@ mod tests {
 
     #[test]
     fn the_end_of_the_other_sides_writing_is_seen_and_writing_goes_on() {
-        let (runner, _job, channel) = pair();
+        let (runner, job, channel) = pair();
         assert!(!channel.is_shut().unwrap());
         runner.shutdown(Shutdown::Write).unwrap();
         assert!(channel.is_shut().unwrap());
         channel.send(b"checkpoint 1\n", SHORT).unwrap();
         drop(runner);
+        wait_until_the_other_end_is_closed(&job);
         assert!(channel.is_shut().unwrap());
     }
 
@@ -146,6 +148,7 @@ mod tests {
         let flags = nix::fcntl::fcntl(&job, nix::fcntl::FcntlArg::F_GETFL).unwrap();
         assert_eq!(flags & libc::O_NONBLOCK, 0, "the job's own writing still waits");
         drop(runner);
+        wait_until_the_other_end_is_closed(&job);
         let error = channel.send(b"x", SHORT).unwrap_err();
         assert!(
             matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),

@@ -34,6 +34,8 @@ pub mod socket;
 pub mod socket_owner;
 pub mod stdio;
 pub mod tcp;
+#[cfg(test)]
+mod test_support;
 pub mod threads;
 pub mod tty;
 pub mod user;

@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::os::test_support::wait_until_the_other_end_is_closed;
 
 const EACH_WAY: [Way; 3] = [Way::OfSocket, Way::OfPid, Way::StartTime];
 
@@ -128,6 +129,7 @@ fn without_its_own_word_for_it_a_peer_that_has_closed_its_end_counts_as_ended_an
     for way in [Way::OfPid, Way::StartTime] {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
+        wait_until_the_other_end_is_closed(&ours);
         let watch = ProcessWatch::of_peer_by(way, ours.as_fd(), Pid::own()).unwrap();
         assert!(watch.has_ended(), "{way:?}");
         assert_eq!(

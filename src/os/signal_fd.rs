@@ -110,6 +110,7 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
+    use crate::os::test_support::wait_until_the_other_end_is_closed;
 
     /// Every signal but those that the C library wants for its threads can be raised on this thread alone.
     fn raise(number: i32) {
@@ -194,6 +195,7 @@ mod tests {
         with_all_blocked(|signals| {
             let (reader, mut writer) = std::io::pipe().unwrap();
             drop(reader);
+            wait_until_the_other_end_is_closed(&writer);
             writer.write_all(b"x").unwrap_err();
             raise(libc::SIGTERM);
             assert_eq!(signals.take().unwrap(), Some(Signal::TERM));

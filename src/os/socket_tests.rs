@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::os::signals::SignalSet;
+use crate::os::test_support::wait_until_the_other_end_is_closed;
 
 /// A directory that goes away with its owner.
 struct Place(PathBuf);
@@ -71,6 +72,7 @@ fn who_connects_is_known_and_may_talk_at_once() {
     client.read_exact(&mut buffer).unwrap();
     assert_eq!(&buffer, b"question");
     drop(client);
+    wait_until_the_other_end_is_closed(&stream);
     assert_eq!(stream.read(&mut buffer).unwrap(), 0);
 }
 
@@ -103,6 +105,7 @@ fn a_peer_that_is_gone_is_an_error_and_no_signal() {
     let listener = place.listener();
     drop(UnixStream::connect(place.socket()).unwrap());
     let mut stream = listener.accept().unwrap().unwrap().stream;
+    wait_until_the_other_end_is_closed(&stream);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Blocked, a SIGPIPE would stay pending for this thread.
@@ -126,6 +129,7 @@ fn all_that_a_peer_wrote_is_read_before_the_reset_that_its_leaving_left() {
     stream.write_all(b"never read").unwrap();
     client.write_all(b"ack").unwrap();
     drop(client);
+    wait_until_the_other_end_is_closed(&stream);
     let mut buffer = [0; 8];
     assert_eq!(stream.read(&mut buffer).unwrap(), 3);
     assert_eq!(
