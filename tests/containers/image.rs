@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ojs_devserver::{JobState, Options, Server};
 use serde_json::Value;
@@ -97,7 +96,7 @@ fn examples() {
 
 /// What the repository's `.dockerignore` lets through.
 fn context() {
-    let dockerfile = made_from(images::INIT, &["COPY . /context"]).join("Dockerfile");
+    let dockerfile = images::context(images::INIT, &["COPY . /context"]).join("Dockerfile");
     let words = [
         "build",
         "--quiet",
@@ -128,13 +127,7 @@ fn build(cargo_home: &str, tag: &str) -> PathBuf {
     let base = format!("{tag}-base");
     let home = format!("ENV CARGO_HOME={cargo_home}");
     let path = "ENV PATH=/rust/bin:/usr/local/bin:/usr/bin:/bin";
-    engine().docker(&[
-        "build",
-        "--quiet",
-        "--tag",
-        &base,
-        images::text(&made_from("rust", &[&home, path])),
-    ]);
+    images::made_from(*images::RUST_BASE, &[&home, path], &base);
     let dockerfile = root().join("docker/Dockerfile");
     let mut client = engine().patient_client(with_buildkit(), BUILD_SECONDS);
     client
@@ -166,7 +159,7 @@ fn build(cargo_home: &str, tag: &str) -> PathBuf {
 /// A client that can build with BuildKit: the classic builder carries out the stages that nobody needs as well. A newer one
 /// wants a plugin for that, Debian's has it built in.
 fn with_buildkit() -> &'static str {
-    let context = made_from("scratch", &["LABEL tried=yes"]);
+    let context = images::context("scratch", &["LABEL tried=yes"]);
     let can = |program: &&str| {
         let mut client = engine().client(program);
         client
@@ -178,26 +171,12 @@ fn with_buildkit() -> &'static str {
     found.expect("BuildKit: install Docker's plugin buildx, Debian's package docker-buildx")
 }
 
-/// A build context with nothing but a Dockerfile of these lines.
-fn made_from(image: &str, lines: &[&str]) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let context = engine().at(&format!("context-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-    std::fs::create_dir(&context).unwrap();
-    std::fs::write(
-        context.join("Dockerfile"),
-        format!("FROM {image}\n{}\n", lines.join("\n")),
-    )
-    .unwrap();
-    context
-}
-
 /// The layers of an image, by their digests: names, times, rights and content of all files.
 fn layers(image: &str) -> String {
     engine().docker(&["image", "inspect", "--format", "{{json .RootFS.Layers}}", image])
 }
 
 fn from_sources() {
-    images::import(engine(), &["rust"], "rust");
     let first = build("/usr/local/cargo", "first");
     let second = build("/another/place", "second");
     let [first, second] = [first, second].map(|path| std::fs::read(path).unwrap());

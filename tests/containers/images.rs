@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::docker_engine::{Engine, said};
 use crate::support::under_test;
@@ -20,11 +21,22 @@ pub const TEST: &str = "ojs-worker-test";
 /// What the Python images are made of, which has a shell and `sleep`.
 pub const PYTHON_BASE: &str = "ojs-python-base";
 
-/// The Node example; made by who needs it.
-pub static NODE: LazyLock<&str> = LazyLock::new(|| {
+/// What the Node images are made of; made by who needs it, as those below.
+pub static NODE_BASE: LazyLock<&str> = LazyLock::new(|| {
     import(engine(), &["node"], "ojs-node-base");
-    example(engine(), "node", "NODE_IMAGE=ojs-node-base");
+    "ojs-node-base"
+});
+
+/// The Node example.
+pub static NODE: LazyLock<&str> = LazyLock::new(|| {
+    example(engine(), "node", &format!("NODE_IMAGE={}", *NODE_BASE));
     "ojs-worker-node"
+});
+
+/// What has the compilers for Rust.
+pub static RUST_BASE: LazyLock<&str> = LazyLock::new(|| {
+    import(engine(), &["rust"], "rust");
+    "rust"
 });
 
 /// The development server: this test program once more, under another name.
@@ -80,6 +92,22 @@ pub fn import(engine: &Engine, words: &[&str], tag: &str) {
     client.args(["import", "-", tag]).stdin(made.stdout.take().unwrap());
     said(&["docker", "import", tag], &client.output().unwrap());
     assert!(made.wait().unwrap().success(), "rootfs.sh {words:?}");
+}
+
+/// Makes an image of another one and these lines of a Dockerfile.
+pub fn made_from(image: &str, lines: &[&str], tag: &str) {
+    let context = context(image, lines);
+    engine().docker(&["build", "--quiet", "--tag", tag, text(&context)]);
+}
+
+/// A build context with nothing but a Dockerfile of these lines.
+pub fn context(image: &str, lines: &[&str]) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let context = engine().at(&format!("context-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir(&context).unwrap();
+    let text = format!("FROM {image}\n{}\n", lines.join("\n"));
+    std::fs::write(context.join("Dockerfile"), text).unwrap();
+    context
 }
 
 /// A path as an argument.

@@ -22,6 +22,7 @@ mod images;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clients;
 mod compose;
 mod confinement;
 mod exec;
@@ -141,10 +142,12 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         &confinement::ALL,
         &exec::ALL,
         &image::ALL,
+        &clients::ALL,
         &stops::ALL,
     ]
     .concat();
-    let from_sources = image::FROM_SOURCES.into_iter().filter(|_| in_full());
+    let compiled = image::FROM_SOURCES.into_iter().chain(clients::COMPILED);
+    let compiled = compiled.filter(|_| in_full());
     let trial = |(name, test): (&'static str, fn())| {
         let run = move || {
             test();
@@ -152,5 +155,5 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         };
         Trial::test(name, run).with_ignored_flag(are_ignored)
     };
-    from_sources.chain(tests).map(trial).collect()
+    compiled.chain(tests).map(trial).collect()
 }

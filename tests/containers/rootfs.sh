@@ -1,7 +1,8 @@
 #!/bin/sh
 # Writes a root file system to standard output, as a tar: an image's base made of what this machine has, where no registry
 # can be reached.
-# Usage: rootfs.sh python|node|shell|rust [PROGRAM...] | docker import - NAME     with the libraries of these programs as well
+# Usage: rootfs.sh python|pip|node|ruby|php|go|java|shell|rust [PROGRAM...] | docker import - NAME
+# With the libraries of these programs as well.
 set -eu
 
 what=$1
@@ -22,6 +23,35 @@ take() {
     cp -L --parents "$@" "$root"
 }
 
+# packages PACKAGE...: copies each file of Debian's packages, and of those that they need, to where it is here.
+packages() {
+    # shellcheck disable=SC2046  # a list of packages
+    dpkg -L $(apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+        --no-enhances "$@" | grep '^[a-z0-9]' | sort -u) 2>/dev/null | sort -u |
+        grep -v '^/usr/share/\(doc\|info\|locale\|man\)/' |
+        while read -r file; do
+            # Not the links to directories at the top: /lib and others are directories in the image.
+            case $file in
+            /*/*) if [ -L "$file" ] || [ -f "$file" ]; then echo "$file"; fi ;;
+            esac
+        done >"$root/files"
+    tar -C / -c -T "$root/files" 2>/dev/null | tar -x -C "$root"
+    rm "$root/files"
+    [ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
+}
+
+# alternative NAME...: links a name that Debian leaves to the alternatives.
+alternative() {
+    for name in "$@"; do ln -s "$(readlink -f "/usr/bin/$name")" "$root/usr/bin/$name"; done
+}
+
+# stand_in NAME: a command that has nothing to do here, for what it installs is there.
+stand_in() {
+    mkdir -p "$root/usr/local/bin"
+    printf '#!/bin/sh\n' >"$root/usr/local/bin/$1"
+    chmod 755 "$root/usr/local/bin/$1"
+}
+
 case $what in
 python)
     python=$(readlink -f /usr/bin/python3)
@@ -33,6 +63,30 @@ python)
     tar -C / -c --exclude='*/test' --exclude='*/config-*' --exclude='*/ensurepip' --exclude='*/idlelib' \
         --exclude='*/lib2to3' --exclude='*/tkinter' --exclude='*/pydoc_data' "${library#/}" | tar -x -C "$root"
     ;;
+pip)
+    packages python3 python3-pip python3-setuptools python3-wheel coreutils dash
+    # As in an image of Python: it belongs to no distribution. What builds a package is there and is not fetched.
+    rm "$root"/usr/lib/python3.*/EXTERNALLY-MANAGED
+    printf '[install]\nno-build-isolation = no\n' >"$root/etc/pip.conf"
+    ;;
+ruby)
+    packages ruby coreutils dash
+    ;;
+php)
+    packages php-cli coreutils dash
+    alternative php
+    # Which of its extensions are on.
+    cp -a --parents /etc/php "$root"
+    # The extension is in Debian's PHP.
+    stand_in docker-php-ext-install
+    ;;
+go)
+    packages golang-go coreutils dash
+    ;;
+java)
+    packages openjdk-17-jdk-headless coreutils dash findutils
+    alternative java javac jar javadoc
+    ;;
 node)
     take "$(readlink -f "$(command -v node)")"
     ln -s "$(readlink -f "$(command -v node)")" "$root/bin/node"
@@ -42,20 +96,10 @@ shell)
     ln -s dash "$root/bin/sh"
     ;;
 rust)
-    # The compilers, each file of their packages where it is here, and of the toolchain what building needs.
-    packages="gcc libc6-dev musl-tools coreutils dash ca-certificates"
-    # shellcheck disable=SC2046,SC2086  # lists of packages
-    dpkg -L $(apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
-        --no-enhances $packages | grep '^[a-z0-9]' | sort -u) 2>/dev/null | sort -u | grep -v '^/usr/share' |
-        while read -r file; do
-            # Not the links to directories: /lib and others are directories in the image.
-            [ -d "$file" ] || ! [ -e "$file" ] || echo "$file"
-        done >"$root/files"
-    tar -C / -c -T "$root/files" 2>/dev/null | tar -x -C "$root"
-    rm "$root/files"
-    [ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
-    # The name that Debian leaves to the alternatives.
-    ln -s gcc "$root/usr/bin/cc"
+    # The compilers, and of the toolchain what building needs.
+    packages gcc libc6-dev musl-tools coreutils dash ca-certificates
+    stand_in apk
+    alternative cc
     cp -L --parents /etc/ssl/certs/ca-certificates.crt "$root"
     mkdir "$root/rust"
     sysroot=$(rustc --print sysroot)
