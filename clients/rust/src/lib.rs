@@ -54,8 +54,3 @@ pub use output::Output;
 pub use registry::Next;
 pub use rows::Rows;
 pub use worker::{Options, Stopper, Worker};
-
-/// The examples of the README are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
