@@ -59,13 +59,7 @@ const BUILD_SECONDS: &str = "600";
 fn does_its_job(client: &str, base: &str) {
     let image = built(client, base);
     let server = Server::start(Options::default()).unwrap();
-    let worker = Start::of(&image)
-        .option("--network=host")
-        .option("--read-only")
-        .option("--health-interval=1s")
-        .with("OJS_URL", &server.url())
-        .with("OJS_HEALTH_LISTEN", "127.0.0.1:0")
-        .start();
+    let worker = Start::example(&image, &server).start();
     server
         .enqueue(r#"{"type":"email.send","args":["a@b.c","hello"]}"#)
         .unwrap();

@@ -48,6 +48,16 @@ impl Start {
             .with("OJS_HEALTH_LISTEN", "off")
     }
 
+    /// An example at this backend, in the network of this machine: it may write nowhere, and its health is looked at each second.
+    pub fn example(image: &str, server: &Server) -> Self {
+        Self::of(image)
+            .option("--network=host")
+            .option("--read-only")
+            .option("--health-interval=1s")
+            .with("OJS_URL", &server.url())
+            .with("OJS_HEALTH_LISTEN", "127.0.0.1:0")
+    }
+
     /// Sets a variable.
     pub fn with(self, name: &str, value: &str) -> Self {
         self.option(&format!("--env={name}={value}"))

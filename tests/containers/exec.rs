@@ -41,13 +41,7 @@ static EXAMPLES: LazyLock<[&str; 3]> = LazyLock::new(|| {
 });
 
 fn worker(image: &str, server: &Server) -> Start {
-    Start::of(image)
-        .option("--network=host")
-        .option("--read-only")
-        .option("--tmpfs=/tmp")
-        .option("--health-interval=1s")
-        .with("OJS_URL", &server.url())
-        .with("OJS_HEALTH_LISTEN", "127.0.0.1:0")
+    Start::example(image, server).option("--tmpfs=/tmp")
 }
 
 fn examples() {

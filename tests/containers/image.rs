@@ -78,13 +78,7 @@ fn examples() {
         assert_eq!(config["Entrypoint"], serde_json::json!(["/ojs-init", "--"]), "{image}");
         assert_ne!(config["User"].as_str().unwrap_or("0"), "0", "{image}");
         assert_eq!(config["Healthcheck"]["Test"][1], "/ojs-init", "{image}");
-        let worker = Start::of(image)
-            .option("--network=host")
-            .option("--read-only")
-            .option("--health-interval=1s")
-            .with("OJS_URL", &server.url())
-            .with("OJS_HEALTH_LISTEN", "127.0.0.1:0")
-            .start();
+        let worker = Start::example(image, &server).start();
         let before = server.count(JobState::Completed);
         server.enqueue(job).unwrap();
         become_state(&server, JobState::Completed, before + 1);
