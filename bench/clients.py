@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import subprocess
 import time
 from dataclasses import dataclass
@@ -73,10 +74,8 @@ def one(programs: Programs, client: Client, rounds: int, say: Say) -> Dict[str, 
     for _ in range(rounds):
         bare.append(rate(programs, client, is_ours=False))
         ours.append(rate(programs, client, is_ours=True))
-    paces = sorted(with_it / without for with_it, without in zip(ours, bare))
-    pace = paces[len(paces) // 2]
-    usual = sorted(ours)[len(ours) // 2]
-    say(f"{client.name}: {usual:,.0f} jobs/s, {pace:.2f} of its bare loop; asked: {ASKED[client.name]}")
+    pace = statistics.median(with_it / without for with_it, without in zip(ours, bare))
+    say(f"{client.name}: {statistics.median(ours):,.0f} jobs/s, {pace:.2f} of its bare loop; asked: {ASKED[client.name]}")
     return {"client": client.name, "bare_loop": bare, "ojs_init": ours, "pace": round(pace, 3), "asked": ASKED[client.name]}
 
 

@@ -1,6 +1,7 @@
 """What a job costs that is a process: in turns with a loop that starts one process after the other, in one run. And what is
 kept of a hundred thousand of them."""
 
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -36,8 +37,7 @@ def measure(programs: Programs, wishes: Wishes, say: Say) -> List[Any]:
     for _ in range(wishes.rounds):
         bare.append(spawn_loop(programs))
         ours.append(jobs(programs))
-    paces = sorted(one["jobs_s"] / other["jobs_s"] for one, other in zip(ours, bare))
-    pace = paces[len(paces) // 2]
+    pace = statistics.median(one["jobs_s"] / other["jobs_s"] for one, other in zip(ours, bare))
     say(f"{TRUE}, {AT_ONCE} at once: {ours[-1]['jobs_s']:,.0f} jobs/s, {pace:.2f} of a loop that starts one after the other")
     return [{"spawn_loop": bare, "ojs_init": ours, "pace": round(pace, 3)}]
 

@@ -1,6 +1,7 @@
 """docs/benchmarks.md, from the runs that were kept: each table shows the newest run that has its part."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -183,7 +184,7 @@ def init(rows: List[Any]) -> List[str]:
 
 def exec_(rows: List[Any]) -> List[str]:
     row = rows[0]
-    middle = lambda who, what: sorted(one[what] for one in row[who])[len(row[who]) // 2]  # noqa: E731
+    middle = lambda who, what: statistics.median(one[what] for one in row[who])  # noqa: E731
     line = [
         f"{middle('ojs_init', 'jobs_s'):,.0f}",
         f"{middle('spawn_loop', 'jobs_s'):,.0f}",
@@ -195,7 +196,7 @@ def exec_(rows: List[Any]) -> List[str]:
 
 
 def clients(rows: List[Any]) -> List[str]:
-    middle = lambda values: f"{sorted(values)[len(values) // 2]:,.0f}"  # noqa: E731
+    middle = lambda values: f"{statistics.median(values):,.0f}"  # noqa: E731
     lines = [
         [row["client"], middle(row["ojs_init"]), middle(row["bare_loop"]), f"{row['pace']:.2f}", f"{row['asked']:.1f}"]
         for row in rows
