@@ -188,7 +188,7 @@ keys! {
     in Worker, Always {
         MODE: Mode = Mode::Socket;
             "worker.mode", "mode", ["OJS_MODE"];
-            "How jobs reach COMMAND: socket, gateway (it speaks HTTP), or none (a plain init); exec comes in a later version";
+            "How jobs reach COMMAND: socket, gateway (it speaks HTTP), exec (a process for each job), or none (a plain init)";
     }
 
     in Worker, Agent {

@@ -156,6 +156,7 @@ pub struct RecordFields {
     category: Category,
     job: Option<RecordAbout>,
     error: Option<(String, String)>,
+    is_error_in_the_message: bool,
     attributes: Vec<(&'static str, Attribute)>,
 }
 
@@ -183,12 +184,15 @@ impl RecordFields {
         }
     }
 
-    /// About something that failed.
+    /// About something that failed. The record's message says why as well.
     pub fn of_error(kind: &str, message: &str) -> Self {
-        Self::of(Category::Error).error(kind, message)
+        Self {
+            is_error_in_the_message: true,
+            ..Self::of(Category::Error).error(kind, message)
+        }
     }
 
-    /// Adds what went wrong: the kind in a word, and the same for a person.
+    /// Adds what went wrong: the kind in a word, and the same for a person, which the record's message does not say.
     pub fn error(mut self, kind: &str, message: &str) -> Self {
         self.error = Some((clipped(kind, ERROR_TYPE_BYTES), clipped(message, ERROR_MESSAGE_BYTES)));
         self
@@ -239,16 +243,16 @@ impl Record<'_> {
         }
     }
 
-    /// `12:34:56.789Z ojs-init: warn: message`, and the job and the error that the message does not name.
+    /// `12:34:56.789Z ojs-init: warn: message`, and the job and its error, which the message does not name.
     fn text(&self) -> String {
         let severity = self.severity.name().to_lowercase();
         let moment = format!("{:.3}", self.at);
         let time = moment.split_once('T').map_or(moment.as_str(), |(_, time)| time);
         let mut said = self.message.to_owned();
         if let Some((kind, message)) = &self.fields.error
-            && !said.contains(message.as_str())
+            && !self.fields.is_error_in_the_message
         {
-            let separator = if kind.is_empty() { "" } else { ": " };
+            let separator = if kind.is_empty() || message.is_empty() { "" } else { ": " };
             // Writing to a text cannot fail.
             let _ = write!(said, ": {kind}{separator}{message}");
         }

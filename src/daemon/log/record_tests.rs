@@ -79,6 +79,18 @@ fn for_a_person_there_is_the_time_the_job_and_the_error() {
         "22:00:00.123Z ojs-init: warn: Job failed, will retry: ValueError: no such address [job j1, email.send, attempt \
          2]\n"
     );
+    for (kind, message, told) in [
+        ("PaymentError", "failed", "PaymentError: failed"),
+        ("PaymentError", "", "PaymentError"),
+        ("", "failed", "failed"),
+    ] {
+        let fields = RecordFields::of_job(&job("j1", "email.send"), None).error(kind, message);
+        assert_eq!(
+            record("Job failed, will retry", &fields).line(LogFormat::Text),
+            format!("22:00:00.123Z ojs-init: warn: Job failed, will retry: {told} [job j1, email.send, attempt 2]\n"),
+            "a word of the message is not the error's"
+        );
+    }
     let fields = RecordFields::of_error("not_sent", "it did not get to the backend");
     assert_eq!(
         record("heartbeat failed: it did not get to the backend", &fields).line(LogFormat::Text),
