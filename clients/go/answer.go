@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -25,12 +26,22 @@ func failFrame(rawID []byte, failed *failure) []byte {
 	return frame("fail", rawID, field{"error", text})
 }
 
+// whyNot says what is wrong with an error whose methods panic.
+func whyNot(err error) string {
+	if value := reflect.ValueOf(err); value.Kind() == reflect.Pointer && value.IsNil() {
+		return fmt.Sprintf("the handler returned a nil %T as its error, which is not nil; return nil itself", err)
+	}
+	return fmt.Sprintf("a method of the handler's error panics, a %T", err)
+}
+
 // answerTo makes the one answer of a job whose handler has ended.
 func (s *session) answerTo(job *Job, result any, err error) (kind string, line []byte) {
+	given := err
 	defer func() {
 		if value := recover(); value != nil { // in a method of an error of the program's own
-			s.log.of(job).Error(fmt.Sprintf("its answer cannot be made: %T", value))
-			failed := &failure{Message: "the answer cannot be made", Code: "handler_error", Retryable: true}
+			message := "the answer cannot be made: " + whyNot(given)
+			s.log.of(job).Error(fmt.Sprintf("%s (%T)", message, value))
+			failed := &failure{Message: message, Code: "handler_error", Retryable: true}
 			kind, line = "fail", failFrame(job.rawID, failed)
 		}
 	}()

@@ -20,7 +20,7 @@ type Job struct {
 	Queue string
 	// Attempt is the number of this attempt, as the backend counts: some begin with 0. -1 if it does not say.
 	Attempt int
-	// Args are its arguments. Numbers are json.Number and so exact; Bind and Typed give them as your own types.
+	// Args are its arguments. Numbers are json.Number and so exact; Bind and HandleTyped give them as your own types.
 	Args []any
 	// Meta is its metadata: trace context, tenant and other things that travel with the job.
 	Meta map[string]any

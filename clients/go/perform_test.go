@@ -130,8 +130,15 @@ func (*wrapsBadly) Unwrap() error { panic("in Unwrap") }
 
 func TestAnErrorWhoseUnwrapPanicsFailsTheJob(t *testing.T) {
 	failed := performError(t, &wrapsBadly{})
-	expect(t, failed.Message, "the answer cannot be made")
+	expect(t, failed.Message, "the answer cannot be made: a method of the handler's error panics, a *ojsworker_test.wrapsBadly")
 	expect(t, failed.Retryable, true)
+}
+
+func TestANilPointerAsAnErrorIsNamed(t *testing.T) {
+	var none *ojsworker.Retry
+	failed := performError(t, none)
+	expect(t, failed.Message,
+		"the answer cannot be made: the handler returned a nil *ojsworker.Retry as its error, which is not nil; return nil itself")
 }
 
 func TestAnErrorWithoutAMessageHasItsTypeAsMessage(t *testing.T) {

@@ -209,7 +209,7 @@ func (s *session) onClosed() {
 	s.wake()
 }
 
-// onSignal: ojs-init sends SIGTERM to those that are idle, or whose time is over.
+// onSignal: ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
 func (s *session) onSignal() {
 	s.mu.Lock()
 	defer s.unlock()

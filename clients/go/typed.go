@@ -18,8 +18,9 @@ type None struct{}
 // HandleTyped registers a handler whose arguments and result have types of their own.
 //
 // Args is a struct: its exported fields take the arguments in their order, or, where the job has one argument that is
-// an object, by name, as encoding/json does; an embedded struct is one argument. Fields at the end that are pointers may
-// be missing. A slice takes all arguments, any other type takes the only one. Arguments that do not fit fail the job
+// an object, by name, as encoding/json does, which leaves fields that are missing as they are; an embedded struct is one
+// argument. An object without any of the fields' names is the argument of the first field, where that may be an object.
+// Fields at the end that are pointers may be missing. A slice takes all arguments, any other type takes the only one. Arguments that do not fit fail the job
 // for good with the type InvalidArgs; the message names the place and quotes no value.
 //
 // Result is anything that encoding/json takes; None if there is none.
@@ -49,7 +50,7 @@ func (j *Job) Bind(targets ...any) error {
 		return err
 	}
 	if len(args) != len(targets) {
-		return invalidArgs("the job has %d arguments, its handler takes %d", len(args), len(targets))
+		return invalidArgs("the job has %s, its handler takes %d", arguments(len(args)), len(targets))
 	}
 	for i, target := range targets {
 		if target == nil {
@@ -92,19 +93,57 @@ func (j *Job) bindInto(target any) error {
 		}
 		return nil
 	}
-	isObject := len(args) == 1 && args[0][0] == '{'
-	if value.Kind() != reflect.Struct || isOwn || isObject && value.NumField() > 0 {
+	if value.Kind() != reflect.Struct || isOwn || isByName(args, value) {
 		if len(args) != 1 {
-			return invalidArgs("the job has %d arguments, its handler takes one", len(args))
+			return invalidArgs("the job has %s, its handler takes one", arguments(len(args)))
 		}
 		return bindOne(0, args[0], target)
 	}
 	return bindFields(args, value)
 }
 
-func bindFields(args []json.RawMessage, value reflect.Value) error {
-	var fields []reflect.Value
-	least := 0
+// isByName says whether the only argument is an object with the struct's fields, and not the struct's only field.
+func isByName(args []json.RawMessage, value reflect.Value) bool {
+	if len(args) != 1 || args[0][0] != '{' || value.NumField() == 0 {
+		return false
+	}
+	fields, least := exported(value)
+	if least > 1 || len(fields) == 0 || !takesObject(fields[0].Type()) {
+		return true
+	}
+	// As encoding/json finds it, which knows tags, cases and embedded structs: a name that is no field's is refused.
+	var object map[string]json.RawMessage
+	if json.Unmarshal(args[0], &object) != nil {
+		return true
+	}
+	for name := range object {
+		text, _ := json.Marshal(map[string]any{name: nil})
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if decoder.Decode(reflect.New(value.Type()).Interface()) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// takesObject says whether a JSON object may be what a value of this type is read from.
+func takesObject(t reflect.Type) bool {
+	if reflect.PointerTo(t).Implements(unmarshalerType) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Map, reflect.Struct, reflect.Interface:
+		return true
+	case reflect.Pointer:
+		return takesObject(t.Elem())
+	default:
+		return false
+	}
+}
+
+// exported gives the fields that take arguments, and how many of them have to be there.
+func exported(value reflect.Value) (fields []reflect.Value, least int) {
 	for i := 0; i < value.NumField(); i++ {
 		if !value.Type().Field(i).IsExported() {
 			continue
@@ -114,8 +153,17 @@ func bindFields(args []json.RawMessage, value reflect.Value) error {
 			least = len(fields)
 		}
 	}
+	return fields, least
+}
+
+func bindFields(args []json.RawMessage, value reflect.Value) error {
+	fields, least := exported(value)
 	if len(args) < least || len(args) > len(fields) {
-		return invalidArgs("the job has %d arguments, its handler takes %d to %d", len(args), least, len(fields))
+		most := fmt.Sprint(least)
+		if least != len(fields) {
+			most = fmt.Sprintf("%d to %d", least, len(fields))
+		}
+		return invalidArgs("the job has %s, its handler takes %s", arguments(len(args)), most)
 	}
 	for i := range args {
 		if err := bindOne(i, args[i], fields[i].Addr().Interface()); err != nil {
@@ -130,6 +178,13 @@ func bindOne(at int, text json.RawMessage, target any) error {
 		return invalidArgs("argument %d of the job %s", at+1, withoutValue(err, target))
 	}
 	return nil
+}
+
+func arguments(count int) string {
+	if count == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", count)
 }
 
 func invalidArgs(format string, values ...any) error {

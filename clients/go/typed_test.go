@@ -36,10 +36,21 @@ func TestTypedArgumentsComeInOrderByNameAloneOrAll(t *testing.T) {
 	expect(t, string(typed[map[string]int](t, map[string]int{"a": 1}).Result), `{"a":1}`)
 }
 
+func TestAnObjectWithoutAnyOfTheFieldsNamesIsTheOnlyFieldsArgument(t *testing.T) {
+	type payload struct{ Event map[string]any }
+	type nested struct{ Mail *mail }
+	expect(t, string(typed[payload](t, map[string]any{"q": 1}).Result), `{"Event":{"q":1}}`)
+	expect(t, string(typed[payload](t, map[string]any{}).Result), `{"Event":{}}`)
+	expect(t, string(typed[payload](t, map[string]any{"event": map[string]int{"q": 1}}).Result), `{"Event":{"q":1}}`)
+	expect(t, string(typed[nested](t, map[string]any{"to": "a", "body": "b"}).Result), `{"Mail":{"to":"a","body":"b","copy":null}}`)
+	expect(t, string(typed[mail](t, map[string]any{"TO": "a", "x": 1}).Result), `{"to":"a","body":"","copy":null}`)
+	expect(t, string(typed[mail](t, map[string]any{}).Result), `{"to":"","body":"","copy":null}`)
+}
+
 func TestArgumentsThatDoNotFitFailForGoodWithoutAQuotedValue(t *testing.T) {
 	for wanted, outcome := range map[string]*ojsworker.Outcome{
 		"argument 2 of the job is a JSON number, which does not fit into string": typed[mail](t, "secret", 12345),
-		"the job has 1 arguments, its handler takes 2 to 3":                      typed[mail](t, "secret"),
+		"the job has 1 argument, its handler takes 2 to 3":                       typed[mail](t, "secret"),
 		"the job has 2 arguments, its handler takes one":                         typed[int](t, 12345, 1),
 		"which does not fit into int (in n)": typed[struct {
 			N int `json:"n"`

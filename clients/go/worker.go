@@ -99,7 +99,7 @@ func (w *Worker) register(kind string, handler Handler, origin any) {
 	case len(w.handlers) >= maxTypes:
 		panic(fmt.Sprintf("ojsworker: more than %d job types; use %q", maxTypes, anyType))
 	case w.chains != nil:
-		panic(fmt.Sprintf("ojsworker: %q is registered too late: the worker runs", kind))
+		panic(fmt.Sprintf("ojsworker: %q is registered too late: the worker runs, or Perform was called", kind))
 	}
 	w.handlers[kind] = registered{handler, origin}
 }
@@ -110,7 +110,7 @@ func (w *Worker) Use(middleware ...Middleware) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.chains != nil {
-		panic("ojsworker: middleware is registered too late: the worker runs")
+		panic("ojsworker: middleware is registered too late: the worker runs, or Perform was called")
 	}
 	for _, each := range middleware {
 		if each == nil {

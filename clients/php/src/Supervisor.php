@@ -268,7 +268,7 @@ final class Supervisor
         ]);
     }
 
-    /** SIGTERM: the time is over. */
+    /** SIGTERM, while jobs are held: ojs-init gives up on the process. */
     private function giveUp(): int
     {
         $isLeft = !$this->cut('S', max(self::END_PATIENCE, $this->stopGrace ?? INF));

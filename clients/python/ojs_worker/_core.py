@@ -99,7 +99,7 @@ class Core(Incoming[J]):
 
     def _stop_if_asked(self, link: Link) -> None:
         if self._is_signalled:
-            # ojs-init sends SIGTERM to those that are idle, or whose time is over.
+            # ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
             self._is_signalled = False
             self._was_signalled = self._stop_asked = True
             self._is_replaced = False

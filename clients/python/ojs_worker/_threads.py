@@ -69,7 +69,7 @@ class Worker(Core[Job]):
     `socket_path` is for tests; the default is ``$OJS_SOCKET``.
 
     With `handle_signals`, SIGTERM and SIGINT are taken over while `run` is in the main thread. ojs-init sends SIGTERM
-    to a worker that is idle, or whose time is over: no more jobs are taken, those that are held are cancelled
+    to a worker that is idle, or that it gives up on: no more jobs are taken, those that are held are cancelled
     (shutdown), and after `stop_grace` seconds the process ends, whatever its handlers do; with None it waits for them.
     For a stop that lets handlers finish, call `stop`.
 

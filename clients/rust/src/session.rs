@@ -290,7 +290,7 @@ impl Session {
         self.bell.ring();
     }
 
-    /// ojs-init sends SIGTERM to those that are idle, or whose time is over.
+    /// ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
     pub(crate) fn on_signal(&self) {
         // First of all: no job shall come behind the answer of one that is cancelled.
         self.end(SIGNAL_SETTLE_TIME);

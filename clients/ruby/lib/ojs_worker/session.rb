@@ -145,7 +145,7 @@ module OjsWorker
 
     def stop_if_asked
       if @signalled
-        # ojs-init sends SIGTERM to those that are idle, or whose time is over.
+        # ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
         @signalled = @retiring = false
         @was_signalled = @stop_asked = true
         @settled_at = [@settled_at, OjsWorker.now + SIGNAL_SETTLE_TIME].min if @settled_at

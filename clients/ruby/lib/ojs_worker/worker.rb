@@ -12,7 +12,7 @@ module OjsWorker
 
     # @param concurrency [Integer, nil] most jobs at once; nil: as many as ojs-init allows (OJS_CONCURRENCY)
     # @param handle_signals [Boolean] whether SIGTERM and SIGINT are taken over while {#run} is in the main thread.
-    #   ojs-init sends SIGTERM to a worker that is idle, or whose time is over: no more jobs are taken, those that are
+    #   ojs-init sends SIGTERM to a worker that is idle, or that it gives up on: no more jobs are taken, those that are
     #   held are cancelled (shutdown), and after `stop_grace` the process ends, whatever its handlers do
     # @param stop_grace [Numeric, nil] seconds that handlers get to end after SIGTERM; nil: as long as they take
     # @param socket_path [String, nil] for tests; nil: what OJS_SOCKET says

@@ -178,7 +178,7 @@ final class Runner {
     private boolean mayEnd() {
         long now = System.nanoTime();
         if (isSignalled) {
-            // ojs-init sends SIGTERM to those that are idle, or whose time is over.
+            // ojs-init sends SIGTERM to those that are idle, and to those that it gives up on.
             isStopAsked = true;
             if (cutOffAt == 0) {
                 cutOffAt = now + options.stopGrace.toNanos();
