@@ -32,6 +32,8 @@ struct Inner {
     after: Option<Duration>,
     backtrace: Vec<String>,
     is_panic: bool,
+    /// The handler has said itself what is wrong: there is nothing to look up in the log.
+    is_in_own_words: bool,
 }
 
 /// What becomes of the job.
@@ -104,6 +106,10 @@ impl Error {
             thrown.downcast_ref::<&str>().copied().or_else(|| thrown.downcast_ref::<String>().map(String::as_str));
         let message = clean(message.unwrap_or("a panic without a message"), MAX_MESSAGE_CHARS);
         Inner { message, kind: "panic".to_owned(), backtrace, is_panic: true, ..Inner::default() }.into()
+    }
+
+    pub(crate) fn is_in_own_words(&self) -> bool {
+        self.inner.is_in_own_words
     }
 
     pub(crate) fn is_panic(&self) -> bool {
@@ -202,7 +208,8 @@ macro_rules! worded {
             pub fn new(message: impl fmt::Display) -> $name {
                 let message = clean(&message.to_string(), MAX_MESSAGE_CHARS);
                 let kind = stringify!($name).to_owned();
-                $name(Inner { verdict: $verdict, message, kind, backtrace: backtrace::place(), ..Inner::default() })
+                let backtrace = backtrace::place();
+                $name(Inner { verdict: $verdict, message, kind, backtrace, is_in_own_words: true, ..Inner::default() })
             }
 
             /// Because of another error, whose type and message it has.
@@ -271,6 +278,16 @@ impl Retry {
 pub struct Discard(Inner);
 
 worded!(Discard, Verdict::Discard);
+
+impl Discard {
+    /// What this library finds wrong with a job.
+    #[track_caller]
+    pub(crate) fn of_library(kind: &str, message: impl fmt::Display) -> Error {
+        let mut discard = Discard::new(message).kind(kind);
+        discard.0.is_in_own_words = false;
+        discard.into()
+    }
+}
 
 /// Gives the job back unprocessed, with no failure recorded where the backend can do that.
 #[derive(Clone, Debug)]

@@ -167,7 +167,7 @@ impl Session {
             job.log(Level::Warn, "the details of the error are nested too deeply and are left out");
             failure.details = None;
         }
-        if error.verdict() == Verdict::Failed {
+        if !error.is_in_own_words() {
             logging::say(Level::Error, Some(job), "the job failed", Some(&failure));
         }
         let line = fail(job.raw_id(), &failure);

@@ -50,5 +50,5 @@ impl Output {
 }
 
 pub(crate) fn invalid_result(why: &str) -> Error {
-    Discard::new(format!("the handler's result is not JSON: {why}")).kind("InvalidResult").into()
+    Discard::of_library("InvalidResult", format!("the handler's result is not JSON: {why}"))
 }

@@ -103,7 +103,7 @@ impl Resume {
                  steps return ids or paths, not contents",
                 text.len()
             );
-            return Err(Discard::new(message).kind("CheckpointTooLarge").into());
+            return Err(Discard::of_library("CheckpointTooLarge", message));
         }
         Ok(text)
     }
@@ -158,7 +158,7 @@ impl Resume {
             before.join(", "),
             self.begun.join(", ")
         );
-        self.end(Discard::new(clean(&message, 2000)).kind("StepsChanged").into())
+        self.end(Discard::of_library("StepsChanged", clean(&message, 2000)))
     }
 
     /// Ends the handler, by a release, when what comes next would be cut off.
@@ -201,7 +201,7 @@ fn parts(text: &str) -> Option<Parts> {
 }
 
 pub(crate) fn misuse(message: &str) -> Error {
-    Discard::new(message).kind("WrongUse").into()
+    Discard::of_library("WrongUse", message)
 }
 
 /// What a job's methods do with it.

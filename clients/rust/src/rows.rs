@@ -52,7 +52,7 @@ impl Job {
                 std::any::type_name::<T>(),
                 without_value(&error)
             );
-            self.end_with(Discard::new(message).kind("StepsChanged").into())
+            self.end_with(Discard::of_library("StepsChanged", message))
         })
     }
 
@@ -128,7 +128,7 @@ impl Job {
                     "the row with the key {}, the last one that an earlier attempt finished, does not come any more",
                     clean(&sought, 100)
                 );
-                return Some(Err(Discard::new(message).kind("StepsChanged").into()));
+                return Some(Err(Discard::of_library("StepsChanged", message)));
             };
             let position = match position_of(&key(&row)) {
                 Ok(position) => position,
@@ -226,7 +226,7 @@ fn position_is_other(start: &RawValue, wanted: &str) -> Error {
     let saved = clean(start.get(), 100);
     let message =
         format!("the rows had another kind of position in an earlier attempt: {saved}, which is not {wanted}");
-    Discard::new(message).kind("StepsChanged").into()
+    Discard::of_library("StepsChanged", message)
 }
 
 fn position_of(key: &impl Serialize) -> Result<Box<RawValue>> {

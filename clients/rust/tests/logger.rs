@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ojs_worker::testing::Delivery;
-use ojs_worker::{Error, Job, Options, Result, RunError, Stopper, Worker};
+use ojs_worker::{Error, Job, Options, Result, Retry, RunError, Stopper, Worker};
 use serde_json::{json, Value};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -167,5 +167,23 @@ fn what_a_handler_returns_after_its_end_is_logged_with_its_place() {
     for ((level, line), bug) in lines.iter().zip(["a bug in a loop", "a bug after a cancel"]) {
         assert_eq!(*level, log::Level::Warn);
         assert!(line.contains(bug) && line.contains("tests/logger.rs"), "{line}");
+    }
+}
+
+#[test]
+fn each_failed_job_is_in_the_log_but_for_those_whose_handler_has_said_itself_what_is_wrong() {
+    let _alone = alone();
+    let mut worker = Worker::new();
+    worker.handle("own words", |_| -> Result<()> { Err(Retry::new("later").into()) });
+    worker.handle("a cause", |_| -> Result<()> { Err(Retry::because(std::fmt::Error).into()) });
+    worker.handle("no JSON", |_| Ok(f64::NAN));
+    worker.handle_typed("arguments", |_, _: (u8, u8)| Ok(()));
+    let failures = || {
+        let lines = std::mem::take(&mut *LINES.lock().unwrap());
+        lines.iter().filter(|(level, line)| *level == log::Level::Error && line.contains("the job failed")).count()
+    };
+    for (kind, logged) in [("own words", 0), ("a cause", 1), ("no JSON", 1), ("arguments", 1)] {
+        assert_eq!(worker.perform(kind, ["x"]).unwrap().outcome, "fail", "{kind}");
+        assert_eq!(failures(), logged, "{kind}");
     }
 }

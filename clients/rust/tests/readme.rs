@@ -144,8 +144,9 @@ fn a_handler_is_tested_in_process() -> Result<(), Anything> {
 fn a_handler_is_tested_while_it_is_shut_down_and_at_its_checkpoint() -> Result<(), Anything> {
     let mut worker = ojs_worker::Worker::new();
     worker.handle("report.build", |job| {
-        for row in job.iterate(0..3)? {
+        for row in job.iterate(0..20)? {
             row?;
+            std::thread::sleep(std::time::Duration::from_millis(50));
         }
         Ok(())
     });
@@ -153,10 +154,12 @@ fn a_handler_is_tested_while_it_is_shut_down_and_at_its_checkpoint() -> Result<(
     use std::time::Duration;
 
     let job = Delivery::new("report.build", ())?;
-    let first = worker.perform_delivery(&job.clone().stop_in(Duration::from_millis(200)))?;
+    let first = worker.perform_delivery(&job.clone().stop_in(Duration::from_millis(700)))?;
     assert_eq!(first.reason, "resumes at its checkpoint");
     let second = worker.perform_delivery(&job.checkpoint(first.last_checkpoint()))?;
     assert_eq!(second.outcome, "ack");
+    let saved = first.last_checkpoint().map(|saved| saved["cursors"][""].as_u64() > Some(0));
+    assert_eq!(saved, Some(true), "the second attempt goes on behind the rows of the first one");
     Ok(())
 }
 
