@@ -15,13 +15,13 @@ const OF_OJS_INIT = {
   url: "OJS_URL",
   queues: "OJS_QUEUES",
   pollInterval: "OJS_POLL_INTERVAL",
-  heartbeatInterval: "the backend",
+  heartbeatInterval: "OJS_HEARTBEAT_INTERVAL",
   shutdownTimeout: "OJS_SHUTDOWN_GRACE_PERIOD",
   visibilityTimeout: "OJS_VISIBILITY_TIMEOUT",
-  auth: "the configuration of ojs-init",
-  headers: "the configuration of ojs-init",
+  auth: "OJS_AUTH_TOKEN",
+  headers: "OJS_INIT_HEADERS",
   transport: "ojs-init",
-  labels: "the configuration of ojs-init",
+  labels: "OJS_LABELS",
 };
 
 /**

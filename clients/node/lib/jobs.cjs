@@ -212,7 +212,7 @@ class Jobs {
   #meantLine(job, error) {
     const failure = asFailure(error);
     if (!isInOwnWords(error)) {
-      this.#logWithStack(`job ${job.id} (${job.type}) failed: ${failure.type}: ${failure.message}`, "error", error);
+      this.#tell(job, `job ${job.id} (${job.type}) failed: ${failure.type}: ${failure.message}`, error);
     }
     return failLine(job.id, failure, this.maxFrame);
   }
@@ -236,14 +236,22 @@ class Jobs {
   /** @param {Job} job @param {unknown} thrown */
   #unexpectedLine(job, thrown) {
     const failure = asFailure(thrown);
-    const { onError } = this.#options;
-    const text = `job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`;
-    if (onError) {
-      this.log(text, "error");
-      const complain = (/** @type {string} */ name) => this.log(`onError threw an error itself: ${name}`, "error");
-      guarded(() => onError(thrown, job), complain);
-    } else this.#logWithStack(text, "error", thrown);
+    this.#tell(job, `job ${job.id} (${job.type}) failed: ${failure.type ?? "something thrown that is no Error"}`, thrown);
     return failLine(job.id, failure, this.maxFrame);
+  }
+
+  /**
+   * Of a failure that the handler did not mean `onError` is told, or the log has its stack.
+   * @param {Job} job
+   * @param {string} text
+   * @param {unknown} thrown
+   */
+  #tell(job, text, thrown) {
+    const { onError } = this.#options;
+    if (!onError) return this.#logWithStack(text, "error", thrown);
+    this.log(text, "error");
+    const complain = (/** @type {string} */ name) => this.log(`onError threw an error itself: ${name}`, "error");
+    guarded(() => onError(thrown, job), complain);
   }
 }
 

@@ -80,6 +80,20 @@ for (const [name, value] of [["NaN", NaN], ["Infinity inside", [1 / 0]], ["a Map
   });
 }
 
+test("onError is told of each failure that a handler did not mean, also of those that the library found", async () => {
+  const told = [];
+  const onError = (error, job) => told.push([error.type ?? error.message, job.type]);
+  const handlers = {
+    "no JSON": () => NaN,
+    "a cause": () => { throw new Retry("later", { cause: new Error("away") }); },
+    "a mistake": () => { throw new Error("oh"); },
+    "meant": () => { throw new Discard("no"); },
+  };
+  const worker = new Worker({ log: () => {}, onError, handlers });
+  for (const type of Object.keys(handlers)) assert.equal((await worker.perform(type)).outcome, "fail");
+  assert.deepEqual(told, [["InvalidResult", "no JSON"], ["Error", "a cause"], ["oh", "a mistake"]]);
+});
+
 test("a job's timeout fails it with the code timeout, and deadline says when", async () => {
   let deadline;
   const waits = worker(async (job) => {

@@ -52,8 +52,8 @@ def __getattr__(name: str) -> Any:
     except ImportError:
         # No AttributeError: `from ... import` would hide what it says.
         raise ImportError(
-            f"{__name__} has what workers need; {name} is of the SDK's other side: install the SDK (its module is {_SDK}), "
-            "whose client goes on working beside this package"
+            f"{__name__} has what workers need; {name} is of the SDK's other side: install the Open Job Spec's SDK, "
+            f"whose module is {_SDK} (what is called {_SDK} on PyPI is something else), whose client goes on working beside this package"
         ) from None
     return getattr(sdk, name)
 
