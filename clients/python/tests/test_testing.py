@@ -117,7 +117,7 @@ class NamesOfTheSdk(unittest.TestCase):
 
     def test_the_other_side_of_the_sdk_is_the_sdk_itself_or_an_error_that_says_so(self) -> None:
         with mock.patch.dict(sys.modules, {"ojs": None}):
-            with self.assertRaisesRegex(ImportError, "Client is of the SDK's other side: install the SDK"):
+            with self.assertRaisesRegex(ImportError, "Client is of the SDK's other side: install the Open Job Spec's SDK"):
                 from ojs_worker.compat import Client  # noqa: F401
             with self.assertRaisesRegex(ImportError, "goes on working beside"):
                 ojs.RetryPolicy
