@@ -252,7 +252,11 @@ impl Record<'_> {
         if let Some((kind, message)) = &self.fields.error
             && !self.fields.is_error_in_the_message
         {
-            let separator = if kind.is_empty() || message.is_empty() { "" } else { ": " };
+            let separator = if kind.is_empty() || message.is_empty() {
+                ""
+            } else {
+                ": "
+            };
             // Writing to a text cannot fail.
             let _ = write!(said, ": {kind}{separator}{message}");
         }
