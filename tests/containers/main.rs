@@ -142,8 +142,8 @@ fn trials(are_ignored: bool) -> Vec<Trial> {
         &confinement::ALL,
         &exec::ALL,
         &image::ALL,
-        &clients::ALL,
         &stops::ALL,
+        &clients::ALL,
     ]
     .concat();
     let compiled = image::FROM_SOURCES.into_iter().chain(clients::COMPILED);

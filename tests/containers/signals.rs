@@ -127,7 +127,8 @@ fn killed() {
     };
     let server = Server::start(options).unwrap();
     let first = Start::worker(&server).start();
-    let job = &busy_with(&server, &first, &[("sleep", 2.0)])[0];
+    // Long enough that it is not done before the engine has carried that out, on a busy machine.
+    let job = &busy_with(&server, &first, &[("sleep", 10.0)])[0];
     first.signal("KILL");
     assert_eq!(first.ends(PATIENCE).status, KILLED);
     let _second = Start::worker(&server).start();
