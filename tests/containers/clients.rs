@@ -5,9 +5,8 @@
 use ojs_devserver::{JobState, Options, Server};
 
 use crate::container::Start;
-use crate::docker_engine::said;
-use crate::images::{INIT, NODE_BASE, RUST_BASE, import, made_from, text};
-use crate::{PATIENCE, engine, looks_until, measured, root};
+use crate::images::{NODE_BASE, RUST_BASE, from_repository, import, made_from};
+use crate::{PATIENCE, engine, looks_until, measured};
 
 /// Those whose bases are small.
 pub const ALL: [(&str, fn()); 4] = [
@@ -53,11 +52,12 @@ pub const COMPILED: [(&str, fn()); 3] = [
     }),
 ];
 
-/// Longest that a build may take, in seconds.
-const BUILD_SECONDS: &str = "600";
-
 fn does_its_job(client: &str, base: &str) {
-    let image = built(client, base);
+    let (dockerfile, image) = (
+        format!("clients/{client}/examples/Dockerfile"),
+        format!("ojs-{client}-client"),
+    );
+    from_repository(engine(), &dockerfile, base, &image);
     let server = Server::start(Options::default()).unwrap();
     let worker = Start::example(&image, &server).start();
     server
@@ -72,16 +72,4 @@ fn does_its_job(client: &str, base: &str) {
         &format!("docker stop of the example image of the {client} client, idle"),
         &format!("{:.1} s", ended.took.as_secs_f64()),
     );
-}
-
-/// The image of this client, with this as the base of its Dockerfile.
-fn built(client: &str, base: &str) -> String {
-    let image = format!("ojs-{client}-client");
-    let dockerfile = root().join(format!("clients/{client}/examples/Dockerfile"));
-    let init = format!("OJS_INIT_IMAGE={INIT}");
-    let mut docker = engine().patient_client("docker", BUILD_SECONDS);
-    docker.args(["build", "--quiet", "--network=host", "--file", text(&dockerfile)]);
-    docker.args(["--build-arg", base, "--build-arg", &init, "--tag", &image, text(root())]);
-    said(&["docker build", client], &docker.output().unwrap());
-    image
 }

@@ -9,6 +9,9 @@ use crate::docker_engine::{Engine, said};
 use crate::support::under_test;
 use crate::{engine, root};
 
+/// Longest that a build may take, in seconds: some compile.
+const BUILD_SECONDS: &str = "600";
+
 /// The image with nothing but the binary.
 pub const INIT: &str = "ojs-init";
 
@@ -75,12 +78,24 @@ pub fn prepare(engine: &Engine) {
     engine.docker(&["tag", TEST, "myapp/ojs-worker:latest"]);
 }
 
-/// An image of `docker/examples`, from the repository as its context.
+/// An image of `docker/examples`.
 pub fn example(engine: &Engine, name: &str, base: &str) {
-    let dockerfile = root().join(format!("docker/examples/{name}/Dockerfile"));
-    let tag = format!("ojs-worker-{name}");
-    let words = ["build", "--quiet", "--file", text(&dockerfile), "--build-arg", base];
-    engine.docker(&[&words[..], &["--tag", &tag, text(root())]].concat());
+    let dockerfile = format!("docker/examples/{name}/Dockerfile");
+    from_repository(engine, &dockerfile, base, &format!("ojs-worker-{name}"));
+}
+
+/// An image by a Dockerfile of the repository, which is its context, with this base.
+pub fn from_repository(engine: &Engine, dockerfile: &str, base: &str, tag: &str) {
+    let mut docker = engine.patient_client("docker", BUILD_SECONDS);
+    docker.args([
+        "build",
+        "--quiet",
+        "--network=host",
+        "--file",
+        text(&root().join(dockerfile)),
+    ]);
+    docker.args(["--build-arg", base, "--tag", tag, text(root())]);
+    said(&["docker build", tag], &docker.output().unwrap());
 }
 
 /// Makes a base image of what this machine has.
