@@ -133,8 +133,9 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, now: Moment) {
-        // One that this very answer causes is not sent twice.
-        let mut beats_again = self.agent.heartbeats.takes_another();
+        // One that this very answer causes is not sent twice. Beside a quiet, terminate might get there first, and the backend
+        // would hear: terminate, quiet.
+        let mut beats_again = !self.is_quiet_on_its_way() && self.agent.heartbeats.takes_another();
         self.resume_is_answered(heartbeat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
@@ -197,10 +198,13 @@ impl Lifecycle {
 
     /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
-        let is_on_its_way =
-            |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
-        let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
+        let was_to_be_said = refused.says_quiet_first || self.is_quiet_on_its_way();
         was_to_be_said && !self.agent.heartbeats.has_said_terminate()
+    }
+
+    /// Whether a heartbeat that says quiet on the way to terminate was not answered yet.
+    fn is_quiet_on_its_way(&self) -> bool {
+        self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first))
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {

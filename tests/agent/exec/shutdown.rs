@@ -23,9 +23,10 @@ fn go(stage: &Stage) {
     std::fs::write(stage.at("init.notes.go"), "").unwrap();
 }
 
-fn begun(start: Start<'_>, job: &str) -> Init {
+fn begun(stage: &Stage, start: Start<'_>, job: &str) -> Init {
     let mut init = start.start();
     init.notes_line(&format!("began {job}"));
+    stage.states_become(&["running"]);
     init
 }
 
@@ -33,7 +34,7 @@ fn begun(start: Start<'_>, job: &str) -> Init {
 fn in_quiet_nothing_is_fetched_and_what_runs_goes_on() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = begun(handler(&stage, WAITS), "j1");
+    let mut init = begun(&stage, handler(&stage, WAITS), "j1");
     init.signal(libc::SIGTSTP);
     stage.states_become(&["running", "quiet"]);
     stage.are_not_fetched([2]);
@@ -48,7 +49,7 @@ fn in_quiet_nothing_is_fetched_and_what_runs_goes_on() {
 fn in_the_drain_a_job_gets_to_its_end_and_its_process_no_signal() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = begun(handler(&stage, WAITS), "j1");
+    let mut init = begun(&stage, handler(&stage, WAITS), "j1");
     init.signal(libc::SIGTERM);
     stage.states_become(&["running", "quiet", "terminate"]);
     never("a signal", || init.notes().iter().any(|line| line == "term j1"));
@@ -61,7 +62,7 @@ fn in_the_drain_a_job_gets_to_its_end_and_its_process_no_signal() {
 fn at_the_deadline_a_job_gets_sigterm_and_has_its_grace() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = begun(handler(&stage, WAITS).with("OJS_GRACE_PERIOD", "100ms"), "j1");
+    let mut init = begun(&stage, handler(&stage, WAITS).with("OJS_GRACE_PERIOD", "100ms"), "j1");
     init.signal(libc::SIGTERM);
     init.notes_line("term j1");
     init.ends_with(0);
@@ -78,7 +79,7 @@ fn a_job_that_ends_well_in_the_grace_of_its_cancel_is_acked() {
     let stage = Stage::new();
     stage.enqueue([1]);
     let script = r#"echo "began $OJS_JOB_ID" >> "$NOTES"; trap 'exit 0' TERM; while :; do sleep 0.02; done"#;
-    let mut init = begun(handler(&stage, script).with("OJS_GRACE_PERIOD", "100ms"), "j1");
+    let mut init = begun(&stage, handler(&stage, script).with("OJS_GRACE_PERIOD", "100ms"), "j1");
     init.signal(libc::SIGTERM);
     init.ends_with(0);
     assert_eq!(stage.outcomes("j1"), [Outcome::Acked(None)]);
@@ -90,7 +91,7 @@ fn what_no_signal_ends_is_killed_failed_and_gone_before_the_limit() {
     stage.enqueue([1, 2]);
     let start =
         handler(&stage, STUCK).with_all(&[("OJS_GRACE_PERIOD", "100ms"), ("OJS_TERMINATION_GRACE_PERIOD", "10s")]);
-    let mut init = begun(start, "j1");
+    let mut init = begun(&stage, start, "j1");
     init.notes_line("began j2");
     init.signal(libc::SIGTERM);
     let took = init.ends_with(0);
@@ -105,7 +106,7 @@ fn what_is_left_is_given_back_where_that_is_wanted() {
     let stage = Stage::new();
     stage.enqueue([1]);
     let start = handler(&stage, STUCK).with_all(&[("OJS_GRACE_PERIOD", "100ms"), ("OJS_LEFTOVERS", "requeue")]);
-    let mut init = begun(start, "j1");
+    let mut init = begun(&stage, start, "j1");
     init.signal(libc::SIGTERM);
     init.ends_with(0);
     assert_eq!(stage.outcomes("j1"), [Outcome::Requeued]);
@@ -115,7 +116,7 @@ fn what_is_left_is_given_back_where_that_is_wanted() {
 fn a_second_sigterm_waits_for_no_job() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = begun(handler(&stage, STUCK), "j1");
+    let mut init = begun(&stage, handler(&stage, STUCK), "j1");
     init.signal(libc::SIGTERM);
     init.logs("SIGTERM");
     init.signal_again(libc::SIGTERM);
@@ -128,7 +129,7 @@ fn a_second_sigterm_waits_for_no_job() {
 fn a_hook_that_waits_for_idle_waits_for_the_job() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = begun(handler(&stage, WAITS), "j1");
+    let mut init = begun(&stage, handler(&stage, WAITS), "j1");
     let mut hook = operator::start(&stage, &init, operator::Place::Inside, &["prestop", "--until-idle"]);
     stage.states_become(&["running", "quiet"]);
     never("the hook's end", || !hook.is_running());
@@ -142,7 +143,7 @@ fn a_hook_that_waits_for_idle_waits_for_the_job() {
 fn an_outage_of_the_backend_costs_no_job_and_no_process() {
     let stage = Stage::new();
     stage.enqueue([1]);
-    let mut init = begun(handler(&stage, WAITS), "j1");
+    let mut init = begun(&stage, handler(&stage, WAITS), "j1");
     stage.backend.refuse_connections();
     stage.backend.drop_connections();
     go(&stage);
@@ -156,7 +157,7 @@ fn an_outage_of_the_backend_costs_no_job_and_no_process() {
 fn when_the_runner_is_killed_its_jobs_go_with_it_and_fail_and_may_be_tried_again() {
     let stage = Stage::new();
     stage.enqueue([1, 2]);
-    let mut init = begun(handler(&stage, STUCK), "j1");
+    let mut init = begun(&stage, handler(&stage, STUCK), "j1");
     init.notes_line("began j2");
     let runner = super::runner(&mut init);
     let jobs: Vec<i32> = proc::descendants(runner);
@@ -179,7 +180,7 @@ fn a_runner_that_is_killed_is_started_again_where_that_is_wanted_and_no_job_of_t
     let stage = Stage::new();
     stage.enqueue([1]);
     let script = r#"echo "began $OJS_JOB_ID" >> "$NOTES"; [ "$OJS_JOB_ID" = j1 ] || exit 0; trap '' TERM; while :; do sleep 0.05; done"#;
-    let mut init = begun(handler(&stage, script).with("OJS_RESTART", "always"), "j1");
+    let mut init = begun(&stage, handler(&stage, script).with("OJS_RESTART", "always"), "j1");
     let runner = super::runner(&mut init);
     let jobs = proc::descendants(runner);
     sys::send(runner, libc::SIGKILL).unwrap();
@@ -195,7 +196,7 @@ fn a_job_that_the_backend_cancelled_is_ended() {
     let stage = Stage::new();
     stage.enqueue([1]);
     let start = handler(&stage, WAITS).with("OJS_HEARTBEAT_INTERVAL", "100ms");
-    let mut init = begun(start, "j1");
+    let mut init = begun(&stage, start, "j1");
     stage.backend.cancel("j1");
     init.notes_line("term j1");
     nobody_is_left(&mut init);
