@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::{CloneFlags, setns};
@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns};
 use crate::stage::{Init, PATIENCE, Stage};
 use crate::support::namespace::spawn_child;
 use crate::support::under_test;
-use crate::support::wait::{now, wait_until};
+use crate::support::wait::{Stopwatch, wait_until};
 
 /// A worker that takes one job at a time, acks none unless it is ordered to, and ends when it is asked to.
 pub const OBEYS: &str = "
@@ -37,7 +37,7 @@ pub enum Place {
 /// A subcommand that runs.
 pub struct Running {
     child: Child,
-    began: Instant,
+    began: Stopwatch,
 }
 
 /// What came of it.
@@ -47,6 +47,8 @@ pub struct Came {
     pub stdout: String,
     pub stderr: String,
     pub took: Duration,
+    /// Less what the machine withheld: for what has to be over by some time.
+    pub took_itself: Duration,
 }
 
 impl Came {
@@ -76,7 +78,7 @@ impl Running {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        let took = self.began.elapsed();
+        let (took, took_itself) = (self.began.real(), self.began.elapsed());
         if !is_over {
             self.child.kill().unwrap();
         }
@@ -87,6 +89,7 @@ impl Running {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
             took,
+            took_itself,
         }
     }
 
@@ -151,7 +154,7 @@ fn start_with(stage: &Stage, init: &Init, place: Place, uid: u32, words: &[&str]
     if uid != 0 {
         command.uid(uid).gid(uid);
     }
-    let began = now();
+    let began = Stopwatch::start();
     let child = command_in(place, init, command);
     Running { child, began }
 }

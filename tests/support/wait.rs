@@ -56,7 +56,7 @@ pub fn spin(duration: Duration) {
 }
 
 /// How much later than it should be woken whoever sleeps for [`LOOK`] counts as kept waiting by the machine.
-const KEPT_WAITING: Duration = Duration::from_millis(5);
+const KEPT_WAITING: Duration = Duration::from_millis(1);
 
 /// Measures how long the machine kept whoever wanted to run from running: what has to be over by some time cannot be asked
 /// of processes that do not get the processor. On a machine that has nothing else to do it is nothing.
@@ -92,5 +92,29 @@ impl Withheld {
 impl Drop for Withheld {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Measures what has to be over by some time: what passes, less what the machine withheld in it.
+pub struct Stopwatch {
+    began: Instant,
+    withheld: Withheld,
+}
+
+impl Stopwatch {
+    /// From now on.
+    pub fn start() -> Self {
+        let withheld = Withheld::measure();
+        Self { began: now(), withheld }
+    }
+
+    /// All that passed so far.
+    pub fn real(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// What passed so far, less what the machine withheld.
+    pub fn elapsed(&self) -> Duration {
+        self.real().saturating_sub(self.withheld.so_far())
     }
 }

@@ -7,7 +7,7 @@ use crate::operator::{OBEYS, Place, Running, run, socket, start, start_as};
 use crate::runtime::{STRANGER, make_dead};
 use crate::stage::{PATIENCE, Stage};
 use crate::support::sys;
-use crate::support::wait::{now, wait_until};
+use crate::support::wait::{Stopwatch, wait_until};
 
 /// A worker that holds its job and does not mind SIGTERM.
 const STUCK: &str = "
@@ -86,7 +86,7 @@ fn stop_cuts_jobs_off_and_its_own_status_survives_the_sigkill() {
         for word in before {
             run(&stage, &init, &[word]);
         }
-        let began = now();
+        let began = Stopwatch::start();
         run(&stage, &init, &["stop"]).says("the worker is being stopped, 1 job active: ojs-init is gone in ");
         init.ends_with(75);
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
@@ -214,7 +214,7 @@ fn a_second_stop_ends_the_cancel_grace_and_there_is_no_way_back() {
     init.notes_line("job j1");
     run(&stage, &init, &["stop"]).says("the worker is being stopped, 1 job active");
     run(&stage, &init, &["resume"]).is_refused(1, &["terminate is irreversible"]);
-    let began = now();
+    let began = Stopwatch::start();
     let came = run(&stage, &init, &["stop"]);
     came.says("the worker is being stopped, 1 job active");
     assert!(!came.stdout.contains("nothing changes"), "{came:?}");

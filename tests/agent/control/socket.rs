@@ -11,7 +11,7 @@ use crate::forked::forked;
 use crate::operator::{OBEYS, run, socket};
 use crate::runtime::STRANGER;
 use crate::stage::{Init, PATIENCE, Stage};
-use crate::support::wait::{now, wait_until};
+use crate::support::wait::{Stopwatch, wait_until};
 
 fn connect(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
@@ -135,7 +135,7 @@ fn clients_that_are_silent_slow_or_many_hold_nobody_up_for_long() {
     for (number, client) in crowd.iter_mut().enumerate() {
         let _ = client.write_all(&b"{\"request\":"[..number % 11]);
     }
-    let began = now();
+    let began = Stopwatch::start();
     stage.enqueue([1]);
     init.notes_line("job j1");
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
@@ -175,8 +175,10 @@ fn a_client_that_stays_holds_up_no_shutdown() {
     let mut init = started(&stage);
     let mut client = connect(&socket(&stage));
     answer(&mut client, b"{\"request\":\"quiet\"}\n");
+    let began = Stopwatch::start();
     init.signal(libc::SIGTERM);
-    let took = init.ends_with(0);
+    init.ends_with(0);
+    let took = began.elapsed();
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
@@ -215,7 +217,7 @@ fn silent_and_waiting_clients_keep_nobody_out() {
     };
     let came = run(&stage, &init, &["quiet"]);
     came.says("the worker is quiet now");
-    assert!(came.took < Duration::from_millis(900), "{came:?}");
+    assert!(came.took_itself < Duration::from_millis(900), "{came:?}");
     waiting.iter_mut().for_each(&mut is_answered);
     assert_eq!(busy, 12);
     init.stops();
@@ -232,7 +234,7 @@ fn a_flood_of_requests_that_change_something_costs_little() {
     let path = socket(&stage);
     let (lines, beats) = (init.log().lines().count(), stage.count(Endpoint::Heartbeat));
     let requests = b"{\"request\":\"quiet\"}\n{\"request\":\"resume\"}\n".repeat(2048);
-    let began = now();
+    let began = Stopwatch::start();
     let mut floods: Vec<UnixStream> = (0..8).map(|_| connect(&path)).collect();
     for flood in &mut floods {
         flood.set_nonblocking(true).unwrap();
@@ -246,7 +248,7 @@ fn a_flood_of_requests_that_change_something_costs_little() {
     }
     let came = run(&stage, &init, &["quiet"]);
     came.says("the worker is quiet");
-    assert!(came.took < Duration::from_secs(2), "{came:?}");
+    assert!(came.took_itself < Duration::from_secs(2), "{came:?}");
     drop(floods);
     let seconds = began.elapsed().as_secs() as usize + 1;
     let lines = init.log().lines().count() - lines;

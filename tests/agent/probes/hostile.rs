@@ -13,7 +13,7 @@ use crate::backend::Endpoint;
 use crate::probe_client::Probes;
 use crate::stage::{PATIENCE, Stage};
 use crate::support::proc;
-use crate::support::wait::{now, pause, wait_until};
+use crate::support::wait::{Stopwatch, now, pause, wait_until};
 
 /// Connections that the init keeps at most.
 const MOST_KEPT: usize = 64;
@@ -60,7 +60,7 @@ fn five_hundred_half_open_connections_delay_no_heartbeat_no_probe_and_not_the_en
         .collect();
     let gap = stage.usual_gap(Endpoint::Heartbeat, BEATS);
     assert!(gap < Duration::from_millis(300), "{gap:?}");
-    let began = now();
+    let began = Stopwatch::start();
     assert_eq!(probes.get("/livez").status, 200);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     let kept = proc::descriptors(init.pid).len() - before;
@@ -73,7 +73,7 @@ fn five_hundred_half_open_connections_delay_no_heartbeat_no_probe_and_not_the_en
     let grown = init.memory_kib("VmHWM").saturating_sub(memory);
     println!("{grown} KiB for {HALF_OPEN} half-open connections");
     assert!(grown <= MOST_MEMORY_KIB, "{grown} KiB");
-    let began = now();
+    let began = Stopwatch::start();
     init.stops();
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }

@@ -7,7 +7,7 @@ use crate::backend::Endpoint;
 use crate::network::in_own_network;
 use crate::probe_client::Probes;
 use crate::stage::{Init, PATIENCE, Stage, never};
-use crate::support::wait::{now, wait_until};
+use crate::support::wait::{Stopwatch, now, wait_until};
 
 /// A free port.
 const ANY_PORT: (&str, &str) = ("OJS_HEALTH_LISTEN", "127.0.0.1:0");
@@ -32,7 +32,7 @@ fn x_03_in_quiet_it_is_not_ready_within_a_second_and_ready_again_after_sigcont()
     let stage = Stage::new();
     let (mut init, probes) = started(&stage);
     for (signal, expected) in [(libc::SIGTSTP, WITHDRAWN), (libc::SIGCONT, ALL_GOOD)] {
-        let began = now();
+        let began = Stopwatch::start();
         init.signal(signal);
         probes.become_(expected);
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
@@ -51,7 +51,7 @@ fn x_03_in_terminate_it_is_live_and_not_ready_until_the_very_end() {
     let probes = Probes::of(&mut init);
     init.notes_line("job j1");
     probes.become_(ALL_GOOD);
-    let began = now();
+    let began = Stopwatch::start();
     init.signal(libc::SIGTERM);
     probes.become_(WITHDRAWN);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
