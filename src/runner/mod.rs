@@ -35,7 +35,7 @@ use mio::Poll;
 
 use crate::config::LogFormat;
 use crate::daemon::log::report::report;
-use crate::daemon::log::sink;
+use crate::daemon::log::sink::{self, LogHandle};
 use crate::exit::Exit;
 use crate::lifecycle::timers::Timers;
 use crate::os::cgroup::OomKills;
@@ -71,8 +71,10 @@ pub fn is_meant<'a>(args: &'a [OsString], environ: &Environ) -> Option<&'a [OsSt
 /// Runs jobs until PID 1 wants no more.
 #[must_use]
 pub fn run(command: &[OsString], environ: Environ) -> Exit {
-    let result = set_up(command, environ).and_then(|runner| {
+    let result = set_up(command, environ).and_then(|(runner, log)| {
         let ended = runner.run();
+        // The last words of a job that was cut off may have come a moment ago.
+        log.flush();
         ended.map_err(|error| internal("cannot wait for anything", &error))
     });
     result.unwrap_or_else(|(exit, message)| {
@@ -85,7 +87,7 @@ fn internal(what: &str, error: &dyn Display) -> (Exit, String) {
     (Exit::Internal, format!("{what}: {error}"))
 }
 
-fn set_up(command: &[OsString], environ: Environ) -> Result<Runner, (Exit, String)> {
+fn set_up(command: &[OsString], environ: Environ) -> Result<(Runner, LogHandle), (Exit, String)> {
     let settings = environ.value(VARIABLE).unwrap_or_default().to_string_lossy();
     let settings = RunnerSettings::decode(&settings).map_err(|error| internal(VARIABLE, &error))?;
     let log = sink::install(Some(log_format(settings.log_format)), log_level(settings.log_level));
@@ -113,7 +115,7 @@ fn set_up(command: &[OsString], environ: Environ) -> Result<Runner, (Exit, Strin
             return Err(internal("cannot watch", &"the worker socket and the signals"));
         }
     }
-    Ok(runner)
+    Ok((runner, log))
 }
 
 fn assemble(

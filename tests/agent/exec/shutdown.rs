@@ -75,6 +75,24 @@ fn at_the_deadline_a_job_gets_sigterm_and_has_its_grace() {
 }
 
 #[test]
+fn the_last_words_of_a_job_are_in_the_log_although_the_runner_ends_right_behind_it() {
+    // Whoever writes all the time is written out with what comes later: the end must not come before that.
+    let script = r#"echo "began $OJS_JOB_ID" >> "$NOTES"
+trap 'echo "last words" >&2; exit 0' TERM
+while :; do echo busy >&2; sleep 0.001; done"#;
+    for _ in 0..10 {
+        let stage = Stage::new();
+        stage.enqueue([1]);
+        let mut init = begun(&stage, handler(&stage, script).with("OJS_GRACE_PERIOD", "50ms"), "j1");
+        init.signal(libc::SIGTERM);
+        init.ends_with(0);
+        for last in ["[job j1] last words", "process ended: ack"] {
+            assert!(init.log().contains(last), "{last}: {}", init.story());
+        }
+    }
+}
+
+#[test]
 fn a_job_that_ends_well_in_the_grace_of_its_cancel_is_acked() {
     let stage = Stage::new();
     stage.enqueue([1]);
