@@ -8,18 +8,23 @@ use log::Level;
 
 use crate::daemon::log::record::{LogRecord, NAME_BYTES, RecordFields, clipped};
 use crate::daemon::log::throttle::Throttle;
-use crate::lifecycle::api::{CancelReason, DropCause, HolderId, JobError, Outcome, Subject};
+use crate::lifecycle::api::{CancelReason, DropCause, Failure, HolderId, JobError, Outcome, Subject};
 use crate::wire::backend::request::DEFAULT_ERROR_CODE;
 use crate::wire::text::{milliseconds, seconds};
 
 /// Most types that are told apart where no connection takes them.
 const MOST_TYPES: usize = 64;
 
+/// What a checkpoint that is lost means for a job.
+const BEGINS_BEFORE: &str = "another attempt begins at the one before";
+
 /// Makes the records about jobs.
 #[derive(Debug, Default)]
 pub struct JobNarrator {
     /// By type: jobs that no connection takes come in crowds.
     unhandled: BTreeMap<String, Throttle>,
+    /// By what is said: a handler may save one checkpoint after the other, and none of them is saved.
+    unsaved: BTreeMap<&'static str, Throttle>,
     completed: u64,
 }
 
@@ -165,6 +170,32 @@ impl JobNarrator {
     pub fn result_dropped(job: &Subject) -> LogRecord {
         let message = "Job's result is not taken by the backend: ACK without it";
         note(Level::Warn, job, None, message)
+    }
+
+    /// A checkpoint of it is lost. `said` is what the answer says about that, if there was one.
+    pub fn checkpoint_not_saved(
+        &mut self,
+        job: &Subject,
+        failure: Failure,
+        said: Option<&str>,
+        now: Duration,
+    ) -> Option<LogRecord> {
+        let (message, follows) = if failure == Failure::Unsupported {
+            (
+                "Job's checkpoint is not saved, the backend saves none",
+                "another attempt begins anew",
+            )
+        } else if failure.may_pass() {
+            (
+                "Job's checkpoint is not saved, the backend could not be reached",
+                BEGINS_BEFORE,
+            )
+        } else {
+            ("Job's checkpoint is refused by the backend", BEGINS_BEFORE)
+        };
+        let more = self.unsaved.entry(message).or_default().is_due_at(now)?;
+        let message = format!("{message}: {follows}{}{more}", in_parentheses(said));
+        Some(note(Level::Warn, job, Some("active"), &message))
     }
 
     /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.

@@ -185,6 +185,9 @@ fn about_jobs() -> Vec<Notice> {
             waits: None,
         },
         Notice::ResultDropped(Arc::clone(&job)),
+        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Refused),
+        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unanswered),
+        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unsupported),
         Notice::Abandoned(job, "why"),
     ]
 }

@@ -138,6 +138,9 @@ pub enum Notice {
     Dropped(Arc<Subject>, DropCause),
     /// The backend does not take the result; it is sent without.
     ResultDropped(Arc<Subject>),
+    /// A checkpoint of it is lost: the next attempt begins at the one before. Where the backend saves none at all, that is said
+    /// with the first one.
+    CheckpointNotSaved(Arc<Subject>, Failure),
     NoHandler {
         job: Arc<Subject>,
         /// How long it waits for one that does; none where it holds the last free credit, and is failed at once.

@@ -280,9 +280,9 @@ impl Agent {
         self.has_no_checkpoints
     }
 
-    /// It saves no checkpoints.
-    pub(in crate::lifecycle) fn refuses_checkpoints(&mut self) {
-        self.has_no_checkpoints = true;
+    /// It saves no checkpoints. Whether that is news.
+    pub(in crate::lifecycle) fn refuses_checkpoints(&mut self) -> bool {
+        !mem::replace(&mut self.has_no_checkpoints, true)
     }
 }
 

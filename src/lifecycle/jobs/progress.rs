@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lifecycle::api::ids::{Claim, Text};
-use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Progress, Reply, Timer};
+use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Notice, Progress, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
 use crate::lifecycle::jobs::job::Place;
 use crate::lifecycle::machine::Lifecycle;
@@ -71,7 +71,7 @@ impl Lifecycle {
     /// The newest wins.
     pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
         if self.agent.has_no_checkpoints() {
-            return self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
+            return self.checkpoint_is_refused(claim, Failure::Unsupported);
         }
         if let Some(job) = self.jobs.get_mut(claim) {
             job.news.checkpoint = Some(state);
@@ -98,9 +98,7 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
-        if *reply == Reply::Failed(Failure::Unsupported) {
-            self.agent.refuses_checkpoints();
-        }
+        let is_news = *reply != Reply::Failed(Failure::Unsupported) || self.agent.refuses_checkpoints();
         let Some(state) = self.jobs.checkpoint_answered(claim) else {
             return;
         };
@@ -110,27 +108,44 @@ impl Lifecycle {
         let failure = reply.failure();
         if *reply == Reply::Accepted {
             self.confirm(holder, id, About::Checkpoint);
-        } else if failure.may_pass() {
+        } else if failure.may_pass() && job.news.checkpoint.is_some() {
+            // A newer one takes its place.
             job.news.checkpoint_failures += 1;
-            if job.news.checkpoint_failures >= CHECKPOINT_ATTEMPTS {
-                let message = "the backend could not be reached; the checkpoint is not saved";
-                self.checkpoint_is_not_saved(claim, ErrorCode::Unavailable, message);
-            } else if is_held && job.news.checkpoint.is_none() {
-                let failures = job.news.checkpoint_failures;
-                job.news.checkpoint = Some(state);
-                let pause = self.retry_pause(failures, failure);
-                self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
-                return;
-            }
-        } else if failure == Failure::Unsupported {
-            self.checkpoint_is_not_saved(claim, ErrorCode::NotOffered, "the backend saves no checkpoints");
+        } else if failure.may_pass() && is_held && job.news.checkpoint_failures + 1 < CHECKPOINT_ATTEMPTS {
+            job.news.checkpoint_failures += 1;
+            let failures = job.news.checkpoint_failures;
+            job.news.checkpoint = Some(state);
+            let pause = self.retry_pause(failures, failure);
+            self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
+            return;
         } else {
-            self.checkpoint_is_not_saved(claim, ErrorCode::Refused, "the backend refuses the checkpoint");
+            if is_news {
+                self.say_that_checkpoint_is_lost(claim, failure);
+            }
+            self.checkpoint_is_refused(claim, failure);
         }
         self.send_checkpoint(claim, now);
     }
 
-    fn checkpoint_is_not_saved(&mut self, claim: Claim, code: ErrorCode, message: &str) {
+    /// Whom it concerns: a job that is done needs none, and one that is lost is somebody else's.
+    fn say_that_checkpoint_is_lost(&mut self, claim: Claim, failure: Failure) {
+        let Some(job) = self.jobs.get(claim) else { return };
+        let is_done = matches!(&job.place, Place::Reporting(report) if report.what.is_ack());
+        if !is_done && !job.is_lost {
+            let subject = job.subject();
+            self.notify(Notice::CheckpointNotSaved(subject, failure));
+        }
+    }
+
+    fn checkpoint_is_refused(&mut self, claim: Claim, failure: Failure) {
+        let (code, message) = if failure == Failure::Unsupported {
+            (ErrorCode::NotOffered, "the backend saves no checkpoints")
+        } else if failure.may_pass() {
+            let message = "the backend could not be reached; the checkpoint is not saved";
+            (ErrorCode::Unavailable, message)
+        } else {
+            (ErrorCode::Refused, "the backend refuses the checkpoint")
+        };
         let Some(job) = self.jobs.get(claim) else { return };
         if let Some(holder) = job.holder() {
             let id = job.id().clone();

@@ -406,6 +406,7 @@ impl Ledger {
             | Notice::NothingAskedFor
             | Notice::TimeoutPassed(..)
             | Notice::Dropped(..)
+            | Notice::CheckpointNotSaved(..)
             | Notice::HolderReady { .. }
             | Notice::Capacity(_)
             | Notice::EndingProcess { .. }

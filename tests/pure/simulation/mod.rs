@@ -99,7 +99,7 @@ fn survey() {
 }
 
 /// What the machine may order and remark, less what no run of this world can bring about.
-const KINDS: [&str; 69] = [
+const KINDS: [&str; 70] = [
     "StartWorker",
     "SignalWorker",
     "SignalProcess",
@@ -161,6 +161,7 @@ const KINDS: [&str; 69] = [
     "ReservationLost",
     "TimedOut",
     "ResultDropped",
+    "CheckpointNotSaved",
     "NoHandler",
     "CallFailed",
     "BackendIsAway",

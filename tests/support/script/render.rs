@@ -438,6 +438,7 @@ fn said(remark: &Notice) -> String {
         Notice::TimedOut(job, _) => format!("{job} timed out"),
         Notice::TimeoutPassed(job, _) => format!("the timeout of {job} is over, and it goes on"),
         Notice::Dropped(job, why) => format!("{job} is dropped: {why:?}"),
+        Notice::CheckpointNotSaved(job, failure) => format!("a checkpoint of {job} is lost: {failure:?}"),
         Notice::ResultDropped(job) => format!("the result of {job} is dropped"),
         Notice::NoHandler { job, waits: Some(time) } => {
             format!("nobody takes {job} of type {}: it waits {}", job.kind, seconds(*time))
