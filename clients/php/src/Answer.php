@@ -8,6 +8,7 @@ use function array_key_last;
 use function array_pop;
 use function count;
 use function explode;
+use function implode;
 use function preg_replace;
 use function str_starts_with;
 use function strlen;
@@ -22,6 +23,8 @@ final class Answer
     public const MAX_MESSAGE = 10_000;
     private const MAX_BACKTRACE_FRAMES = 50;
     private const MAX_BACKTRACE_CHARS = 10_000;
+    /** In the log. */
+    private const MAX_CAUSES = 5;
 
     private function __construct(public readonly string $kind, public readonly string $frame)
     {
@@ -183,6 +186,21 @@ final class Answer
     public static function shortName(\Throwable $error): string
     {
         return preg_replace('/^Ojs\\\\Worker\\\\/', '', Text::className($error));
+    }
+
+    /** The backtrace for people, and those of what caused it; a line each. */
+    public static function stack(\Throwable $error): string
+    {
+        $lines = [];
+        for ($at = $error, $depth = 0; $at !== null && $depth < self::MAX_CAUSES; $at = $at->getPrevious(), $depth++) {
+            if ($depth > 0) {
+                $lines[] = '  caused by ' . self::shortName($at) . ': ' . Text::line($at->getMessage());
+            }
+            foreach (self::backtrace($at) as $call) {
+                $lines[] = "    at $call";
+            }
+        }
+        return implode("\n", $lines);
     }
 
     /**

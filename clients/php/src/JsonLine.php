@@ -4,17 +4,19 @@ declare(strict_types=1);
 
 namespace Ojs\Worker;
 
-use function array_pop;
 use function intdiv;
 use function is_bool;
 use function is_scalar;
 use function is_string;
+use function json_decode;
 use function json_encode;
 use function preg_match;
 use function str_contains;
 use function strlen;
+use function strrpos;
 use function strtolower;
 use function strtr;
+use function substr;
 
 /** A record of a log as one line of JSON, in the shape of ojs-init's own. Use it in whatever log you have. */
 final class JsonLine
@@ -26,12 +28,16 @@ final class JsonLine
     ];
     /** A line of this many bytes is written to a pipe in one piece. */
     private const MAX_BYTES = 4095;
+    /** What is longer is no attribute. */
+    private const MAX_ATTRIBUTE_BYTES = 1000;
+    private const FLAGS = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE;
 
     /**
      * One line, without its line break, with the job whose handler runs now.
      *
      * @param string $level a level of PSR-3
-     * @param array<string, mixed> $context as in PSR-3; $context['exception'] is a Throwable
+     * @param array<string, mixed> $context as in PSR-3; $context['exception'] is a Throwable; all else is in
+     *                                      `attributes`, too
      */
     public static function format(string $level, string $message, array $context = []): string
     {
@@ -53,9 +59,10 @@ final class JsonLine
             $record['error'] = [
                 'type' => Text::clean(Answer::shortName($error), 200),
                 'message' => Text::clean($error->getMessage(), 700),
-                'backtrace' => Answer::backtrace($error),
+                'stack' => Answer::stack($error),
             ];
         }
+        $record['attributes'] = self::attributes($context);
         return self::bounded($record);
     }
 
@@ -98,18 +105,46 @@ final class JsonLine
         return $values === [] || !str_contains($message, '{') ? $message : strtr($message, $values);
     }
 
+    /**
+     * What the program gave: numbers and texts as they are, all else as JSON has it. What JSON does not take is left out.
+     *
+     * @param array<string, mixed> $context
+     */
+    private static function attributes(array $context): \stdClass
+    {
+        $attributes = [];
+        foreach ($context as $name => $value) {
+            if ($name === 'exception' || $name === 'ojs_job') {
+                continue;
+            }
+            try {
+                $shown = $value instanceof \Stringable && !$value instanceof \JsonSerializable ? (string) $value : $value;
+                $json = json_encode($shown, self::FLAGS | JSON_THROW_ON_ERROR, 16);
+            } catch (\Throwable) { // an object's own method may throw whatever it likes
+                continue;
+            }
+            if (strlen($json) <= self::MAX_ATTRIBUTE_BYTES) {
+                $attributes[$name] = json_decode($json);
+            }
+        }
+        return (object) $attributes;
+    }
+
     /** @param array<string, mixed> $record */
     private static function bounded(array $record): string
     {
-        $flags = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE;
-        $line = (string) json_encode($record, $flags);
-        while (strlen($line) > self::MAX_BYTES && ($record['error']['backtrace'] ?? []) !== []) {
-            array_pop($record['error']['backtrace']);
-            $line = (string) json_encode($record, $flags);
+        $line = (string) json_encode($record, self::FLAGS);
+        while (strlen($line) > self::MAX_BYTES && str_contains($record['error']['stack'] ?? '', "\n")) {
+            $record['error']['stack'] = substr($record['error']['stack'], 0, strrpos($record['error']['stack'], "\n"));
+            $line = (string) json_encode($record, self::FLAGS);
+        }
+        if (strlen($line) > self::MAX_BYTES) {
+            $record['attributes'] = new \stdClass();
+            $line = (string) json_encode($record, self::FLAGS);
         }
         for ($limit = 1000; strlen($line) > self::MAX_BYTES && $limit >= 125; $limit = intdiv($limit, 2)) {
             $record['message'] = Text::clean($record['message'], $limit);
-            $line = (string) json_encode($record, $flags);
+            $line = (string) json_encode($record, self::FLAGS);
         }
         return $line;
     }

@@ -5,7 +5,6 @@ declare(strict_types=1);
 namespace Ojs\Worker;
 
 use function array_keys;
-use function array_map;
 use function defined;
 use function error_reporting;
 use function fopen;
@@ -151,11 +150,7 @@ final class Logger
         $error = $context['exception'] ?? null;
         if ($error instanceof \Throwable) {
             $line .= ': ' . Answer::shortName($error) . ': ' . Text::line($error->getMessage());
-            for ($at = $error, $depth = 0; $at !== null && $depth < 5; $at = $at->getPrevious(), $depth++) {
-                $line .= $depth === 0 ? '' : "\n  caused by " . Answer::shortName($at) . ': '
-                    . Text::line($at->getMessage());
-                $line .= implode('', array_map(static fn (string $call) => "\n    at $call", Answer::backtrace($at)));
-            }
+            $line .= "\n" . Answer::stack($error);
         }
         return $line;
     }

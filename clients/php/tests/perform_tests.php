@@ -204,6 +204,24 @@ test('a line that is logged in a handler names the job and its trace', function 
     Tests::same(['trace_id' => $trace, 'span_id' => '00f067aa0ba902b7'], $line['trace']);
     Tests::same(false, isset(json_decode(JsonLine::format('info', 'x'), true)['ojs']));
 });
+test('what a program gives to a line is in its attributes, as far as JSON takes it', function (): void {
+    $cause = new \RuntimeException('the cause');
+    $context = [
+        'order' => 7, 'paid' => true, 'at' => new \DateTimeImmutable('2026-01-02'), 'tags' => ['a', 'b'], 'bad' => NAN,
+        'open' => fopen('php://memory', 'r'), 'long' => str_repeat('x', 2000), 'exception' => new \LogicException('no', 0, $cause),
+        "\0odd" => 1,
+    ];
+    $text = JsonLine::format('error', 'order {order}', $context);
+    $line = json_decode($text, true);
+    Tests::same(['order', 'paid', 'at', 'tags'], array_keys($line['attributes']));
+    Tests::same([7, true, ['a', 'b']],
+        [$line['attributes']['order'], $line['attributes']['paid'], $line['attributes']['tags']]);
+    Tests::has('perform_tests.php', $line['error']['stack']);
+    Tests::has('caused by RuntimeException: the cause', $line['error']['stack']);
+    $many = array_fill_keys(range('a', 'z'), str_repeat('y', 900));
+    Tests::same(true, strlen(JsonLine::format('error', 'x', [...$many, 'exception' => $cause])) < 4096);
+    Tests::has('"attributes":{}', JsonLine::format('info', 'x'));
+});
 test('meta.log_level sets the level for that job alone', function (): void {
     $stream = fopen('php://memory', 'w+');
     $log = new Logger('json', 'info', $stream);

@@ -66,7 +66,7 @@ test('what a handler raises after the end of a loop is logged with its stack, it
         }
         Tests::same(['resumes at its checkpoint', 'WARN', 'a bug'],
             [$outcome->reason, $lines[0]->severity, $lines[0]->error->message]);
-        Tests::has('resume_tests.php', $lines[0]->error->backtrace[0]);
+        Tests::has('resume_tests.php', $lines[0]->error->stack);
     }
 });
 test('that steps have changed ends the job, also where the handler catches that', function (): void {

@@ -16,12 +16,20 @@ from ._json import dump, make_frame, typed
 from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL, REMEMBERED_STEPS, STOP_GRACE
 from ._link import Link, Outgoing
 from ._log import log
+from ._options import checks_options
 from ._parent import Limits, Parent
 from ._perform import Outcome, given, in_a_place, perform
 from ._processes import Processes, check, offered
 from ._typed import reader_of_args
 
 J = TypeVar("J", bound=AnyJob)
+
+
+def _seconds(name: str, value: Optional[float]) -> Optional[float]:
+    """An option that is a time; else a signal would find that out."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
+        raise ValueError(f"{name} is a number of seconds or None, not {value!r}")
+    return value
 
 
 class Base(Generic[J]):
@@ -40,7 +48,7 @@ class Base(Generic[J]):
         self.concurrency: int = concurrency or 0
         """Most jobs at once. Without a number of its own a worker takes as many as ojs-init allows (OJS_CONCURRENCY),
         which is known once connected; 0 before."""
-        self._stop_grace = stop_grace
+        self._stop_grace = _seconds("stop_grace", stop_grace)
         self.worker_id: Optional[str] = None
         """The name that ojs-init has towards the backend; known once connected."""
         self._socket_path = socket_path
@@ -101,6 +109,7 @@ class Base(Generic[J]):
 
     # For the program
 
+    @checks_options("worker.run")
     def run(
         self,
         processes: Optional[int] = None,
@@ -162,6 +171,7 @@ class Base(Generic[J]):
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
             self._blocked = None
 
+    @checks_options("worker.perform")
     def perform(
         self,
         type: str,

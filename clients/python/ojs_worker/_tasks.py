@@ -18,6 +18,7 @@ from ._jobs import AsyncEvent, AsyncJob, release_if_cancelled
 from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link, signals_wait
 from ._logs import context_of
+from ._options import checks_options
 from ._resume import may_call_again
 
 
@@ -31,6 +32,7 @@ class AsyncWorker(Core[AsyncJob]):
     loop: asyncio.AbstractEventLoop
     """The event loop; known once it runs."""
 
+    @checks_options("AsyncWorker")
     def __init__(
         self,
         concurrency: Optional[int] = None,

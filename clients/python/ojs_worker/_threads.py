@@ -18,6 +18,7 @@ from ._limits import STOP_GRACE
 from ._link import SIGNALS, Link
 from ._log import log
 from ._logs import context_of
+from ._options import checks_options
 from ._resume import may_call_again
 
 
@@ -77,6 +78,7 @@ class Worker(Core[Job]):
     their number.
     """
 
+    @checks_options("Worker")
     def __init__(
         self,
         concurrency: Optional[int] = None,

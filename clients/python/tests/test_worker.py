@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -144,6 +145,17 @@ class Handshake(ClientTest):
         for wrong in (0, -1, 10_001, True, 1.5, "2"):
             with self.assertRaises(ValueError):
                 ojs_worker.Worker(wrong)  # type: ignore[arg-type]
+        for function, options in (
+            (ojs_worker.Worker, "concurrency, socket_path, handle_signals, stop_grace"),
+            (ojs_worker.AsyncWorker, "concurrency, socket_path, handle_signals, stop_grace"),
+            (worker.run, "processes, max_jobs, max_age, max_memory"),
+            (functools.partial(worker.perform, "t", []), "type, args, id, .*, patience"),
+        ):
+            with self.assertRaisesRegex(TypeError, f"unknown option concurency; there are {options}$"):
+                function(concurency=2)  # type: ignore[operator]
+        for grace in (-1, True, "2", float("nan")):
+            with self.assertRaisesRegex(ValueError, "stop_grace is a number of seconds or None"):
+                ojs_worker.Worker(stop_grace=grace)  # type: ignore[arg-type]
 
     def test_a_worker_runs_once(self) -> None:
         worker = self.worker()
