@@ -9,6 +9,7 @@ use function array_pop;
 use function count;
 use function explode;
 use function implode;
+use function in_array;
 use function preg_replace;
 use function str_starts_with;
 use function strlen;
@@ -23,6 +24,8 @@ final class Answer
     public const MAX_MESSAGE = 10_000;
     private const MAX_BACKTRACE_FRAMES = 50;
     private const MAX_BACKTRACE_CHARS = 10_000;
+    /** Of failures that this library makes itself. */
+    private const OWN_TYPES = ['InvalidArgs', 'InvalidResult', 'StepsChanged', 'CheckpointTooLarge'];
     /** In the log. */
     private const MAX_CAUSES = 5;
 
@@ -65,12 +68,19 @@ final class Answer
             $reason = $error->reason === null ? null : Text::clean($error->reason, 1000);
             return new self('release', Frame::about('release', $job->id, ['reason' => $reason]));
         }
-        if (!$error instanceof Failure || $error->getPrevious() !== null) {
+        if (!self::isInOwnWords($error)) {
             $log->error('job {id} ({type}) failed', [
                 'id' => $job->id, 'type' => $job->type, 'exception' => $error, 'ojs_job' => $job,
             ]);
         }
         return self::fail($job, $error, $maxFrame, $log);
+    }
+
+    /** Whether the handler itself said what is wrong: then there is no mistake to look for, and ojs-init logs its words. */
+    private static function isInOwnWords(\Throwable $error): bool
+    {
+        return $error instanceof Failure && $error->getPrevious() === null
+            && !in_array($error->type, self::OWN_TYPES, true);
     }
 
     /** For a job whose frame PHP cannot read. */

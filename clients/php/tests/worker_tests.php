@@ -11,6 +11,7 @@ use Ojs\Worker\Logger;
 use Ojs\Worker\OjsError;
 use Ojs\Worker\Release;
 use Ojs\Worker\Retry;
+use Ojs\Worker\StepsChanged;
 use Ojs\Worker\Testing\DevServer;
 use Ojs\Worker\Testing\DevServerMissing;
 use Ojs\Worker\Testing\HandlerHangs;
@@ -110,6 +111,18 @@ test('the stack of an error that nobody meant is in the log, in both formats', f
         Tests::has('it is broken', $log);
         Tests::has('worker_tests.php', $log);
         Tests::has('brokenCall', $log);
+    }
+});
+
+test('a failure in the words of the handler is no line, and one with a cause or of the library is', function (): void {
+    foreach ([
+        [new Discard('no such user'), false], [new Retry('later', previous: new \LogicException('why')), true],
+        [new StepsChanged('other steps'), true],
+    ] as [$error, $isLogged]) {
+        $stream = fopen('php://memory', 'w+');
+        (new Worker(log: new Logger(stream: $stream)))->job('t', fn () => throw $error)->perform('t');
+        rewind($stream);
+        Tests::same($isLogged, str_contains((string) stream_get_contents($stream), 'failed'), $error::class);
     }
 });
 

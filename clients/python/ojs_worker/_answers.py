@@ -17,6 +17,9 @@ from ._limits import REMEMBERED_ANSWERS
 from ._log import log
 from ._logs import context_of
 
+# Of failures that this library makes itself.
+_OWN_TYPES = ("InvalidArgs", "InvalidResult", "StepsChanged", "CheckpointTooLarge")
+
 
 class Answers(Base[J]):
     # What goes out
@@ -87,7 +90,8 @@ class Answers(Base[J]):
             reason = None if error.reason is None else clean(error.reason, 1000)
             return "release", make_frame("release", job.id, reason=reason)
         described = describe(error)
-        log.error("job %s (%s) failed: %s", job.id, job.type, clean(described["message"], 200), exc_info=cause)
+        if not _is_in_own_words(cause):
+            log.error("job %s (%s) failed: %s", job.id, job.type, clean(described["message"], 200), exc_info=cause)
         data = make_frame("fail", job.id, error=described)
         if not self._fits(data):
             log.error("job %s: details and backtrace are dropped: the report has %d bytes", job.id, len(data))
@@ -95,6 +99,13 @@ class Answers(Base[J]):
             described["message"] = described["message"][:200]
             data = make_frame("fail", job.id, error=described)
         return "fail", data
+
+
+def _is_in_own_words(error: Optional[BaseException]) -> bool:
+    """Whether the handler itself said what is wrong: then there is no mistake to look for, and ojs-init logs its words."""
+    if not isinstance(error, Failure) or getattr(error, "type", None) in _OWN_TYPES:
+        return False
+    return error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
 
 
 def _is_meant(error: Optional[BaseException]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import unittest
 from typing import Any, Dict, List
@@ -10,7 +11,7 @@ from unittest import mock
 from .fake_init import PATIENCE, ClientTest, job, wait_until
 
 import ojs_worker
-from ojs_worker import Discard, Job, OjsError, Release, Retry, Stalled, Worker
+from ojs_worker import Discard, Job, OjsError, Release, Retry, Stalled, StepsChanged, Worker
 
 
 class Failures(ClientTest):
@@ -58,6 +59,32 @@ class Failures(ClientTest):
         error = self.failure(handler)
         self.assertTrue(error["message"].startswith("caf? xxx"))
         self.assertLessEqual(len(error["message"]), 10_000)
+
+    def test_a_failure_in_the_handlers_own_words_is_not_logged_and_one_with_a_cause_or_of_the_library_is(self) -> None:
+        def raises(job: Job) -> None:
+            if job.args[0] == "plain":
+                raise Discard("no such user")
+            if job.args[0] == "of the library":
+                raise StepsChanged("other steps")
+            try:
+                raise KeyError("why")
+            except KeyError as error:
+                if job.args[0] == "from":
+                    raise Retry("later") from error
+                if job.args[0] == "from none":
+                    raise Retry("later") from None
+                raise Retry("later")
+
+        worker = Worker()
+        worker.job("t")(raises)
+        for case in ("from", "within", "of the library"):
+            with self.assertLogs("ojs_worker", "ERROR"):
+                worker.perform("t", [case])
+        for case in ("plain", "from none"):
+            with self.assertLogs("ojs_worker", "ERROR") as logs:
+                logging.getLogger("ojs_worker").error("the only one")
+                worker.perform("t", [case])
+            self.assertEqual(["ERROR:ojs_worker:the only one"], logs.output, case)
 
     def test_an_exception_that_cannot_be_shown(self) -> None:
         class Awkward(Exception):

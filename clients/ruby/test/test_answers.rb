@@ -125,8 +125,6 @@ class TestAnswers < WorkerTest
   end
 
   {
-    "retry" => ->(_job) { raise OjsWorker::Retry, "busy" },
-    "discard" => ->(_job) { raise OjsWorker::Discard, "never" },
     "retry_with_a_cause" => lambda do |_job|
       raise KeyError, "the cause"
     rescue KeyError

@@ -82,6 +82,25 @@ class TestLog < WorkerTest
     assert_equal("j1", line["ojs"]["job_id"])
   end
 
+  def test_a_failure_in_the_handler_s_own_words_is_no_line_and_one_with_a_cause_or_of_the_library_is
+    OjsWorker.logger = Logger.new(@lines, formatter: OjsWorker::LogFormatter.new)
+    serve do |job|
+      case job.id
+      when "j1" then raise OjsWorker::Discard, "no such user"
+      when "j2"
+        begin
+          raise KeyError, "boom"
+        rescue KeyError
+          raise OjsWorker::Retry, "later"
+        end
+      else raise OjsWorker::StepsChanged, "other steps"
+      end
+    end
+    %w[j1 j2 j3].each { |id| @init.answer_to(id) }
+    failed = lines.select { |line| line["severity"] == "ERROR" }
+    assert_equal(["job j2 (t) failed", "job j3 (t) failed"], failed.map { |line| line["message"] })
+  end
+
   def test_an_exception_that_is_logged_is_an_error
     @library.error(IOError.new("gone"))
     assert_equal([{ "type" => "IOError", "message" => "gone", "stack" => "IOError: gone" }, "gone"], lines[0].values_at("error", "message"))

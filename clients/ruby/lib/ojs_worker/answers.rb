@@ -5,6 +5,8 @@ module OjsWorker
   # @api private
   module Answers
     REMEMBERED = 1024
+    # Of failures that this library makes itself.
+    OWN_TYPES = %w[InvalidResult StepsChanged CheckpointTooLarge].freeze
 
     private
 
@@ -112,8 +114,15 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
-      OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", thrown) }
+      unless in_own_words?(thrown)
+        OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", thrown) }
+      end
       ["fail", failure_frame(job, Report.describe(error))]
+    end
+
+    # The handler itself said what is wrong: there is no mistake to look for, and ojs-init logs its words.
+    def in_own_words?(error)
+      error.is_a?(Failure) && !error.is_a?(ThreadEnded) && error.cause.nil? && !OWN_TYPES.include?(error.type)
     end
 
     def timed_out
