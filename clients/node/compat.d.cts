@@ -1,6 +1,6 @@
 /** The names of the OJS SDK for JavaScript, so that its handlers run under ojs-init as they are. */
 
-import type { Job, Outcome, PerformOptions, RunOptions } from "./ojs-worker.cjs";
+import type { Job, Outcome, PerformOptions, RunOptions, Signal } from "./ojs-worker.cjs";
 
 /** What an SDK handler gets. */
 export interface JobContext {
@@ -15,7 +15,7 @@ export interface JobContext {
   /** Of this execution alone. */
   metadata: Map<string, any>;
   /** Aborted when the job is to stop. */
-  signal: AbortSignal;
+  signal: Signal;
   /** Ours: the job with `checkpoint`, `step`, `iterate` and the rest. */
   ojs: Job;
 }

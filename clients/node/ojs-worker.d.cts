@@ -1,6 +1,9 @@
 /** A worker for ojs-init, for Node.js 18 or later. */
 
-/// <reference types="node" />
+/** An AbortSignal, whoever declares it: @types/node, or TypeScript's own `dom`. Without both, what it has in common. */
+export type Signal = typeof globalThis extends { AbortSignal: { prototype: infer Declared } }
+  ? Declared
+  : { readonly aborted: boolean; readonly reason: any; addEventListener(type: "abort", listener: () => void, options?: { once?: boolean }): void };
 
 export const VERSION: string;
 
@@ -92,11 +95,11 @@ export abstract class Job<Args extends any[] = any[]> {
   /** The state that an earlier attempt saved last, or null. */
   readonly lastCheckpoint: any;
   /** Aborted when the job is to stop; `signal.reason` is a {@link Cancelled}. Give it to fetch, timers and the like. */
-  get signal(): AbortSignal;
+  get signal(): Signal;
   /** Why the job is to stop: shutdown, timeout, cancelled, lost, or others. */
   get cancelReason(): string | undefined;
   /** Aborted when the worker is being shut down; the job may go on until `signal` is aborted. */
-  get stopping(): AbortSignal;
+  get stopping(): Signal;
   /** What a shutdown leaves: milliseconds until it aborts `signal`; null while nothing shuts down. */
   remaining(): number | null;
   /** What anything at all leaves: until the job's timeout or a shutdown; after `signal`, the time to answer. Or Infinity. */
@@ -248,5 +251,5 @@ export function toJson(value: unknown): string | undefined;
 
 /** Cuts a stream of bytes into lines. */
 export class LineReader {
-  push(chunk: Buffer): Generator<string>;
+  push(chunk: Uint8Array): Generator<string>;
 }

@@ -8,10 +8,11 @@ class LineReader {
   #pieces = [];
 
   /**
-   * @param {Buffer} chunk
+   * @param {Uint8Array} bytes
    * @returns {Generator<string>} the lines that are complete now
    */
-  *push(chunk) {
+  *push(bytes) {
+    const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     let from = 0;
     for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, from)) {
       this.#pieces.push(chunk.subarray(from, end));

@@ -69,6 +69,43 @@ npmTest("the declarations are what the code has, by the compiler", (t) => {
   assert.equal(status, 0, stdout);
 });
 
+/** What a program sees that has this in its tsconfig.json, and no types but ours. */
+const SETTINGS = {
+  "as it was resolved before Node.js had exports": { module: "commonjs", moduleResolution: "node10" },
+  "by a bundler": { module: "esnext", moduleResolution: "bundler" },
+  "without the types of browsers": { module: "node16", moduleResolution: "node16", lib: ["es2022"] },
+};
+
+npmTest("the declarations need those of Node.js for nothing, however they are found", (t) => {
+  const dir = folder(t, "bare-types");
+  const packed = npm(HERE, "pack", "--pack-destination", dir);
+  assert.equal(packed.status, 0, packed.stderr);
+  const installed = npm(dir, "install", "--prefer-offline", TYPESCRIPT[0], join(dir, "ojs-worker-0.2.0.tgz"));
+  if (installed.status !== 0) return t.skip(`npm cannot install ${TYPESCRIPT[0]}: ${installed.stderr.trim().slice(0, 300)}`);
+  rmSync(join(dir, "node_modules/@types"), { recursive: true, force: true });
+  const program = `import { LineReader, Worker } from "ojs-worker";
+import { devserver } from "ojs-worker/testing";
+import { OJSWorker } from "ojs-worker/compat";
+const worker = new Worker();
+worker.job("t", async (job) => {
+  const isAborted: boolean = job.signal.aborted || job.stopping.aborted;
+  job.signal.addEventListener("abort", () => {}, { once: true });
+  return isAborted;
+});
+export const url = async (): Promise<string> => (await devserver()).url;
+export const lines = new LineReader().push(new Uint8Array(3));
+export const sdk = new OJSWorker({});
+`;
+  writeFileSync(join(dir, "a.ts"), program);
+  const compiler = join(dir, "node_modules/typescript/bin/tsc");
+  for (const [how, settings] of Object.entries(SETTINGS)) {
+    const compilerOptions = { strict: true, noEmit: true, target: "es2022", types: [], ...settings };
+    writeFileSync(join(dir, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["a.ts"] }));
+    const { status, stdout } = spawnSync(process.execPath, [compiler, "-p", dir], { encoding: "utf8" });
+    assert.equal(status, 0, `${how}: ${stdout}`);
+  }
+});
+
 test("the example is under 25 lines", () => {
   assert.ok(readFileSync(join(HERE, "examples/worker.mjs"), "utf8").trim().split("\n").length < 25);
 });
