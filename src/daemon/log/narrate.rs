@@ -109,7 +109,7 @@ impl Narrator {
             self.jobs.no_handler(job, *waits, now)
         } else if let Notice::CheckpointNotSaved(job, failure) = notice {
             let said = self.answers.failure();
-            self.jobs.checkpoint_not_saved(job, *failure, said, now)
+            Some(self.jobs.checkpoint_not_saved(job, *failure, said, now))
         } else {
             None
         }

@@ -17,6 +17,7 @@ const MOST_TYPES: usize = 64;
 
 /// What a checkpoint that is lost means for a job.
 const BEGINS_BEFORE: &str = "another attempt begins at the one before";
+const MAY_BEGIN_BEFORE: &str = "another attempt may begin at the one before";
 
 /// Makes the records about jobs.
 #[derive(Debug, Default)]
@@ -179,23 +180,25 @@ impl JobNarrator {
         failure: Failure,
         said: Option<&str>,
         now: Duration,
-    ) -> Option<LogRecord> {
-        let (message, follows) = if failure == Failure::Unsupported {
-            (
-                "Job's checkpoint is not saved, the backend saves none",
-                "another attempt begins anew",
-            )
+    ) -> LogRecord {
+        let (what, follows) = if failure == Failure::Unsupported {
+            ("is not saved, the backend saves none", "another attempt begins anew")
+        } else if failure == Failure::Unanswered {
+            ("may not be saved, the backend did not answer in time", MAY_BEGIN_BEFORE)
+        } else if failure == Failure::NotSent {
+            ("is not saved, the backend could not be reached", BEGINS_BEFORE)
         } else if failure.may_pass() {
-            (
-                "Job's checkpoint is not saved, the backend could not be reached",
-                BEGINS_BEFORE,
-            )
+            ("is not taken by the backend", BEGINS_BEFORE)
         } else {
-            ("Job's checkpoint is refused by the backend", BEGINS_BEFORE)
+            ("is refused by the backend", BEGINS_BEFORE)
         };
-        let more = self.unsaved.entry(message).or_default().is_due_at(now)?;
-        let message = format!("{message}: {follows}{}{more}", in_parentheses(said));
-        Some(note(Level::Warn, job, Some("active"), &message))
+        // Those in between are no warnings, but whoever wants to know can see which jobs they are about.
+        let (level, more) = match self.unsaved.entry(what).or_default().is_due_at(now) {
+            Some(more) => (Level::Warn, more),
+            None => (Level::Debug, String::new()),
+        };
+        let message = format!("Job's checkpoint {what}: {follows}{}{more}", in_parentheses(said));
+        note(level, job, Some("active"), &message)
     }
 
     /// No connection takes its type: one line for each type at a time. That it fails in the end is told as of every other job.

@@ -187,6 +187,8 @@ fn about_jobs() -> Vec<Notice> {
         Notice::ResultDropped(Arc::clone(&job)),
         Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Refused),
         Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unanswered),
+        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::NotSent),
+        Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unauthorized),
         Notice::CheckpointNotSaved(Arc::clone(&job), Failure::Unsupported),
         Notice::Abandoned(job, "why"),
     ]

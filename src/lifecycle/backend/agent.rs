@@ -51,6 +51,8 @@ pub(in crate::lifecycle) struct Agent {
     has_no_progress: bool,
     /// The backend saves no checkpoints.
     has_no_checkpoints: bool,
+    /// And that was said.
+    is_without_checkpoints_said: bool,
     /// The present incarnation was deregistered: a late answer does not make it known again.
     has_left: bool,
     /// The queues that holders have asked for, in the order in which they did first; of any incarnation.
@@ -86,6 +88,7 @@ impl Agent {
             retried_now_at: None,
             has_no_progress: false,
             has_no_checkpoints: false,
+            is_without_checkpoints_said: false,
             has_left: false,
             queues: Vec::new(),
             registered_queues: 0,
@@ -280,9 +283,14 @@ impl Agent {
         self.has_no_checkpoints
     }
 
-    /// It saves no checkpoints. Whether that is news.
-    pub(in crate::lifecycle) fn refuses_checkpoints(&mut self) -> bool {
-        !mem::replace(&mut self.has_no_checkpoints, true)
+    /// It saves no checkpoints.
+    pub(in crate::lifecycle) fn refuses_checkpoints(&mut self) {
+        self.has_no_checkpoints = true;
+    }
+
+    /// Whether that is to be said: the first time that a job wants one saved.
+    pub(in crate::lifecycle) fn has_to_say_that_it_saves_none(&mut self) -> bool {
+        !mem::replace(&mut self.is_without_checkpoints_said, true)
     }
 }
 

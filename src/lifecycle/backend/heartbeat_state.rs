@@ -47,6 +47,8 @@ pub(in crate::lifecycle) struct SentHeartbeat {
     pub(super) worker: WorkerId,
     /// When it went out.
     pub(in crate::lifecycle) at: Moment,
+    /// What it says of us.
+    pub(super) state: WorkerState,
     pub(in crate::lifecycle) named: Vec<(JobId, Claim)>,
     pub(in crate::lifecycle) form: HeartbeatForm,
     /// It says quiet on the way to terminate.
@@ -120,11 +122,20 @@ impl HeartbeatState {
         self.says_quiet_first = true;
     }
 
+    /// What one would say that goes out in this state.
+    pub(super) fn would_say(&self, state: WorkerState) -> WorkerState {
+        if self.says_quiet_first {
+            WorkerState::Quiet
+        } else {
+            state
+        }
+    }
+
     /// What the next one says, which goes out now; quiet on the way to terminate is said once, and another one follows it as
     /// soon as there is room.
     pub(super) fn goes_out(&mut self, state: WorkerState) -> (WorkerState, bool) {
+        let state = self.would_say(state);
         let says_quiet = mem::take(&mut self.says_quiet_first);
-        let state = if says_quiet { WorkerState::Quiet } else { state };
         self.has_said_terminate |= state == WorkerState::Terminate;
         self.again = says_quiet;
         (state, says_quiet)
@@ -138,6 +149,11 @@ impl HeartbeatState {
     /// Another one is wanted as soon as there is room for it.
     pub(super) fn wants_another(&mut self) {
         self.again = true;
+    }
+
+    /// One is wanted, and waits.
+    pub(super) fn is_another_wanted(&self) -> bool {
+        self.again
     }
 
     /// There is room: whether another one is wanted.

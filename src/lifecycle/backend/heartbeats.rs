@@ -27,7 +27,8 @@ const WORKER_HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Lifecycle {
-    /// Sends a heartbeat, and the next one an interval later. With two on their way, it is sent when one is answered.
+    /// Sends a heartbeat, and the next one an interval later. It waits for the answer to another one where three are on their
+    /// way, and where it would say terminate beside a quiet: the backend could hear them the other way round.
     pub(in crate::lifecycle) fn heartbeat_now(&mut self, now: Moment) {
         let Some(worker) = self.agent.worker().cloned() else {
             return;
@@ -42,7 +43,9 @@ impl Lifecycle {
         if self.phase.is_terminating() && !self.agent.is_known() && !has_reserved() {
             return;
         }
-        if self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
+        let says = self.agent.heartbeats.would_say(self.state());
+        let comes_too_soon = says == WorkerState::Terminate && self.is_quiet_on_its_way(now);
+        if comes_too_soon || self.beats_in_flight() >= MAX_HEARTBEATS_IN_FLIGHT {
             self.agent.heartbeats.wants_another();
             return;
         }
@@ -56,6 +59,7 @@ impl Lifecycle {
         let heartbeat = SentHeartbeat {
             worker,
             at: now,
+            state,
             named,
             form,
             says_quiet_first,
@@ -107,9 +111,24 @@ impl Lifecycle {
         self.calls.general().filter(is_beat).count()
     }
 
-    /// One hangs: another one says what is so by now.
+    /// Whether one that says quiet may still arrive behind one that goes out now, on another connection. Of one that hangs nobody
+    /// knows, and the end is not to wait for it.
+    fn is_quiet_on_its_way(&self, now: Moment) -> bool {
+        let hangs_after = self.hedges.times.hangs_after();
+        self.is_waiting_for(|purpose| {
+            matches!(purpose, Purpose::Heartbeat(sent)
+                if sent.state == WorkerState::Quiet && sent.at.elapsed(now) < hangs_after)
+        })
+    }
+
+    /// One hangs: another one says what is so by now. One that has waited for it tells of a change.
     pub(super) fn heartbeat_hangs(&mut self, now: Moment) {
-        if self.beats_in_flight() < MAX_HEARTBEATS_THAT_HANG {
+        let most = if self.agent.heartbeats.is_another_wanted() {
+            MAX_HEARTBEATS_IN_FLIGHT
+        } else {
+            MAX_HEARTBEATS_THAT_HANG
+        };
+        if self.beats_in_flight() < most {
             self.heartbeat_now(now);
         }
     }
@@ -133,9 +152,8 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn heartbeat_replied(&mut self, heartbeat: &SentHeartbeat, reply: Reply, now: Moment) {
-        // One that this very answer causes is not sent twice. Beside a quiet, terminate might get there first, and the backend
-        // would hear: terminate, quiet.
-        let mut beats_again = !self.is_quiet_on_its_way() && self.agent.heartbeats.takes_another();
+        // One that this very answer causes is not sent twice.
+        let mut beats_again = self.agent.heartbeats.takes_another();
         self.resume_is_answered(heartbeat, &reply);
         match reply {
             Reply::HeartbeatOk { directive, extended } => {
@@ -198,13 +216,10 @@ impl Lifecycle {
 
     /// What is refused says nothing: as long as nothing has said terminate, quiet is said in the next form.
     fn has_not_been_heard_to_be_quiet(&self, refused: &SentHeartbeat) -> bool {
-        let was_to_be_said = refused.says_quiet_first || self.is_quiet_on_its_way();
+        let is_on_its_way =
+            |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first);
+        let was_to_be_said = refused.says_quiet_first || self.is_waiting_for(is_on_its_way);
         was_to_be_said && !self.agent.heartbeats.has_said_terminate()
-    }
-
-    /// Whether a heartbeat that says quiet on the way to terminate was not answered yet.
-    fn is_quiet_on_its_way(&self) -> bool {
-        self.is_waiting_for(|purpose| matches!(purpose, Purpose::Heartbeat(heartbeat) if heartbeat.says_quiet_first))
     }
 
     fn heartbeat_failed(&mut self, failure: Failure) {

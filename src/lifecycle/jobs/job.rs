@@ -171,8 +171,15 @@ pub struct News {
     pub checkpoint: Option<Text>,
     /// Sent, with its text in case it has to be repeated.
     pub checkpoint_call: Option<(CallId, Text)>,
-    /// Failed attempts to save the checkpoint.
+    /// Failed attempts in a row to save one; a newer one takes the place of that which failed.
     pub checkpoint_failures: u32,
+}
+
+impl News {
+    /// A checkpoint is not saved yet.
+    pub fn has_checkpoint(&self) -> bool {
+        self.checkpoint.is_some() || self.checkpoint_call.is_some()
+    }
 }
 
 impl Report {
@@ -204,6 +211,13 @@ impl Job {
     #[must_use]
     pub fn worked_for(&self, now: Moment) -> Option<Duration> {
         self.handover.map(|handover| handover.at.elapsed(now))
+    }
+
+    /// Whether anybody may go on with it from its checkpoint: not where it is done, nor where it is somebody else's by now.
+    #[must_use]
+    pub fn needs_its_checkpoint(&self) -> bool {
+        let is_done = matches!(&self.place, Place::Reporting(report) if report.what.is_ack());
+        !is_done && !self.is_lost
     }
 
     /// Who holds it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::lifecycle::api::ids::{Claim, Text};
 use crate::lifecycle::api::{About, Call, ErrorCode, Failure, Moment, Notice, Progress, Reply, Timer};
 use crate::lifecycle::backend::purpose::Purpose;
-use crate::lifecycle::jobs::job::Place;
+use crate::lifecycle::jobs::job::{Job, Place};
 use crate::lifecycle::machine::Lifecycle;
 
 /// Least time between two updates of one job's progress (progress extension 10).
@@ -71,11 +71,11 @@ impl Lifecycle {
     /// The newest wins.
     pub(in crate::lifecycle) fn checkpoint(&mut self, claim: Claim, state: Text, now: Moment) {
         if self.agent.has_no_checkpoints() {
+            self.checkpoint_is_lost(claim, Failure::Unsupported);
             return self.checkpoint_is_refused(claim, Failure::Unsupported);
         }
         if let Some(job) = self.jobs.get_mut(claim) {
             job.news.checkpoint = Some(state);
-            job.news.checkpoint_failures = 0;
         }
         self.timers.cancel(Timer::Checkpoint(claim));
         self.send_checkpoint(claim, now);
@@ -98,7 +98,9 @@ impl Lifecycle {
     }
 
     pub(in crate::lifecycle) fn checkpoint_replied(&mut self, claim: Claim, reply: &Reply, now: Moment) {
-        let is_news = *reply != Reply::Failed(Failure::Unsupported) || self.agent.refuses_checkpoints();
+        if *reply == Reply::Failed(Failure::Unsupported) {
+            self.agent.refuses_checkpoints();
+        }
         let Some(state) = self.jobs.checkpoint_answered(claim) else {
             return;
         };
@@ -106,34 +108,42 @@ impl Lifecycle {
         let (id, is_held) = (job.id().clone(), matches!(job.place, Place::Held(_)));
         let holder = job.holder();
         let failure = reply.failure();
+        let failures = job.news.checkpoint_failures + 1;
+        let has_newer = job.news.checkpoint.is_some();
         if *reply == Reply::Accepted {
+            job.news.checkpoint_failures = 0;
             self.confirm(holder, id, About::Checkpoint);
-        } else if failure.may_pass() && job.news.checkpoint.is_some() {
-            // A newer one takes its place.
-            job.news.checkpoint_failures += 1;
-        } else if failure.may_pass() && is_held && job.news.checkpoint_failures + 1 < CHECKPOINT_ATTEMPTS {
-            job.news.checkpoint_failures += 1;
-            let failures = job.news.checkpoint_failures;
-            job.news.checkpoint = Some(state);
-            let pause = self.retry_pause(failures, failure);
-            self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
-            return;
-        } else {
-            if is_news {
-                self.say_that_checkpoint_is_lost(claim, failure);
+        } else if failure.may_pass() && failures < CHECKPOINT_ATTEMPTS && (has_newer || is_held) {
+            job.news.checkpoint_failures = failures;
+            if !has_newer {
+                job.news.checkpoint = Some(state);
+                let pause = self.retry_pause(failures, failure);
+                self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
+                return;
             }
+        } else {
+            job.news.checkpoint_failures = 0;
+            self.checkpoint_is_lost(claim, failure);
             self.checkpoint_is_refused(claim, failure);
         }
         self.send_checkpoint(claim, now);
     }
 
-    /// Whom it concerns: a job that is done needs none, and one that is lost is somebody else's.
-    fn say_that_checkpoint_is_lost(&mut self, claim: Claim, failure: Failure) {
-        let Some(job) = self.jobs.get(claim) else { return };
-        let is_done = matches!(&job.place, Place::Reporting(report) if report.what.is_ack());
-        if !is_done && !job.is_lost {
+    /// For the log.
+    fn checkpoint_is_lost(&mut self, claim: Claim, failure: Failure) {
+        if let Some(job) = self.jobs.get(claim)
+            && job.needs_its_checkpoint()
+            && (failure != Failure::Unsupported || self.agent.has_to_say_that_it_saves_none())
+        {
             let subject = job.subject();
             self.notify(Notice::CheckpointNotSaved(subject, failure));
+        }
+    }
+
+    /// A job that is struck out had one on its way: whether the backend will have it nobody will know.
+    pub(super) fn checkpoint_is_left(&mut self, job: &Job) {
+        if job.news.has_checkpoint() && job.needs_its_checkpoint() {
+            self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
         }
     }
 

@@ -94,6 +94,7 @@ impl Lifecycle {
         self.timers.cancel(Timer::LookAgain(claim));
         let job = self.strike_out(claim);
         if let Some(job) = &job {
+            self.checkpoint_is_left(job);
             self.remember_end(job);
         }
         job
