@@ -56,7 +56,7 @@ pub fn spin(duration: Duration) {
 }
 
 /// How much later than it should be woken whoever sleeps for [`LOOK`] counts as kept waiting by the machine.
-const KEPT_WAITING: Duration = Duration::from_millis(1);
+const KEPT_WAITING: Duration = Duration::from_millis(2);
 
 /// Measures how long the machine kept whoever wanted to run from running: what has to be over by some time cannot be asked
 /// of processes that do not get the processor. On a machine that has nothing else to do it is nothing.

@@ -28,7 +28,7 @@ final class JsonLine
     ];
     /** A line of this many bytes is written to a pipe in one piece. */
     private const MAX_BYTES = 4095;
-    /** What is longer is no attribute. */
+    /** Of all attributes together: a stack needs room, too. */
     private const MAX_ATTRIBUTE_BYTES = 1000;
     private const FLAGS = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE;
 
@@ -37,7 +37,7 @@ final class JsonLine
      *
      * @param string $level a level of PSR-3
      * @param array<string, mixed> $context as in PSR-3; $context['exception'] is a Throwable; all else is in
-     *                                      `attributes`, too
+     *                                      `attributes`, too, up to 1000 bytes
      */
     public static function format(string $level, string $message, array $context = []): string
     {
@@ -98,33 +98,41 @@ final class JsonLine
     {
         $values = [];
         foreach ($context as $name => $value) {
-            if (is_scalar($value) || $value instanceof \Stringable) {
-                $values['{' . $name . '}'] = is_bool($value) ? ($value ? 'true' : 'false') : (string) $value;
+            try {
+                if (is_scalar($value) || $value instanceof \Stringable) {
+                    $values['{' . $name . '}'] = is_bool($value) ? ($value ? 'true' : 'false') : (string) $value;
+                }
+            } catch (\Throwable) { // a line of the log fails no job
+                continue;
             }
         }
         return $values === [] || !str_contains($message, '{') ? $message : strtr($message, $values);
     }
 
     /**
-     * What the program gave: numbers and texts as they are, all else as JSON has it. What JSON does not take is left out.
+     * What the program gave: numbers and texts as they are, all else as JSON has it. What JSON does not take is left out, and so
+     * is what has no room.
      *
      * @param array<string, mixed> $context
      */
     private static function attributes(array $context): \stdClass
     {
         $attributes = [];
+        $room = self::MAX_ATTRIBUTE_BYTES;
         foreach ($context as $name => $value) {
-            if ($name === 'exception' || $name === 'ojs_job') {
+            if ($name === 'ojs_job' || ($name === 'exception' && $value instanceof \Throwable)) {
                 continue;
             }
             try {
                 $shown = $value instanceof \Stringable && !$value instanceof \JsonSerializable ? (string) $value : $value;
                 $json = json_encode($shown, self::FLAGS | JSON_THROW_ON_ERROR, 16);
+                $plain = json_decode($json, flags: JSON_THROW_ON_ERROR);
             } catch (\Throwable) { // an object's own method may throw whatever it likes
                 continue;
             }
-            if (strlen($json) <= self::MAX_ATTRIBUTE_BYTES) {
-                $attributes[$name] = json_decode($json);
+            if (strlen($json) <= $room) {
+                $attributes[$name] = $plain;
+                $room -= strlen($json);
             }
         }
         return (object) $attributes;
@@ -144,6 +152,9 @@ final class JsonLine
         }
         for ($limit = 1000; strlen($line) > self::MAX_BYTES && $limit >= 125; $limit = intdiv($limit, 2)) {
             $record['message'] = Text::clean($record['message'], $limit);
+            if (isset($record['error'])) {
+                $record['error']['message'] = Text::clean($record['error']['message'], $limit);
+            }
             $line = (string) json_encode($record, self::FLAGS);
         }
         return $line;

@@ -204,12 +204,17 @@ test('a line that is logged in a handler names the job and its trace', function 
     Tests::same(['trace_id' => $trace, 'span_id' => '00f067aa0ba902b7'], $line['trace']);
     Tests::same(false, isset(json_decode(JsonLine::format('info', 'x'), true)['ojs']));
 });
+function deepException(int $depth): \Exception
+{
+    return $depth === 0 ? new \LogicException('deep') : deepException($depth - 1);
+}
+
 test('what a program gives to a line is in its attributes, as far as JSON takes it', function (): void {
     $cause = new \RuntimeException('the cause');
     $context = [
         'order' => 7, 'paid' => true, 'at' => new \DateTimeImmutable('2026-01-02'), 'tags' => ['a', 'b'], 'bad' => NAN,
         'open' => fopen('php://memory', 'r'), 'long' => str_repeat('x', 2000), 'exception' => new \LogicException('no', 0, $cause),
-        "\0odd" => 1,
+        "\0odd" => 1, 'odd' => ['n' => ["\0x" => 1]],
     ];
     $text = JsonLine::format('error', 'order {order}', $context);
     $line = json_decode($text, true);
@@ -219,7 +224,20 @@ test('what a program gives to a line is in its attributes, as far as JSON takes 
     Tests::has('perform_tests.php', $line['error']['stack']);
     Tests::has('caused by RuntimeException: the cause', $line['error']['stack']);
     $many = array_fill_keys(range('a', 'z'), str_repeat('y', 900));
-    Tests::same(true, strlen(JsonLine::format('error', 'x', [...$many, 'exception' => $cause])) < 4096);
+    $many['exception'] = new \LogicException(str_repeat("\x01", 2000), 0, deepException(60));
+    $line = JsonLine::format('error', str_repeat("\x01", 2000), $many);
+    Tests::same(true, strlen($line) < 4096);
+    Tests::same(['a'], array_keys(json_decode($line, true)['attributes'] ?: ['a' => 1]));
+    $line = json_decode(JsonLine::format('error', 'x', [...$many, 'exception' => deepException(60)]), true);
+    Tests::same(true, isset($line['attributes']['a']) && substr_count($line['error']['stack'], "\n") > 10);
+    $bad = new class {
+        public function __toString(): string
+        {
+            throw new \RuntimeException('no text');
+        }
+    };
+    $line = json_decode(JsonLine::format('info', 'it is {it}', ['it' => $bad, 'exception' => 'a text']), true);
+    Tests::same(['it is {it}', ['exception' => 'a text']], [$line['message'], $line['attributes']]);
     Tests::has('"attributes":{}', JsonLine::format('info', 'x'));
 });
 test('meta.log_level sets the level for that job alone', function (): void {

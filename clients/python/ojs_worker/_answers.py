@@ -83,7 +83,7 @@ class Answers(Base[J]):
                 return "ack", make_frame("ack", job.id)
         if isinstance(error, (Cancelled, asyncio.CancelledError)) and job.cancel_reason is not None:
             if job.cancel_reason == "timeout":
-                error = Retry("the job took longer than it may", code="timeout", type="Timeout")
+                error = cause = Retry("the job took longer than it may", code="timeout", type="Timeout")
             else:
                 error = Release(job.cancel_reason)
         if isinstance(error, Release):
@@ -102,7 +102,8 @@ class Answers(Base[J]):
 
 
 def _is_in_own_words(error: Optional[BaseException]) -> bool:
-    """Whether the handler itself said what is wrong: then there is no mistake to look for, and ojs-init logs its words."""
+    """Whether the handler itself said what is wrong, or obeyed the cancel for its timeout: then there is no mistake to look for.
+    ojs-init logs its words."""
     if not isinstance(error, Failure) or getattr(error, "type", None) in _OWN_TYPES:
         return False
     return error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)

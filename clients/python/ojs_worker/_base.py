@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Set, 
 from ._errors import ConnectionLost, ForkedProcess, NotUnderOjsInit, OjsError, ProtocolError
 from ._jobs import AnyJob
 from ._json import dump, make_frame, typed
-from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_TYPES, PROTOCOL, REMEMBERED_STEPS, STOP_GRACE
+from ._limits import CLIENT, DEFAULT_MAX_FRAME, MAX_CONCURRENCY, MAX_NAME_BYTES, MAX_STOP_GRACE, MAX_TYPES, PROTOCOL, REMEMBERED_STEPS, STOP_GRACE
 from ._link import Link, Outgoing
 from ._log import log
 from ._options import checks_options
@@ -27,8 +27,10 @@ J = TypeVar("J", bound=AnyJob)
 
 def _seconds(name: str, value: Optional[float]) -> Optional[float]:
     """An option that is a time; else a signal would find that out."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
-        raise ValueError(f"{name} is a number of seconds or None, not {value!r}")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MAX_STOP_GRACE:
+        raise ValueError(f"{name} is a number of seconds up to {MAX_STOP_GRACE:g}, or None to wait, not {value!r}")
     return value
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
+from ._options import checks_options
+
 MAX_RETRY_AFTER = 366 * 86400.0
 """Most seconds that `Retry` can ask for."""
 
@@ -35,6 +37,7 @@ class Stalled(OjsError):
 class Failure(Exception):
     retryable = True
 
+    @checks_options()
     def __init__(
         self,
         message: str = "",
@@ -57,6 +60,7 @@ class Retry(Failure):
     ``after`` is a wish, in seconds: it goes to the backend as ``details.retry_after_ms``, and its policy decides.
     """
 
+    @checks_options()
     def __init__(
         self,
         message: str = "",
@@ -108,6 +112,7 @@ class Cancelled(Exception):
 class Release(Exception):
     """Raise it to give the job back unprocessed, with no failure recorded where the backend can do that."""
 
+    @checks_options()
     def __init__(self, reason: Optional[str] = None) -> None:
         super().__init__(reason or "")
         self.reason = reason

@@ -27,6 +27,10 @@ SIGNAL_SETTLE_TIME = 0.25
 """The same after a signal, when there is less time."""
 STOP_GRACE = 0.5
 """Seconds that handlers get, by default, to end after SIGTERM; ojs-init kills soon after that."""
+MAX_STOP_GRACE = 86400.0
+"""Longest that can be asked for, in seconds."""
+LONGEST_WAIT = 86400.0
+"""Seconds; the system takes no more than 24 days."""
 MAX_DEPTH = 100
 """How deep a frame may be nested, itself included."""
 MAX_CONCURRENCY = 10_000

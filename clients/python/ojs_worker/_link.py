@@ -13,7 +13,7 @@ import threading
 from typing import Callable, Deque, Iterator, List, Optional
 
 from ._errors import ConnectionLost
-from ._limits import READ_SIZE, WRITE_BUDGET
+from ._limits import LONGEST_WAIT, READ_SIZE, WRITE_BUDGET
 
 
 class Outgoing:
@@ -114,7 +114,7 @@ class Link:
         """Wait for something to do, do it, and return the lines that came in."""
         self._poll.modify(self._sock.fileno(), select.POLLIN | (0 if self.is_flushed else select.POLLOUT))
         lines: List[bytes] = []
-        for fd, what in self._poll.poll(None if timeout is None else max(0, math.ceil(timeout * 1000))):
+        for fd, what in self._poll.poll(None if timeout is None else max(0, math.ceil(min(timeout, LONGEST_WAIT) * 1000))):
             if fd == self._watched:
                 continue
             if fd == self._wake_read:

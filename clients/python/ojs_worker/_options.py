@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Callable, TypeVar, cast
+from typing import Any, Callable, Optional, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def checks_options(what: str) -> Callable[[F], F]:
-    """For a method that users call as `what`. The interpreter's own error does not say which options there are."""
+def checks_options(what: Optional[str] = None) -> Callable[[F], F]:
+    """For a method that users call as `what`; None: by the name of its class. The interpreter's own error does not say which
+    options there are."""
 
     def decorate(function: F) -> F:
-        _, *names = inspect.signature(function).parameters
+        _, *parameters = inspect.signature(function).parameters.values()
+        names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
 
         @functools.wraps(function)
         def checked(*args: Any, **given: Any) -> Any:
             unknown = ", ".join(name for name in given if name not in names)
             if unknown:
-                raise TypeError(f"{what}: unknown option {unknown}; there are {', '.join(names)}")
+                raise TypeError(f"{what or type(args[0]).__name__}: unknown option {unknown}; there are {', '.join(names)}")
             return function(*args, **given)
 
         return cast(F, checked)

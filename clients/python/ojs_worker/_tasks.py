@@ -32,7 +32,7 @@ class AsyncWorker(Core[AsyncJob]):
     loop: asyncio.AbstractEventLoop
     """The event loop; known once it runs."""
 
-    @checks_options("AsyncWorker")
+    @checks_options()
     def __init__(
         self,
         concurrency: Optional[int] = None,
@@ -53,6 +53,7 @@ class AsyncWorker(Core[AsyncJob]):
         self, *types: str, args: Type[A]
     ) -> Callable[[Callable[[AsyncJob, A], Coroutine[Any, Any, R]]], Callable[[AsyncJob, A], Coroutine[Any, Any, R]]]: ...
 
+    @checks_options("worker.job")
     def job(self, *types: str, args: Any = None) -> Any:
         """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type.
 

@@ -78,7 +78,7 @@ class Worker(Core[Job]):
     their number.
     """
 
-    @checks_options("Worker")
+    @checks_options()
     def __init__(
         self,
         concurrency: Optional[int] = None,
@@ -96,6 +96,7 @@ class Worker(Core[Job]):
     @overload
     def job(self, *types: str, args: Type[A]) -> Callable[[Callable[[Job, A], R]], Callable[[Job, A], R]]: ...
 
+    @checks_options("worker.job")
     def job(self, *types: str, args: Any = None) -> Any:
         """Decorate the handler of these job types; ``"*"``, or no type at all, for every other type.
 

@@ -64,6 +64,9 @@ class Failures(ClientTest):
         def raises(job: Job) -> None:
             if job.args[0] == "plain":
                 raise Discard("no such user")
+            if job.args[0] == "cancelled":
+                job.cancelled.wait()
+                job.raise_if_cancelled()
             if job.args[0] == "of the library":
                 raise StepsChanged("other steps")
             try:
@@ -80,10 +83,10 @@ class Failures(ClientTest):
         for case in ("from", "within", "of the library"):
             with self.assertLogs("ojs_worker", "ERROR"):
                 worker.perform("t", [case])
-        for case in ("plain", "from none"):
+        for case in ("plain", "from none", "cancelled"):
             with self.assertLogs("ojs_worker", "ERROR") as logs:
                 logging.getLogger("ojs_worker").error("the only one")
-                worker.perform("t", [case])
+                self.assertEqual("fail", worker.perform("t", [case], timeout=0.01 if case == "cancelled" else None).outcome)
             self.assertEqual(["ERROR:ojs_worker:the only one"], logs.output, case)
 
     def test_an_exception_that_cannot_be_shown(self) -> None:

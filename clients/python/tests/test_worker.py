@@ -148,13 +148,18 @@ class Handshake(ClientTest):
         for function, options in (
             (ojs_worker.Worker, "concurrency, socket_path, handle_signals, stop_grace"),
             (ojs_worker.AsyncWorker, "concurrency, socket_path, handle_signals, stop_grace"),
+            (ojs_worker.AsyncWorker().job, "args"),
+            (functools.partial(worker.job, "t"), "args"),
+            (Retry, "message, after, code, type, details"),
+            (ojs_worker.Discard, "message, code, type, details"),
+            (Release, "reason"),
             (worker.run, "processes, max_jobs, max_age, max_memory"),
             (functools.partial(worker.perform, "t", []), "type, args, id, .*, patience"),
         ):
             with self.assertRaisesRegex(TypeError, f"unknown option concurency; there are {options}$"):
                 function(concurency=2)  # type: ignore[operator]
-        for grace in (-1, True, "2", float("nan")):
-            with self.assertRaisesRegex(ValueError, "stop_grace is a number of seconds or None"):
+        for grace in (-1, True, "2", float("nan"), float("inf"), 30 * 86400, 10**400):
+            with self.assertRaisesRegex(ValueError, "stop_grace is a number of seconds up to 86400, or None to wait"):
                 ojs_worker.Worker(stop_grace=grace)  # type: ignore[arg-type]
 
     def test_a_worker_runs_once(self) -> None:

@@ -129,10 +129,6 @@ class TestAnswers < WorkerTest
       raise KeyError, "the cause"
     rescue KeyError
       raise OjsWorker::Retry
-    end,
-    "timeout" => lambda do |job|
-      job.cancel("timeout")
-      job.raise_if_cancelled
     end
   }.each do |what, handler|
     define_method("test_a_job_that_failed_by_#{what}_is_in_the_log_once_with_its_stack") do
@@ -140,6 +136,13 @@ class TestAnswers < WorkerTest
       assert_equal(1, @log.string.scan("job j1 (t) failed").size)
       assert_includes(@log.string, "test_answers.rb")
       assert_includes(@log.string, "caused by KeyError: the cause") if what.include?("cause")
+    end
+  end
+
+  def test_an_option_that_there_is_not_is_named_with_those_that_there_are
+    { OjsWorker::Retry => "after, code, type, details", OjsWorker::Discard => "code, type, details" }.each do |kind, options|
+      error = assert_raises(ArgumentError) { kind.new("m", afer: 1) }
+      assert_equal("#{kind}.new: unknown option :afer; the options are #{options}", error.message)
     end
   end
 

@@ -86,6 +86,9 @@ class TestLog < WorkerTest
     OjsWorker.logger = Logger.new(@lines, formatter: OjsWorker::LogFormatter.new)
     serve do |job|
       case job.id
+      when "j0"
+        job.cancel("timeout")
+        job.raise_if_cancelled
       when "j1" then raise OjsWorker::Discard, "no such user"
       when "j2"
         begin
@@ -96,7 +99,7 @@ class TestLog < WorkerTest
       else raise OjsWorker::StepsChanged, "other steps"
       end
     end
-    %w[j1 j2 j3].each { |id| @init.answer_to(id) }
+    %w[j0 j1 j2 j3].each { |id| @init.answer_to(id) }
     failed = lines.select { |line| line["severity"] == "ERROR" }
     assert_equal(["job j2 (t) failed", "job j3 (t) failed"], failed.map { |line| line["message"] })
   end

@@ -11,7 +11,7 @@ use crate::forked::forked;
 use crate::operator::{OBEYS, run, socket};
 use crate::runtime::STRANGER;
 use crate::stage::{Init, PATIENCE, Stage};
-use crate::support::wait::{Stopwatch, wait_until};
+use crate::support::wait::{Stopwatch, now, wait_until};
 
 fn connect(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
@@ -234,7 +234,7 @@ fn a_flood_of_requests_that_change_something_costs_little() {
     let path = socket(&stage);
     let (lines, beats) = (init.log().lines().count(), stage.count(Endpoint::Heartbeat));
     let requests = b"{\"request\":\"quiet\"}\n{\"request\":\"resume\"}\n".repeat(2048);
-    let began = Stopwatch::start();
+    let began = now();
     let mut floods: Vec<UnixStream> = (0..8).map(|_| connect(&path)).collect();
     for flood in &mut floods {
         flood.set_nonblocking(true).unwrap();

@@ -114,13 +114,13 @@ module OjsWorker
         reason = error.reason.nil? ? nil : Wire.clean(error.reason, 1000)
         return ["release", Wire.frame("release", job.id, reason: reason)]
       end
-      unless in_own_words?(thrown)
+      unless in_own_words?(error)
         OjsWorker.log(:error) { LogLine.new("job #{Wire.line(job.id)} (#{Wire.line(job.type)}) failed", thrown) }
       end
       ["fail", failure_frame(job, Report.describe(error))]
     end
 
-    # The handler itself said what is wrong: there is no mistake to look for, and ojs-init logs its words.
+    # The handler itself said what is wrong, or obeyed the cancel for its timeout: there is no mistake to look for, and ojs-init logs its words.
     def in_own_words?(error)
       error.is_a?(Failure) && !error.is_a?(ThreadEnded) && error.cause.nil? && !OWN_TYPES.include?(error.type)
     end

@@ -37,7 +37,8 @@ module OjsWorker
     # @param code [String] short and stable; your own begin with `x_`
     # @param type [String, nil] the error's class
     # @param details [Hash, nil] anything more that is JSON
-    def initialize(message = nil, code: "handler_error", type: nil, details: nil)
+    def initialize(message = nil, code: "handler_error", type: nil, details: nil, **unknown)
+      OjsWorker.check_options("#{self.class}.new", unknown, %w[code type details])
       super(message.to_s)
       @code = code
       @type = type
@@ -59,7 +60,8 @@ module OjsWorker
 
     # @param after [Numeric, nil] seconds until the next attempt: a wish that goes as `details.retry_after_ms`
     # @raise [ArgumentError] for an `after` that is no such number
-    def initialize(message = nil, after: nil, code: "handler_error", type: nil, details: nil)
+    def initialize(message = nil, after: nil, code: "handler_error", type: nil, details: nil, **unknown)
+      OjsWorker.check_options("#{self.class}.new", unknown, %w[after code type details])
       unless after.nil?
         unless after.is_a?(Numeric) && after.real? && after >= 0 && after <= MAX_AFTER
           raise ArgumentError, "after is a number of seconds from 0 to #{MAX_AFTER}, not #{after.inspect}"
