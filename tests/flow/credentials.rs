@@ -7,7 +7,7 @@ use ojs_devserver::{Options, Server};
 
 use super::*;
 use crate::stage::Init;
-use crate::support::wait::{now, wait_until};
+use crate::support::wait::{Stopwatch, wait_until};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 2] = [
@@ -36,7 +36,7 @@ fn start(stage: &Stage, server: &Server) -> Init {
 fn put_right(stage: &Stage, server: &Server, init: &Init) {
     fs::write(stage.at("token.new"), "right\n").unwrap();
     fs::rename(stage.at("token.new"), stage.at("token")).unwrap();
-    let began = now();
+    let began = Stopwatch::start();
     assert!(
         server.wait(PATIENCE, |server| !server.workers().is_empty()),
         "{}",

@@ -6,7 +6,7 @@ use ojs_devserver::{Fault, FaultRule, Operation, Options, Server, StreamFault};
 
 use super::*;
 use crate::stage::Init;
-use crate::support::wait::now;
+use crate::support::wait::{Stopwatch, now};
 
 /// Every test of this file.
 pub const ALL: [(&str, fn()); 5] = [
@@ -69,7 +69,7 @@ fn told() {
     init.logs("the backend tells of new jobs as they come");
     let mut longest = Duration::ZERO;
     for number in 2..2 + PICK_UPS {
-        let began = now();
+        let began = Stopwatch::start();
         enqueue(&server, 1, "");
         all_are_done(&server, number);
         longest = longest.max(began.elapsed());
@@ -107,7 +107,7 @@ fn cancelled() {
     // Not only active: of a job that is still on its way to the worker no event is taken.
     init.logs("Job given to the worker");
     let job = server.jobs()[0].id.clone();
-    let began = now();
+    let began = Stopwatch::start();
     server.cancel(&job).unwrap();
     init.logs("Job cancelled");
     assert!(began.elapsed() < AT_ONCE, "{:?}: {}", began.elapsed(), init.story());
@@ -159,7 +159,7 @@ fn ends() {
         }
         let mut init = idle(&stage, &server, "auto");
         init.logs("the backend tells of new jobs as they come");
-        let began = now();
+        let began = Stopwatch::start();
         init.stops();
         assert!(
             began.elapsed() < AT_ONCE,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::case::{BOTH, Case, Ctx, PROCESS, Verdict, case, ensure};
 use crate::init::Ask;
-use crate::support::wait::now;
+use crate::support::wait::{Stopwatch, now};
 use crate::support::{proc, sys};
 
 /// The cases of this theme.
@@ -50,10 +50,10 @@ fn cleaned_up(ctx: &Ctx) -> bool {
 fn without_a_grace_period_leftovers_are_not_waited_for(ctx: &Ctx) -> Verdict {
     let mut init = ctx.launch(&[])?.actor(&["leftover=stubborn", "exit-on=12:7"]).start()?;
     init.ready("log")?;
-    let start = now();
+    let watch = Stopwatch::start();
     init.signal(libc::SIGUSR2)?;
     init.ends_with(7)?;
-    let took = now() - start;
+    let took = watch.elapsed();
     ensure!(took < Duration::from_secs(1), "it waited for {took:.2?}");
     Ok(())
 }
