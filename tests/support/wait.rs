@@ -104,8 +104,9 @@ pub struct Stopwatch {
 impl Stopwatch {
     /// From now on.
     pub fn start() -> Self {
+        let began = now();
         let withheld = Withheld::measure();
-        Self { began: now(), withheld }
+        Self { began, withheld }
     }
 
     /// All that passed so far.

@@ -173,6 +173,7 @@ impl Agent {
         self.bare_acks_since = None;
         self.has_no_progress = false;
         self.has_no_checkpoints = false;
+        self.is_without_checkpoints_said = false;
         self.heartbeats.forget_backend();
         self.fetch_forms.forget_backend();
         mem::replace(&mut self.is_registration_answered, true)

@@ -171,8 +171,10 @@ pub struct News {
     pub checkpoint: Option<Text>,
     /// Sent, with its text in case it has to be repeated.
     pub checkpoint_call: Option<(CallId, Text)>,
-    /// Failed attempts in a row to save one; a newer one takes the place of that which failed.
+    /// Failed attempts to save the checkpoint.
     pub checkpoint_failures: u32,
+    /// Checkpoints in a row whose attempts failed, and whose place a newer one took.
+    pub checkpoints_replaced: u32,
 }
 
 impl News {

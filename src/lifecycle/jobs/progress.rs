@@ -75,6 +75,12 @@ impl Lifecycle {
             return self.checkpoint_is_refused(claim, Failure::Unsupported);
         }
         if let Some(job) = self.jobs.get_mut(claim) {
+            // One that waits to be sent again goes.
+            let is_replaced = job.news.checkpoint_failures > 0 && job.news.checkpoint_call.is_none();
+            if is_replaced {
+                job.news.checkpoints_replaced += 1;
+                job.news.checkpoint_failures = 0;
+            }
             job.news.checkpoint = Some(state);
         }
         self.timers.cancel(Timer::Checkpoint(claim));
@@ -110,19 +116,23 @@ impl Lifecycle {
         let failure = reply.failure();
         let failures = job.news.checkpoint_failures + 1;
         let has_newer = job.news.checkpoint.is_some();
-        if *reply == Reply::Accepted {
-            job.news.checkpoint_failures = 0;
-            self.confirm(holder, id, About::Checkpoint);
-        } else if failure.may_pass() && failures < CHECKPOINT_ATTEMPTS && (has_newer || is_held) {
+        let may_go_again = failure.may_pass() && !has_newer && is_held && failures < CHECKPOINT_ATTEMPTS;
+        if may_go_again {
             job.news.checkpoint_failures = failures;
-            if !has_newer {
-                job.news.checkpoint = Some(state);
-                let pause = self.retry_pause(failures, failure);
-                self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
-                return;
-            }
+            job.news.checkpoint = Some(state);
+            let pause = self.retry_pause(failures, failure);
+            self.timers.arm(Timer::Checkpoint(claim), now.after(pause));
+            return;
+        }
+        job.news.checkpoint_failures = 0;
+        if *reply == Reply::Accepted {
+            job.news.checkpoints_replaced = 0;
+            self.confirm(holder, id, About::Checkpoint);
+        } else if failure.may_pass() && has_newer && job.news.checkpoints_replaced + 1 < CHECKPOINT_ATTEMPTS {
+            // Nobody needs the old one, until it goes on like that.
+            job.news.checkpoints_replaced += 1;
         } else {
-            job.news.checkpoint_failures = 0;
+            job.news.checkpoints_replaced = 0;
             self.checkpoint_is_lost(claim, failure);
             self.checkpoint_is_refused(claim, failure);
         }
@@ -140,9 +150,10 @@ impl Lifecycle {
         }
     }
 
-    /// A job that is struck out had one on its way: whether the backend will have it nobody will know.
+    /// A job that is struck out at the end had one on its way: whether the backend will have it nobody will know.
     pub(super) fn checkpoint_is_left(&mut self, job: &Job) {
-        if job.news.has_checkpoint() && job.needs_its_checkpoint() {
+        let is_late = self.shutdown.goes_without_checkpoints();
+        if is_late && job.news.has_checkpoint() && job.needs_its_checkpoint() {
             self.notify(Notice::CheckpointNotSaved(job.subject(), Failure::Unanswered));
         }
     }
