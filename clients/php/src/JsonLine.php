@@ -130,9 +130,10 @@ final class JsonLine
             } catch (\Throwable) { // an object's own method may throw whatever it likes
                 continue;
             }
-            if (strlen($json) <= $room) {
+            $size = strlen($json) + strlen((string) json_encode((string) $name, self::FLAGS)) + 2;
+            if ($size <= $room) {
                 $attributes[$name] = $plain;
-                $room -= strlen($json);
+                $room -= $size;
             }
         }
         return (object) $attributes;
@@ -154,6 +155,17 @@ final class JsonLine
             $record['message'] = Text::clean($record['message'], $limit);
             if (isset($record['error'])) {
                 $record['error']['message'] = Text::clean($record['error']['message'], $limit);
+            }
+            $line = (string) json_encode($record, self::FLAGS);
+        }
+        if (strlen($line) > self::MAX_BYTES) {
+            // Names of control characters, for one: each is six bytes.
+            unset($record['error']['stack']);
+            foreach ($record['ojs'] ?? [] as $name => $text) {
+                $record['ojs'][$name] = is_string($text) ? Text::clean($text, 50) : $text;
+            }
+            foreach ($record['trace'] ?? [] as $name => $text) {
+                $record['trace'][$name] = Text::clean($text, 50);
             }
             $line = (string) json_encode($record, self::FLAGS);
         }

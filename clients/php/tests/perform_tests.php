@@ -230,6 +230,15 @@ test('what a program gives to a line is in its attributes, as far as JSON takes 
     Tests::same(['a'], array_keys(json_decode($line, true)['attributes'] ?: ['a' => 1]));
     $line = json_decode(JsonLine::format('error', 'x', [...$many, 'exception' => deepException(60)]), true);
     Tests::same(true, isset($line['attributes']['a']) && substr_count($line['error']['stack'], "\n") > 10);
+    $names = array_fill_keys(array_map(fn (int $i) => "attribute_$i", range(1, 600)), 1);
+    $line = json_decode(JsonLine::format('error', 'x', [...$names, 'exception' => deepException(60)]), true);
+    Tests::same(true, count($line['attributes']) > 20 && substr_count($line['error']['stack'], "\n") > 10);
+    $odd = str_repeat("\x01", 200);
+    $line = null;
+    workerWith(fn () => null)->job($odd, function () use (&$line, $cause): void {
+        $line = JsonLine::format('error', 'x', ['exception' => $cause]);
+    })->perform($odd, queue: $odd, id: $odd, meta: ['trace_id' => $odd]);
+    Tests::same(true, strlen($line) < 4096 && json_decode($line) !== null);
     $bad = new class {
         public function __toString(): string
         {

@@ -36,6 +36,11 @@ class Stalled(OjsError):
 
 class Failure(Exception):
     retryable = True
+    # For a subclass whose own __init__ does not call this one.
+    message: str = ""
+    code: str = "handler_error"
+    type: Optional[str] = None
+    details: Optional[Dict[str, Any]] = None
 
     @checks_options()
     def __init__(
@@ -59,6 +64,8 @@ class Retry(Failure):
     ``raise Retry("rate limited", code="x_rate_limit", details={...}) from error`` also reports where ``error`` arose.
     ``after`` is a wish, in seconds: it goes to the backend as ``details.retry_after_ms``, and its policy decides.
     """
+
+    after: Optional[float] = None
 
     @checks_options()
     def __init__(
@@ -111,6 +118,8 @@ class Cancelled(Exception):
 
 class Release(Exception):
     """Raise it to give the job back unprocessed, with no failure recorded where the backend can do that."""
+
+    reason: Optional[str] = None
 
     @checks_options()
     def __init__(self, reason: Optional[str] = None) -> None:

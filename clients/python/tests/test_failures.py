@@ -89,6 +89,26 @@ class Failures(ClientTest):
                 self.assertEqual("fail", worker.perform("t", [case], timeout=0.01 if case == "cancelled" else None).outcome)
             self.assertEqual(["ERROR:ojs_worker:the only one"], logs.output, case)
 
+    def test_a_subclass_that_leaves_out_our_init_keeps_its_meaning(self) -> None:
+        class NoUser(Discard):
+            def __init__(self, user: str) -> None:
+                self.user = user
+
+        class NotMine(Release):
+            def __init__(self) -> None:
+                pass
+
+        worker = Worker()
+
+        @worker.job("t")
+        def handler(job: Job) -> None:
+            raise NoUser("ann") if job.args else NotMine()
+
+        outcome = worker.perform("t", [1])
+        assert outcome.error is not None
+        self.assertEqual((outcome.error["retryable"], outcome.error["type"], outcome.error["message"]), (False, "NoUser", "ann"))
+        self.assertEqual(worker.perform("t", []).outcome, "release")
+
     def test_an_exception_that_cannot_be_shown(self) -> None:
         class Awkward(Exception):
             def __str__(self) -> str:

@@ -38,6 +38,9 @@ module OjsWorker
   WRITE_TIMEOUT = 10
   # Seconds that handlers get, by default, to end after SIGTERM; ojs-init kills soon after that.
   STOP_GRACE = 0.5
+  MAX_STOP_GRACE = 86_400
+  # Seconds; the system takes no infinite time.
+  LONGEST_WAIT = 86_400
   # The status of a process that was ended with jobs unanswered: 128 + SIGTERM.
   CUT_OFF_STATUS = 143
 

@@ -359,4 +359,11 @@ class TestWorker < WorkerTest
       assert_equal(1, @init.answer_to("j#{n}")["result"])
     end
   end
+
+  def test_a_stop_grace_that_is_no_time_is_found_at_once
+    [-1, "2", Float::INFINITY, Float::NAN, 1i, 30 * 86_400].each do |grace|
+      error = assert_raises(ArgumentError, grace.inspect) { OjsWorker::Worker.new(stop_grace: grace) }
+      assert_includes(error.message, "stop_grace is a number of seconds up to 86400, or nil")
+    end
+  end
 end

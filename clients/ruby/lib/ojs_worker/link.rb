@@ -124,7 +124,7 @@ module OjsWorker
     def round(timeout)
       readers = [@sock, @wake_read]
       readers << @watched if @watched
-      ready, writable = IO.select(readers, flushed? ? nil : [@sock], nil, timeout)
+      ready, writable = IO.select(readers, flushed? ? nil : [@sock], nil, timeout && [timeout, LONGEST_WAIT].min)
       return [] unless ready
       unless writable.empty?
         @lock.synchronize { write }

@@ -22,8 +22,8 @@ module OjsWorker
       unless concurrency.nil? || (concurrency.is_a?(Integer) && concurrency.between?(1, MAX_CONCURRENCY))
         raise ArgumentError, "concurrency is a whole number from 1 to #{MAX_CONCURRENCY}, not #{concurrency.inspect}"
       end
-      unless stop_grace.nil? || (stop_grace.is_a?(Numeric) && stop_grace >= 0)
-        raise ArgumentError, "stop_grace is a number of seconds or nil, not #{stop_grace.inspect}"
+      unless stop_grace.nil? || (stop_grace.is_a?(Numeric) && stop_grace.real? && stop_grace >= 0 && stop_grace <= MAX_STOP_GRACE)
+        raise ArgumentError, "stop_grace is a number of seconds up to #{MAX_STOP_GRACE}, or nil to wait, not #{stop_grace.inspect}"
       end
       @asked_concurrency = concurrency
       @handle_signals = handle_signals
