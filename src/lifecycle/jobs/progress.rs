@@ -116,7 +116,9 @@ impl Lifecycle {
         let failure = reply.failure();
         let failures = job.news.checkpoint_failures + 1;
         let has_newer = job.news.checkpoint.is_some();
-        let may_go_again = failure.may_pass() && !has_newer && is_held && failures < CHECKPOINT_ATTEMPTS;
+        let is_saved = *reply == Reply::Accepted;
+        let may_pass = !is_saved && failure.may_pass();
+        let may_go_again = may_pass && !has_newer && is_held && failures < CHECKPOINT_ATTEMPTS;
         if may_go_again {
             job.news.checkpoint_failures = failures;
             job.news.checkpoint = Some(state);
@@ -125,10 +127,10 @@ impl Lifecycle {
             return;
         }
         job.news.checkpoint_failures = 0;
-        if *reply == Reply::Accepted {
+        if is_saved {
             job.news.checkpoints_replaced = 0;
             self.confirm(holder, id, About::Checkpoint);
-        } else if failure.may_pass() && has_newer && job.news.checkpoints_replaced + 1 < CHECKPOINT_ATTEMPTS {
+        } else if may_pass && has_newer && job.news.checkpoints_replaced + 1 < CHECKPOINT_ATTEMPTS {
             // Nobody needs the old one, until it goes on like that.
             job.news.checkpoints_replaced += 1;
         } else {
