@@ -110,7 +110,9 @@ end = time.monotonic() + 20
 if resource.getrlimit(resource.RLIMIT_NPROC)[0] > 100: sys.exit(9)
 if os.environ['OJS_JOB_TYPE'] == 'bomb':
     for _ in range(4):
-        if os.fork() == 0:
+        try: is_bomb = os.fork() == 0
+        except OSError: break # those before it were quicker
+        if is_bomb:
             while time.monotonic() < end:
                 try: os.fork()
                 except OSError: time.sleep(1)
